@@ -12,7 +12,7 @@ trap 'rm -rf "$now"' EXIT
 
 [ -e "$library/libuwork.so" ] || ci/libuwork.sh dev "$library" >/dev/null
 nm --dynamic --defined-only --format=posix "$library/libuwork.so" | cut -d ' ' -f 1,2 | sort >"$now/symbols.txt"
-cc -I$capi/include -I$capi/include/uwork/kernel -o "$now/layout" $capi/abi/layout.c -L"$library" -luwork
+cc -I$capi/include -Ikernel/include/uwork/kernel -o "$now/layout" $capi/abi/layout.c -L"$library" -luwork
 LD_LIBRARY_PATH=$library "$now/layout" >"$now/layout.txt"
 
 if [ "${1:-}" = --write ]; then

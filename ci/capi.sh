@@ -16,14 +16,15 @@ build() {
 
 build dev ""
 ci/abi.sh
-crates/capi/tests/run.sh "$target/libuwork-dev" headers own modules plain debug bad-input
+crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input
+kernel/tests/run.sh "$target/libuwork-dev" headers own modules plain debug
 
 stage=$target/capi-stage
 rm -rf "$stage"
 UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 export PKG_CONFIG_PATH=$stage/usr/local/lib/pkgconfig
 make --silent -C examples/c OUT="$target/examples-c" clean test
-make --silent -C examples/kmod OUT="$target/examples-kmod" clean test
+make --silent -C kernel/examples OUT="$target/examples-kernel" clean test
 if command -v cmake >/dev/null; then
     cmake -S examples/c -B "$target/examples-cmake" -DCMAKE_PREFIX_PATH="$stage/usr/local" >"$log" 2>&1 &&
         cmake --build "$target/examples-cmake" >>"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
@@ -38,9 +39,11 @@ else
 fi
 
 # Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
-# allocations nevertheless. For the thread sanitizer, races inside it are suppressed (tests/tsan_names.c). The two
+# allocations nevertheless. For the thread sanitizer, races inside it are suppressed (crates/capi/tests/tsan_names.c). The two
 # sanitizers cannot be linked into one program.
 build address address
 crates/capi/tests/run.sh "$target/libuwork-address" address
+kernel/tests/run.sh "$target/libuwork-address" address
 build thread thread
 crates/capi/tests/run.sh "$target/libuwork-thread" thread
+kernel/tests/run.sh "$target/libuwork-thread" thread

@@ -25,10 +25,10 @@ built=$target/libuwork-$profile
 
 install -d "$root"/{include/uwork/kernel,share/man/man3,share/man/man7} "$lib"/{pkgconfig,cmake/uwork}
 install -m 644 $capi/include/uwork.h $capi/include/uwork.hpp "$root/include"
-install -m 644 $capi/include/uwork/kernel/*.h "$root/include/uwork/kernel"
-for folder in $(cd $capi/include/uwork/kernel && find linux asm -type d); do
+install -m 644 kernel/include/uwork/kernel/*.h "$root/include/uwork/kernel"
+for folder in $(cd kernel/include/uwork/kernel && find linux asm -type d); do
     install -d "$root/include/uwork/kernel/$folder"
-    install -m 644 "$capi/include/uwork/kernel/$folder"/*.h "$root/include/uwork/kernel/$folder"
+    install -m 644 "kernel/include/uwork/kernel/$folder"/*.h "$root/include/uwork/kernel/$folder"
 done
 
 install -m 644 "$built/libuwork.a" "$lib/libuwork.a"
@@ -39,13 +39,13 @@ ln -sf "libuwork.so.$version" "$lib/libuwork.so.$major"
 ln -sf "libuwork.so.$major" "$lib/libuwork.so"
 
 fill $capi/packaging/uwork.pc.in >"$lib/pkgconfig/uwork.pc"
-fill $capi/packaging/uwork-kernel.pc.in >"$lib/pkgconfig/uwork-kernel.pc"
+fill kernel/packaging/uwork-kernel.pc.in >"$lib/pkgconfig/uwork-kernel.pc"
 for file in uworkConfig.cmake uworkConfigVersion.cmake; do
     fill "$capi/packaging/$file" >"$lib/cmake/uwork/$file"
 done
 
 install -m 644 $capi/man/*.3 "$root/share/man/man3"
-install -m 644 $capi/man/*.7 "$root/share/man/man7"
+install -m 644 $capi/man/*.7 kernel/man/*.7 "$root/share/man/man7"
 # One link for each function, so that `man FUNCTION` works.
 for page in $capi/man/*.3; do
     for name in $(sed -n 's/^\.Nm \(uw_[a-z_]*\).*/\1/p' "$page"); do

@@ -29,13 +29,6 @@ pub extern "C" fn uw_current_is_rescuer() -> bool {
     guarded(uwork::current_is_rescuer).unwrap_or(false)
 }
 
-/// The context of the calling thread, for the kernel-compatible headers. Bit 0: a worker; bit 1: it
-/// runs an item of a BH queue.
-#[unsafe(no_mangle)]
-pub extern "C" fn uw_kernel_context() -> c_uint {
-    guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
-}
-
 /// Describes the running item, for dumps and reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {
@@ -61,21 +54,6 @@ pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_
         }),
         Err(code) => code,
     }
-}
-
-/// For the kernel's formats: writes the name of the function at an address. Returns its length, or
-/// 0 if it has no name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
-    address: *const c_void,
-    buffer: *mut c_char,
-    size: usize,
-) -> c_int {
-    guard(|| match foreign::function_name(address.addr()) {
-        // SAFETY: by the only caller, in kernel/format.c.
-        Some(name) => unsafe { crate::attrs::write_text(&name, buffer, size) },
-        None => 0,
-    })
 }
 
 /// How many runs of items have ended in a panic.

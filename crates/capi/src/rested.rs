@@ -1,6 +1,6 @@
 //! The quarantine: handles of destroyed queues, until they are reused.
 //!
-//! The quarantine's lock is one of those that are held over a fork (`kernel/fork.c`). Otherwise a
+//! The quarantine's lock is one of those that are held over a fork (`kernel/src/fork.c`). Otherwise a
 //! child could inherit it locked by a thread that does not exist in the child. A thread that holds
 //! it allocates memory, which in the debug mode takes the lock of the registry. It takes no other
 //! lock.
@@ -51,10 +51,10 @@ unsafe impl Sync for Forking {}
 
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
-/// `enum uw_fork` of `kernel/fork.h`.
+/// `enum uw_fork` of `kernel/src/fork.h`.
 const PREPARE: c_uint = 0;
 
-/// For `kernel/fork.c`: takes the lock before a fork, and releases it afterwards, in the parent and
+/// For `kernel/src/fork.c`: takes the lock before a fork, and releases it afterwards, in the parent and
 /// in the child.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn uw_rested_fork(at: c_uint) {

@@ -122,6 +122,12 @@ pub fn function_name(address: usize) -> Option<String> {
     crate::symbols::name(address)
 }
 
+/// Ends the process with a message, because the system refuses futex(2) with this `errno`. For the
+/// waits that a language binding makes itself.
+pub fn futex_refused(errno: i32) -> ! {
+    crate::linux::futex::refused(errno)
+}
+
 /// The text of a report. `None` for a panic of an item, which the panic hook has reported already.
 pub fn report_text(report: &Report) -> Option<String> {
     (!matches!(report, Report::ItemPanicked { .. })).then(|| report.to_string())

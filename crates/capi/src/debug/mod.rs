@@ -10,7 +10,7 @@
 //!
 //! - items that are freed while they are queued;
 //! - items that were overwritten, or whose memory was lost in some other way, at their run, at
-//! their next use, or at the end of the process;
+//!   their next use, or at the end of the process;
 //! - items that were initialised again while queued, never initialised, or copied;
 //! - every call whose argument is an error anyway.
 //!
@@ -75,7 +75,7 @@ fn read_environment() -> bool {
         // SAFETY: each of these may be called at any time.
         unsafe {
             // The registry is held over forks. The reference to this function makes the linker
-            // include `kernel/fork.c`, which then installs its handlers at the start of the
+            // include `kernel/src/fork.c`, which then installs its handlers at the start of the
             // program.
             uw_watch_forks();
             libc::mallopt(libc::M_PERTURB, FREED);
@@ -89,7 +89,7 @@ fn read_environment() -> bool {
 }
 
 unsafe extern "C" {
-    /// `kernel/fork.c`.
+    /// `kernel/src/fork.c`.
     fn uw_watch_forks();
 }
 

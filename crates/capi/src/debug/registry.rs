@@ -3,7 +3,7 @@
 //! The registry's lock is the innermost of all locks. Its holder allocates memory, reads an item's
 //! word and the program's memory, and takes no other lock. Every `free` takes it, also a `free`
 //! under a lock of the engine. So a fork takes it after all other locks of the library
-//! (`kernel/fork.c`). That cannot deadlock, because no holder of the registry waits for one of
+//! (`kernel/src/fork.c`). That cannot deadlock, because no holder of the registry waits for one of
 //! those locks.
 
 use std::cell::RefCell;
@@ -149,10 +149,10 @@ thread_local! {
     static FORKING: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// `enum uw_fork` of `kernel/fork.h`.
+/// `enum uw_fork` of `kernel/src/fork.h`.
 const PREPARE: c_uint = 0;
 
-/// For `kernel/fork.c`: locks the registry before a fork, and unlocks it afterwards, in the parent
+/// For `kernel/src/fork.c`: locks the registry before a fork, and unlocks it afterwards, in the parent
 /// and in the child.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_debug_fork(at: c_uint) {

@@ -1,4 +1,4 @@
-//! Per-CPU data: `uw_percpu_*`, and the library's part of linux/pwlocks.h.
+//! Per-CPU data: `uw_percpu_*`.
 //!
 //! Locking the own CPU's block is a function call, as a system call wrapper is, because the lock's
 //! algorithm is not part of the ABI. The project's docs/percpu.md gives the cost.
@@ -7,8 +7,6 @@ mod batch;
 mod cache;
 mod counter;
 mod data;
-mod held;
-mod kernel;
 mod work;
 
 use std::ffi::{c_char, c_int};
@@ -21,7 +19,6 @@ pub use batch::*;
 pub use cache::*;
 pub use counter::*;
 pub use data::*;
-pub use kernel::*;
 pub use work::*;
 
 use crate::attrs::write_text;
@@ -45,7 +42,7 @@ pub unsafe extern "C" fn uw_percpu_reason(buffer: *mut c_char, size: usize) -> c
 /// locks. The caller could have migrated since it took that lock, and would now take a second one;
 /// two such threads can deadlock.
 #[inline(always)]
-fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
+pub(crate) fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
     if crate::debug::is_on() && locks.is_any_held() {
         return Err(Recursion);
     }

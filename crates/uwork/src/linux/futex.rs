@@ -67,8 +67,9 @@ pub(crate) fn wake(word: *const AtomicU32) {
     }
 }
 
+/// Ends the process, because the system refuses futex(2) with this error.
 #[cold]
-fn refused(error: i32) -> ! {
+pub(crate) fn refused(error: i32) -> ! {
     let error = Errno(error);
     fatal::abort(format_args!("futex(2) is refused ({error}): no thread can wait for another"));
 }

@@ -17,7 +17,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "../contract/contract.h"
+#include "contract/contract.h"
 
 #define BATCH 15
 

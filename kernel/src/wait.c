@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sleeping and clocks: the headers' only calls of the system. */
+/*
+ * Sleeping and clocks: the headers' only calls of the system. If the system refuses futex(2), the
+ * process ends with the library's message: callers check their word again after every wait, so they
+ * would spin forever, and sleepers that are not woken would sleep forever.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -11,6 +15,9 @@
 #include <uw_kernel.h>
 #include <linux/delay.h>
 
+/* Defined in Rust. */
+_Noreturn void uw_futex_refused(int error);
+
 struct sleep {
 	const uint32_t *word;
 	uint32_t value;
@@ -21,7 +28,11 @@ static void do_wait(void *arg)
 {
 	const struct sleep *sleep = arg;
 
-	syscall(SYS_futex, sleep->word, FUTEX_WAIT_PRIVATE, sleep->value, sleep->timeout, NULL, 0);
+	if (syscall(SYS_futex, sleep->word, FUTEX_WAIT_PRIVATE, sleep->value, sleep->timeout, NULL, 0) == 0)
+		return;
+	/* The word had changed, a signal came, or the time has passed: the caller checks its word. */
+	if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT)
+		uw_futex_refused(errno);
 }
 
 static struct timespec timespec_of(uint64_t ns)
@@ -55,7 +66,9 @@ void uw_kernel_wake(const uint32_t *word, int count)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	/* EFAULT: the memory was unmapped since, so no thread sleeps on the word. */
+	if (syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0) < 0 && errno != EFAULT)
+		uw_futex_refused(errno);
 	errno = saved;
 }
 

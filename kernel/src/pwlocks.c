@@ -9,7 +9,7 @@
 
 _Static_assert(sizeof(struct pw_struct) == sizeof(struct uw_percpu_work), "an item is an item");
 
-/* The locks of all CPUs. Keep identical to src/percpu/kernel.rs. */
+/* The locks of all CPUs. Keep identical to crates/capi/src/kernel/locks.rs. */
 struct uw_locks {
 	void *first;
 	size_t stride;

@@ -1,4 +1,4 @@
-//! The locks in the kernel-compatible headers' per-CPU data. kernel/pwlocks.c calls these
+//! The locks in the kernel-compatible headers' per-CPU data. `kernel/src/pwlocks.c` calls these
 //! functions; they are not exported.
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -6,11 +6,12 @@ use std::ptr::NonNull;
 
 use uwork::foreign::{Locks, Place};
 
-use super::{held, lock_here};
+use super::held;
 use crate::error::{fail, failed, guarded};
+use crate::percpu::lock_here;
 
-/// `struct uw_locks` of kernel/pwlocks.c, a row of locks: the first CPU's lock, the distance from
-/// one lock to the next, and their number.
+/// `struct uw_locks` of `kernel/src/pwlocks.c`, a row of locks: the first CPU's lock, the distance
+/// from one lock to the next, and their number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UwLocks {

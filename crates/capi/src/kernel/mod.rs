@@ -1,0 +1,41 @@
+//! The functions that only the kernel-compatible headers and their C sources need. The folder
+//! `kernel` of the project has both. Of these functions only `uw_kernel_context` is exported.
+
+mod held;
+mod locks;
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use uwork::foreign;
+
+pub use locks::*;
+
+use crate::error::{guard, guarded};
+
+/// The context of the calling thread. Bit 0: a worker; bit 1: it runs an item of a BH queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_kernel_context() -> c_uint {
+    guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
+}
+
+/// For the kernel's formats: writes the name of the function at an address. Returns its length, or
+/// 0 if it has no name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
+    address: *const c_void,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| match foreign::function_name(address.addr()) {
+        // SAFETY: by the only caller, in kernel/src/format.c.
+        Some(name) => unsafe { crate::attrs::write_text(&name, buffer, size) },
+        None => 0,
+    })
+}
+
+/// For the headers' own waits: ends the process with a message, because the system refuses futex(2)
+/// with this errno.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn uw_futex_refused(errno: c_int) -> ! {
+    foreign::futex_refused(errno)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * futex(2), which a filter refuses: each wait and each wake ends the process with a message. Without
+ * it waiters would spin forever, and sleepers would never be woken. Each scene is a process of its
+ * own.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/mutex.h>
+
+#include "test.h"
+
+/* The system refuses futex(2) to the calling thread from now on. */
+static void refuse_futexes(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { ARRAY_SIZE(filter), filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+		pr_err("no filter can be installed: error %d\n", errno);
+		_exit(1);
+	}
+}
+
+static void wait_without_limit(void)
+{
+	DECLARE_COMPLETION_ONSTACK(never);
+
+	refuse_futexes();
+	wait_for_completion(&never);
+}
+
+static void wait_for_some_time(void)
+{
+	DECLARE_COMPLETION_ONSTACK(never);
+
+	refuse_futexes();
+	wait_for_completion_timeout(&never, 10 * HZ);
+}
+
+static void lock_a_held_mutex(void)
+{
+	static DEFINE_MUTEX(mutex);
+
+	mutex_lock(&mutex);
+	refuse_futexes();
+	mutex_lock(&mutex);
+}
+
+static DECLARE_COMPLETION(often);
+
+static int wait_often(void *data)
+{
+	(void)data;
+	for (;;)
+		wait_for_completion(&often);
+	return 0;
+}
+
+static void wake_a_sleeper(void)
+{
+	struct task_struct *sleeper = kthread_run(wait_often, NULL, "sleeper");
+
+	if (IS_ERR(sleeper))
+		_exit(1);
+	refuse_futexes();
+	/* The other thread sleeps sooner or later. */
+	for (;;)
+		complete(&often);
+}
+
+static void check(const char *name, void (*scene)(void))
+{
+	static const char words[] = "uwork: futex(2) is refused (Operation not permitted)";
+	char said[4096];
+	size_t length = 0;
+	ssize_t got;
+	int ends[2], status;
+	pid_t child;
+
+	CHECK(pipe(ends) == 0);
+	child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		/* A scene that hangs ends by another signal. */
+		alarm(60);
+		scene();
+		_exit(0);
+	}
+	close(ends[1]);
+	while ((got = read(ends[0], said + length, sizeof(said) - 1 - length)) > 0)
+		length += (size_t)got;
+	said[length] = '\0';
+	close(ends[0]);
+	CHECK(waitpid(child, &status, 0) == child);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(said, words)) {
+		pr_err("%s ended with status %#x: %s\n", name, status, said);
+		failed++;
+	}
+}
+
+static int __init refused_init(void)
+{
+	check("a wait without a limit", wait_without_limit);
+	check("a wait with a limit", wait_for_some_time);
+	check("a wait for a mutex", lock_a_held_mutex);
+	check("a wake", wake_a_sleeper);
+	return TESTS_END();
+}
+
+module_init(refused_init);
+MODULE_LICENSE("GPL");

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# The tests of the kernel-compatible headers against a built library. Arguments: the folder of the library, and the
+# parts to run: headers, own, modules, plain, debug, address, thread.
+set -euo pipefail
+cd "$(dirname "$0")"
+source ../../crates/capi/tests/harness.sh
+
+programs() {
+    local how=$1 rounds=$2 test name mode tests=() started=$SECONDS
+    shift 2
+    for test in *.c; do
+        name=${test%.c}
+        case "$how $name" in
+            *' pwlocks' | *' pwforks') ;;
+            # The thread sanitizer does not model fences.
+            'thread waiting') ;;
+            # Its own runtime waits with futexes.
+            'thread refused') ;;
+            *) tests+=("$name") ;;
+        esac
+    done
+    for test in contract/*.c; do
+        start_link "contract-$(basename "$test" .c)" "$test" -std=c11 "$@"
+    done
+    for test in "${tests[@]}" pwlocks pwforks; do
+        start_link "$test" "$test.c" -std=gnu11 "$@"
+    done
+    finish_links
+
+    for test in contract/*.c; do
+        run "$how" "$out/contract-$(basename "$test" .c)" rounds="$rounds"
+    done
+    for test in "${tests[@]}"; do
+        local arguments=()
+        [ "$test" != environment ] ||
+            arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        [ "$test" != values ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
+        run "$how" "$out/$test" "${arguments[@]}"
+    done
+    for mode in $modes; do
+        run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
+        # For the same reason as forks.c.
+        case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/pwforks" ;; esac
+    done
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
+}
+
+# Each header alone, with each compiler and language.
+headers_part() {
+    local compiler plus header name count=0
+    "$kernel/atomics/generate.sh" --check || exit 1
+    for compiler in "${compilers[@]}"; do
+        plus=$(plus_of "$compiler")
+        for header in $(cd "$kernel/include/uwork/kernel" && find linux asm -name '*.h'); do
+            printf '#include <%s>\nextern int nothing;\n' "$header" >"$out/alone.c"
+            cp "$out/alone.c" "$out/alone.cpp"
+            "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/alone.c"
+            "$plus" -std=c++17 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/alone.cpp"
+            # The manual page must list it.
+            name=${header##*/}
+            grep -q "\b${name%.h}\b" "$kernel/man/uwork-kernel.7" || { say headers "$header is in no manual page"; exit 1; }
+            count=$((count + 1))
+        done
+    done
+    # The compiler checks formats, and accepts the kernel's own.
+    local call
+    for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
+        'kthread_run(f, NULL, "%s", 4)' 'WARN(1, "%s", 5)'; do
+        printf '#include <linux/module.h>\n#include <linux/kthread.h>\nint f(void *d);\nint f(void *d) { (void)d; %s; return 0; }\n' \
+            "${call//\\/\\\\}" >"$out/format.c"
+        for compiler in "${compilers[@]}"; do
+            if "$compiler" -std=gnu11 -Wall -Werror=format "${includes[@]}" -fsyntax-only "$out/format.c" 2>"$out/log" ||
+                ! grep -q 'format' "$out/log"; then
+                say headers "FAILED: $compiler takes $call"
+                exit 1
+            fi
+        done
+    done
+    say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
+}
+
+# Programs that have kernel headers of their own include workqueue.h and timer.h: from the library's
+# folder behind theirs, by path, and as copies.
+own_part() {
+    local how program count=0
+    mkdir -p "$out/copy/linux"
+    cp "$kernel"/include/uwork/kernel/linux/{workqueue,timer}.h "$out/copy/linux"
+    for cc in "${compilers[@]}"; do
+        for program in folder compat late; do
+            for how in "-I$kernel/include/uwork/kernel" -DBY_PATH "-I$out/copy"; do
+                "$cc" -std=gnu11 -O1 "${strict[@]}" -Wno-unused-function -Iown/folder/$([ $program = folder ] || echo none) \
+                    -I"$kernel/include" "$how" -o "$out/own" own/$program.c "${libs[@]}"
+                run "own $program $how" "$out/own"
+                count=$((count + 1))
+            done
+        done
+    done
+    say own "$count programs with kernel headers of their own: ok"
+}
+
+# Modules in the kernel's style, by the headers that they include: they compile unchanged, and run.
+modules_part() {
+    local module standard count=0
+    for cc in "${compilers[@]}"; do
+        for module in modules/*.c; do
+            for standard in gnu11 c11; do
+                "$cc" -std=$standard -O1 -Wall -Wextra -Werror "${includes[@]}" -o "$out/module" "$module" "${libs[@]}"
+            done
+            run modules "$out/module"
+            count=$((count + 1))
+        done
+        "$(plus_of "$cc")" -std=c++17 -O1 "${strict[@]}" "${includes[@]}" -o "$out/module" language.cpp "${libs[@]}"
+        run modules "$out/module"
+    done
+    say modules "$count: ok"
+}
+
+run_parts "$@"
