@@ -12,11 +12,11 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
+use uwork_linux::{engine, report_panic};
 
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
 use crate::library_queue::library_queue;
-use crate::linux::{engine, report_panic};
 use crate::queue::Queue;
 
 fn queue() -> Result<&'static Queue, Error> {

@@ -128,7 +128,6 @@ mod dump_api;
 mod ending;
 mod error;
 mod every_cpu;
-mod first_use;
 #[doc(hidden)]
 pub mod foreign;
 pub mod freeze;
@@ -136,7 +135,6 @@ mod future;
 mod item;
 mod join;
 mod library_queue;
-mod linux;
 mod on_stack;
 pub mod percpu;
 mod pointer;
@@ -148,13 +146,9 @@ pub mod recycle;
 pub mod ring;
 mod scoped;
 mod setup;
-#[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
-#[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]
-mod symbols;
 pub mod sysfs;
 pub mod system;
 pub mod task;
-pub mod topology;
 pub mod watchdog;
 
 pub use builder::Builder;
@@ -177,6 +171,8 @@ pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
 pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
+#[doc(inline)]
+pub use uwork_linux::topology;
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
@@ -199,7 +195,7 @@ pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    let Some(engine) = linux::started() else { return f() };
+    let Some(engine) = uwork_linux::started() else { return f() };
     engine.assert_may_wait();
     engine.blocking(f)
 }
@@ -212,7 +208,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 /// assert!(!uwork::current_is_rescuer());
 /// ```
 pub fn current_is_rescuer() -> bool {
-    linux::started().is_some_and(|engine| engine.is_rescuer())
+    uwork_linux::started().is_some_and(|engine| engine.is_rescuer())
 }
 
 /// How many work items have panicked since the process started.
@@ -227,7 +223,7 @@ pub fn current_is_rescuer() -> bool {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn panics() -> u64 {
-    linux::panics()
+    uwork_linux::panics()
 }
 
 /// Sets the function that receives the engine's reports, in place of a line on standard error. Once
@@ -244,5 +240,5 @@ pub fn panics() -> u64 {
 /// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
-    linux::set_reporter(reporter)
+    uwork_linux::set_reporter(reporter)
 }

@@ -2,9 +2,10 @@
 
 use std::sync::OnceLock;
 
+use uwork_linux::first_use;
+
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
-use crate::first_use;
 use crate::queue::Queue;
 
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.

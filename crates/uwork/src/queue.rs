@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, QueueError, Queued};
+use uwork_linux::{Linux, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
@@ -12,7 +13,6 @@ use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 use crate::builder::Builder;
 use crate::error::{Error, RejectedError};
 use crate::item::{Enqueued, WorkItem, field};
-use crate::linux::{Linux, engine};
 use crate::pointer::WorkPointer;
 
 /// A queue of work items. Clones are handles to the same queue.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use uwork_linux::{Options, OptionsBy, set_options};
+
 use crate::BlockingTier;
-use crate::linux::{Options, OptionsBy, set_options};
 use crate::percpu::Mode;
 
 /// Choices for the whole process that hold from the start: how undeclared waits are detected, and

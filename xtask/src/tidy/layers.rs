@@ -20,8 +20,8 @@ enum Uses {
     AllBut(&'static [&'static str]),
 }
 
-/// Of the libraries, only `uwork` may use the system's interface; the two below it are independent
-/// of any system.
+/// Of the library's crates, only `uwork-linux` may use the system's interface; the two below it are
+/// independent of any system.
 const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&["bitflags"]), may_use_under_loom: &[] },
     Layer {
@@ -30,17 +30,27 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &["loom"],
     },
     Layer {
-        package: "uwork",
+        package: "uwork-linux",
         may_use: Uses::Only(&[
             "uwork-policy",
             "uwork-engine",
             "backtrace",
             "framehop",
-            "crossbeam-epoch",
-            "io-uring",
             "libc",
             "perf-event-open-sys",
             "rustix",
+        ]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork",
+        may_use: Uses::Only(&[
+            "uwork-policy",
+            "uwork-engine",
+            "uwork-linux",
+            "crossbeam-epoch",
+            "io-uring",
+            "libc",
         ]),
         may_use_under_loom: &[],
     },

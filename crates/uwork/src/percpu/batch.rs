@@ -219,7 +219,7 @@ impl<T: Send> Batch<T> {
 
     #[cold]
     fn sink_one(&self, item: T) {
-        let cpu = crate::linux::current_cpu();
+        let cpu = uwork_linux::current_cpu();
         self.singles.with(cpu, item, |batch| self.call_sink(batch));
     }
 

@@ -9,9 +9,9 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::percpu::{Sections, Token};
+use uwork_linux::engine;
 
 use super::mode::chosen;
-use crate::linux::engine;
 
 /// With more CPUs, some share a list.
 const LISTS: usize = 16;

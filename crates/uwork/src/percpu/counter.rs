@@ -52,7 +52,7 @@ impl Counter {
     #[inline]
     pub fn add(&self, number: i64) {
         if self.parts.mode() == Mode::Remote {
-            let cpu = crate::linux::current_cpu() % self.parts.len();
+            let cpu = uwork_linux::current_cpu() % self.parts.len();
             // SAFETY: only ever accessed by shared references.
             let part = unsafe { &*self.parts.value(cpu) };
             // Relaxed: it orders nothing else; a reader that must see an addition is ordered after

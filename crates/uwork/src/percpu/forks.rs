@@ -1,6 +1,6 @@
 //! fork(2): the registry of locks and depots, and their treatment in a child. `docs/percpu.md` has
 //! the argument. Nothing here calls the allocator between the taking of the locks and the end of
-//! the fork: see `linux/fork.rs`.
+//! the fork: see `fork.rs` of `uwork-linux`.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -8,11 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
 use uwork_engine::{PageList, Pages};
+use uwork_linux::Linux;
+use uwork_linux::fork::{self, AcrossForks, Slot};
 
 use super::cache::depot::{Depot, Depots, Flushed};
 use super::calls;
 use super::mode::chosen;
-use crate::linux::Linux;
 
 /// How a child treats a part whose holder does not exist there: repairs the data that the lock
 /// guards, and releases the lock.
@@ -54,6 +55,7 @@ pub struct Registration(usize);
 
 impl Registration {
     fn new(address: usize, entry: Entry) -> Registration {
+        include();
         let before = registry().insert(address, entry);
         let is_free = before.is_none_or(|before| matches!(before, Entry::Gone));
         debug_assert!(is_free, "nothing is registered twice");
@@ -106,15 +108,43 @@ pub unsafe fn give_up(lock: NonNull<CpuLock>) {
 
 /// The locks of the registry, all depots and the recorded calls, held by the forking thread: none
 /// of them is in the middle of a change.
-pub(crate) struct Held {
+struct Held {
     calls: calls::Held,
     // Released before the registry.
     depots: PageList<'static, Linux, (MutexGuard<'static, Flushed>, MutexGuard<'static, Depot>)>,
     registry: MutexGuard<'static, Registry>,
 }
 
+/// Lets every fork from now on hold these locks. Called before the first of them is taken.
+pub(super) fn include() {
+    fork::include(&Parts);
+}
+
+struct Parts;
+
+static HELD: Slot<Held> = Slot::new();
+
+impl AcrossForks for Parts {
+    fn hold(&self, pages: &'static Pages<Linux>) {
+        // SAFETY: called by the forking thread, in a handler.
+        unsafe { HELD.put(hold(pages)) };
+    }
+
+    fn parent(&self) {
+        // SAFETY: as above.
+        drop(unsafe { HELD.take() });
+    }
+
+    fn child(&self) {
+        // SAFETY: as above.
+        if let Some(held) = unsafe { HELD.take() } {
+            held.child();
+        }
+    }
+}
+
 /// Takes these locks.
-pub(crate) fn hold(pages: &'static Pages<Linux>) -> Held {
+fn hold(pages: &'static Pages<Linux>) -> Held {
     let registry = registry();
     let all = registry.values().filter_map(|entry| match entry {
         // SAFETY: registered, so it is live, and stays so while the registry is locked.
@@ -128,7 +158,7 @@ pub(crate) fn hold(pages: &'static Pages<Linux>) -> Held {
 
 impl Held {
     /// In the child: releases the locks of threads that do not exist there.
-    pub(crate) fn child(mut self) {
+    fn child(mut self) {
         self.calls.child();
         self.depots.iter_mut().for_each(|(_, depot)| depot.recover());
         if self.registry.is_empty() {

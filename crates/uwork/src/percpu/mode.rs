@@ -2,13 +2,14 @@
 
 use std::sync::OnceLock;
 
+use uwork_linux::first_use;
+use uwork_linux::rseq::Rseq;
+use uwork_linux::topology::Machine;
+use uwork_linux::{engine, options};
+
+use super::forks;
 use uwork_engine::host::{Host, Report};
 use uwork_policy::percpu::{Choice, Mode, Wishes, choose};
-
-use crate::first_use;
-use crate::linux::rseq::Rseq;
-use crate::linux::{engine, options};
-use crate::topology::Machine;
 
 /// The environment variable that asks for a mode.
 const VARIABLE: &str = "UWORK_PWLOCKS";
@@ -27,6 +28,7 @@ pub(super) fn chosen() -> &'static Chosen {
     }
     // The engine must exist first: a report needs it.
     engine();
+    forks::include();
     first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
         if chosen.choice.is_invalid {

@@ -39,7 +39,7 @@ impl Locks {
     /// The queue by which to access `cpu`, if the mode requires it and the caller is on another
     /// CPU.
     fn queue_to(&self, cpu: u32) -> Option<&'static Queue> {
-        let is_there = crate::linux::current_cpu() == cpu;
+        let is_there = uwork_linux::current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
     }
 

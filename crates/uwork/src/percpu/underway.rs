@@ -10,8 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::percpu::{InProgress as Counts, Side};
-
-use crate::linux::{Linux, engine};
+use uwork_linux::{Linux, engine};
 
 /// See the module.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uwork_engine::QueueError;
 use uwork_engine::host::{Host, Report};
+use uwork_linux::engine;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::percpu::Mode;
 
@@ -13,7 +14,6 @@ use super::calls;
 use super::mode::mode;
 use crate::error::{Error, RejectedError};
 use crate::item::{Enqueued, Work, WorkItem};
-use crate::linux::engine;
 use crate::queue::Queue;
 
 /// A function for the data of one CPU. In mode 0 it is a work item that runs on that CPU; in modes
@@ -134,5 +134,5 @@ impl fmt::Debug for PerCpuWork {
 /// never in mode 0, where it runs on that CPU. A hint, as the caller may be moved (the kernel's
 /// `pw_is_cpu_remote`).
 pub fn is_cpu_remote(cpu: u32) -> bool {
-    mode() != Mode::Local && crate::linux::current_cpu() != cpu
+    mode() != Mode::Local && uwork_linux::current_cpu() != cpu
 }

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use uwork_linux::engine;
+
 use crate::builder::Builder;
 use crate::delayed::DelayedWork;
 use crate::item::{Enqueued, WorkItem};
 use crate::library_queue::library_queue;
-use crate::linux::engine;
 use crate::queue::Queue;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in

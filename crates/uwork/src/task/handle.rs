@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use uwork_engine::task::Notify;
+use uwork_linux::task::{Delivery, Outcome, Target, current};
 
 use super::closure::Closure;
 use super::item::{HasTaskWork, TaskItem, TaskWork, container, field, kind};
-use crate::linux::task::{Delivery, Outcome, Target, current};
 use crate::pointer::WorkPointer;
 
 /// The error text if the thread can have no handle.

@@ -88,13 +88,12 @@ mod handle;
 mod item;
 mod wait;
 
-pub use crate::linux::task::{Delivery, SignalError};
 pub use handle::{Added, ExitedError, TaskHandle};
 pub use item::{HasTaskWork, TaskItem, TaskWork};
 pub use uwork_engine::task::Notify;
+pub use uwork_linux::task::{Delivery, SignalError};
+use uwork_linux::task::{current, current_or_none, set_signal as choose_signal, thread_ends};
 pub use wait::{Notifier, epoll_wait, notifier, park, park_timeout, read, syscall};
-
-use crate::linux::task::{current, current_or_none, set_signal as choose_signal, thread_ends};
 
 /// Runs the items added for the calling thread, in the order in which they were added, until none
 /// is left. Returns the number of items run.

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use uwork_linux::task::{Delivery, Target, Wait, current, current_or_none};
+
 use super::handle::ENDED;
-use crate::linux::task::{Delivery, Target, Wait, current, current_or_none};
 
 /// The calling thread's target, registered first if necessary.
 ///

@@ -14,11 +14,11 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use uwork_linux::{engine, rseq::Rseq};
 use uwork_policy::cpuset::CpuSet;
 
 use super::{Cache, Counter, LockError, Mode, PerCpu};
 use crate::ErrorKind;
-use crate::linux::{engine, rseq::Rseq};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

@@ -17,10 +17,11 @@ use io_uring::types::{CancelBuilder, Timespec};
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
+use uwork_linux::task::{Delivery, Target, current};
+
 use super::buffers::Buffers;
 use super::builder::Builder;
 use super::completion::Completion;
-use crate::linux::task::{Delivery, Target, current};
 use crate::task;
 
 /// The group of the receive buffers: the ring has no other group.

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{opcode, squeue};
 
+use uwork_linux::task::NOTICE;
+
 use super::{GROUP, Reactor};
-use crate::linux::task::NOTICE;
 #[cfg(doc)]
 use crate::ring::{Builder, Completion};
 

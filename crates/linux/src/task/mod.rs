@@ -1,0 +1,31 @@
+//! Threads as targets of task work: the waits that each declares, and the notifications that end
+//! them.
+//!
+//! The protocol is the engine's (`engine/src/task`); this module has the notifications. The README
+//! explains how a signal cannot come too early for a system call.
+
+#[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), path = "call/mod.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "call/absent.rs")]
+mod call;
+mod descriptor;
+mod ring_message;
+mod signal;
+mod target;
+mod turn;
+
+pub use ring_message::NOTICE;
+pub use signal::SignalError;
+pub use signal::set_signal;
+pub use target::Delivery;
+pub(super) use target::child;
+pub use target::{Outcome, Target, Wait, current, current_or_none, thread_ends};
+
+/// The code in which the signal found a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the thread's own code: the handler has done everything.
+    Own,
+    /// In another handler, which has interrupted the stub and may return to a call that has not
+    /// begun.
+    Handler,
+}
