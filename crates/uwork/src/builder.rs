@@ -1,12 +1,11 @@
 //! The description of a queue before it is built.
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
-use uwork_linux::engine;
+use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
 use uwork_policy::scope::ScopeChoice;
 
-use crate::error::Error;
 use crate::queue::Queue;
 
 /// Describes a queue to be built. From [`Queue::builder`].

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, QueueError, Queued};
-use uwork_linux::{Linux, engine};
+use uwork_linux::{Error, Linux, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 
 use crate::builder::Builder;
-use crate::error::{Error, RejectedError};
+use crate::error::RejectedError;
 use crate::item::{Enqueued, WorkItem, field};
 use crate::pointer::WorkPointer;
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Drain;
 
 use uwork_engine::percpu::Sections;
+use uwork_linux::Error;
 
 use super::Mode;
 use super::error::recursion;
@@ -18,7 +19,6 @@ use super::mode::chosen;
 use super::parts::{Held, Lost, Parts};
 use super::singles::Singles;
 use super::underway::{Begun, InProgress};
-use crate::error::Error;
 
 /// Batches with a sink: an item goes to the batch of the caller's CPU, a full batch to the sink.
 ///

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
+use uwork_linux::Error;
+
 use super::error::LockError;
 use super::parts::{Held, Lost, Parts};
-use crate::error::Error;
 
 /// A value for each CPU, each under a lock of its own.
 ///

@@ -4,8 +4,7 @@ use std::fmt;
 
 use uwork_engine::QueueError;
 use uwork_engine::percpu::Recursion;
-
-use crate::error::Error;
+use uwork_linux::Error;
 
 /// A lock was not taken, or was taken and its data is poisoned.
 ///

@@ -5,12 +5,11 @@ use std::ptr::NonNull;
 
 use uwork_engine::QueueError;
 use uwork_engine::percpu::{CpuLock, Place, Recursion, Row, Sections, Token};
-use uwork_linux::engine;
 use uwork_linux::rseq::Rseq;
+use uwork_linux::{Error, engine};
 use uwork_policy::percpu::Mode;
 
 use super::mode::chosen;
-use crate::error::Error;
 
 /// See the module. `remote` takes other CPUs' locks.
 pub struct Locks {

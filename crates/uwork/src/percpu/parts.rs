@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::percpu::{CpuLock, Place, Recursion};
+use uwork_linux::Error;
 use uwork_policy::percpu::Mode;
 
 use super::forks::Registration;
 use super::locks::Locks;
 use super::mode::chosen;
-use crate::error::Error;
 
 /// One CPU's part. Aligned to two cache lines, as processors fetch lines in pairs.
 #[repr(C, align(128))]

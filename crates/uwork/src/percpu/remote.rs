@@ -13,23 +13,22 @@ use std::any::Any;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
+use uwork_engine::Queue;
 use uwork_engine::percpu::Recursion;
+use uwork_linux::library_queue::try_library_queue;
+use uwork_linux::on_cpu::{self, Call};
+use uwork_linux::{Error, Linux, current_cpu};
 use uwork_policy::percpu::Mode;
 
 use super::error::recursion;
 use super::locks::Locks;
-use crate::builder::Builder;
-use crate::error::Error;
-use crate::every_cpu::Call;
-use crate::library_queue::try_library_queue;
-use crate::queue::Queue;
 
 /// The queue for functions that go to another CPU. None if it cannot be made, or if the caller runs
 /// on it: the caller would hold a permit that it waits for.
-fn queue() -> Option<&'static Queue> {
-    static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = try_library_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)?;
-    (!queue.0.runs_here()).then_some(queue)
+fn queue() -> Option<&'static Queue<Linux>> {
+    static QUEUE: OnceLock<Queue<Linux>> = OnceLock::new();
+    let queue = try_library_queue(&QUEUE, "uwork/percpu", on_cpu::queue)?;
+    (!queue.runs_here()).then_some(queue)
 }
 
 /// The outcome of an attempt: None if the lock was taken.
@@ -38,15 +37,15 @@ type Attempt<R> = Result<Option<R>, Recursion>;
 impl Locks {
     /// The queue by which to access `cpu`, if the mode requires it and the caller is on another
     /// CPU.
-    fn queue_to(&self, cpu: u32) -> Option<&'static Queue> {
-        let is_there = uwork_linux::current_cpu() == cpu;
+    fn queue_to(&self, cpu: u32) -> Option<&'static Queue<Linux>> {
+        let is_there = current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
     }
 
     /// Lets a worker of `cpu` try until it gets the lock. None if the CPU has no worker.
     fn ask<R: Send>(
         &self,
-        queue: &Queue,
+        queue: &Queue<Linux>,
         cpu: u32,
         mut attempt: impl FnMut() -> Attempt<R> + Send,
     ) -> Option<Result<R, Recursion>> {
@@ -163,7 +162,7 @@ type Outcome<R> = Option<Result<R, Box<dyn Any + Send>>>;
 
 /// Calls `f` on a worker of each of these CPUs at the same time, and waits for all.
 fn on_workers<R: Send>(
-    queue: &Queue,
+    queue: &Queue<Linux>,
     cpus: &[u32],
     f: impl Fn(u32) -> R + Sync,
 ) -> Vec<(u32, Outcome<R>)> {
@@ -182,7 +181,7 @@ fn on_workers<R: Send>(
 ///
 /// # Panics
 /// If `f` panics.
-fn on_worker<R: Send>(queue: &Queue, cpu: u32, f: impl FnOnce() -> R + Send) -> Option<R> {
+fn on_worker<R: Send>(queue: &Queue<Linux>, cpu: u32, f: impl FnOnce() -> R + Send) -> Option<R> {
     let call = Call::new(f);
     // SAFETY: waited for below, and nothing in between can unwind.
     let begun = unsafe { call.begin(queue, cpu) };

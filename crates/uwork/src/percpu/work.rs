@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use uwork_engine::QueueError;
 use uwork_engine::host::{Host, Report};
-use uwork_linux::engine;
+use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::percpu::Mode;
 
 use super::calls;
 use super::mode::mode;
-use crate::error::{Error, RejectedError};
+use crate::error::RejectedError;
 use crate::item::{Enqueued, Work, WorkItem};
 use crate::queue::Queue;
 

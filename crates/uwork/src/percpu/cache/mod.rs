@@ -12,9 +12,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use uwork_engine::host::{Host, Report};
-use uwork_linux::engine;
+use uwork_linux::{Error, engine};
 
-use crate::error::Error;
 use raw::{Capacity, RawCache, capacity};
 
 /// A cache of objects of one type: gives out memory for a `T` from a magazine of the caller's CPU,

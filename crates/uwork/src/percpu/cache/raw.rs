@@ -14,12 +14,11 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use uwork_linux::current_cpu;
+use uwork_linux::{Error, current_cpu};
 
 use super::CacheStats;
 use super::depot::Depots;
 use super::shrink::Room;
-use crate::error::Error;
 use crate::percpu::Mode;
 use crate::percpu::forks::Registration;
 use crate::percpu::mode::mode;

@@ -2,22 +2,19 @@
 
 use std::sync::OnceLock;
 
-use uwork_linux::first_use;
-
-use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
-use crate::queue::Queue;
+use crate::first_use;
 
-/// The queue in `cell`, made at first use, with a name that begins with `stem`.
+/// The queue in `cell`, made at first use by `make`, with a name that begins with `stem`.
 ///
 /// # Panics
 /// It cannot be made: no thread can be created.
-pub(crate) fn library_queue(
-    cell: &'static OnceLock<Queue>,
+pub fn library_queue<Q>(
+    cell: &'static OnceLock<Q>,
     stem: &str,
-    describe: fn(Builder) -> Builder,
-) -> &'static Queue {
-    let make = || match make(stem, describe) {
+    make: fn(String) -> Result<Q, Error>,
+) -> &'static Q {
+    let make = || match named(stem, make) {
         Ok(queue) => queue,
         Err(error) => panic!("a queue of the library cannot be made: {error}"),
     };
@@ -25,25 +22,25 @@ pub(crate) fn library_queue(
 }
 
 /// As [`library_queue`], but None if it cannot be made; the next call tries again.
-pub(crate) fn try_library_queue(
-    cell: &'static OnceLock<Queue>,
+pub fn try_library_queue<Q>(
+    cell: &'static OnceLock<Q>,
     stem: &str,
-    describe: fn(Builder) -> Builder,
-) -> Option<&'static Queue> {
+    make: fn(String) -> Result<Q, Error>,
+) -> Option<&'static Q> {
     if cell.get().is_none() {
         let _making = first_use::making();
         if cell.get().is_none() {
             // The lock is held, so the cell is still empty.
-            let _ = cell.set(make(stem, describe).ok()?);
+            let _ = cell.set(named(stem, make).ok()?);
         }
     }
     cell.get()
 }
 
-fn make(stem: &str, describe: fn(Builder) -> Builder) -> Result<Queue, Error> {
+fn named<Q>(stem: &str, make: fn(String) -> Result<Q, Error>) -> Result<Q, Error> {
     let mut name = stem.to_owned();
     loop {
-        match describe(Queue::builder(name.as_str())).build() {
+        match make(name.clone()) {
             // A queue of the user has that name.
             Err(error) if error.kind() == ErrorKind::NameTaken => name.push('\''),
             made => return made,
