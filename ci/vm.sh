@@ -84,7 +84,7 @@ build() {
     export "CARGO_TARGET_${variable//-/_}_LINKER=$1-linux-gnu-gcc" UWORK_TEST_SLOW=$slow
     local built=(cargo test --no-run --message-format=json --target "$triple")
     "${built[@]}" --package uwork --lib --test '*' >"$root/../artifacts"
-    "${built[@]}" --package uwork-linux --lib >>"$root/../artifacts"
+    "${built[@]}" --package uwork-linux --package uwork-percpu --lib >>"$root/../artifacts"
     "${built[@]}" --package uwork-policy --test rules >>"$root/../artifacts"
     while read -r kind name binary; do
         [ "$kind" = test ] || name=unit_$name

@@ -12,13 +12,14 @@ pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
 pub use uwork_linux::symbols::name as function_name;
+#[cfg(feature = "percpu")]
+pub use uwork_percpu::raw::{
+    Capacity, Locks, RawCache, Registration, call as percpu_call, capacity, flush as percpu_flush,
+    give_up,
+};
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
-pub use crate::percpu::cache::raw::{Capacity, RawCache, capacity};
-pub use crate::percpu::calls::{call as percpu_call, flush as percpu_flush};
-pub use crate::percpu::forks::{Registration, give_up};
-pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;
 
 /// The offset in bytes of the function in an item.

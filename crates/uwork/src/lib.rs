@@ -135,6 +135,7 @@ mod future;
 mod item;
 mod join;
 mod on_stack;
+#[cfg(feature = "percpu")]
 pub mod percpu;
 mod pointer;
 mod query;

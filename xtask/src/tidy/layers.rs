@@ -43,11 +43,17 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &[],
     },
     Layer {
+        package: "uwork-percpu",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "uwork-linux"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
         package: "uwork",
         may_use: Uses::Only(&[
             "uwork-policy",
             "uwork-engine",
             "uwork-linux",
+            "uwork-percpu",
             "crossbeam-epoch",
             "io-uring",
             "libc",

@@ -1,7 +1,7 @@
 //! Objects of caches, and the memory that they are in.
 
 use super::{cpus, modes, on_cpu};
-use crate::percpu::{Cache, Cached};
+use crate::{Cache, Cached};
 
 #[test]
 fn objects_and_their_memory_return_from_every_cpu() {

@@ -19,10 +19,10 @@ use uwork_linux::{Error, current_cpu};
 use super::CacheStats;
 use super::depot::Depots;
 use super::shrink::Room;
-use crate::percpu::Mode;
-use crate::percpu::forks::Registration;
-use crate::percpu::mode::mode;
-use crate::percpu::parts::{Held, Lost, Parts};
+use crate::Mode;
+use crate::forks::Registration;
+use crate::mode::mode;
+use crate::parts::{Held, Lost, Parts};
 
 /// The maximum number of objects in a magazine: two kilobytes of pointers.
 const MAGAZINE: usize = 256;
@@ -266,7 +266,7 @@ impl Drop for RawCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::percpu::tests::{cpus, modes, on_cpu};
+    use crate::tests::{cpus, modes, on_cpu};
 
     const OBJECT: Layout = Layout::new::<[u64; 8]>();
     const CAPACITY: Capacity = capacity(OBJECT.size());

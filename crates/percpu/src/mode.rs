@@ -2,14 +2,13 @@
 
 use std::sync::OnceLock;
 
-use uwork_linux::first_use;
+use uwork_engine::host::{Host, Report};
 use uwork_linux::rseq::Rseq;
 use uwork_linux::topology::Machine;
-use uwork_linux::{engine, options};
-
-use super::forks;
-use uwork_engine::host::{Host, Report};
+use uwork_linux::{current_cpu, engine, first_use, options};
 use uwork_policy::percpu::{Choice, Mode, Wishes, choose};
+
+use crate::forks;
 
 /// The environment variable that asks for a mode.
 const VARIABLE: &str = "UWORK_PWLOCKS";
@@ -53,7 +52,7 @@ fn decide(program: Option<Mode>) -> Chosen {
 }
 
 /// The mode of this process's per-CPU locks. The first use of per-CPU data, at the latest this
-/// call, chooses it: a [`Setup`](crate::Setup) is too late then.
+/// call, chooses it: a `Setup` is too late then.
 ///
 /// ```
 /// println!("mode {}: {}", uwork::percpu::mode(), uwork::percpu::reason());
@@ -65,4 +64,11 @@ pub fn mode() -> Mode {
 /// The reason for the mode: which source asked for it, and what was refused.
 pub fn reason() -> &'static str {
     &chosen().choice.reason
+}
+
+/// Whether a function for the data of `cpu` that the caller runs now is called from another CPU:
+/// never in mode 0, where it runs on that CPU. A hint, as the caller may be moved (the kernel's
+/// `pw_is_cpu_remote`).
+pub fn is_cpu_remote(cpu: u32) -> bool {
+    mode() != Mode::Local && current_cpu() != cpu
 }

@@ -146,7 +146,7 @@ impl Depot {
     }
 
     /// In a child in which the examining thread does not exist: takes the objects back.
-    pub(in crate::percpu) fn recover(&mut self) {
+    pub(crate) fn recover(&mut self) {
         if let Some(aside) = self.aside.take() {
             aside.0.iter().for_each(|list| self.free.extend_from_slice(list));
         }

@@ -7,8 +7,8 @@ use std::thread;
 use std::vec::Drain;
 
 use super::{cpus, modes, on_cpu};
-use crate::ErrorKind;
-use crate::percpu::Batch;
+use crate::Batch;
+use uwork_linux::ErrorKind;
 
 /// A sink whose first call signals its start, and counts its items only when it is released.
 struct Gate {

@@ -2,11 +2,11 @@
 
 mod batch;
 mod cache;
-#[path = "../../../tests/support/counting.rs"]
+#[path = "../../../uwork/tests/support/counting.rs"]
 pub(super) mod counting;
 mod drain;
 #[allow(dead_code, reason = "others use all of it")]
-#[path = "../../../tests/support/slow.rs"]
+#[path = "../../../uwork/tests/support/slow.rs"]
 mod slow;
 mod storm;
 
@@ -18,7 +18,7 @@ use uwork_linux::{engine, rseq::Rseq};
 use uwork_policy::cpuset::CpuSet;
 
 use super::{Cache, Counter, LockError, Mode, PerCpu};
-use crate::ErrorKind;
+use uwork_linux::ErrorKind;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

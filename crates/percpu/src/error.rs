@@ -52,7 +52,7 @@ impl<G> LockError<G> {
     }
 
     /// Whether the caller holds the lock already. Also true in a thread at the same address as an
-    /// ended thread that did not drop its [`Guard`](crate::percpu::Guard).
+    /// ended thread that did not drop its [`Guard`](crate::Guard).
     pub fn would_deadlock(&self) -> bool {
         matches!(self, LockError::Failed(error) if error.would_deadlock())
     }

@@ -41,7 +41,7 @@ impl Chunk {
 ///
 /// The holder of either can be preempted. So a thread that allocates or frees takes whichever of
 /// the two is free. It waits only if neither is free, or the free one has no objects, or no room.
-pub(in crate::percpu) struct Depots {
+pub(crate) struct Depots {
     flushed: Mutex<Flushed>,
     depot: Mutex<Depot>,
 }
@@ -56,7 +56,7 @@ fn goes_to_list(cpu: u32) -> bool {
 /// Free objects that flushes have brought, and those that were freed on every other CPU. A thread
 /// that allocates or frees never waits for this lock while the system has memory.
 #[derive(Default)]
-pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
+pub(crate) struct Flushed(Vec<NonNull<u8>>);
 
 // SAFETY: the depot owns the memory.
 unsafe impl Send for Flushed {}
@@ -149,7 +149,7 @@ impl Depots {
     }
 
     /// Takes both locks.
-    pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
+    pub(crate) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
         // In this order: this may wait for a flush that holds the first lock, and must not hold the
         // depot, which allocations need, meanwhile.
         let flushed = self.flushed();
@@ -227,7 +227,7 @@ impl Depots {
 }
 
 /// See the module.
-pub(in crate::percpu) struct Depot {
+pub(crate) struct Depot {
     object: Layout,
     /// Free objects that were in use before, with room for those of all chunks.
     pub(super) free: Vec<NonNull<u8>>,

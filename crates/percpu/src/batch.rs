@@ -255,7 +255,7 @@ impl<T: Send> Batch<T> {
     ///
     /// # Errors
     /// The caller is in the sink of this batch, and would wait for its own return
-    /// ([`ErrorKind::WouldDeadlock`](crate::ErrorKind::WouldDeadlock)). No item was handed on.
+    /// ([`ErrorKind::WouldDeadlock`](uwork_linux::ErrorKind::WouldDeadlock)). No item was handed on.
     ///
     /// # Panics
     /// If the sink panics, after it was called for all batches; with the first payload.
@@ -332,8 +332,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::percpu::tests::counting::counted;
-    use crate::percpu::tests::{cpus, modes, on_cpu};
+    use crate::tests::counting::counted;
+    use crate::tests::{cpus, modes, on_cpu};
 
     // Catches: an add that finds its CPU's lock held, as by a drain, and allocates a buffer for its
     // item.

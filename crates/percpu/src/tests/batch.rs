@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{cpus, modes, on_cpu};
-use crate::percpu::Batch;
+use crate::Batch;
 
 #[test]
 fn a_batch_goes_to_the_sink_when_it_is_full_or_drained_or_dropped() {

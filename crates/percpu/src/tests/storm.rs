@@ -11,7 +11,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use super::slow::times;
 use super::{cpus, modes, pin, pin_other};
-use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
+use crate::{Batch, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
 const ROUNDS: u64 = times(40_000);

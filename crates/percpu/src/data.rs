@@ -192,7 +192,7 @@ impl<T> fmt::Debug for PerCpu<T> {
 /// A guard that is leaked, by [`std::mem::forget`] for instance, leaves the part locked: other
 /// threads wait for it for ever. A lock identifies its holder by an address of the thread. So if
 /// the holder has ended, a new thread at the same address counts as the holder, and gets the error
-/// that it [would wait for itself](crate::percpu::LockError::would_deadlock).
+/// that it [would wait for itself](crate::LockError::would_deadlock).
 #[must_use = "the lock is given up at once"]
 pub struct Guard<'a, T> {
     held: Held<'a, T>,
