@@ -26,6 +26,8 @@ pub mod on_cpu;
 mod pages;
 mod process;
 mod report;
+#[cfg(feature = "ring")]
+pub mod ring;
 pub mod rseq;
 mod signals;
 #[cfg_attr(

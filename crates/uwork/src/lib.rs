@@ -122,7 +122,6 @@
 //! <!-- calls: end -->
 
 mod builder;
-pub mod combine;
 mod delayed;
 mod dump_api;
 mod ending;
@@ -137,18 +136,13 @@ mod join;
 mod on_stack;
 #[cfg(feature = "percpu")]
 pub mod percpu;
-mod pointer;
 mod query;
 mod queue;
 pub mod rcu;
-pub mod recycle;
-#[cfg(feature = "ring")]
-pub mod ring;
 mod scoped;
 mod setup;
 pub mod sysfs;
 pub mod system;
-pub mod task;
 pub mod watchdog;
 
 pub use builder::Builder;
@@ -162,21 +156,25 @@ pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
 pub use on_stack::{StackWork, on_stack};
-pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
 pub use setup::{Setup, SetupError};
-pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
-pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
+pub use uwork_engine::{Busy, Releasing, Shutdown, ShutdownReport, Unfinished, WorkPointer};
+#[cfg(feature = "ring")]
+#[doc(inline)]
+pub use uwork_linux::ring;
 #[doc(inline)]
 pub use uwork_linux::{Error, ErrorKind, topology};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
+#[cfg(feature = "task")]
+#[doc(inline)]
+pub use uwork_task::{combine, has_task_work, recycle, task};
 
 /// Declares to the pool that the calling work item is about to wait. While `f` runs, the worker
 /// does not count as running, so that another worker takes the queued items.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, QueueError, Queued};
 use uwork_linux::{Error, Linux, engine};
@@ -13,7 +14,6 @@ use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 use crate::builder::Builder;
 use crate::error::RejectedError;
 use crate::item::{Enqueued, WorkItem, field};
-use crate::pointer::WorkPointer;
 
 /// A queue of work items. Clones are handles to the same queue.
 ///

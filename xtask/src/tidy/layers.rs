@@ -36,10 +36,16 @@ const LAYERS: &[Layer] = &[
             "uwork-engine",
             "backtrace",
             "framehop",
+            "io-uring",
             "libc",
             "perf-event-open-sys",
             "rustix",
         ]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-task",
+        may_use: Uses::Only(&["uwork-engine", "uwork-linux"]),
         may_use_under_loom: &[],
     },
     Layer {
@@ -54,9 +60,8 @@ const LAYERS: &[Layer] = &[
             "uwork-engine",
             "uwork-linux",
             "uwork-percpu",
+            "uwork-task",
             "crossbeam-epoch",
-            "io-uring",
-            "libc",
         ]),
         may_use_under_loom: &[],
     },
@@ -183,6 +188,7 @@ mod tests {
             [4]
         );
         assert_eq!(lines("uwork-engine", "[dependencies]\nx = { package = \"libc\" }\n"), [4]);
+        assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\n"), [4]);
         assert_eq!(lines("uwork", "[build-dependencies]\nuwork-rivals = \"0.1\"\n"), [4]);
         assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-engine = {}\n"), [4]);
     }
@@ -192,7 +198,7 @@ mod tests {
         let engine = "[dependencies]\nuwork-policy = {}\n[dev-dependencies]\nrand = \"1\"\n\
                       [target.'cfg(loom)'.dependencies]\nloom = \"0.7\"\n";
         assert_eq!(lines("uwork-engine", engine), []);
-        assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
+        assert_eq!(lines("uwork-linux", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
         assert_eq!(lines("uwork-rivals", "[dependencies]\nrayon = \"1\"\n"), []);
     }
 

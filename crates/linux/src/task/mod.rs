@@ -7,18 +7,21 @@
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), path = "call/mod.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "call/absent.rs")]
 mod call;
+mod calls;
 mod descriptor;
 mod ring_message;
 mod signal;
 mod target;
 mod turn;
 
-pub use ring_message::NOTICE;
-pub use signal::SignalError;
-pub use signal::set_signal;
-pub use target::Delivery;
+pub use calls::{epoll_wait, read, syscall};
+#[cfg(feature = "ring")]
+pub(crate) use ring_message::NOTICE;
+pub use signal::{SignalError, set_signal};
 pub(super) use target::child;
-pub use target::{Outcome, Target, Wait, current, current_or_none, thread_ends};
+pub use target::{
+    Delivery, ENDED, Outcome, Target, Wait, current, current_or_none, own, run_due, thread_ends,
+};
 
 /// The code in which the signal found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The completion's `user_data`: a value that no operation of a user can have.
-pub const NOTICE: u64 = u64::MAX;
+pub(crate) const NOTICE: u64 = u64::MAX;
 
 const REGISTER_SEND_MSG_RING: libc::c_uint = 31;
 const OP_MSG_RING: u8 = 40;

@@ -56,6 +56,32 @@ pub fn current_or_none<'a>() -> Option<&'a Target> {
     unsafe { ADDRESS.get().as_ref() }
 }
 
+/// The error text if the thread can have no target.
+pub const ENDED: &str = "the thread ends: its task work is over";
+
+/// The calling thread's target, registered first if necessary.
+///
+/// The reference is valid until the thread's destructors run: do not keep it.
+///
+/// # Panics
+/// If the thread's destructors have run.
+pub fn own<'a>() -> &'a Target {
+    if current_or_none().is_none() {
+        current(Delivery::Auto).expect(ENDED);
+    }
+    current_or_none().expect(ENDED)
+}
+
+/// Runs the items of the calling thread that are due, if any. Returns the number of items run.
+#[inline]
+pub fn run_due() -> usize {
+    match current_or_none() {
+        // SAFETY: the target is the calling thread's own.
+        Some(target) if target.is_notified() => unsafe { target.run_once() },
+        _ => 0,
+    }
+}
+
 fn register(delivery: Delivery) -> Arc<Target> {
     crate::fork::ensure_fork_handlers();
     // If every signal has another handler, only declared waits can be ended.

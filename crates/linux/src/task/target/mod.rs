@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
 
 pub(crate) use current::child;
-pub use current::{current, current_or_none, thread_ends};
+pub use current::{ENDED, current, current_or_none, own, run_due, thread_ends};
 pub use wait::Wait;
 
 use super::descriptor::Descriptor;

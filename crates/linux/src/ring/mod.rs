@@ -1,5 +1,4 @@
-//! Reactors: threads that wait for completions of io_uring and for [task work](crate::task) at
-//! once.
+//! Reactors: threads that wait for completions of io_uring and for task work at once.
 //!
 //! A [`Reactor`] is one thread's ring. Its wait ends when an operation has completed, or when
 //! another thread has added an item for it, which runs before the wait returns. That takes one
@@ -53,7 +52,7 @@
 //!
 //! Linux 6.1, and a system that permits io_uring (`kernel.io_uring_disabled`, seccomp). Otherwise
 //! [`Builder::build`] returns an error and the program uses another mechanism, for example epoll
-//! with [`task::notifier`](crate::task::notifier). From Linux 6.13 on, threads that add task work
+//! with `task::notifier`. From Linux 6.13 on, threads that add task work
 //! send a message to the ring; before that they write to an eventfd that the ring polls.
 
 mod buffers;

@@ -6,10 +6,9 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::task::{TaskCalls, TaskWork as RawWork};
 use uwork_linux::report_panic;
-
-use crate::pointer::WorkPointer;
 
 /// An item of task work, to be embedded in a type `T`; `ID` tells several in one type apart.
 ///

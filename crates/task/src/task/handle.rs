@@ -3,15 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::task::Notify;
-use uwork_linux::task::{Delivery, Outcome, Target, current};
+use uwork_linux::task::{Delivery, ENDED, Outcome, Target, current};
 
 use super::closure::Closure;
 use super::item::{HasTaskWork, TaskItem, TaskWork, container, field, kind};
-use crate::pointer::WorkPointer;
-
-/// The error text if the thread can have no handle.
-pub(super) const ENDED: &str = "the thread ends: its task work is over";
 
 /// A registered thread, for which task work can be added from anywhere. Cloning costs one locked
 /// instruction.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{opcode, squeue};
 
-use uwork_linux::task::NOTICE;
+use crate::task::NOTICE;
 
 use super::{GROUP, Reactor};
 #[cfg(doc)]

@@ -17,12 +17,11 @@ use io_uring::types::{CancelBuilder, Timespec};
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
-use uwork_linux::task::{Delivery, Target, current};
+use crate::task::{Delivery, Target, current, run_due};
 
 use super::buffers::Buffers;
 use super::builder::Builder;
 use super::completion::Completion;
-use crate::task;
 
 /// The group of the receive buffers: the ring has no other group.
 const GROUP: u16 = 0;
@@ -164,12 +163,12 @@ impl Reactor {
     }
 
     /// Submits the queued operations, and waits until an operation has completed, task work was
-    /// added for this thread with [`Notify::Signal`](task::Notify::Signal), or the timeout is over.
+    /// added for this thread with [`Notify::Signal`](uwork_engine::task::Notify::Signal), or the timeout is over.
     /// Runs the task work that is due, before and after. Returns the number of items run.
     /// [`Reactor::next`] then returns the completions.
     ///
     /// Returns without waiting if completions are ready, or items were run, or items are due and
-    /// [cannot run](task#runs-inside-of-items). May return spuriously. An item that panics counts
+    /// cannot run inside of other items. May return spuriously. An item that panics counts
     /// as run.
     ///
     /// # Errors
@@ -178,7 +177,7 @@ impl Reactor {
         if self.poll_ended {
             self.poll_descriptor()?;
         }
-        let ran = task::safe_point();
+        let ran = run_due();
         if ran > 0 || !self.ring.completion().is_empty() {
             self.submit()?;
             return Ok(ran);
@@ -203,7 +202,7 @@ impl Reactor {
         ];
         // SAFETY: the target is this thread's and refers to the ring; the structures are live.
         outcome(unsafe { self.target.enter_ring(arguments) })?;
-        let ran = task::safe_point();
+        let ran = run_due();
         // SAFETY: the target is this thread's own.
         let can_run = unsafe { self.target.can_run() };
         if !can_run || ran > 0 && !self.all_submitted() {

@@ -37,9 +37,8 @@
 //!
 //! The waits are [`park`], [`Notifier::wait`] (around epoll, poll or any other call that ends when
 //! a descriptor is readable), [`epoll_wait`], [`read`], [`syscall`], and that of a `ring::Reactor`.
-//! Waits for items of queues ([`Work::flush`](crate::Work::flush),
-//! [`JoinHandle::join`](crate::JoinHandle::join)) do not run task work and do not end early, as in
-//! the kernel.
+//! Waits for items of queues (`Work::flush`, `JoinHandle::join`) do not run task work and do not end
+//! early, as in the kernel.
 //!
 //! # Order
 //!
@@ -69,7 +68,7 @@
 //! # Panics of items
 //!
 //! A panic ends the item, not the thread. It interrupts the thread's wait for no longer than the
-//! item ran. Panics are counted ([`panics`](crate::panics)) and reported.
+//! item ran. Panics are counted (`uwork::panics`) and reported.
 //!
 //! # The end of a thread
 //!
@@ -91,9 +90,11 @@ mod wait;
 pub use handle::{Added, ExitedError, TaskHandle};
 pub use item::{HasTaskWork, TaskItem, TaskWork};
 pub use uwork_engine::task::Notify;
-pub use uwork_linux::task::{Delivery, SignalError};
-use uwork_linux::task::{current, current_or_none, set_signal as choose_signal, thread_ends};
-pub use wait::{Notifier, epoll_wait, notifier, park, park_timeout, read, syscall};
+pub use uwork_linux::task::{Delivery, SignalError, epoll_wait, read, syscall};
+use uwork_linux::task::{
+    ENDED, current, current_or_none, run_due, set_signal as choose_signal, thread_ends,
+};
+pub use wait::{Notifier, notifier, park, park_timeout};
 
 /// Runs the items added for the calling thread, in the order in which they were added, until none
 /// is left. Returns the number of items run.
@@ -158,11 +159,7 @@ pub fn is_notified() -> bool {
 /// ```
 #[inline]
 pub fn safe_point() -> usize {
-    match current_or_none() {
-        // SAFETY: as in `run`.
-        Some(target) if target.is_notified() => unsafe { target.run_once() },
-        _ => 0,
-    }
+    run_due()
 }
 
 /// Ends the calling thread's task work now and for good, as the end of the thread would: added
@@ -204,7 +201,7 @@ pub fn exit() {
 /// # Ok::<(), uwork::task::SignalError>(())
 /// ```
 pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
-    current(Delivery::Light).expect(handle::ENDED).set_delivery(delivery)
+    current(Delivery::Light).expect(ENDED).set_delivery(delivery)
 }
 
 /// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. Call it
