@@ -13,25 +13,31 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 //!
-//! - [`Queue`]: queues and their attributes; [`system`] has ready-made ones
-//! - [`Work`], [`DelayedWork`]: items embedded in your own types
-//! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
-//!   data
-//! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
-//! - [`rcu`]: items that are queued after a grace period
-//! - [`percpu`]: data for each CPU, reached from all of them
-//! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: which item runs, and its description
-//! - [`blocking`]: declares to the pool that an item is about to wait; [`Setup`] chooses how
-//!   undeclared waits are detected
-//! - [`task`]: work for a certain thread, which is woken for it
-//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work
-//!   at once
-//! - [`combine`]: one thread sends for all; [`recycle`]: a pool of reusable buffers
-//! - [`freeze`](mod@freeze): pauses queues together
-//! - [`dump()`], [`sysfs`]: the internal state and the tunable attributes; [`shutdown`]: an orderly
-//!   end
-//! - [`watchdog`]: reports pools that make no progress
-//! - [`topology`]: the machine as uwork sees it
+//! **Queues**: [`Queue`] and its [`Builder`]; [`system`] has ready-made ones; [`freeze`](mod@freeze)
+//! pauses them, [`shutdown`] ends them in order.
+//!
+//! **Items**: [`Work`] and [`DelayedWork`], embedded in your own types; [`Queue::spawn`] and
+//! [`Queue::spawn_future`] for closures and futures; [`rcu`] for items after a grace period.
+//! [`current_work`], [`set_worker_desc`] and [`Work::busy`] say which item runs.
+//!
+//! **Scopes**: [`scope`](fn@scope) for closures that borrow; [`on_stack`], [`work_on_cpu`] and
+//! [`on_each_cpu`] for items that end with the call.
+//!
+//! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
+//! undeclared waits are detected.
+//!
+//! **A running process**: [`dump()`], [`sysfs`] and [`watchdog`] show the state, the tunable
+//! attributes, and pools that make no progress; [`topology`] is the machine as uwork sees it.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `symbols` (default) | names of functions, and call stacks of stuck workers |
+//! | `percpu` | `percpu`: data for each CPU, reached from all of them |
+//! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
+//! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
+//! | `serde` | `Serialize` for dumps and reports |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
 //! through them row by row.
@@ -239,4 +245,14 @@ pub fn panics() -> u64 {
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     uwork_linux::set_reporter(reporter)
+}
+
+/// Task work is not compiled in.
+#[cfg(not(feature = "task"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! has_task_work {
+    ($($item:tt)*) => {
+        ::core::compile_error!("`has_task_work!` needs the feature `task` of `uwork`");
+    };
 }
