@@ -3,10 +3,10 @@
 
 use std::marker::{PhantomData, PhantomPinned};
 
+use uwork_engine::Delayed;
 use uwork_engine::host::Report;
 pub use uwork_engine::percpu::{CpuLock, Place, Recursion, Token};
 pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
-use uwork_engine::{Delayed, Graced};
 use uwork_linux::Linux;
 pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
@@ -20,7 +20,6 @@ pub use uwork_percpu::raw::{
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
-use crate::rcu::RcuWork;
 
 /// The offset in bytes of the function in an item.
 pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
@@ -52,8 +51,13 @@ pub fn delayed_work<T, const ID: u64>(
 }
 
 /// As [`work`], for an item that can wait for a grace period.
-pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> RcuWork<T, ID> {
-    RcuWork { raw: Graced::foreign(func), marker: PhantomData, pinned: PhantomPinned }
+#[cfg(feature = "rcu")]
+pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> crate::rcu::RcuWork<T, ID> {
+    crate::rcu::RcuWork {
+        raw: uwork_engine::Graced::foreign(func),
+        marker: PhantomData,
+        pinned: PhantomPinned,
+    }
 }
 
 /// The address of the item that the calling thread runs, as a [`Work`], and its function: the

@@ -17,8 +17,8 @@
 //! pauses them, [`shutdown`] ends them in order.
 //!
 //! **Items**: [`Work`] and [`DelayedWork`], embedded in your own types; [`Queue::spawn`] and
-//! [`Queue::spawn_future`] for closures and futures; [`rcu`] for items after a grace period.
-//! [`current_work`], [`set_worker_desc`] and [`Work::busy`] say which item runs.
+//! [`Queue::spawn_future`] for closures and futures. [`current_work`], [`set_worker_desc`] and
+//! [`Work::busy`] say which item runs.
 //!
 //! **Scopes**: [`scope`](fn@scope) for closures that borrow; [`on_stack`], [`work_on_cpu`] and
 //! [`on_each_cpu`] for items that end with the call.
@@ -35,6 +35,7 @@
 //! |---|---|
 //! | `symbols` (default) | names of functions, and call stacks of stuck workers |
 //! | `percpu` | `percpu`: data for each CPU, reached from all of them |
+//! | `rcu` | `rcu`: items that are queued after a grace period |
 //! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
 //! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
 //! | `serde` | `Serialize` for dumps and reports |
@@ -144,6 +145,7 @@ mod on_stack;
 pub mod percpu;
 mod query;
 mod queue;
+#[cfg(feature = "rcu")]
 pub mod rcu;
 mod scoped;
 mod setup;
@@ -245,6 +247,16 @@ pub fn panics() -> u64 {
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     uwork_linux::set_reporter(reporter)
+}
+
+/// Items after a grace period are not compiled in.
+#[cfg(not(feature = "rcu"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! has_rcu_work {
+    ($($item:tt)*) => {
+        ::core::compile_error!("`has_rcu_work!` needs the feature `rcu` of `uwork`");
+    };
 }
 
 /// Task work is not compiled in.
