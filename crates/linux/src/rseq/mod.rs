@@ -3,7 +3,7 @@
 //!
 //! The kernel has one registered area for each thread. There it writes the current CPU, and the
 //! thread stores the section that it is in. glibc has registered an area for every thread since
-//! 2.35; where it does not, [`own`] does. The sections themselves are assembly, in a file for each
+//! 2.35; where it does not, `own.rs` does. The sections themselves are assembly, in a file for each
 //! architecture.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
