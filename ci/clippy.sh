@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# clippy reports nothing, including tests and examples, and for the library without its default features.
+# clippy reports nothing, including tests and examples, and for the library without its default features and with no feature at all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy --workspace --all-targets -- --deny warnings
 cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
+cargo clippy --package uwork --lib --no-default-features -- --deny warnings

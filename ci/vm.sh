@@ -84,9 +84,10 @@ build() {
     export "CARGO_TARGET_${variable//-/_}_LINKER=$1-linux-gnu-gcc" UWORK_TEST_SLOW=$slow
     local built=(cargo test --no-run --message-format=json --target "$triple")
     "${built[@]}" --package uwork --lib --test '*' >"$root/../artifacts"
+    "${built[@]}" --package uwork-linux --package uwork-percpu --lib >>"$root/../artifacts"
     "${built[@]}" --package uwork-policy --test rules >>"$root/../artifacts"
     while read -r kind name binary; do
-        [ "$kind" = test ] || name=unit
+        [ "$kind" = test ] || name=unit_$name
         cp "$binary" "$root/tests/$name"
     done < <(sed -n 's/.*"kind":\["\([a-z]*\)".*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2 \3/p' \
         "$root/../artifacts")
@@ -95,7 +96,7 @@ build() {
         cp "$target/debug/uwork" "$root/tests/uwork"
     fi
     # One test needs the line tables of the standard library for stacks.
-    find "$root/tests" -type f ! -name unit -exec "$1-linux-gnu-strip" --strip-debug {} +
+    find "$root/tests" -type f ! -name 'unit_*' -exec "$1-linux-gnu-strip" --strip-debug {} +
 }
 
 # add_libraries ARCH ROOT: copies the shared libraries of the programs there, with their dependencies.

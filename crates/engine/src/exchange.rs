@@ -2,7 +2,7 @@
 //! which buffer when.
 //!
 //! An exchange consists of a word with generation and phase, and a buffer that belongs to its user.
-//! The phases and their races are in `crates/uwork/src/linux/stack/README.md`, which collects
+//! The phases and their races are in `crates/linux/src/stack/README.md`, which collects
 //! threads' stacks with it.
 
 use crate::futex::Futex;

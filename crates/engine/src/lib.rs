@@ -31,6 +31,7 @@ mod models;
 mod owner;
 pub mod percpu;
 mod plural;
+mod pointer;
 mod pool;
 mod pwq;
 mod query;
@@ -66,6 +67,7 @@ pub use function::ForeignFn;
 pub use grace::Graced;
 pub use help::Helped;
 pub use owner::Queue;
+pub use pointer::WorkPointer;
 pub use query::Busy;
 pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,

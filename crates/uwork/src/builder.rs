@@ -1,12 +1,11 @@
 //! The description of a queue before it is built.
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
+use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
 use uwork_policy::scope::ScopeChoice;
 
-use crate::error::Error;
-use crate::linux::engine;
 use crate::queue::Queue;
 
 /// Describes a queue to be built. From [`Queue::builder`].
@@ -223,10 +222,10 @@ impl Builder {
         if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
             return Err(QueueError::NameTaken(self.name).into());
         }
-        let (flags, warning) = settle(self.flags, self.max_active, crate::linux::saves_power())
+        let (flags, warning) = settle(self.flags, self.max_active, uwork_linux::saves_power())
             .map_err(QueueError::BadFlags)?;
         if let Some(warning) = warning {
-            crate::linux::warn_of_flags(&self.name, warning);
+            uwork_linux::warn_of_flags(&self.name, warning);
         }
         let ordered = flags.contains(Flags::ORDERED);
         let per_cpu = flags.contains(Flags::PERCPU);

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::{Busy, Delayed, Rearmed, Work as RawWork};
+use uwork_linux::{Linux, engine};
 
 use crate::error::RejectedError;
 use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
-use crate::linux::{Linux, engine};
-use crate::pointer::WorkPointer;
 use crate::query::WorkId;
 use crate::queue::{Queue, accepted, enqueued};
 

@@ -1,13 +1,11 @@
 //! Dumps: snapshots of the items that run and wait, and of the objects that they wait in.
 
-use std::collections::HashMap;
-
 use uwork_engine::dump::{Dump, QueueDump};
+use uwork_linux::binding::represented_item;
+use uwork_linux::symbols::names;
+use uwork_linux::{actual_nice, engine};
 
-use crate::foreign::represented_item;
-use crate::linux::{actual_nice, engine};
 use crate::queue::Queue;
-use crate::symbols;
 
 /// A snapshot of all of uwork in this process: machine, pods, pools with their workers, queues, and
 /// the items that run and wait in them. It has the information that the kernel's
@@ -81,10 +79,4 @@ impl Queue {
         dump.name_functions(&mut names());
         dump
     }
-}
-
-/// A resolver that looks each function up once.
-pub(crate) fn names() -> impl FnMut(usize) -> Option<String> {
-    let mut known: HashMap<usize, Option<String>> = HashMap::new();
-    move |address| known.entry(address).or_insert_with(|| symbols::name(address)).clone()
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use uwork_engine::{Shutdown, ShutdownReport};
-
-use crate::error::Error;
-use crate::linux::engine;
+use uwork_linux::{Error, engine};
 
 /// Ends the work of this process's queues, the system queues among them, within `limit`, and
 /// returns a report of the work that did not end.

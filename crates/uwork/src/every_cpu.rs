@@ -5,108 +5,18 @@
 //! wait for another, a CPU whose permits are all held by waiting functions would never proceed; so
 //! the nested call is refused.
 
-use std::any::Any;
-use std::cell::UnsafeCell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr::NonNull;
+use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
-use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
+use uwork_engine::{Queue, QueueError};
+use uwork_linux::library_queue::library_queue;
+use uwork_linux::on_cpu::{self, Call};
+use uwork_linux::{Error, ErrorKind, Linux, engine};
 
-use crate::builder::Builder;
-use crate::error::{Error, ErrorKind};
-use crate::library_queue::library_queue;
-use crate::linux::{engine, report_panic};
-use crate::queue::Queue;
-
-fn queue() -> Result<&'static Queue, Error> {
-    static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = library_queue(&QUEUE, "uwork/on_cpu", Builder::per_cpu);
-    if queue.0.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
-}
-
-/// A function to be run on a CPU, in its caller's frame.
-#[repr(C)]
-pub(crate) struct Call<F, R> {
-    /// First, so that the address of the work is that of the call.
-    work: RawWork,
-    /// Guard: the item from its start to its end, else the caller.
-    stage: UnsafeCell<Stage<F, R>>,
-}
-
-enum Stage<F, R> {
-    Function(F),
-    Done(Result<R, Box<dyn Any + Send>>),
-    Gone,
-}
-
-/// # Safety
-/// `work` is the first field of a live `Call<F, R>`.
-unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
-    match action {
-        Action::Run => {}
-        // Released by a shutdown. The caller owns the call again and may have freed it already.
-        Action::Release => return,
-        // SAFETY: the engine asked for the name.
-        Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
-    }
-    // SAFETY: by this function's contract; the item owns the stage while it runs.
-    let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };
-    // SAFETY: as above.
-    let Stage::Function(function) = (unsafe { stage.replace(Stage::Gone) }) else { return };
-    let outcome = catch_unwind(AssertUnwindSafe(function));
-    if let Err(payload) = &outcome {
-        report_panic(&**payload);
-    }
-    // SAFETY: as above.
-    unsafe { *stage = Stage::Done(outcome) };
-}
-
-impl<F: FnOnce() -> R, R> Call<F, R> {
-    pub(crate) fn new(function: F) -> Call<F, R> {
-        let stage = UnsafeCell::new(Stage::Function(function));
-        Call { work: RawWork::new(perform::<F, R>), stage }
-    }
-
-    /// A pointer with the whole call's provenance, as the item's function accesses all of it.
-    fn raw(&self) -> NonNull<RawWork> {
-        NonNull::from(self).cast()
-    }
-
-    /// Queues the call.
-    ///
-    /// # Safety
-    /// The call and the data that it borrows stay in place until [`Call::wait`] has returned.
-    pub(crate) unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
-        // SAFETY: by this function's contract.
-        match unsafe { queue.0.queue_on(cpu, self.raw()) }? {
-            Queued::Yes => Ok(()),
-            _ => Err(QueueError::Refused.into()),
-        }
-    }
-
-    /// Waits until the function has run, if it was queued. After that the engine no longer refers
-    /// to the call.
-    pub(crate) fn wait(&self) {
-        // SAFETY: live, and only ever queued on the process's engine.
-        unsafe { engine().flush_work(self.raw()) };
-        // This call alone owns the item, so it is idle now. Were it not, it would have to become
-        // idle before the frame is freed. The caller cannot be inside the run: `queue` refuses
-        // that.
-        // SAFETY: as above.
-        let Ok(false) = (unsafe { engine().disable_sync(self.raw()) }) else {
-            std::process::abort();
-        };
-    }
-
-    /// The outcome, after [`Call::wait`]. `None` if it was not queued, or was released by a
-    /// shutdown.
-    pub(crate) fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
-        match self.stage.into_inner() {
-            Stage::Done(outcome) => Some(outcome),
-            Stage::Function(_) | Stage::Gone => None,
-        }
-    }
+fn queue() -> Result<&'static Queue<Linux>, Error> {
+    static QUEUE: OnceLock<Queue<Linux>> = OnceLock::new();
+    let queue = library_queue(&QUEUE, "uwork/on_cpu", on_cpu::queue);
+    if queue.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
 }
 
 /// Runs `function` on `cpu`, on a worker of that CPU, and returns its result. Both may borrow from

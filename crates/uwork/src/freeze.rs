@@ -29,8 +29,7 @@
 //! ```
 
 pub use uwork_engine::FreezeError;
-
-use crate::linux::engine;
+use uwork_linux::engine;
 
 /// Begins to freeze the queues that take part: from now on they start no further items (the
 /// kernel's `freeze_workqueues_begin`). Does not wait for running items; [`is_busy`] reports them.

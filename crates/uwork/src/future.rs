@@ -11,11 +11,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use uwork_engine::handle::{Outcome, Polled, Why};
 use uwork_engine::host::Host;
 use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
+use uwork_linux::engine;
+use uwork_linux::futex::Forever;
 
 use crate::error::JoinError;
 use crate::join::{JoinHandle, Joinable, panicked};
-use crate::linux::engine;
-use crate::linux::futex::Forever;
 use crate::queue::Queue;
 
 /// One future is one work item. Its pending state makes further wake-ups do nothing, and `poll`

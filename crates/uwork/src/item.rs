@@ -4,10 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::{Action, Busy, ItemName, Work as RawWork};
+use uwork_linux::engine;
 
-use crate::linux::engine;
-use crate::pointer::WorkPointer;
 use crate::query::WorkId;
 use crate::queue::{Queue, enqueued};
 

@@ -13,25 +13,32 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 //!
-//! - [`Queue`]: queues and their attributes; [`system`] has ready-made ones
-//! - [`Work`], [`DelayedWork`]: items embedded in your own types
-//! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
-//!   data
-//! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
-//! - [`rcu`]: items that are queued after a grace period
-//! - [`percpu`]: data for each CPU, reached from all of them
-//! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: which item runs, and its description
-//! - [`blocking`]: declares to the pool that an item is about to wait; [`Setup`] chooses how
-//!   undeclared waits are detected
-//! - [`task`]: work for a certain thread, which is woken for it
-//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work
-//!   at once
-//! - [`combine`]: one thread sends for all; [`recycle`]: a pool of reusable buffers
-//! - [`freeze`](mod@freeze): pauses queues together
-//! - [`dump()`], [`sysfs`]: the internal state and the tunable attributes; [`shutdown`]: an orderly
-//!   end
-//! - [`watchdog`]: reports pools that make no progress
-//! - [`topology`]: the machine as uwork sees it
+//! **Queues**: [`Queue`] and its [`Builder`]; [`system`] has ready-made ones; [`freeze`](mod@freeze)
+//! pauses them, [`shutdown`] ends them in order.
+//!
+//! **Items**: [`Work`] and [`DelayedWork`], embedded in your own types; [`Queue::spawn`] and
+//! [`Queue::spawn_future`] for closures and futures. [`current_work`], [`set_worker_desc`] and
+//! [`Work::busy`] say which item runs.
+//!
+//! **Scopes**: [`scope`](fn@scope) for closures that borrow; [`on_stack`], [`work_on_cpu`] and
+//! [`on_each_cpu`] for items that end with the call.
+//!
+//! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
+//! undeclared waits are detected.
+//!
+//! **A running process**: [`dump()`], [`sysfs`] and [`watchdog`] show the state, the tunable
+//! attributes, and pools that make no progress; [`topology`] is the machine as uwork sees it.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `symbols` (default) | names of functions, and call stacks of stuck workers |
+//! | `percpu` | `percpu`: data for each CPU, reached from all of them |
+//! | `rcu` | `rcu`: items that are queued after a grace period |
+//! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
+//! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
+//! | `serde` | `Serialize` for dumps and reports |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
 //! through them row by row.
@@ -122,39 +129,28 @@
 //! <!-- calls: end -->
 
 mod builder;
-pub mod combine;
 mod delayed;
 mod dump_api;
 mod ending;
 mod error;
 mod every_cpu;
-mod first_use;
 #[doc(hidden)]
 pub mod foreign;
 pub mod freeze;
 mod future;
 mod item;
 mod join;
-mod library_queue;
-mod linux;
 mod on_stack;
+#[cfg(feature = "percpu")]
 pub mod percpu;
-mod pointer;
 mod query;
 mod queue;
+#[cfg(feature = "rcu")]
 pub mod rcu;
-pub mod recycle;
-#[cfg(feature = "ring")]
-pub mod ring;
 mod scoped;
 mod setup;
-#[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
-#[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]
-mod symbols;
 pub mod sysfs;
 pub mod system;
-pub mod task;
-pub mod topology;
 pub mod watchdog;
 
 pub use builder::Builder;
@@ -163,24 +159,30 @@ pub use delayed::{DelayedWork, HasDelayedWork};
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};
 pub use ending::shutdown;
-pub use error::{Error, ErrorKind, JoinError, RejectedError};
+pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
 pub use on_stack::{StackWork, on_stack};
-pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
 pub use setup::{Setup, SetupError};
-pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
-pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
+pub use uwork_engine::{Busy, Releasing, Shutdown, ShutdownReport, Unfinished, WorkPointer};
+#[cfg(feature = "ring")]
+#[doc(inline)]
+pub use uwork_linux::ring;
+#[doc(inline)]
+pub use uwork_linux::{Error, ErrorKind, topology};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
+#[cfg(feature = "task")]
+#[doc(inline)]
+pub use uwork_task::{combine, has_task_work, recycle, task};
 
 /// Declares to the pool that the calling work item is about to wait. While `f` runs, the worker
 /// does not count as running, so that another worker takes the queued items.
@@ -199,7 +201,7 @@ pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    let Some(engine) = linux::started() else { return f() };
+    let Some(engine) = uwork_linux::started() else { return f() };
     engine.assert_may_wait();
     engine.blocking(f)
 }
@@ -212,7 +214,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 /// assert!(!uwork::current_is_rescuer());
 /// ```
 pub fn current_is_rescuer() -> bool {
-    linux::started().is_some_and(|engine| engine.is_rescuer())
+    uwork_linux::started().is_some_and(|engine| engine.is_rescuer())
 }
 
 /// How many work items have panicked since the process started.
@@ -227,7 +229,7 @@ pub fn current_is_rescuer() -> bool {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn panics() -> u64 {
-    linux::panics()
+    uwork_linux::panics()
 }
 
 /// Sets the function that receives the engine's reports, in place of a line on standard error. Once
@@ -244,5 +246,25 @@ pub fn panics() -> u64 {
 /// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
-    linux::set_reporter(reporter)
+    uwork_linux::set_reporter(reporter)
+}
+
+/// Items after a grace period are not compiled in.
+#[cfg(not(feature = "rcu"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! has_rcu_work {
+    ($($item:tt)*) => {
+        ::core::compile_error!("`has_rcu_work!` needs the feature `rcu` of `uwork`");
+    };
+}
+
+/// Task work is not compiled in.
+#[cfg(not(feature = "task"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! has_task_work {
+    ($($item:tt)*) => {
+        ::core::compile_error!("`has_task_work!` needs the feature `task` of `uwork`");
+    };
 }

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use uwork_engine::handle::Held;
 use uwork_engine::{Action, Busy, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
+use uwork_linux::{Linux, engine};
 
 use crate::delayed::nanos;
 use crate::item::Enqueued;
-use crate::linux::{Linux, engine};
 use crate::query::WorkId;
 use crate::queue::Queue;
 

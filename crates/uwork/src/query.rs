@@ -3,8 +3,7 @@
 use std::fmt;
 
 use uwork_engine::Work as RawWork;
-
-use crate::linux::engine;
+use uwork_linux::engine;
 
 /// The identity of a work item, unique as long as that item exists. A later item at the same
 /// address has the same identity.

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, QueueError, Queued};
+use uwork_linux::{Error, Linux, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 
 use crate::builder::Builder;
-use crate::error::{Error, RejectedError};
+use crate::error::RejectedError;
 use crate::item::{Enqueued, WorkItem, field};
-use crate::linux::{Linux, engine};
-use crate::pointer::WorkPointer;
 
 /// A queue of work items. Clones are handles to the same queue.
 ///

@@ -6,9 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use uwork_linux::{Event, engine};
+
 use crate::error::JoinError;
 use crate::join::JoinHandle;
-use crate::linux::{Event, engine};
 use crate::queue::Queue;
 
 /// A spawn scope, in which closures that borrow are spawned. From [`scope`].

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::BlockingTier;
-use crate::linux::{Options, OptionsBy, set_options};
-use crate::percpu::Mode;
+use uwork_linux::{Options, OptionsBy, set_options};
 
-/// Choices for the whole process that hold from the start: how undeclared waits are detected, and
-/// how per-CPU data is locked.
+use crate::BlockingTier;
+
+/// Choices for the whole process that hold from the start: how undeclared waits are detected, and,
+/// with the feature `percpu`, how per-CPU data is locked.
 ///
 /// Install it before any other use of uwork, in `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts
@@ -59,7 +59,8 @@ impl Setup {
     /// [`percpu::mode`](crate::percpu::mode) and [`percpu::reason`](crate::percpu::reason) give the
     /// mode in use and the reason. A [`Report::PerCpuMode`](crate::Report::PerCpuMode) is issued if
     /// it differs from the choice.
-    pub fn percpu_mode(mut self, mode: Mode) -> Setup {
+    #[cfg(feature = "percpu")]
+    pub fn percpu_mode(mut self, mode: crate::percpu::Mode) -> Setup {
         self.options.percpu_mode = Some(mode);
         self
     }

@@ -26,8 +26,9 @@
 
 use std::sync::OnceLock;
 
+use uwork_linux::first_use;
+
 use crate::builder::Builder;
-use crate::first_use;
 use crate::queue::Queue;
 
 /// The system queues' names, which no other queue may have.

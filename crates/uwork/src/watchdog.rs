@@ -51,8 +51,7 @@ use std::time::Duration;
 
 pub use uwork_engine::dump::{Awaited, DeadlockedItem, NoCalls, Stall, StalledWorker, Wants};
 pub use uwork_engine::host::Frame;
-
-use crate::linux::{engine, started};
+use uwork_linux::{engine, started};
 
 /// The longest threshold.
 const THRESH_MAX: Duration = Duration::from_secs(u32::MAX as u64);

@@ -417,7 +417,6 @@ fn without_eventfds_notifiers_are_refused_and_existing_ones_work() {
     });
 }
 
-#[cfg(feature = "ring")]
 // Catches: a reactor that waits in vain, or a refusal that is reported as another error.
 #[test]
 fn without_io_uring_later_existing_reactors_work() {

@@ -20,8 +20,8 @@ enum Uses {
     AllBut(&'static [&'static str]),
 }
 
-/// Of the libraries, only `uwork` may use the system's interface; the two below it are independent
-/// of any system.
+/// Of the library's crates, only `uwork-linux` may use the system's interface; the two below it are
+/// independent of any system.
 const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&["bitflags"]), may_use_under_loom: &[] },
     Layer {
@@ -30,17 +30,38 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &["loom"],
     },
     Layer {
-        package: "uwork",
+        package: "uwork-linux",
         may_use: Uses::Only(&[
             "uwork-policy",
             "uwork-engine",
             "backtrace",
             "framehop",
-            "crossbeam-epoch",
             "io-uring",
             "libc",
             "perf-event-open-sys",
             "rustix",
+        ]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-task",
+        may_use: Uses::Only(&["uwork-engine", "uwork-linux"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-percpu",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "uwork-linux"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork",
+        may_use: Uses::Only(&[
+            "uwork-policy",
+            "uwork-engine",
+            "uwork-linux",
+            "uwork-percpu",
+            "uwork-task",
+            "crossbeam-epoch",
         ]),
         may_use_under_loom: &[],
     },
@@ -167,6 +188,7 @@ mod tests {
             [4]
         );
         assert_eq!(lines("uwork-engine", "[dependencies]\nx = { package = \"libc\" }\n"), [4]);
+        assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\n"), [4]);
         assert_eq!(lines("uwork", "[build-dependencies]\nuwork-rivals = \"0.1\"\n"), [4]);
         assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-engine = {}\n"), [4]);
     }
@@ -176,7 +198,7 @@ mod tests {
         let engine = "[dependencies]\nuwork-policy = {}\n[dev-dependencies]\nrand = \"1\"\n\
                       [target.'cfg(loom)'.dependencies]\nloom = \"0.7\"\n";
         assert_eq!(lines("uwork-engine", engine), []);
-        assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
+        assert_eq!(lines("uwork-linux", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
         assert_eq!(lines("uwork-rivals", "[dependencies]\nrayon = \"1\"\n"), []);
     }
 

@@ -8,11 +8,11 @@ use std::task::Context;
 use uwork_engine::handle::Outcome;
 use uwork_engine::host::Host;
 use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
+use uwork_linux::engine;
+use uwork_linux::futex::Forever;
 
 use super::{JoinHandle, Joinable, panicked};
 use crate::error::JoinError;
-use crate::linux::engine;
-use crate::linux::futex::Forever;
 use crate::queue::Queue;
 
 /// A closure to run, and then its result. Item and handle each hold a reference; the second to be

@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use uwork_engine::{Helped, Work as RawWork};
+use uwork_linux::{engine, report_panic};
 
 use crate::error::JoinError;
-use crate::linux::{engine, report_panic};
 use crate::query::WorkId;
 use crate::queue::Queue;
 

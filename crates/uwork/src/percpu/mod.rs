@@ -30,28 +30,11 @@
 //! assert_eq!(sum, 1);
 //! ```
 
-mod batch;
-pub(crate) mod cache;
-pub(crate) mod calls;
-mod counter;
-mod data;
-mod error;
-pub(crate) mod forks;
-pub(crate) mod locks;
-mod mode;
-mod parts;
-mod remote;
-mod singles;
-#[cfg(test)]
-mod tests;
-mod underway;
 mod work;
 
-pub use batch::Batch;
-pub use cache::{Cache, CacheInUse, CacheStats, Cached};
-pub use counter::Counter;
-pub use data::{Guard, PerCpu};
-pub use error::LockError;
-pub use mode::{mode, reason};
-pub use uwork_policy::percpu::Mode;
-pub use work::{PerCpuWork, is_cpu_remote};
+#[doc(inline)]
+pub use uwork_percpu::{
+    Batch, Cache, CacheInUse, CacheStats, Cached, Counter, Guard, LockError, Mode, PerCpu,
+    is_cpu_remote, mode, reason,
+};
+pub use work::PerCpuWork;

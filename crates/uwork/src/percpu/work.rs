@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use uwork_engine::QueueError;
 use uwork_engine::host::{Host, Report};
+use uwork_linux::{Error, engine};
+use uwork_percpu::raw::{call, flush};
+use uwork_percpu::{Mode, mode};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::percpu::Mode;
 
-use super::calls;
-use super::mode::mode;
-use crate::error::{Error, RejectedError};
+use crate::error::RejectedError;
 use crate::item::{Enqueued, Work, WorkItem};
-use crate::linux::engine;
 use crate::queue::Queue;
 
 /// A function for the data of one CPU. In mode 0 it is a work item that runs on that CPU; in modes
@@ -89,7 +88,7 @@ impl PerCpuWork {
         }
         if mode() != Mode::Local {
             let function = || catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
-            let outcome = calls::call(cpu, self.address(), function);
+            let outcome = call(cpu, self.address(), function);
             if let Err(payload) = outcome {
                 let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -112,11 +111,7 @@ impl PerCpuWork {
     /// before; in modes 1 and 2, for those that other threads are in. False if there is nothing to
     /// wait for. Also false, at once, in the function itself, which would wait for its own end.
     pub fn flush(&self) -> bool {
-        if mode() == Mode::Local {
-            self.0.work.flush()
-        } else {
-            calls::flush(self.0.cpu, self.address())
-        }
+        if mode() == Mode::Local { self.0.work.flush() } else { flush(self.0.cpu, self.address()) }
     }
 
     fn address(&self) -> usize {
@@ -128,11 +123,4 @@ impl fmt::Debug for PerCpuWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerCpuWork").field("cpu", &self.0.cpu).finish_non_exhaustive()
     }
-}
-
-/// Whether a function for the data of `cpu` that the caller runs now is called from another CPU:
-/// never in mode 0, where it runs on that CPU. A hint, as the caller may be moved (the kernel's
-/// `pw_is_cpu_remote`).
-pub fn is_cpu_remote(cpu: u32) -> bool {
-    mode() != Mode::Local && crate::linux::current_cpu() != cpu
 }

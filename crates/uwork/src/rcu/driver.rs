@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::builder::Builder;
+use uwork_linux::engine;
+use uwork_linux::library_queue::library_queue;
+
 use crate::delayed::DelayedWork;
 use crate::item::{Enqueued, WorkItem};
-use crate::library_queue::library_queue;
-use crate::linux::engine;
 use crate::queue::Queue;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
@@ -57,7 +57,7 @@ impl Driver {
 /// The driver's queue, which makes progress without new threads, as the kernel's `rcu_gp` does.
 fn queue() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
-    library_queue(&QUEUE, "uwork/rcu_gp", Builder::mem_reclaim)
+    library_queue(&QUEUE, "uwork/rcu_gp", |name| Queue::builder(name).mem_reclaim().build())
 }
 
 /// Makes the queue that [`call`] needs.

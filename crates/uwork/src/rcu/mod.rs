@@ -85,7 +85,7 @@ struct Era {
 
 fn era() -> &'static Era {
     static ERA: AtomicPtr<Era> = AtomicPtr::new(std::ptr::null_mut());
-    let forks = crate::linux::forks();
+    let forks = uwork_linux::forks();
     loop {
         // Acquire and release: a thread that finds an era finds it complete.
         let known = ERA.load(Ordering::Acquire);
@@ -117,7 +117,7 @@ struct Handle {
 
 impl Handle {
     fn new() -> Handle {
-        Handle { forks: crate::linux::forks(), handle: collector().register() }
+        Handle { forks: uwork_linux::forks(), handle: collector().register() }
     }
 }
 
@@ -131,7 +131,7 @@ fn with_handle<R>(f: impl FnOnce(&LocalHandle) -> R) -> R {
     let mut call = |handle: &LocalHandle| (f.take().expect("called once"))(handle);
     let outcome = HANDLE.try_with(|kept| {
         let mut kept = kept.borrow_mut();
-        if kept.forks != crate::linux::forks() {
+        if kept.forks != uwork_linux::forks() {
             // The old handle belongs to an era of the parent, which must not be touched.
             std::mem::forget(std::mem::replace(&mut *kept, Handle::new()));
         }

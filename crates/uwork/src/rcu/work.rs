@@ -4,12 +4,12 @@ use std::fmt;
 use std::marker::{PhantomData, PhantomPinned};
 use std::ptr::NonNull;
 
+use uwork_engine::WorkPointer;
 use uwork_engine::{Busy, Graced, Work as RawWork};
+use uwork_linux::{Linux, engine};
 
 use super::driver;
 use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
-use crate::linux::{Linux, engine};
-use crate::pointer::WorkPointer;
 use crate::query::WorkId;
 use crate::queue::{Queue, enqueued};
 

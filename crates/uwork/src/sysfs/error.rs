@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Error as QueueError;
+use uwork_linux::Error as QueueError;
 
 /// See [`get`](super::get) and [`set`](super::set). Prints as one line that names the permitted
 /// values.

@@ -59,9 +59,9 @@ mod seconds;
 pub use error::Error;
 
 use uwork_engine::POOL_WORKERS_LIMIT;
+use uwork_linux::{engine, saves_power};
 use uwork_policy::cpuset::CpuSet;
 
-use crate::linux::{engine, saves_power};
 use crate::watchdog;
 use queue::Attribute;
 

@@ -1,11 +1,11 @@
 //! The attributes of one queue.
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_LIMIT, scope_names};
+use uwork_linux::{Linux, engine};
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::ScopeChoice;
 
 use super::{Entry, EntryKind, Error, format_mask, mask, nr_cpus};
-use crate::linux::{Linux, engine};
 
 pub(super) type Wq = uwork_engine::Wq<Linux>;
 

@@ -113,7 +113,6 @@ fn task_work_in_a_read_allocates_nothing() {
     });
 }
 
-#[cfg(feature = "ring")]
 #[test]
 fn task_work_in_a_ring_allocates_nothing() {
     let _watchdog = watchdog();

@@ -112,7 +112,6 @@ fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
 }
 
 // Catches: a child that accesses the parent's ring, which is not mapped in the child.
-#[cfg(feature = "ring")]
 #[test]
 fn a_child_can_drop_the_parents_reactor() {
     let _watchdog = watchdog();

@@ -26,7 +26,6 @@ mod on_stack;
 mod percpu;
 mod percpu_work;
 mod query;
-#[cfg(feature = "ring")]
 mod ring;
 mod scope;
 mod semantics_admission;

@@ -32,7 +32,6 @@ fn a_threads_destructors_may_run_and_add_items() {
         static BEFORE: OnceCell<AtTheEnd> = const { OnceCell::new() };
         static AFTER: OnceCell<AtTheEnd> = const { OnceCell::new() };
         /// Dropped before or after the thread's task work has ended.
-        #[cfg(feature = "ring")]
         static REACTORS: OnceCell<uwork::ring::Reactor> = const { OnceCell::new() };
     }
     let _watchdog = watchdog();
@@ -42,12 +41,10 @@ fn a_threads_destructors_may_run_and_add_items() {
         let handle = within("the thread ends", move || {
             BEFORE.with(|_| ());
             let reactor = || {
-                #[cfg(feature = "ring")]
                 REACTORS.with(|reactor| {
                     reactor.set(uwork::ring::Reactor::builder().build().unwrap()).unwrap();
                 });
             };
-            #[cfg(feature = "ring")]
             if reactor_first {
                 REACTORS.with(|_| ());
             }

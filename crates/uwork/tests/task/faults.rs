@@ -144,7 +144,6 @@ fn without_descriptors_the_error_names_them_and_other_waits_work() {
         limit(libc::RLIMIT_NOFILE, 3);
         let error = task::notifier().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
-        #[cfg(feature = "ring")]
         {
             let error = uwork::ring::Reactor::builder().build().unwrap_err();
             assert!(error.to_string().contains("Too many open files"), "{error}");
@@ -156,7 +155,6 @@ fn without_descriptors_the_error_names_them_and_other_waits_work() {
     });
 }
 
-#[cfg(feature = "ring")]
 mod ring {
     use std::io::{Error, ErrorKind};
     use std::net::{TcpListener, TcpStream};

@@ -1,0 +1,229 @@
+//! How this system detects that a worker sleeps: the method in use, and the reason.
+//!
+//! Chosen when the engine is made: the best method that the system permits, or the one that
+//! `UWORK_BLOCKING` or a `Setup` asks for, if the system permits it. It may be
+//! lowered later, if the system refuses what it had permitted; it is never raised.
+
+mod perf;
+mod proc;
+mod ring;
+
+use std::io::Error;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use uwork_engine::host::{Activity, Detection, Report};
+use uwork_policy::blocking::{Tier, UnknownTier};
+
+use perf::Refused;
+pub use perf::Sight;
+pub(super) use perf::close_after_fork;
+
+/// The environment variable that asks for a method.
+const VARIABLE: &str = "UWORK_BLOCKING";
+
+/// See the module.
+pub(super) struct Asleep {
+    tier: AtomicU8,
+    reason: Mutex<String>,
+    /// The error in the environment's choice, if any.
+    ignored: Option<String>,
+    /// A report is due and was not issued yet.
+    pending_report: AtomicBool,
+    /// It was reported that some threads are sampled.
+    said_exhausted: AtomicBool,
+    /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
+    offset_ns: u64,
+}
+
+impl Asleep {
+    /// `clock_base_ns`: the host's zero in `CLOCK_MONOTONIC`. `asked`: the program's choice.
+    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> Asleep {
+        let variable = std::env::var_os(VARIABLE);
+        let variable = variable.as_ref().map(|value| value.to_string_lossy());
+        let wish = Wish::of(variable.as_deref(), asked);
+        let (tier, reason, as_requested) = settle(&wish, refusal_of);
+        Asleep {
+            tier: AtomicU8::new(tier as u8),
+            reason: Mutex::new(reason),
+            ignored: wish.ignored,
+            pending_report: AtomicBool::new(!as_requested),
+            said_exhausted: AtomicBool::new(false),
+            offset_ns: 0_u64.wrapping_sub(clock_base_ns),
+        }
+    }
+
+    #[inline]
+    pub(super) fn tier(&self) -> Tier {
+        let tier = self.tier.load(Ordering::Relaxed);
+        Tier::ALL.into_iter().find(|&known| known as u8 == tier).unwrap_or(Tier::Declared)
+    }
+
+    pub(super) fn detection(&self) -> Detection {
+        let reason = self.reason();
+        let reason = match &self.ignored {
+            Some(ignored) => format!("{reason}; {ignored}"),
+            None => reason,
+        };
+        Detection { tier: self.tier(), reason }
+    }
+
+    fn reason(&self) -> String {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The report on the choice, if due, once. Called by a thread that holds no lock.
+    pub(super) fn pending_report(&self) -> Option<Report> {
+        if !self.pending_report.load(Ordering::Relaxed)
+            || !self.pending_report.swap(false, Ordering::Relaxed)
+        {
+            return None;
+        }
+        let (tier, reason, ignored) = (self.tier(), self.reason(), self.ignored.clone());
+        Some(Report::BlockingTier { tier, reason, ignored })
+    }
+
+    pub(super) fn activity(&self, thread: u64) -> Option<Activity> {
+        proc::activity(thread)
+    }
+
+    /// Observes a thread. Returns a report too, if a refusal must be reported.
+    pub(super) fn observe(&self, thread: u64) -> (Option<Sight>, Option<Report>) {
+        let refused = match Sight::new(thread, self.offset_ns) {
+            Ok(sight) => return (Some(sight), None),
+            Err(refused) => refused,
+        };
+        let (tier, reason) = match refused {
+            Refused::Gone | Refused::NotReady => return (None, None),
+            Refused::Exhausted(error) => {
+                if self.said_exhausted.swap(true, Ordering::Relaxed) {
+                    return (None, None);
+                }
+                let more =
+                    format!("some workers are sampled, as one more record was refused: {error}");
+                (Tier::Events, more)
+            }
+            Refused::Forbidden(error) => {
+                let tier = if proc::is_there() { Tier::Sampling } else { Tier::Declared };
+                (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
+            }
+        };
+        self.tier.store(tier as u8, Ordering::Relaxed);
+        let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        *text = format!("{text}; {reason}");
+        (None, Some(Report::BlockingTier { tier, reason: text.clone(), ignored: None }))
+    }
+
+    pub(super) fn poll(&self, sights: &[&Sight], timeout_ns: u64) {
+        perf::poll(sights, timeout_ns);
+    }
+}
+
+/// The requested method.
+struct Wish {
+    tier: Tier,
+    /// The source of the request, for the text of the reason.
+    by: String,
+    /// The error in the environment's choice, if any.
+    ignored: Option<String>,
+}
+
+impl Wish {
+    /// The environment takes precedence over the program: the operator knows the machine.
+    fn of(variable: Option<&str>, asked: Option<Tier>) -> Wish {
+        let (tier, by) = match asked {
+            Some(tier) => (tier, "the program asked for it".to_owned()),
+            None => (Tier::Events, "the best there is".to_owned()),
+        };
+        // An empty value counts as unset, for environments in which a variable cannot be removed.
+        match variable.filter(|value| !value.is_empty()).map(str::parse::<Tier>) {
+            None => Wish { tier, by, ignored: None },
+            Some(Ok(tier)) => Wish { tier, by: format!("{VARIABLE}={tier}"), ignored: None },
+            Some(Err(UnknownTier(value))) => {
+                let all = Tier::ALL.map(Tier::name).join(", ");
+                let ignored = format!("{VARIABLE}={value:?} is ignored: allowed are {all}");
+                Wish { tier, by, ignored: Some(ignored) }
+            }
+        }
+    }
+}
+
+/// Decides the method to use, the reason, and whether it is the requested one. `refusal` returns
+/// why the system does not permit a method.
+fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, String, bool) {
+    let (mut tier, mut reason) = (wish.tier, wish.by.clone());
+    while let (Some(why), Some(next)) = (refusal(tier), tier.next()) {
+        reason = format!("{reason}; {tier} is refused: {why}");
+        tier = next;
+    }
+    (tier, reason, tier == wish.tier && wish.ignored.is_none())
+}
+
+/// The reason for which the system does not permit this method, if any.
+fn refusal_of(tier: Tier) -> Option<String> {
+    match tier {
+        Tier::Declared => None,
+        Tier::Sampling => {
+            (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
+        }
+        Tier::Events => match perf::probe() {
+            // Needed too: a thread that sleeps before it is observed has no records.
+            Ok(()) => refusal_of(Tier::Sampling),
+            Err(error) => Some(refusal_of_perf(&error)),
+        },
+    }
+}
+
+fn refusal_of_perf(error: &Error) -> String {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
+    format!(
+        "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, and no \
+         filter of system calls)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(wish: &Wish, refused: &[Tier]) -> (Tier, String, bool) {
+        settle(wish, |tier| refused.contains(&tier).then(|| "no".to_owned()))
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_program() {
+        for (variable, asked, tier, odd) in [
+            (None, None, Tier::Events, false),
+            (None, Some(Tier::Sampling), Tier::Sampling, false),
+            (Some("declared"), Some(Tier::Sampling), Tier::Declared, false),
+            (Some("events"), None, Tier::Events, false),
+            (Some("evnts"), Some(Tier::Sampling), Tier::Sampling, true),
+            (Some(" events"), None, Tier::Events, true),
+            (Some(""), None, Tier::Events, false),
+            (Some(""), Some(Tier::Sampling), Tier::Sampling, false),
+        ] {
+            let wish = Wish::of(variable, asked);
+            assert_eq!((wish.tier, wish.ignored.is_some()), (tier, odd), "{variable:?} {asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_method_falls_back_and_is_reported() {
+        let best = Wish::of(None, None);
+        assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
+        let (tier, reason, as_requested) = settled(&best, &[Tier::Events]);
+        assert_eq!((tier, as_requested), (Tier::Sampling, false));
+        assert_eq!(reason, "the best there is; events is refused: no");
+        let (tier, _, as_requested) = settled(&best, &[Tier::Events, Tier::Sampling]);
+        assert_eq!((tier, as_requested), (Tier::Declared, false));
+        let odd = Wish::of(Some("maybe"), None);
+        let (tier, reason, as_requested) = settled(&odd, &[]);
+        assert_eq!((tier, as_requested), (Tier::Events, false));
+        assert_eq!(reason, "the best there is");
+        assert_eq!(
+            odd.ignored.as_deref(),
+            Some("UWORK_BLOCKING=\"maybe\" is ignored: allowed are declared, events, sampling")
+        );
+    }
+}

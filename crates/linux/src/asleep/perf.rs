@@ -1,0 +1,354 @@
+//! Context-switch records of the process's own threads, from perf_event_open(2).
+//!
+//! No privilege is needed if `perf_event_paranoid` is 2 or less. The event counts nothing and
+//! excludes the kernel; its side-band records show when its thread leaves a CPU and gets one again,
+//! and whether it was preempted. Each thread has a ring of one page, the smallest size. A thread of
+//! the watcher's polls the rings' files; each record may make it wake a worker.
+
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_DUMMY, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
+    PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, perf_event_attr,
+};
+use perf_event_open_sys::perf_event_open;
+use uwork_engine::host::{Activity, Seen};
+
+use super::proc;
+use super::ring::{Record, Ring};
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOEXEC: libc::c_ulong = 1 << 3;
+/// A thread that does not exist: Linux never assigns the greatest number.
+const NO_THREAD: i32 = i32::MAX;
+
+/// The reason for which a thread is not observed.
+pub(super) enum Refused {
+    /// The system refuses it to this process, now and later.
+    Forbidden(Error),
+    /// The limit of open files, or of locked memory, is reached.
+    Exhausted(Error),
+    /// The thread has ended.
+    Gone,
+    /// It will be possible some milliseconds later.
+    NotReady,
+}
+
+/// The record of one thread's context switches.
+pub struct Sight {
+    file: OwnedFd,
+    ring: Ring,
+    /// The thread's file in `/proc`, kept open: opening it takes longer than reading it.
+    stat: Option<OwnedFd>,
+    /// The activity by the last record.
+    last: Option<Activity>,
+    /// Added to the clock of the records to get the host's.
+    offset_ns: u64,
+}
+
+fn attributes() -> perf_event_attr {
+    let mut attr = perf_event_attr {
+        size: size_of::<perf_event_attr>() as u32,
+        type_: PERF_TYPE_SOFTWARE,
+        config: u64::from(PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(PERF_SAMPLE_TIME),
+        ..perf_event_attr::default()
+    };
+    attr.set_context_switch(1);
+    attr.set_sample_id_all(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    // Each record wakes the polling thread.
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = 1;
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    attr
+}
+
+fn open(attr: &mut perf_event_attr, thread: i32) -> Result<OwnedFd, Error> {
+    // SAFETY: the attributes are live and their size is in them.
+    let file = unsafe { perf_event_open(attr, thread, -1, -1, CLOEXEC) };
+    if file < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: opened above, and owned by this function.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// Whether the system would let this process observe its threads. Opens nothing: the requested
+/// thread does not exist, which the system checks after everything else.
+pub(super) fn probe() -> Result<(), Error> {
+    match open(&mut attributes(), NO_THREAD) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The first event of its kind in the system takes milliseconds, while the kernel patches its code
+/// for context switches; a second after the last such event it patches it back. One event that
+/// records nothing keeps it patched. A thread of its own opens that event, as the watcher has other
+/// work meanwhile.
+static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
+
+/// Whether a thread is opening, or has opened, that event.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether events can be opened without that delay. The first call starts the thread for it.
+fn is_warm() -> bool {
+    if ANCHOR.get().is_some() {
+        return true;
+    }
+    if !BEGUN.swap(true, Ordering::Relaxed) {
+        let observed = super::super::thread::id();
+        let warm_up = move || {
+            let mut attr = attributes();
+            attr.set_context_switch(0);
+            attr.set_disabled(1);
+            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)).ok();
+            file.iter().for_each(|file| remember(file.as_raw_fd()));
+            let _ = ANCHOR.set(file);
+        };
+        // If no thread can be created, a later call tries again, and nothing is observed until
+        // then.
+        let begun = super::super::thread::start("uw/perf", warm_up);
+        BEGUN.store(begun.is_ok(), Ordering::Relaxed);
+    }
+    false
+}
+
+/// Whether this file is in the last quarter of the numbers that the process may use: these are left
+/// to the program.
+fn is_of_the_last(file: &OwnedFd) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is live.
+    let outcome = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let most = limit.rlim_cur;
+    outcome == 0 && u64::try_from(file.as_raw_fd()).is_ok_and(|number| number >= most - most / 4)
+}
+
+impl Sight {
+    /// Observes a thread from now on. `offset_ns`: added to `CLOCK_MONOTONIC`, wrapping, to get the
+    /// host's clock.
+    pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Sight, Refused> {
+        if !is_warm() {
+            return Err(Refused::NotReady);
+        }
+        let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
+        let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => Refused::Gone,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC) => {
+                Refused::Exhausted(error)
+            }
+            _ => Refused::Forbidden(error),
+        })?;
+        if is_of_the_last(&file) {
+            return Err(Refused::Exhausted(Error::from_raw_os_error(libc::EMFILE)));
+        }
+        // EPERM here means that the limit of locked memory is reached.
+        let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
+        let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
+        let sight = Sight { file, ring, stat, last: None, offset_ns };
+        sight.files().for_each(remember);
+        Ok(sight)
+    }
+
+    /// The thread's state from `/proc`, if its file is open.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        self.stat.as_ref().and_then(proc::activity_by)
+    }
+
+    fn files(&self) -> impl Iterator<Item = RawFd> {
+        [Some(&self.file), self.stat.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(super) fn file(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Reads the records since the last call.
+    pub(crate) fn look(&mut self) -> Seen {
+        let (last, offset_ns) = (&mut self.last, self.offset_ns);
+        let mut slept = None;
+        self.ring.read(|record| match record {
+            Record::Switch { misc, at_ns } => {
+                slept = note_switch(last, misc, at_ns.wrapping_add(offset_ns)).or(slept);
+            }
+            Record::Lost => *last = None,
+        });
+        Seen { activity: self.last, slept }
+    }
+}
+
+/// Applies a switch at this time of the host's clock to the last known activity. Returns the start
+/// and length of a sleep that this switch ended.
+fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, u64)> {
+    let sleeps =
+        misc & PERF_RECORD_MISC_SWITCH_OUT != 0 && misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT == 0;
+    let now = if sleeps { Activity::Sleeps { since: Some(at) } } else { Activity::Runs };
+    match (last.replace(now), now) {
+        (Some(Activity::Sleeps { since: Some(since) }), Activity::Runs) => {
+            Some((since, at.saturating_sub(since)))
+        }
+        _ => None,
+    }
+}
+
+impl Drop for Sight {
+    fn drop(&mut self) {
+        self.files().for_each(forget);
+    }
+}
+
+/// Sleeps until a record arrives, for at most `timeout_ns`.
+pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
+    let mut files: Vec<libc::pollfd> = sights
+        .iter()
+        .map(|sight| libc::pollfd { fd: sight.file(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: both are live and of the given length. Errors and signals end it early, which is
+    // permitted.
+    unsafe {
+        libc::ppoll(
+            files.as_mut_ptr(),
+            files.len() as libc::nfds_t,
+            &raw const timeout,
+            std::ptr::null(),
+        );
+    }
+}
+
+/// The open files, for a child after a fork, which inherits them but not the sights. A list of file
+/// numbers, which is short: two for each sight at most, and one more.
+static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
+const FILES_MAX: usize = 256;
+
+fn remember(file: RawFd) {
+    let number = file as u32 + 1;
+    // If the list is full, the file stays open in a child, which only wastes it.
+    let _ = OPEN.iter().find(|place| {
+        place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    });
+}
+
+fn forget(file: RawFd) {
+    let number = file as u32 + 1;
+    let _ = OPEN.iter().find(|place| {
+        place.compare_exchange(number, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    });
+}
+
+/// In a child after a fork: closes the parent's files. (The mappings were not copied.)
+pub(crate) fn close_after_fork() {
+    // The thread that was opening the event does not exist here.
+    BEGUN.store(ANCHOR.get().is_some(), Ordering::Relaxed);
+    for place in &OPEN {
+        let number = place.swap(0, Ordering::Relaxed);
+        if number != 0 {
+            // SAFETY: a file of the parent's, of which this child has a copy that it does not use:
+            // the thread that owned the sight does not exist here.
+            unsafe { libc::close(number as RawFd - 1) };
+        }
+    }
+    // A later close of all descriptors also closes this one without notice, and its number may then
+    // belong to another file: close it now.
+    proc::release_reserve();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write, pipe};
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use super::super::proc;
+    use super::*;
+
+    /// A sight of this thread, as soon as that is possible; `None`, with a note, if the system
+    /// refuses it.
+    fn sight_of(thread: u64) -> Option<Sight> {
+        loop {
+            match Sight::new(thread, 0) {
+                Ok(sight) => return Some(sight),
+                Err(Refused::NotReady) => std::thread::yield_now(),
+                Err(Refused::Gone) => panic!("thread {thread} exists"),
+                Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
+                    eprintln!("skipped: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_preempted_thread_does_not_sleep() {
+        const OUT: u32 = PERF_RECORD_MISC_SWITCH_OUT;
+        const PREEMPTED: u32 = OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        let mut last = None;
+        for (misc, at, activity, slept) in [
+            (0, 1, Activity::Runs, None),
+            (PREEMPTED, 2, Activity::Runs, None),
+            (0, 3, Activity::Runs, None),
+            (OUT, 4, Activity::Sleeps { since: Some(4) }, None),
+            (0, 9, Activity::Runs, Some((4, 5))),
+            (OUT, 10, Activity::Sleeps { since: Some(10) }, None),
+            (OUT, 20, Activity::Sleeps { since: Some(20) }, None),
+            (0, 21, Activity::Runs, Some((20, 1))),
+        ] {
+            assert_eq!(note_switch(&mut last, misc, at), slept, "at {at}");
+            assert_eq!(last, Some(activity), "at {at}");
+        }
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// A thread sleeps so often that its unread ring is full, and then stays asleep.
+    #[test]
+    fn a_sleeping_thread_does_not_count_as_running_after_its_ring_was_full() {
+        let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
+        let thread = std::thread::spawn(move || {
+            tell.send(crate::thread::id()).unwrap();
+            std::io::BufReader::new(reader).bytes().count()
+        });
+        let id = told.recv().unwrap();
+        let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));
+        until(asleep);
+        let Some(mut sight) = sight_of(id) else { return };
+        for rounds in [1_000, 1_001, 127, 128] {
+            for _ in 0..rounds {
+                // Waits until the thread has read the last byte: it sleeps once for each.
+                until(asleep);
+                writer.write_all(b"x").unwrap();
+            }
+            until(asleep);
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let mut seen = sight.look().activity;
+            // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the
+            // recorded event.
+            while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
+                std::thread::yield_now();
+                seen = sight.look().activity;
+            }
+            assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
+            // The next switch is known again.
+            writer.write_all(b"x").unwrap();
+            while !matches!(sight.look().activity, Some(Activity::Sleeps { since: Some(_) })) {
+                std::thread::yield_now();
+            }
+        }
+        drop(writer);
+        assert_eq!(thread.join().unwrap(), 1_000 + 1_001 + 127 + 128 + 4);
+    }
+}

@@ -1,0 +1,199 @@
+//! fork(2): the handlers that the C library calls before and after it.
+//!
+//! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must
+//! not use uwork before it executes another program.
+//!
+//! **No handler calls the allocator.** An allocator that registers fork handlers later than uwork,
+//! as a linked jemalloc does at its first use, holds its locks when uwork's handlers run: an
+//! allocation there would never return. So the memory that a handler needs comes from [`Pages`],
+//! directly from the system, and memory to be freed is freed later.
+
+use std::cell::UnsafeCell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use uwork_engine::{Forking, Pages};
+
+use crate::first_use;
+use crate::{Linux, started};
+
+/// The number of forks between the first use of the library and this process.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The locks held from the handler before a fork to the one after it, on the same thread. Not a
+/// thread-local, as a thread may fork after its thread-local data was destroyed.
+pub struct Slot<T>(UnsafeCell<Option<T>>);
+
+// SAFETY: accessed by the forking thread only, which holds the lock of `first_use` throughout.
+unsafe impl<T> Sync for Slot<T> {}
+
+static HELD: Slot<Held> = Slot::new();
+
+/// A part of the library above this crate whose locks a fork must hold, so that the child finds
+/// nothing half changed. No method may call the allocator.
+pub trait AcrossForks: Sync {
+    /// Before the fork, after all other locks of the library were taken: takes the part's locks.
+    /// The memory for them comes from `pages`.
+    fn hold(&self, pages: &'static Pages<Linux>);
+
+    /// In the parent: releases the locks.
+    fn parent(&self);
+
+    /// In the child: repairs what threads of the parent have left, and releases the locks.
+    fn child(&self);
+}
+
+/// The part above. There is one: per-CPU data.
+static PART: OnceLock<&'static dyn AcrossForks> = OnceLock::new();
+
+/// Includes a part in every fork from now on. No fork is in progress when this returns for the first
+/// time, so the part may take its locks from then on. Call it with no lock of the library held.
+#[inline]
+pub fn include(part: &'static dyn AcrossForks) {
+    first_use::once(&PART, || part);
+}
+
+/// The memory of [`HELD`].
+struct Memory(UnsafeCell<Pages<Linux>>);
+
+// SAFETY: as for `Slot`.
+unsafe impl Sync for Memory {}
+
+static MEMORY: Memory = Memory(UnsafeCell::new(Pages::new()));
+
+impl Memory {
+    /// The pages for the held locks.
+    fn pages() -> &'static Pages<Linux> {
+        // SAFETY: the forking thread alone has references, and until `give_back` shared ones only.
+        unsafe { &*MEMORY.0.get() }
+    }
+
+    /// Frees the pages. Only the lock of `first_use` is still held.
+    fn give_back() {
+        // SAFETY: as above; its borrowers were dropped.
+        unsafe { (*MEMORY.0.get()).give_back() };
+    }
+}
+
+impl<T> Slot<T> {
+    /// Nothing is held.
+    pub const fn new() -> Slot<T> {
+        Slot(UnsafeCell::new(None))
+    }
+
+    /// # Safety
+    /// Called by the forking thread, between the first and the last handler of a fork.
+    pub unsafe fn put(&self, held: T) {
+        // SAFETY: by this function's contract; no reference outlives a call.
+        unsafe { *self.0.get() = Some(held) };
+    }
+
+    /// # Safety
+    /// As for [`Slot::put`].
+    pub unsafe fn take(&self) -> Option<T> {
+        // SAFETY: by this function's contract; no reference outlives a call.
+        unsafe { (*self.0.get()).take() }
+    }
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot::new()
+    }
+}
+
+/// The locks of the engine, if it exists, and of the symbol lookup; and the part that holds locks of
+/// its own.
+struct Held {
+    forking: Option<Forking<'static, Linux>>,
+    _names: crate::symbols::Held,
+    part: Option<&'static dyn AcrossForks>,
+    making: first_use::Making,
+}
+
+/// Called when the program starts, or the library is loaded. A handler registered later would miss
+/// a fork that has already begun, and the thread that registers it can be in the middle of making
+/// an object at that fork.
+// SAFETY: functions in this section are called then, by one thread; this one uses nothing of Rust's
+// runtime.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = watch_forks;
+
+/// Registers the handlers with the C library.
+extern "C" fn watch_forks() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the functions live as long as the process and do not unwind. The call fails only for
+    // lack of memory; then a child that uses uwork may wait for ever, as it would without handlers.
+    let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// Ensures that the fork handlers are registered. Called before any object is made that a fork must
+/// not find half made.
+pub(crate) fn ensure_fork_handlers() {
+    // Reads the static, so that a linker that keeps this function keeps the static as well.
+    // SAFETY: a static.
+    unsafe { std::ptr::read_volatile(&raw const AT_START)() };
+}
+
+/// The number of forks between the first use of the library and this process.
+pub fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+extern "C" fn prepare() {
+    let making = first_use::hold();
+    // Before the engine's locks: a symbol lookup holds none of them.
+    let names = crate::symbols::hold();
+    let forking = started().map(|engine| engine.before_fork(Memory::pages()));
+    // Last: a holder of one of that part's locks takes no other lock.
+    let part = PART.get().copied();
+    if let Some(part) = part {
+        part.hold(Memory::pages());
+    }
+    let held = Held { forking, _names: names, part, making };
+    // SAFETY: this is the forking thread, which holds the lock of `first_use`.
+    unsafe { HELD.put(held) };
+}
+
+extern "C" fn parent() {
+    // SAFETY: as for `prepare`.
+    if let Some(Held { forking, _names: names, part, making }) = unsafe { HELD.take() } {
+        // First, as the engine may free objects of a per-CPU cache.
+        if let Some(part) = part {
+            part.parent();
+        }
+        if let Some(forking) = forking {
+            forking.parent();
+        }
+        end(making, names);
+    }
+}
+
+/// Releases the locks that were taken first, and with them the right to the memory. Parameters are
+/// dropped from the last to the first: the symbol lookup is unlocked before the deferred reports
+/// are delivered, which happens when `_making` is dropped.
+fn end(_making: first_use::Making, _names: crate::symbols::Held) {
+    Memory::give_back();
+}
+
+extern "C" fn child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    super::asleep::close_after_fork();
+    super::stack::forget();
+    super::task::child();
+    super::signals::child();
+    // SAFETY: as for `prepare`.
+    if let Some(Held { forking, _names: names, part, making }) = unsafe { HELD.take() } {
+        if let Some(part) = part {
+            part.child();
+        }
+        if let Some(forking) = forking {
+            forking.child();
+        }
+        end(making, names);
+    }
+}

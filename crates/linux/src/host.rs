@@ -1,0 +1,191 @@
+//! The engine's host on Linux: the only part that makes system calls on the engine's behalf.
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use uwork_engine::host::{
+    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+};
+use uwork_engine::{Cpus, ThreadState};
+use uwork_policy::blocking::Tier;
+use uwork_policy::cpuset::CpuSet;
+
+use crate::event::Event;
+use crate::process::Options;
+use crate::{asleep, binding, changes, cpu, membarrier, pages, report, stack, thread};
+
+/// The host.
+pub struct Linux {
+    fences: membarrier::Fences,
+    clock_base: std::time::Instant,
+    changes: changes::Changes,
+    pub(crate) asleep: asleep::Asleep,
+}
+
+impl Linux {
+    pub(crate) fn new(options: &Options) -> Linux {
+        // Both are CLOCK_MONOTONIC; the time between the two readings makes sleeps appear longer by
+        // that much.
+        let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
+        Linux {
+            fences: membarrier::Fences::new(),
+            clock_base,
+            changes: changes::Changes::new(),
+            asleep: asleep::Asleep::new(monotonic_ns, options.blocking_tier),
+        }
+    }
+}
+
+impl Host for Linux {
+    type Event = Event;
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.clock_base.elapsed().as_nanos() as u64
+    }
+
+    #[inline]
+    fn current_cpu(&self) -> u32 {
+        cpu::current()
+    }
+
+    fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+        thread::spawn(spec, main)
+    }
+
+    fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
+        event.wait(deadline.map(|at| Duration::from_nanos(at.saturating_sub(self.now()))))
+    }
+
+    unsafe fn wake(&self, event: *const Event) {
+        // SAFETY: by this function's contract.
+        unsafe { Event::set(event) };
+    }
+
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+
+    fn relax(&self, round: u32) {
+        relax(round);
+    }
+
+    fn end_read_sides(&self, keep: u32) -> Option<String> {
+        binding::end_read_sides(keep)
+    }
+
+    #[inline(always)]
+    fn light_fence(&self) {
+        self.fences.light();
+    }
+
+    fn heavy_fence(&self) {
+        self.fences.heavy();
+    }
+
+    #[inline]
+    fn thread(&self) -> *const ThreadState {
+        thread::state()
+    }
+
+    fn thread_id(&self) -> u64 {
+        thread::id()
+    }
+
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        thread::cpu_time(thread)
+    }
+
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
+        stack::of_thread(thread)
+    }
+
+    type Sight = asleep::Sight;
+
+    #[inline]
+    fn tier(&self) -> Tier {
+        self.asleep.tier()
+    }
+
+    fn detection(&self) -> Detection {
+        self.asleep.detection()
+    }
+
+    fn activity(&self, thread: u64) -> Option<Activity> {
+        self.asleep.activity(thread)
+    }
+
+    fn observe(&self, thread: u64) -> Option<asleep::Sight> {
+        let (sight, report) = self.asleep.observe(thread);
+        if let Some(report) = report {
+            self.report(report);
+        }
+        sight
+    }
+
+    fn look(&self, sight: &mut asleep::Sight) -> Seen {
+        sight.look()
+    }
+
+    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
+        sight.activity().or_else(|| self.activity(thread))
+    }
+
+    fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
+        if !event.wait(Some(Duration::ZERO)) {
+            self.asleep.poll(sights, deadline.saturating_sub(self.now()));
+        }
+    }
+
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
+        thread::place(thread, cpus);
+    }
+
+    fn rename_thread(&self, name: &str) {
+        thread::rename(name);
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
+        if let Some(report) = membarrier::pending_report() {
+            self.report(report);
+        }
+        self.changes.look()
+    }
+
+    fn renew(&self, event: &Event) {
+        event.renew();
+    }
+
+    fn map_pages(bytes: usize) -> NonNull<u8> {
+        pages::map(bytes)
+    }
+
+    unsafe fn unmap_pages(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { pages::unmap(start, bytes) };
+    }
+
+    fn end_forked_thread(&self) -> ! {
+        std::process::exit(0);
+    }
+
+    fn report(&self, report: Report) {
+        report::issue(report);
+    }
+}
+
+/// The CPU that the caller runs on. A hint, possibly stale when it is used.
+#[inline]
+pub fn current_cpu() -> u32 {
+    cpu::current()
+}
+
+/// Waits a little for another thread, longer from `round` to `round`.
+pub fn relax(round: u32) {
+    match round {
+        0..32 => std::hint::spin_loop(),
+        32..256 => std::thread::yield_now(),
+        // The other thread is preempted and this one may outrank it: only sleeping lets it run.
+        _ => std::thread::sleep(Duration::from_micros(50)),
+    }
+}

@@ -1,0 +1,54 @@
+//! The engine's host on Linux, and the process's one engine.
+//!
+//! This crate makes all system calls of the library: threads, futexes, `rseq`, `membarrier`, perf
+//! events, signals, forks, stacks of other threads, sysfs. It decides nothing that the engine or
+//! `uwork-policy` decides, and has no queues or items of its own. Programs use the crate `uwork`;
+//! the interface of this one follows the needs of the crates above it.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("uwork runs on Linux only: it needs futexes, rseq, membarrier and sysfs");
+
+mod asleep;
+pub mod binding;
+mod changes;
+mod cpu;
+mod crossing;
+mod error;
+mod event;
+mod fatal;
+pub mod first_use;
+pub mod fork;
+pub mod futex;
+mod host;
+pub mod library_queue;
+mod membarrier;
+pub mod on_cpu;
+mod pages;
+mod process;
+mod report;
+#[cfg(feature = "ring")]
+pub mod ring;
+pub mod rseq;
+mod signals;
+#[cfg_attr(
+    all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
+    path = "stack/mod.rs"
+)]
+#[cfg_attr(
+    not(all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "stack/absent.rs"
+)]
+mod stack;
+pub mod symbols;
+pub mod task;
+mod thread;
+pub mod topology;
+
+pub use asleep::Sight;
+pub use error::{Error, ErrorKind};
+pub use event::Event;
+pub use fork::forks;
+pub use host::{Linux, current_cpu, relax};
+pub use process::{Options, OptionsBy, engine, options, saves_power, set_options, started};
+pub use report::{panics, report_panic, set_reporter, warn_of_flags};
+pub use thread::actual_nice;

@@ -1,0 +1,86 @@
+//! The process's engine, and the program's choices for it.
+
+use std::sync::{Arc, OnceLock};
+
+use uwork_engine::{Config, Cpus, Engine};
+use uwork_policy::blocking::Tier;
+use uwork_policy::percpu::Mode;
+
+use crate::host::Linux;
+use crate::topology::Machine;
+use crate::{changes, first_use};
+
+/// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first
+/// needed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How undeclared waits are detected.
+    pub blocking_tier: Option<Tier>,
+    /// How per-CPU data is locked.
+    pub percpu_mode: Option<Mode>,
+}
+
+/// The choices, and their source: the program, or the defaults.
+static OPTIONS: OnceLock<(Options, OptionsBy)> = OnceLock::new();
+
+/// The source of the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionsBy {
+    /// The program.
+    Setup,
+    /// The defaults: a use of uwork needed the options before the program set any.
+    Default,
+}
+
+/// Fixes the options. If they are fixed already, returns their source.
+pub fn set_options(options: Options) -> Result<(), OptionsBy> {
+    let settled = OPTIONS.set((options, OptionsBy::Setup));
+    settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
+}
+
+/// The options, which are fixed from now on.
+pub fn options() -> &'static Options {
+    &first_use::once(&OPTIONS, || (Options::default(), OptionsBy::Default)).0
+}
+
+static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
+
+/// The process's engine, if it was made. For calls that do nothing outside of items.
+#[inline]
+pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
+    ENGINE.get()
+}
+
+/// The process's engine; made at first use.
+#[inline]
+pub fn engine() -> &'static Arc<Engine<Linux>> {
+    first_use::once(&ENGINE, || {
+        let options = options();
+        let config = match Machine::read() {
+            Ok(machine) => {
+                let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
+                let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
+                let config = Config::new(topology, allowed);
+                Config { unbound_cpumask, cpu_limit, threads_max, ..config }
+            }
+            // Without sysfs and /proc: as many equal CPUs as the process may use.
+            Err(_) => {
+                let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+                let topology = uwork_policy::topology::Topology::flat(cpus);
+                let allowed = topology.possible().clone();
+                Config::new(topology, allowed)
+            }
+        };
+        Engine::new(Linux::new(options), config)
+    })
+}
+
+/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y
+/// or on (the kernel's `workqueue.power_efficient`). Read once.
+pub fn saves_power() -> bool {
+    static SAVES: OnceLock<bool> = OnceLock::new();
+    *first_use::once(&SAVES, || {
+        std::env::var("UWORK_POWER_EFFICIENT")
+            .is_ok_and(|value| matches!(value.as_str(), "1" | "y" | "Y" | "on"))
+    })
+}

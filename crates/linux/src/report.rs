@@ -1,0 +1,83 @@
+//! Reports: to the program's reporter, or to standard error.
+
+use std::any::Any;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use uwork_engine::host::{Host, Report};
+use uwork_engine::sync::assert_nothing_held;
+use uwork_policy::flags::FlagsWarning;
+
+use crate::process::engine;
+use crate::{binding, fatal, first_use, symbols};
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
+
+/// Reports to the program, at once or as soon as the object that the calling thread makes exists.
+pub(crate) fn issue(report: Report) {
+    assert_nothing_held("a reporter");
+    if let Report::ItemPanicked { .. } = report {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(report) = first_use::defer(report) {
+        tell(report);
+    }
+}
+
+/// Calls the program's reporter, or prints. Not to be called while `first_use` makes an object, as
+/// the reporter may need it.
+pub(crate) fn tell(mut report: Report) {
+    // Callers are in the middle of changes that an unwinding must not interrupt.
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        // On a thread of its own, as the symbol lookup may take long.
+        if let Report::Stalled(stall) = &mut report {
+            stall.replace_items(&mut binding::represented_item);
+            stall.name_functions(&mut symbols::names());
+        }
+        match REPORTER.get() {
+            Some(reporter) => reporter(&report),
+            None => print(&report),
+        }
+    }));
+    if let Err(payload) = told {
+        std::mem::forget(payload);
+    }
+    if cfg!(debug_assertions) && matches!(report, Report::WorkerMissing { .. }) {
+        fatal::abort(format_args!("a debug build does not go on after a defect of its own"));
+    }
+}
+
+fn print(report: &Report) {
+    // The panic hook has printed it already.
+    if !matches!(report, Report::ItemPanicked { .. }) {
+        // A failure cannot be reported. One write, so that lines of several threads do not mix.
+        let _ = std::io::stderr().write_all(format!("uwork: {report}\n").as_bytes());
+    }
+}
+
+/// Reports a change that the rules made to a queue's flags: each kind of change once per process.
+pub fn warn_of_flags(queue: &str, warning: FlagsWarning) {
+    static SAID: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+    if !SAID[warning as usize].swap(true, Ordering::Relaxed) {
+        let queue = queue.to_owned();
+        engine().host().report(Report::FlagsChanged { queue, warning });
+    }
+}
+
+/// The number of items that have panicked.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Counts and reports the panic of the item that the calling thread is in.
+pub fn report_panic(payload: &(dyn Any + Send)) {
+    engine().report_panic_here(payload);
+}
+
+/// Sets the function that receives the reports. If one is set already, returns `reporter`.
+pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
+    REPORTER.set(reporter)
+}

@@ -1,0 +1,149 @@
+//! The signal that requests a thread's stack, and its handler. The README has the reasons for its
+//! flags.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::exchange;
+
+/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h>
+/// give.
+#[repr(C)]
+struct Request {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    /// The union that follows is aligned to a pointer.
+    gap: i32,
+    pid: i32,
+    uid: u32,
+    value: usize,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Request>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(std::mem::offset_of!(Request, pid) == 16);
+
+/// The signal whose handler was installed last; 0 before.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// The signal that threads of the library's do not block: the highest real-time signal without a
+/// handler when the first such thread is created. Its handler is installed when the first stack is
+/// requested.
+pub(crate) fn number() -> Option<libc::c_int> {
+    // Not a `OnceLock`: a fork could find it half initialized.
+    static CHOSEN: AtomicI32 = AtomicI32::new(0);
+    let known = CHOSEN.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let is_free = |&signal: &libc::c_int| action_of(signal).is_some_and(|action| is_free(&action));
+    let found = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
+    let first = CHOSEN.compare_exchange(0, found, Ordering::Relaxed, Ordering::Relaxed);
+    Some(first.map_or_else(|other| other, |_| found))
+}
+
+fn is_free(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_DFL || is_ours(action)
+}
+
+/// The signal, with this module's handler installed. `None` if every real-time signal has another
+/// handler.
+pub(super) fn installed() -> Option<libc::c_int> {
+    let known = SIGNAL.load(Ordering::Relaxed);
+    if known != 0 && action_of(known).is_some_and(|action| is_ours(&action)) {
+        return Some(known);
+    }
+    // Two concurrent calls may choose different signals; both work. The one that workers take comes
+    // first. Another one reaches threads of the program's only.
+    let all = number().into_iter().chain((libc::SIGRTMIN()..=libc::SIGRTMAX()).rev());
+    let signal = { all }.find(|&signal| install(signal))?;
+    SIGNAL.store(signal, Ordering::Relaxed);
+    Some(signal)
+}
+
+/// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
+pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bool {
+    // SAFETY: no arguments; cannot fail.
+    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
+    let request = Request {
+        signo: signal,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        gap: 0,
+        pid,
+        uid,
+        value,
+        rest: [0; 12],
+    };
+    // SAFETY: the request is live and of the layout that the kernel reads. The signal has this
+    // module's handler, which any thread of this process can run.
+    unsafe {
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, signal, &raw const request) == 0
+    }
+}
+
+fn action_of(signal: libc::c_int) -> Option<libc::sigaction> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a query; fills the structure if it succeeds.
+    unsafe {
+        (libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0)
+            .then(|| action.assume_init())
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handler_address()
+}
+
+fn handler_address() -> libc::sighandler_t {
+    handle as *const () as libc::sighandler_t
+}
+
+/// Installs this module's handler if the signal has none.
+fn install(signal: libc::c_int) -> bool {
+    if !action_of(signal).is_some_and(|action| is_free(&action)) {
+        return false;
+    }
+    // SAFETY: zeros are a valid value of this structure.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let mut before = action;
+    action.sa_sigaction = handler_address();
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the structures are live; the handler is async-signal-safe and stays for ever.
+    unsafe {
+        libc::sigfillset(&raw mut action.sa_mask);
+        if libc::sigaction(signal, &raw const action, &raw mut before) != 0 {
+            return false;
+        }
+        if !is_free(&before) {
+            // Other code took it between the check and now: restore its handler.
+            libc::sigaction(signal, &raw const before, std::ptr::null_mut());
+            return false;
+        }
+    }
+    true
+}
+
+/// Async-signal-safe: see the README.
+extern "C" fn handle(
+    _signal: libc::c_int,
+    info: *const libc::siginfo_t,
+    context: *const libc::c_void,
+) {
+    // SAFETY: `errno` is the thread's own; the kernel passes both structures (`SA_SIGINFO`), and a
+    // queued signal (`SI_QUEUE`) has this layout.
+    let (errno, request, context) = unsafe {
+        (libc::__errno_location(), &*info.cast::<Request>(), &*context.cast::<libc::ucontext_t>())
+    };
+    // Other senders may use this signal too: by kill(2), or queued with a value that is not a
+    // request's number.
+    if request.code != libc::SI_QUEUE {
+        return;
+    }
+    // SAFETY: as above.
+    let saved = unsafe { *errno };
+    let thread = crate::thread::tid();
+    exchange::answer(request.value, thread, |snapshot| snapshot.fill(context));
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+}

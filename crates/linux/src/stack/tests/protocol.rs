@@ -1,0 +1,98 @@
+//! Requests and answers that miss each other, without signals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
+
+use super::PATIENT;
+use crate::stack::exchange;
+use crate::thread::id;
+
+/// A request that the calling thread answers at once.
+fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
+    let thread = id() as libc::pid_t;
+    let send = |value| {
+        exchange::answer(value, thread, |_| ());
+        true
+    };
+    exchange::ask(thread, send, deadline, |_| read()).ok()
+}
+
+#[test]
+fn an_answer_after_the_caller_has_returned_copies_nothing() {
+    let thread = id() as libc::pid_t;
+    let mut late = None;
+    let keep = |value| late.replace(value).is_none();
+    assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
+    exchange::answer(late.unwrap(), thread, |_| panic!("no caller waits for this"));
+    // The answer of a thread that was not asked has no effect either.
+    let other = |value| {
+        exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
+        true
+    };
+    assert!(exchange::ask(thread, other, Instant::now(), |_| ()).is_err());
+}
+
+#[test]
+fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
+    let ((ask, asked), (begin, begun)) = (channel(), channel());
+    let (leave, left) = channel::<()>();
+    let copies = Arc::new(AtomicU32::new(0));
+    let count = copies.clone();
+    let handler = thread::spawn(move || {
+        let (value, thread) = asked.recv().unwrap();
+        exchange::answer(value, thread, |_| {
+            begin.send(()).unwrap();
+            left.recv().unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    });
+    let thread = id() as libc::pid_t;
+    let send = |value| {
+        ask.send((value, thread)).unwrap();
+        begun.recv().unwrap();
+        true
+    };
+    assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_err());
+    // The handler still writes to the buffer: other exchanges are used, of which one fewer is free.
+    let now = Instant::now();
+    let all_four = |deadline| {
+        ask_oneself(deadline, || {
+            let inner = || ask_oneself(deadline, || ask_oneself(deadline, || ()));
+            ask_oneself(deadline, inner).flatten().flatten()
+        })
+        .flatten()
+    };
+    assert!(all_four(now).is_none());
+    leave.send(()).unwrap();
+    handler.join().unwrap();
+    assert_eq!(copies.load(Ordering::Relaxed), 1);
+    assert!(all_four(Instant::now() + PATIENT).is_some(), "it was given back");
+}
+
+#[test]
+fn a_request_in_progress_at_a_fork_does_not_exist_in_the_child() {
+    crate::engine();
+    let deadline = Instant::now() + PATIENT;
+    let status = ask_oneself(deadline, || {
+        // SAFETY: the child takes no lock that another thread may have held, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let now = Instant::now();
+            // The parent's request uses one of the four exchanges; other tests may use more.
+            let all = ask_oneself(now, || {
+                ask_oneself(now, || ask_oneself(now, || ask_oneself(now, || ())))
+            });
+            let served = all.flatten().flatten().flatten().is_some();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!served)) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status
+    });
+    assert_eq!(status, Some(0));
+}

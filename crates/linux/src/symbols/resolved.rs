@@ -1,0 +1,69 @@
+//! Names of functions, from the program's debug information or symbol table.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uwork_engine::host::Frame;
+
+/// Held while names are looked up. The resolver has a lock that no fork handler knows; a child
+/// forked meanwhile would find it held for ever.
+static RESOLVES: Mutex<()> = Mutex::new(());
+
+/// See [`hold`].
+pub(crate) type Held = MutexGuard<'static, ()>;
+
+/// No thread looks names up while this is held. Takes up to some hundred milliseconds if a lookup
+/// is in progress. Call it without any of the engine's locks held.
+pub(crate) fn hold() -> Held {
+    RESOLVES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The function at this address. Reads the program's file at first use: milliseconds, and memory
+/// for the symbols found. Takes locks of its own; call it without any of the engine's held.
+pub fn name(address: usize) -> Option<String> {
+    let _held = hold();
+    let mut name = None;
+    // The resolver expects a return address and looks up the byte before it.
+    backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
+        // The outermost function comes last, after functions that were inlined at its first
+        // instruction.
+        name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
+    });
+    name
+}
+
+/// A position in a function, as found on a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The instruction there is the next to run.
+    At(usize),
+    /// The instruction before it is a call in progress.
+    ReturnTo(usize),
+}
+
+/// The path of a source file, without the prefix that shows where the standard library was built.
+fn shortened(file: &str) -> &str {
+    let rest = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/'));
+    rest.map_or(file, |(_, path)| path)
+}
+
+/// The functions at a position, innermost first: several if some were inlined, a frame without a
+/// name if nothing is known. As [`name`].
+pub(crate) fn frames(place: Place) -> Vec<Frame> {
+    let (address, resolved) = match place {
+        Place::At(address) => (address, address.wrapping_add(1)),
+        Place::ReturnTo(address) => (address, address),
+    };
+    let _held = hold();
+    let mut frames = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut(resolved), |symbol| {
+        let file = symbol.filename().map(|file| file.display().to_string());
+        let location =
+            file.zip(symbol.lineno()).map(|(file, line)| format!("{}:{line}", shortened(&file)));
+        let symbol = symbol.name().map(|name| format!("{name:#}"));
+        frames.push(Frame { address, symbol, location });
+    });
+    if frames.is_empty() {
+        frames.push(Frame { address, symbol: None, location: None });
+    }
+    frames
+}

@@ -1,0 +1,158 @@
+//! Threads: creation, placement, and the state that the engine keeps for each.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use uwork_engine::ThreadState;
+use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_policy::cpuset::CpuSet;
+
+use super::signals;
+
+thread_local! {
+    static STATE: ThreadState = const { ThreadState::new() };
+}
+
+/// The calling thread's state. Without a destructor, so it is valid until the thread has ended.
+#[inline]
+pub(super) fn state() -> *const ThreadState {
+    STATE.with(std::ptr::from_ref)
+}
+
+pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+    let (cpus, nice) = (spec.cpus.clone(), spec.nice);
+    let body = move || {
+        pin(&cpus);
+        set_nice(nice);
+        wake_on_time();
+        let host = super::engine().host();
+        let pending_report =
+            host.asleep.pending_report().into_iter().chain(super::membarrier::pending_report());
+        pending_report.for_each(|report| host.report(report));
+        main();
+    };
+    start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
+}
+
+/// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
+/// library's begins here.
+pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let inherited = signals::block_in_creator();
+    let known = inherited.before();
+    let begin = move || {
+        signals::begin(known);
+        body();
+    };
+    let outcome = std::thread::Builder::new().name(short(name)).spawn(begin);
+    // Restores the creator's mask, also if no thread was created.
+    drop(inherited);
+    outcome.map(drop)
+}
+
+/// A thread's name, cut to the length that the system keeps: 15 bytes.
+fn short(name: &str) -> String {
+    name.chars().filter(|c| *c != '\0').take(15).collect()
+}
+
+/// Renames the calling thread.
+pub(super) fn rename(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(short(name)) {
+        // SAFETY: the string is live and short enough; the name is that of the calling thread.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+}
+
+/// The CPU time of a thread of this process, in nanoseconds. `None` if it has ended.
+pub(super) fn cpu_time(thread: u64) -> Option<u64> {
+    // The kernel's encoding of a thread's CPU clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED);
+    // glibc offers it only for a thread given by its pthread_t.
+    let clock = (!(thread as libc::clockid_t) << 3) | 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is live; an ended thread gives EINVAL.
+    let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Sets the calling thread's timer slack to 1 ns, so that its timed waits end when due instead of
+/// up to 50 us later: the timers have a slack of their own.
+fn wake_on_time() {
+    // SAFETY: no pointers; the slack is that of the calling thread, in nanoseconds.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// Pins the calling thread to these CPUs. Does nothing if that is impossible: a worker on another
+/// CPU is slower but correct, and a CPU that went offline cannot be used anyway.
+pub(super) fn pin(cpus: &CpuSet) {
+    place(0, cpus);
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub(super) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is live; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The calling thread's number in the system. By the system call: Rust's own library refers to
+/// `gettid` weakly, and in a static program with link-time optimization that symbol may be missing.
+pub(super) fn tid() -> libc::pid_t {
+    // SAFETY: no arguments; cannot fail. Numbers of threads fit.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// As [`tid`], in the engine's type.
+pub(super) fn id() -> u64 {
+    u64::try_from(tid()).unwrap_or(0)
+}
+
+/// CPUs that a thread can be placed on: as many as Linux can have.
+const CPUS_MAX: usize = 8_192;
+
+/// Pins a thread to these CPUs, 0 for the calling one; as `pin`.
+pub(super) fn place(thread: u64, cpus: &CpuSet) {
+    // On the stack: a child after a fork must not call the allocator.
+    let mut mask = [0_u64; CPUS_MAX / 64];
+    let Some(last) = cpus.last().filter(|&last| (last as usize) < CPUS_MAX) else { return };
+    for cpu in cpus.iter() {
+        mask[cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+    let mask = &mask[..=last as usize / 64];
+    // SAFETY: the mask is live and of the given length.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(mask), mask.as_ptr());
+    }
+}
+
+/// The lowest niceness, and the number of values.
+const NICE_MIN: i32 = -20;
+const NICES: usize = 40;
+/// A value of `ACTUAL_NICE`: every thread got this niceness.
+const AS_REQUESTED: i32 = i32::MAX;
+
+/// The niceness that threads got, indexed by the one that was requested for them.
+static ACTUAL_NICE: [AtomicI32; NICES] = [const { AtomicI32::new(AS_REQUESTED) }; NICES];
+
+fn had(wanted: i32) -> Option<&'static AtomicI32> {
+    ACTUAL_NICE.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
+}
+
+/// The niceness that threads got where this one was requested, if it is another one.
+pub fn actual_nice(wanted: i32) -> Option<i32> {
+    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != AS_REQUESTED)
+}
+
+/// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first
+/// time that it is another one.
+fn set_nice(wanted: i32) {
+    // A thread inherits the niceness of its creator, which can be any value.
+    // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
+    let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
+    // A lower number needs a privilege or RLIMIT_NICE, a higher one does not.
+    let got = (wanted..=19).find(|&nice| set(nice));
+    if let (Some(got), Some(had)) = (got, had(wanted)) {
+        // Once another one was set, the record stays, even if later threads get the requested one.
+        if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
+            super::engine().host().report(Report::NiceRefused { wanted, got });
+        }
+    }
+}

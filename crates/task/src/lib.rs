@@ -1,0 +1,9 @@
+//! Task work, and what belongs to threads that work for others: combining and reusable buffers.
+//!
+//! Programs use this crate through `uwork`, whose feature `task` adds these modules. The crate is
+//! below `uwork` and knows no queues. The waits of a thread, and how a notification ends them, are
+//! in `uwork-linux`; the lists are in `uwork-engine`.
+
+pub mod combine;
+pub mod recycle;
+pub mod task;
