@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use crate::function::{ForeignFn, ItemFn};
 use crate::inbox::Node;
-use crate::sync::{AtomicU64, Cell, Link, Ordering, item_moves, prefetch};
+use crate::sync::{AtomicU64, Cell, Link, Ordering, const_unless_modelled, item_moves, prefetch};
 use crate::word::Word;
 
 /// What the engine asks of an item's function.
@@ -212,27 +212,33 @@ impl Work {
     #[doc(hidden)]
     pub const IDLE_PLACEMENT: u64 = (Ticket::PWQS_MAX as u64) << 32;
 
-    /// An idle item that will call `func`.
-    pub fn new(func: WorkFn) -> Work {
-        Self::of(ItemFn::new(func))
+    const_unless_modelled! {
+        /// An idle item that will call `func`.
+        pub fn new(func: WorkFn) -> Work {
+            Self::of(ItemFn::new(func))
+        }
     }
 
-    /// An idle item that will call a function of another language.
-    ///
-    /// Another language can make such an item itself. Its function's plain address is at
-    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_PLACEMENT`](Work::IDLE_PLACEMENT),
-    /// and all other bytes are zero.
-    pub fn foreign(func: ForeignFn) -> Work {
-        Self::of(ItemFn::foreign(func))
+    const_unless_modelled! {
+        /// An idle item that will call a function of another language.
+        ///
+        /// Another language can make such an item itself. Its function's plain address is at
+        /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_PLACEMENT`](Work::IDLE_PLACEMENT),
+        /// and all other bytes are zero.
+        pub fn foreign(func: ForeignFn) -> Work {
+            Self::of(ItemFn::foreign(func))
+        }
     }
 
-    fn of(func: ItemFn) -> Work {
-        Work {
-            word: Word::new(),
-            next: Cell::new(Link(std::ptr::null_mut())),
-            prev: Cell::new(Link(std::ptr::null_mut())),
-            func,
-            spot: AtomicU64::new(Work::IDLE_PLACEMENT),
+    const_unless_modelled! {
+        fn of(func: ItemFn) -> Work {
+            Work {
+                word: Word::new(),
+                next: Cell::new(Link(std::ptr::null_mut())),
+                prev: Cell::new(Link(std::ptr::null_mut())),
+                func,
+                spot: AtomicU64::new(Work::IDLE_PLACEMENT),
+            }
         }
     }
 
