@@ -9,8 +9,7 @@ pub use uwork_engine::percpu::{CpuLock, Place, Recursion, Token};
 pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_engine::{Delayed, Graced};
 
-use crate::delayed::DelayedWork;
-use crate::item::Work;
+use crate::item::{DelayedWork, Work, nanos};
 use crate::linux::Linux;
 pub use crate::percpu::cache::raw::{Capacity, RawCache, capacity};
 pub use crate::percpu::calls::{call as percpu_call, flush as percpu_flush};
@@ -43,7 +42,7 @@ pub fn delayed_work<T, const ID: u64>(
     deferrable: bool,
     slack: std::time::Duration,
 ) -> DelayedWork<T, ID> {
-    let raw = Delayed::foreign(func, deferrable).with_slack(crate::delayed::nanos(slack));
+    let raw = Delayed::foreign(func, deferrable).with_slack(nanos(slack));
     DelayedWork { raw, marker: PhantomData, pinned: PhantomPinned }
 }
 

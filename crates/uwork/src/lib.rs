@@ -123,7 +123,6 @@
 
 mod builder;
 pub mod combine;
-mod delayed;
 mod dump_api;
 mod ending;
 mod error;
@@ -137,7 +136,6 @@ mod item;
 mod join;
 mod library_queue;
 mod linux;
-mod on_stack;
 pub mod percpu;
 mod pointer;
 mod query;
@@ -158,16 +156,17 @@ pub mod topology;
 pub mod watchdog;
 
 pub use builder::Builder;
-pub use delayed::{DelayedWork, HasDelayedWork};
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};
 pub use ending::shutdown;
 pub use error::{Error, ErrorKind, JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
-pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
+pub use item::{
+    DelayedWork, DisableDepthError, Enqueued, HasDelayedWork, HasWork, StackWork, Work, WorkItem,
+    on_stack,
+};
 pub use join::JoinHandle;
-pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;

@@ -12,8 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::delayed::DelayedWork;
-use crate::item::{Enqueued, WorkItem};
+use crate::item::{DelayedWork, Enqueued, WorkItem};
 use crate::library_queue::library_queue;
 use crate::linux::engine;
 use crate::queue::Queue;

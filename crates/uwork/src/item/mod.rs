@@ -1,5 +1,8 @@
 //! Work items embedded in the user's own types.
 
+mod delayed;
+mod on_stack;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -10,6 +13,10 @@ use crate::linux::engine;
 use crate::pointer::WorkPointer;
 use crate::query::WorkId;
 use crate::queue::{Queue, enqueued};
+
+pub(crate) use delayed::nanos;
+pub use delayed::{DelayedWork, HasDelayedWork};
+pub use on_stack::{StackWork, on_stack};
 
 /// A work item, to be embedded in a type `T`; `ID` tells several in one type apart.
 ///

@@ -21,8 +21,7 @@ use std::time::Duration;
 use uwork_engine::handle::Held;
 use uwork_engine::{Action, Busy, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 
-use crate::delayed::nanos;
-use crate::item::Enqueued;
+use super::{Enqueued, nanos};
 use crate::linux::{Linux, engine};
 use crate::query::WorkId;
 use crate::queue::Queue;

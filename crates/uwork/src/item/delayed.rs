@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use uwork_engine::{Busy, Delayed, Rearmed, Work as RawWork};
 
+use super::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
 use crate::error::RejectedError;
-use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
 use crate::linux::{Linux, engine};
 use crate::pointer::WorkPointer;
 use crate::query::WorkId;
