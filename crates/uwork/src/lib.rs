@@ -175,6 +175,8 @@ pub use setup::{Setup, SetupError};
 pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
+#[doc(hidden)]
+pub use uwork_engine::{__impl_offset, __split_generics};
 pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;

@@ -41,7 +41,7 @@ struct Progress {
     pause: Duration,
 }
 
-crate::has_delayed_work!(impl HasDelayedWork for Driver { work });
+crate::has_work!(impl HasDelayedWork for Driver { work });
 
 impl Driver {
     pub(super) fn new() -> Driver {

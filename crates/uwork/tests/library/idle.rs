@@ -61,7 +61,7 @@ struct Graced {
     ran: AtomicBool,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+uwork::has_work!(impl HasRcuWork for Graced { work });
 
 impl WorkItem for Graced {
     type Pointer = Arc<Graced>;

@@ -127,7 +127,7 @@ struct Node {
 }
 
 uwork::has_work!(impl HasWork<0> for Node { work });
-uwork::has_delayed_work!(impl HasDelayedWork<1> for Node { timer });
+uwork::has_work!(impl HasDelayedWork<1> for Node { timer });
 
 impl WorkItem<0> for Node {
     type Pointer = Arc<Node>;
