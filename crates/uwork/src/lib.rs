@@ -170,7 +170,7 @@ pub use join::JoinHandle;
 pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
-pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use scoped::{ScopedJoinHandle, SpawnScope, scope};
 pub use setup::{Setup, SetupError};
 pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
