@@ -181,7 +181,7 @@ pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
-pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
+pub use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, EffectiveAffinityScope};
 
 /// Declares to the pool that the calling work item is about to wait. While `f` runs, the worker
 /// does not count as running, so that another worker takes the queued items.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uwork_engine::{Kind, MAX_ACTIVE_DEFAULT, QueueSpec};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Pods, Scope};
+use uwork_policy::scope::{AffinityScope, Pods};
 
 use crate::histories::with_oracle;
 use crate::oracle::{Oracle, PoolNo, PoolRules, QueueNo, QueueRules};
@@ -23,10 +23,10 @@ pub(crate) struct Known {
 fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
     let (kind, scope, strict) = {
         let chance = &mut engine.host().machine().chance;
-        (chance.below(14), *chance.pick(&Scope::ALL), chance.below(2) == 0)
+        (chance.below(14), *chance.pick(&AffinityScope::ALL), chance.below(2) == 0)
     };
     let unbound = || Kind::Unbound(attrs(engine, scope, strict));
-    let ordered = || Kind::Ordered(attrs(engine, Scope::System, strict));
+    let ordered = || Kind::Ordered(attrs(engine, AffinityScope::System, strict));
     match kind {
         0..3 => (Kind::PerCpu, Flags::empty()),
         3 => (Kind::PerCpu, Flags::HIGHPRI),
@@ -38,7 +38,7 @@ fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
         10 => (ordered(), Flags::empty()),
         11 => (ordered(), Flags::MEM_RECLAIM),
         12 => (Kind::PerCpu, Flags::BH | Flags::PERCPU),
-        _ => (Kind::Dedicated(attrs(engine, Scope::System, false)), Flags::empty()),
+        _ => (Kind::Dedicated(attrs(engine, AffinityScope::System, false)), Flags::empty()),
     }
 }
 
@@ -101,8 +101,10 @@ fn pools_of(
         }
         Kind::Unbound(attrs) | Kind::Ordered(attrs) => {
             let scope = match attrs.scope {
-                uwork_policy::scope::ScopeChoice::Explicit(scope) => scope,
-                uwork_policy::scope::ScopeChoice::Default => unreachable!("a scope was drawn"),
+                uwork_policy::scope::AffinityScopeChoice::Explicit(scope) => scope,
+                uwork_policy::scope::AffinityScopeChoice::Default => {
+                    unreachable!("a scope was drawn")
+                }
             };
             let pods = Pods::of(&config.topology, scope, config.cache_shard_size);
             let all: Vec<_> = pods.restricted(&config.allowed).map(|(_, pod)| pod).collect();
