@@ -9,7 +9,7 @@
 //! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread,
 //!   depending on the mode
 //! - [`Cache`]: objects, with a magazine for each CPU
-//! - [`Batch`]: items that are collected for each CPU and handed on in bulk
+//! - [`Bundle`]: items that are collected for each CPU and handed on in bulk
 //! - [`Counter`]: a number that all threads add to
 //!
 //! The process has one mode. In order of precedence, the environment (`UWORK_PWLOCKS=0`, `1` or
@@ -30,7 +30,7 @@
 //! assert_eq!(sum, 1);
 //! ```
 
-mod batch;
+mod bundle;
 pub(crate) mod cache;
 pub(crate) mod calls;
 mod counter;
@@ -47,7 +47,7 @@ mod tests;
 mod underway;
 mod work;
 
-pub use batch::Batch;
+pub use bundle::Bundle;
 pub use cache::{Cache, CacheInUse, CacheStats, Cached};
 pub use counter::Counter;
 pub use data::{Guard, PerCpu};
