@@ -92,7 +92,7 @@ pub(crate) enum Place {
     Timer(u32),
     /// In one of the two lists for grace periods (guard: the grace lock).
     Grace(u32),
-    /// Taken off by a shutdown, in this batch of its disposal (guard: the disposal's lock).
+    /// Taken off by a shutdown, in this list of its disposal (guard: the disposal's lock).
     Disposal(u32),
 }
 
@@ -107,7 +107,7 @@ impl Place {
             Place::Deferred(slot) => 4 | slot << 3,
             Place::Timer(pool) => 5 | pool << 3,
             Place::Grace(list) => 6 | list << 3,
-            Place::Disposal(batch) => 7 | batch << 3,
+            Place::Disposal(list) => 7 | list << 3,
         }
     }
 
