@@ -41,9 +41,9 @@ macro_rules! __impl_offset {
     };
 }
 
-/// Calls a macro with `@impl [parameters] rest` for `[macro] impl<parameters> rest`, or for
-/// `[macro] impl rest`. Macros have no matcher for generic parameters, so this one counts angle
-/// brackets: its third list has a `<` for each one that is open.
+/// Calls a macro with `[parameters] rest` for `[macro] impl<parameters> rest`, or for `[macro] impl
+/// rest`. Macros have no matcher for generic parameters, so this one counts angle brackets: its third
+/// list has a `<` for each one that is open.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __split_generics {
@@ -51,13 +51,13 @@ macro_rules! __split_generics {
         $crate::__split_generics!(@count [$($macro)+] [] [] $($rest)+);
     };
     ([$($macro:tt)+] impl $($rest:tt)+) => {
-        $($macro)+!(@impl [] $($rest)+);
+        $($macro)+!([] $($rest)+);
     };
     (@count [$($macro:tt)+] [$($seen:tt)*] [] > $($rest:tt)+) => {
-        $($macro)+!(@impl [$($seen)*] $($rest)+);
+        $($macro)+!([$($seen)*] $($rest)+);
     };
     (@count [$($macro:tt)+] [$($seen:tt)*] [<] >> $($rest:tt)+) => {
-        $($macro)+!(@impl [$($seen)* >] $($rest)+);
+        $($macro)+!([$($seen)* >] $($rest)+);
     };
     (@count $macro:tt [$($seen:tt)*] [< $($open:tt)*] > $($rest:tt)+) => {
         $crate::__split_generics!(@count $macro [$($seen)* >] [$($open)*] $($rest)+);

@@ -63,12 +63,21 @@
 /// ```
 #[macro_export]
 macro_rules! has_work {
-    (@impl $parameters:tt HasWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
+    (impl $($rest:tt)+) => {
+        $crate::__split_generics!([$crate::__has_work] impl $($rest)+);
+    };
+}
+
+/// What [`has_work!`](crate::has_work) does, with the generic parameters in a list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __has_work {
+    ($parameters:tt HasWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
         $crate::__impl_offset! {
             $parameters $type { $field: $crate::Work<Self $(, $id)?> } $crate::HasWork $(<$id>)?
         }
     };
-    (@impl [$($parameter:tt)*] HasDelayedWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
+    ([$($parameter:tt)*] HasDelayedWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
         $crate::__impl_offset! {
             [$($parameter)*] $type { $field: $crate::DelayedWork<Self $(, $id)?> }
             $crate::HasWork $(<$id>)?
@@ -76,15 +85,12 @@ macro_rules! has_work {
         // SAFETY: the field's type is checked above; a delayed work begins with its work.
         unsafe impl<$($parameter)*> $crate::HasDelayedWork $(<$id>)? for $type {}
     };
-    (@impl [$($parameter:tt)*] HasRcuWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
+    ([$($parameter:tt)*] HasRcuWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
         $crate::__impl_offset! {
             [$($parameter)*] $type { $field: $crate::rcu::RcuWork<Self $(, $id)?> }
             $crate::HasWork $(<$id>)?
         }
         // SAFETY: the field's type is checked above; an RCU work begins with its work.
         unsafe impl<$($parameter)*> $crate::rcu::HasRcuWork $(<$id>)? for $type {}
-    };
-    (impl $($rest:tt)+) => {
-        $crate::__split_generics!([$crate::has_work] impl $($rest)+);
     };
 }

@@ -81,14 +81,20 @@ pub trait TaskItem<const ID: u64 = 0>: HasTaskWork<ID> {
 /// ```
 #[macro_export]
 macro_rules! has_task_work {
-    (@impl $parameters:tt HasTaskWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
+    (impl $($rest:tt)+) => {
+        $crate::__split_generics!([$crate::__has_task_work] impl $($rest)+);
+    };
+}
+
+/// What [`has_task_work!`](crate::has_task_work) does, with the generic parameters in a list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __has_task_work {
+    ($parameters:tt HasTaskWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
         $crate::__impl_offset! {
             $parameters $type { $field: $crate::task::TaskWork<Self $(, $id)?> }
             $crate::task::HasTaskWork $(<$id>)?
         }
-    };
-    (impl $($rest:tt)+) => {
-        $crate::__split_generics!([$crate::has_task_work] impl $($rest)+);
     };
 }
 
