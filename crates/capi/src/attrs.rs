@@ -2,28 +2,28 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
-use uwork::{CpuSet, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, CpuSet};
 
 use crate::error::{done, fail, failed, misuse};
 use crate::queue::{UwQueue, with_queue};
 
 /// `enum uw_scope` without `UW_SCOPE_DEFAULT`, which is 0.
-const SCOPES: [Scope; 7] = [
-    Scope::Cpu,
-    Scope::Smt,
-    Scope::Cluster,
-    Scope::CacheShard,
-    Scope::Cache,
-    Scope::Numa,
-    Scope::System,
+const SCOPES: [AffinityScope; 7] = [
+    AffinityScope::Cpu,
+    AffinityScope::Smt,
+    AffinityScope::Cluster,
+    AffinityScope::CacheShard,
+    AffinityScope::Cache,
+    AffinityScope::Numa,
+    AffinityScope::System,
 ];
 
 /// `None` for the default.
-pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
+pub(crate) fn scope_of(number: c_uint) -> Result<Option<AffinityScopeChoice>, c_int> {
     match number.checked_sub(1) {
         None => Ok(None),
         Some(index) => match SCOPES.get(index as usize) {
-            Some(&scope) => Ok(Some(ScopeChoice::Explicit(scope))),
+            Some(&scope) => Ok(Some(AffinityScopeChoice::Explicit(scope))),
             None => {
                 let text =
                     format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
@@ -167,7 +167,9 @@ pub unsafe extern "C" fn uw_queue_scope(
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_int {
     with_queue(handle, |queue| match scope_of(scope) {
-        Ok(choice) => done(queue.set_affinity_scope(choice.unwrap_or(ScopeChoice::Default))),
+        Ok(choice) => {
+            done(queue.set_affinity_scope(choice.unwrap_or(AffinityScopeChoice::Default)))
+        }
         Err(code) => code,
     })
 }

@@ -14,7 +14,7 @@ use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, assert_nothing_held, prefetch};
+use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
 use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Work, WorkFn};
@@ -86,14 +86,18 @@ impl<H: Host> Node<H> {
 }
 
 impl<H: Host> Delayed<H> {
-    /// An idle item that will call `func`, with the address of its `work`.
-    pub fn new(func: WorkFn) -> Delayed<H> {
-        Self::with_deferrable(Work::new(func), false)
+    const_unless_modelled! {
+        /// An idle item that will call `func`, with the address of its `work`.
+        pub fn new(func: WorkFn) -> Delayed<H> {
+            Self::with_deferrable(Work::new(func), false)
+        }
     }
 
-    /// As [`Delayed::new`] or [`Delayed::deferrable`], for a function of another language.
-    pub fn foreign(func: ForeignFn, deferrable: bool) -> Delayed<H> {
-        Self::with_deferrable(Work::foreign(func), deferrable)
+    const_unless_modelled! {
+        /// As [`Delayed::new`] or [`Delayed::deferrable`], for a function of another language.
+        pub fn foreign(func: ForeignFn, deferrable: bool) -> Delayed<H> {
+            Self::with_deferrable(Work::foreign(func), deferrable)
+        }
     }
 
     /// The offset of the deferrable mark, in bytes. In an idle item, all bytes behind the work are
@@ -101,33 +105,38 @@ impl<H: Host> Delayed<H> {
     #[doc(hidden)]
     pub const DEFERRABLE_OFFSET: usize = std::mem::offset_of!(Delayed<H>, deferrable);
 
-    /// As [`Delayed::new`], but its timer never wakes a thread: when it is due it waits until a
-    /// worker of its pool is awake for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
-    pub fn deferrable(func: WorkFn) -> Delayed<H> {
-        Self::with_deferrable(Work::new(func), true)
+    const_unless_modelled! {
+        /// As [`Delayed::new`], but its timer never wakes a thread: when it is due it waits until a
+        /// worker of its pool is awake for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
+        pub fn deferrable(func: WorkFn) -> Delayed<H> {
+            Self::with_deferrable(Work::new(func), true)
+        }
     }
 
     /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
     /// several timers can expire together.
     #[must_use]
-    pub fn with_slack(self, slack_ns: u64) -> Delayed<H> {
-        Delayed { slack_ns, ..self }
+    pub const fn with_slack(mut self, slack_ns: u64) -> Delayed<H> {
+        self.slack_ns = slack_ns;
+        self
     }
 
-    fn with_deferrable(work: Work, deferrable: bool) -> Delayed<H> {
-        Delayed {
-            slack_ns: 0,
-            deferrable,
-            work,
-            node: Node {
-                expiry: Cell::new(0),
-                sequence: Cell::new(0),
-                next: Cell::new(Link(std::ptr::null_mut())),
-                prev: Cell::new(Link(std::ptr::null_mut())),
-                spot: Cell::new((0, 0)),
-                cpu: Cell::new(None),
-                queue: Cell::new(Link(std::ptr::null_mut())),
-            },
+    const_unless_modelled! {
+        fn with_deferrable(work: Work, deferrable: bool) -> Delayed<H> {
+            Delayed {
+                slack_ns: 0,
+                deferrable,
+                work,
+                node: Node {
+                    expiry: Cell::new(0),
+                    sequence: Cell::new(0),
+                    next: Cell::new(Link(std::ptr::null_mut())),
+                    prev: Cell::new(Link(std::ptr::null_mut())),
+                    spot: Cell::new((0, 0)),
+                    cpu: Cell::new(None),
+                    queue: Cell::new(Link(std::ptr::null_mut())),
+                },
+            }
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct Disposal<H: Host>(Lock<State<H>>);
 
 /// Guard: the disposal's lock. Rank: after the locks of pwqs and slots.
 pub(crate) struct State<H: Host> {
-    batches: Vec<Batch<H>>,
+    lists: Vec<ReleaseList<H>>,
     destructors: Vec<RunningDestructor>,
     /// The number of the next destructor.
     next: u64,
@@ -75,7 +75,7 @@ pub(crate) struct State<H: Host> {
 }
 
 /// The items of one queue.
-struct Batch<H: Host> {
+struct ReleaseList<H: Host> {
     id: u32,
     /// Keeps the queue while its items are here; `None` if it no longer existed.
     owner: Option<Arc<Owner<H>>>,
@@ -87,7 +87,7 @@ struct Batch<H: Host> {
 /// A destructor that runs.
 struct RunningDestructor {
     number: u64,
-    batch: u32,
+    list: u32,
     func: ItemFn,
     thread: u64,
     since: u64,
@@ -98,9 +98,9 @@ struct RunningDestructor {
 struct Taken<H: Host> {
     item: NonNull<Work>,
     func: ItemFn,
-    batch: u32,
+    list: u32,
     number: u64,
-    /// Live until the batch's user count is decremented.
+    /// Live until the list's user count is decremented.
     wq: *const Wq<H>,
 }
 
@@ -135,8 +135,8 @@ impl<H: Host> Afterwards<H> {
 }
 
 impl<H: Host> State<H> {
-    fn batch(&mut self, id: u32) -> Option<&mut Batch<H>> {
-        self.batches.iter_mut().find(|batch| batch.id == id)
+    fn list(&mut self, id: u32) -> Option<&mut ReleaseList<H>> {
+        self.lists.iter_mut().find(|list| list.id == id)
     }
 
     fn is_idle(&self) -> bool {
@@ -144,41 +144,42 @@ impl<H: Host> State<H> {
     }
 
     fn has_items(&self) -> bool {
-        self.batches.iter().any(|batch| !batch.items.is_empty())
+        self.lists.iter().any(|list| !list.items.is_empty())
     }
 
-    /// Removes a batch without items and users.
+    /// Removes a list without items and users.
     fn settle(&mut self, id: u32) -> Afterwards<H> {
-        let done = |batch: &Batch<H>| batch.id == id && batch.users == 0 && batch.items.is_empty();
-        let at = self.batches.iter().position(done);
-        let owner = at.and_then(|at| self.batches.swap_remove(at).owner);
+        let done =
+            |list: &ReleaseList<H>| list.id == id && list.users == 0 && list.items.is_empty();
+        let at = self.lists.iter().position(done);
+        let owner = at.and_then(|at| self.lists.swap_remove(at).owner);
         let waiters = if self.is_idle() { self.waiters.take() } else { Waiters::new() };
         Afterwards { owner, waiters }
     }
 
-    /// Gives an item that has left its batch to the calling thread.
+    /// Gives an item that has left its list to the calling thread.
     fn take_detached(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
-        // SAFETY: an item of a batch is live, and the caller owns it from here on.
+        // SAFETY: an item of a list is live, and the caller owns it from here on.
         let work = unsafe { item.as_ref() };
         work.set_place(Place::Detached);
         let (func, number) = (work.func(), self.next);
         self.next += 1;
-        self.destructors.push(RunningDestructor { number, batch: id, func, thread, since });
+        self.destructors.push(RunningDestructor { number, list: id, func, thread, since });
         let mut wq = std::ptr::null();
-        if let Some(batch) = self.batch(id) {
-            batch.users += 1;
-            wq = batch.owner.as_ref().map_or(wq, |owner| std::ptr::from_ref(owner.wq()));
+        if let Some(list) = self.list(id) {
+            list.users += 1;
+            wq = list.owner.as_ref().map_or(wq, |owner| std::ptr::from_ref(owner.wq()));
         }
-        Taken { item, func, batch: id, number, wq }
+        Taken { item, func, list: id, number, wq }
     }
 
     /// In a forked child: returns all items, for the caller to make idle, and passes the owners
     /// of the queues to `keep`, for the caller to release without locks.
     pub(crate) fn forget(&mut self, keep: impl FnMut(Arc<Owner<H>>)) -> WorkList {
         let mut items = WorkList::new();
-        let owners = self.batches.drain(..).filter_map(|batch| {
-            items.append(batch.items);
-            batch.owner
+        let owners = self.lists.drain(..).filter_map(|list| {
+            items.append(list.items);
+            list.owner
         });
         owners.for_each(keep);
         self.destructors.clear();
@@ -193,7 +194,7 @@ impl<H: Host> Disposal<H> {
         Disposal(Lock::ranked(
             Rank::Disposal,
             State {
-                batches: Vec::new(),
+                lists: Vec::new(),
                 destructors: Vec::new(),
                 next: 0,
                 released: 0,
@@ -208,7 +209,7 @@ impl<H: Host> Disposal<H> {
         self.0.lock()
     }
 
-    /// Opens the batch for items of a queue. [`Engine::close_disposal`] must follow.
+    /// Opens the list for items of a queue. [`Engine::close_disposal`] must follow.
     pub(crate) fn open(&self, owner: Option<&Arc<Owner<H>>>) -> u32 {
         let is_same = |known: &Option<Arc<Owner<H>>>| match (known, owner) {
             (Some(known), Some(owner)) => Arc::ptr_eq(known, owner),
@@ -216,18 +217,18 @@ impl<H: Host> Disposal<H> {
             _ => false,
         };
         let mut state = self.0.lock();
-        if let Some(batch) = state.batches.iter_mut().find(|batch| is_same(&batch.owner)) {
-            batch.users += 1;
-            return batch.id;
+        if let Some(list) = state.lists.iter_mut().find(|list| is_same(&list.owner)) {
+            list.users += 1;
+            return list.id;
         }
-        let taken = |id: &u32| state.batches.iter().any(|batch| batch.id == *id);
+        let taken = |id: &u32| state.lists.iter().any(|list| list.id == *id);
         let id = (0..).find(|id| !taken(id)).expect("there are fewer queues than numbers");
         let owner = owner.cloned();
-        state.batches.push(Batch { id, owner, items: WorkList::new(), users: 1 });
+        state.lists.push(ReleaseList { id, owner, items: WorkList::new(), users: 1 });
         id
     }
 
-    /// Adds items, which the caller owns and which are in no list, to an open batch. Their tickets
+    /// Adds items, which the caller owns and which are in no list yet, to an open one. Their tickets
     /// stay.
     pub(crate) fn add(&self, id: u32, items: WorkList) {
         let mut state = self.0.lock();
@@ -239,8 +240,8 @@ impl<H: Host> Disposal<H> {
                 item = <Work as Node>::next(item);
             }
         }
-        let batch = state.batch(id).expect("an open batch stays");
-        batch.items.append(items);
+        let list = state.list(id).expect("an open list stays");
+        list.items.append(items);
     }
 }
 
@@ -248,8 +249,8 @@ impl<H: Host> Engine<H> {
     /// Ends [`Disposal::open`].
     pub(crate) fn close_disposal(&self, id: u32) {
         let mut state = self.disposal().0.lock();
-        if let Some(batch) = state.batch(id) {
-            batch.users -= 1;
+        if let Some(list) = state.list(id) {
+            list.users -= 1;
         }
         let afterwards = state.settle(id);
         drop(state);
@@ -287,9 +288,9 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         let Place::Disposal(id) = item.place() else { return false };
-        if let Some(batch) = state.batch(id) {
-            // SAFETY: its place, read under the lock, names the batch.
-            unsafe { batch.items.remove(work.as_ptr()) };
+        if let Some(list) = state.list(id) {
+            // SAFETY: its place, read under the lock, names the list.
+            unsafe { list.items.remove(work.as_ptr()) };
         }
         item.set_place(Place::Detached);
         let Afterwards { owner, waiters } = state.settle(id);
@@ -309,9 +310,9 @@ impl<H: Host> Engine<H> {
         let mut state = self.disposal().0.lock();
         // SAFETY: by this function's contract.
         let Place::Disposal(id) = (unsafe { work.as_ref() }).place() else { return false };
-        if let Some(batch) = state.batch(id) {
-            // SAFETY: its place, read under the lock, names the batch.
-            unsafe { batch.items.remove(work.as_ptr()) };
+        if let Some(list) = state.list(id) {
+            // SAFETY: its place, read under the lock, names the list.
+            unsafe { list.items.remove(work.as_ptr()) };
         }
         let taken = state.take_detached(id, work, thread, now);
         drop(state);
@@ -319,15 +320,15 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Releases the item that has waited longest in the first batch. False if none waits; a
+    /// Releases the item that has waited longest in the first list. False if none waits; a
     /// disposer must end then, and is not counted any more.
     fn dispose_next(&self, is_disposer: bool) -> bool {
         let (thread, now) = (self.host().thread_id(), self.host().now());
         let mut state = self.disposal().0.lock();
         let next = state
-            .batches
+            .lists
             .iter_mut()
-            .find_map(|batch| NonNull::new(batch.items.pop_front()).map(|item| (batch.id, item)));
+            .find_map(|list| NonNull::new(list.items.pop_front()).map(|item| (list.id, item)));
         let Some((id, item)) = next else {
             state.disposers -= usize::from(is_disposer);
             return false;
@@ -340,8 +341,8 @@ impl<H: Host> Engine<H> {
 
     /// Calls the destructor of one item, without locks.
     fn finish_disposal(&self, taken: Taken<H>) {
-        let Taken { item, func, batch, number, wq } = taken;
-        // SAFETY: null, or the queue of a batch that has a user: its owner keeps it.
+        let Taken { item, func, list, number, wq } = taken;
+        // SAFETY: null, or the queue of a list that has a user: its owner keeps it.
         let wq = unsafe { wq.as_ref() };
         // SAFETY: it came off its list: it is live and ours, until it is released.
         let word = unsafe { &item.as_ref().word };
@@ -356,10 +357,10 @@ impl<H: Host> Engine<H> {
         };
         state.destructors.swap_remove(at);
         state.released += 1;
-        if let Some(batch) = state.batch(batch) {
-            batch.users -= 1;
+        if let Some(list) = state.list(list) {
+            list.users -= 1;
         }
-        let afterwards = state.settle(batch);
+        let afterwards = state.settle(list);
         drop(state);
         afterwards.finish(self);
     }
@@ -442,13 +443,13 @@ impl<H: Host> Engine<H> {
         let now = self.host().now();
         let state = self.disposal().0.lock();
         let name = |id: u32| {
-            let batch = state.batches.iter().find(|batch| batch.id == id);
-            let owner = batch.and_then(|batch| batch.owner.as_ref());
+            let list = state.lists.iter().find(|list| list.id == id);
+            let owner = list.and_then(|list| list.owner.as_ref());
             owner.map(|owner| owner.wq().name().to_owned()).unwrap_or_default()
         };
         let mut waiting = 0;
-        for batch in &state.batches {
-            let mut item = batch.items.front();
+        for list in &state.lists {
+            let mut item = list.items.front();
             while !item.is_null() {
                 waiting += 1;
                 // SAFETY: the items of a list that we have locked.
@@ -456,7 +457,7 @@ impl<H: Host> Engine<H> {
             }
         }
         let show = |known: &RunningDestructor| Releasing {
-            queue: name(known.batch),
+            queue: name(known.list),
             function: Function::of(known.func),
             thread: known.thread,
             for_ns: now.saturating_sub(known.since),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 use uwork_policy::topology::Topology;
 
 pub use cap::POOL_WORKERS_LIMIT;
@@ -47,7 +47,7 @@ pub struct Config {
     /// The CPUs that unbound queues may use at first (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
     /// The affinity scope of queues that chose none.
-    pub default_scope: Scope,
+    pub default_scope: AffinityScope,
     /// Cores in a `cache_shard` pod.
     pub cache_shard_size: u32,
     /// How long a surplus idle worker stays before it retires, in nanoseconds.
@@ -65,7 +65,7 @@ impl Config {
             topology,
             allowed,
             cpu_limit,
-            default_scope: Scope::Cache,
+            default_scope: AffinityScope::Cache,
             cache_shard_size: 8,
             idle_timeout_ns: 300_000_000_000,
             threads_max: None,

@@ -38,7 +38,7 @@ use crate::function::ForeignFn;
 use crate::host::Host;
 use crate::owner::{Owner, Queue};
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Lock, LockGuard, Rank};
+use crate::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
 use crate::wake::{Waiter, Waiters};
 use crate::word::Acquire;
 use crate::work::{Place, Work, WorkFn, WorkList};
@@ -55,18 +55,24 @@ pub struct Graced<H: Host> {
 }
 
 impl<H: Host> Graced<H> {
-    /// An idle item that will call `func`, with the address of its `work`.
-    pub fn new(func: WorkFn) -> Graced<H> {
-        Self::of(Work::new(func))
+    const_unless_modelled! {
+        /// An idle item that will call `func`, with the address of its `work`.
+        pub fn new(func: WorkFn) -> Graced<H> {
+            Self::of(Work::new(func))
+        }
     }
 
-    /// As [`Graced::new`], for a function of another language.
-    pub fn foreign(func: ForeignFn) -> Graced<H> {
-        Self::of(Work::foreign(func))
+    const_unless_modelled! {
+        /// As [`Graced::new`], for a function of another language.
+        pub fn foreign(func: ForeignFn) -> Graced<H> {
+            Self::of(Work::foreign(func))
+        }
     }
 
-    fn of(work: Work) -> Graced<H> {
-        Graced { work, cpu: Cell::new(0), queue: Cell::new(Link(std::ptr::null_mut())) }
+    const_unless_modelled! {
+        fn of(work: Work) -> Graced<H> {
+            Graced { work, cpu: Cell::new(0), queue: Cell::new(Link(std::ptr::null_mut())) }
+        }
     }
 
     /// The work item inside.

@@ -14,6 +14,7 @@ mod delayed;
 mod dependency;
 mod disposal;
 pub mod dump;
+pub mod embedded;
 mod engine;
 pub mod exchange;
 mod flush;

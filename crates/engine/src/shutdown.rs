@@ -229,20 +229,20 @@ impl<H: Host> Engine<H> {
     fn take_off_pending(&self) -> u64 {
         let mut released = 0;
         for owner in self.registry().owners() {
-            let batch = self.disposal().open(Some(&owner));
+            let list = self.disposal().open(Some(&owner));
             let pwqs = owner.wq().pwq_ids().into_iter();
             for pwq in pwqs.filter_map(|(id, _)| self.pwqs().get(id)) {
-                released += self.take_off_pending_of(&owner, pwq, batch);
+                released += self.take_off_pending_of(&owner, pwq, list);
             }
-            self.close_disposal(batch);
+            self.close_disposal(list);
             Owner::let_go(owner);
         }
         released
     }
 
-    /// The same for one pwq, into an open batch of the disposal. Calls no user code: the items stay
+    /// The same for one pwq, into an open list of the disposal. Calls no user code: the items stay
     /// pending, and are in a list again before the pwq's lock is released.
-    fn take_off_pending_of(&self, owner: &Arc<Owner<H>>, pwq: &Pwq<H>, batch: u32) -> u64 {
+    fn take_off_pending_of(&self, owner: &Arc<Owner<H>>, pwq: &Pwq<H>, list: u32) -> u64 {
         let wq = owner.wq();
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
@@ -285,7 +285,7 @@ impl<H: Host> Engine<H> {
         if self.host().reverts(Cure::OneAtATime) {
             in_hands = with_destructors;
         } else {
-            self.disposal().add(batch, with_destructors);
+            self.disposal().add(list, with_destructors);
         }
         // As in a cancel: the deferred item of an ordered queue keeps the queue plugged.
         let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);

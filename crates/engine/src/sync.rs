@@ -159,10 +159,12 @@ impl<T> Copy for Link<T> {}
 unsafe impl<T> Send for Link<T> {}
 
 impl<T: Copy> Cell<T> {
-    /// A cell that holds `value`.
-    #[inline]
-    pub fn new(value: T) -> Self {
-        Cell(imp::UnsafeCell::new(value))
+    const_unless_modelled! {
+        /// A cell that holds `value`.
+        #[inline]
+        pub fn new(value: T) -> Self {
+            Cell(imp::UnsafeCell::new(value))
+        }
     }
 
     /// Reads the cell.

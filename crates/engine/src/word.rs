@@ -25,7 +25,7 @@
 //! | 1 | 0 | any | pending (and may be running at the same time), or held for an instant |
 //! | 1 | d | any | held for an instant by a `queue`, `disable`, `enable` or `cancel`; never in a list |
 
-use crate::sync::{AtomicU64, Ordering, item_attached, item_detached};
+use crate::sync::{AtomicU64, Ordering, const_unless_modelled, item_attached, item_detached};
 
 const PENDING: u64 = 1;
 const DEPTH_SHIFT: u32 = 1;
@@ -107,12 +107,10 @@ pub(crate) enum DepthChange {
 pub(crate) struct Word(AtomicU64);
 
 impl Word {
-    pub(crate) const fn const_new(value: u64) -> u64 {
-        value
-    }
-
-    pub(crate) fn new() -> Self {
-        Word(AtomicU64::new(Word::const_new(0)))
+    const_unless_modelled! {
+        pub(crate) fn new() -> Self {
+            Word(AtomicU64::new(0))
+        }
     }
 
     /// Tries to become the owner.

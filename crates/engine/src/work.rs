@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use crate::function::{ForeignFn, ItemFn};
 use crate::inbox::Node;
-use crate::sync::{AtomicU64, Cell, Link, Ordering, item_moves, prefetch};
+use crate::sync::{AtomicU64, Cell, Link, Ordering, const_unless_modelled, item_moves, prefetch};
 use crate::word::Word;
 
 /// What the engine asks of an item's function.
@@ -92,7 +92,7 @@ pub(crate) enum Place {
     Timer(u32),
     /// In one of the two lists for grace periods (guard: the grace lock).
     Grace(u32),
-    /// Taken off by a shutdown, in this batch of its disposal (guard: the disposal's lock).
+    /// Taken off by a shutdown, in this list of its disposal (guard: the disposal's lock).
     Disposal(u32),
 }
 
@@ -107,7 +107,7 @@ impl Place {
             Place::Deferred(slot) => 4 | slot << 3,
             Place::Timer(pool) => 5 | pool << 3,
             Place::Grace(list) => 6 | list << 3,
-            Place::Disposal(batch) => 7 | batch << 3,
+            Place::Disposal(list) => 7 | list << 3,
         }
     }
 
@@ -212,27 +212,33 @@ impl Work {
     #[doc(hidden)]
     pub const IDLE_PLACEMENT: u64 = (Ticket::PWQS_MAX as u64) << 32;
 
-    /// An idle item that will call `func`.
-    pub fn new(func: WorkFn) -> Work {
-        Self::of(ItemFn::new(func))
+    const_unless_modelled! {
+        /// An idle item that will call `func`.
+        pub fn new(func: WorkFn) -> Work {
+            Self::of(ItemFn::new(func))
+        }
     }
 
-    /// An idle item that will call a function of another language.
-    ///
-    /// Another language can make such an item itself. Its function's plain address is at
-    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_PLACEMENT`](Work::IDLE_PLACEMENT),
-    /// and all other bytes are zero.
-    pub fn foreign(func: ForeignFn) -> Work {
-        Self::of(ItemFn::foreign(func))
+    const_unless_modelled! {
+        /// An idle item that will call a function of another language.
+        ///
+        /// Another language can make such an item itself. Its function's plain address is at
+        /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_PLACEMENT`](Work::IDLE_PLACEMENT),
+        /// and all other bytes are zero.
+        pub fn foreign(func: ForeignFn) -> Work {
+            Self::of(ItemFn::foreign(func))
+        }
     }
 
-    fn of(func: ItemFn) -> Work {
-        Work {
-            word: Word::new(),
-            next: Cell::new(Link(std::ptr::null_mut())),
-            prev: Cell::new(Link(std::ptr::null_mut())),
-            func,
-            spot: AtomicU64::new(Work::IDLE_PLACEMENT),
+    const_unless_modelled! {
+        fn of(func: ItemFn) -> Work {
+            Work {
+                word: Word::new(),
+                next: Cell::new(Link(std::ptr::null_mut())),
+                prev: Cell::new(Link(std::ptr::null_mut())),
+                func,
+                spot: AtomicU64::new(Work::IDLE_PLACEMENT),
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! the overview, and the project's `docs/percpu.md` the protocol. The crate is below `uwork` and
 //! knows no items: `uwork` builds per-CPU work on the module `raw`.
 
-mod batch;
+mod bundle;
 mod cache;
 mod calls;
 mod counter;
@@ -22,7 +22,7 @@ mod singles;
 mod tests;
 mod underway;
 
-pub use batch::Batch;
+pub use bundle::Bundle;
 pub use cache::{Cache, CacheInUse, CacheStats, Cached};
 pub use counter::Counter;
 pub use data::{Guard, PerCpu};

@@ -1,7 +1,7 @@
-//! Calls of a batch's sink in progress: to wait for those that have begun, and to detect that a
+//! Calls of a bundle's sink in progress: to wait for those that have begun, and to detect that a
 //! thread is in one.
 //!
-//! A thread that takes items out of a CPU's batch is counted before other threads can see that the
+//! A thread that takes items out of a CPU's bundle is counted before other threads can see that the
 //! items are gone from it, and until the sink has returned. The engine has the counts and the proof
 //! that they miss no call; this module has each thread's own nesting, and the treatment at a fork.
 
@@ -22,7 +22,7 @@ pub(super) struct InProgress {
 
 impl InProgress {
     /// Counts the caller in, until the result is dropped. Call it with the lock of a CPU held,
-    /// before its batch is marked as empty.
+    /// before its bundle is marked as empty.
     pub(super) fn begin(&self) -> Begun<'_> {
         Begun { side: self.counts.begin(), forks: self.forks.load(Ordering::Relaxed), of: self }
     }

@@ -17,14 +17,14 @@ use crate::topology::Topology;
 /// An affinity scope, ordered from the finest to the coarsest.
 ///
 /// ```
-/// use uwork_policy::scope::Scope;
+/// use uwork_policy::scope::AffinityScope;
 ///
-/// assert!(Scope::Cpu < Scope::Cache);
-/// assert_eq!("cache_shard".parse(), Ok(Scope::CacheShard));
-/// assert_eq!(Scope::CacheShard.to_string(), "cache_shard");
+/// assert!(AffinityScope::Cpu < AffinityScope::Cache);
+/// assert_eq!("cache_shard".parse(), Ok(AffinityScope::CacheShard));
+/// assert_eq!(AffinityScope::CacheShard.to_string(), "cache_shard");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
+pub enum AffinityScope {
     /// One pod per CPU.
     Cpu,
     /// One pod per physical core: its SMT siblings.
@@ -41,99 +41,99 @@ pub enum Scope {
     System,
 }
 
-impl Scope {
+impl AffinityScope {
     /// Every scope, finest first.
-    pub const ALL: [Scope; 7] = [
-        Scope::Cpu,
-        Scope::Smt,
-        Scope::Cluster,
-        Scope::CacheShard,
-        Scope::Cache,
-        Scope::Numa,
-        Scope::System,
+    pub const ALL: [AffinityScope; 7] = [
+        AffinityScope::Cpu,
+        AffinityScope::Smt,
+        AffinityScope::Cluster,
+        AffinityScope::CacheShard,
+        AffinityScope::Cache,
+        AffinityScope::Numa,
+        AffinityScope::System,
     ];
 
     /// The scope's name in the kernel.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Cpu => "cpu",
-            Scope::Smt => "smt",
-            Scope::Cluster => "cluster",
-            Scope::CacheShard => "cache_shard",
-            Scope::Cache => "cache",
-            Scope::Numa => "numa",
-            Scope::System => "system",
+            AffinityScope::Cpu => "cpu",
+            AffinityScope::Smt => "smt",
+            AffinityScope::Cluster => "cluster",
+            AffinityScope::CacheShard => "cache_shard",
+            AffinityScope::Cache => "cache",
+            AffinityScope::Numa => "numa",
+            AffinityScope::System => "system",
         }
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for AffinityScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Scope {
-    type Err = ScopeError;
+impl FromStr for AffinityScope {
+    type Err = AffinityScopeError;
 
-    fn from_str(text: &str) -> Result<Self, ScopeError> {
-        let known = Scope::ALL.into_iter().find(|scope| scope.name() == text);
-        known.ok_or_else(|| ScopeError { text: text.to_owned() })
+    fn from_str(text: &str) -> Result<Self, AffinityScopeError> {
+        let known = AffinityScope::ALL.into_iter().find(|scope| scope.name() == text);
+        known.ok_or_else(|| AffinityScopeError { text: text.to_owned() })
     }
 }
 
 /// The text names no affinity scope. Prints as one line with the names that are allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopeError {
+pub struct AffinityScopeError {
     text: String,
 }
 
-impl fmt::Display for ScopeError {
+impl fmt::Display for AffinityScopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}' is not an affinity scope (allowed: default", self.text)?;
-        for scope in Scope::ALL {
+        for scope in AffinityScope::ALL {
             write!(f, ", {scope}")?;
         }
         write!(f, ")")
     }
 }
 
-impl std::error::Error for ScopeError {}
+impl std::error::Error for AffinityScopeError {}
 
 /// The scope that a queue requests: the process-wide default, or one of its own.
 /// ```
-/// use uwork_policy::scope::{Scope, ScopeChoice};
+/// use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 ///
-/// assert_eq!("default".parse(), Ok(ScopeChoice::Default));
-/// assert_eq!("numa".parse(), Ok(ScopeChoice::Explicit(Scope::Numa)));
-/// assert!("socket".parse::<ScopeChoice>().is_err());
+/// assert_eq!("default".parse(), Ok(AffinityScopeChoice::Default));
+/// assert_eq!("numa".parse(), Ok(AffinityScopeChoice::Explicit(AffinityScope::Numa)));
+/// assert!("socket".parse::<AffinityScopeChoice>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ScopeChoice {
+pub enum AffinityScopeChoice {
     /// The process-wide default scope, which adapts to the machine.
     #[default]
     Default,
     /// This scope, on any machine.
-    Explicit(Scope),
+    Explicit(AffinityScope),
 }
 
-impl fmt::Display for ScopeChoice {
+impl fmt::Display for AffinityScopeChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ScopeChoice::Default => f.pad("default"),
-            ScopeChoice::Explicit(scope) => scope.fmt(f),
+            AffinityScopeChoice::Default => f.pad("default"),
+            AffinityScopeChoice::Explicit(scope) => scope.fmt(f),
         }
     }
 }
 
-impl FromStr for ScopeChoice {
-    type Err = ScopeError;
+impl FromStr for AffinityScopeChoice {
+    type Err = AffinityScopeError;
 
-    fn from_str(text: &str) -> Result<Self, ScopeError> {
+    fn from_str(text: &str) -> Result<Self, AffinityScopeError> {
         match text {
-            "default" => Ok(ScopeChoice::Default),
-            _ => text.parse().map(ScopeChoice::Explicit),
+            "default" => Ok(AffinityScopeChoice::Default),
+            _ => text.parse().map(AffinityScopeChoice::Explicit),
         }
     }
 }
@@ -143,23 +143,23 @@ impl FromStr for ScopeChoice {
 /// Prints as the kernel's `affinity_scope` file does: `numa`, `default (cache)`, or `default (cache
 /// -> cluster)` when the default fell back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EffectiveScope {
+pub struct EffectiveAffinityScope {
     /// The scope that the queue requested.
-    pub choice: ScopeChoice,
+    pub choice: AffinityScopeChoice,
     /// The scope that the request means before the machine is considered.
-    pub configured: Scope,
+    pub configured: AffinityScope,
     /// The scope in use.
-    pub effective: Scope,
+    pub effective: AffinityScope,
 }
 
-impl fmt::Display for EffectiveScope {
+impl fmt::Display for EffectiveAffinityScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.choice {
-            ScopeChoice::Explicit(scope) => write!(f, "{scope}"),
-            ScopeChoice::Default if self.configured == self.effective => {
+            AffinityScopeChoice::Explicit(scope) => write!(f, "{scope}"),
+            AffinityScopeChoice::Default if self.configured == self.effective => {
                 write!(f, "default ({})", self.configured)
             }
-            ScopeChoice::Default => {
+            AffinityScopeChoice::Default => {
                 write!(f, "default ({} -> {})", self.configured, self.effective)
             }
         }
@@ -172,31 +172,32 @@ impl fmt::Display for EffectiveScope {
 /// several CPUs, it falls back to the next finer scope: the default must not become one pool that
 /// all CPUs contend for. The mask is used as given: pass the CPUs that the queue may really use.
 /// ```
-/// use uwork_policy::scope::{Scope, ScopeChoice, effective_scope};
+/// use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, effective_scope};
 ///
 /// let desktop = "llc:1 core:8".parse().unwrap();
 /// let all = "0-7".parse().unwrap();
-/// let scope = effective_scope(&desktop, ScopeChoice::Default, Scope::Cache, &all, 8);
-/// assert_eq!(scope.effective, Scope::Cluster);
+/// let scope = effective_scope(&desktop, AffinityScopeChoice::Default, AffinityScope::Cache, &all, 8);
+/// assert_eq!(scope.effective, AffinityScope::Cluster);
 /// assert_eq!(scope.to_string(), "default (cache -> cluster)");
 /// ```
 #[must_use]
 pub fn effective_scope(
     topology: &Topology,
-    choice: ScopeChoice,
-    default: Scope,
+    choice: AffinityScopeChoice,
+    default: AffinityScope,
     mask: &CpuSet,
     shard_size: u32,
-) -> EffectiveScope {
-    if let ScopeChoice::Explicit(scope) = choice {
-        return EffectiveScope { choice, configured: scope, effective: scope };
+) -> EffectiveAffinityScope {
+    if let AffinityScopeChoice::Explicit(scope) = choice {
+        return EffectiveAffinityScope { choice, configured: scope, effective: scope };
     }
-    let one_pod =
-        |scope: &Scope| Pods::of(topology, *scope, shard_size).restricted(mask).count() == 1;
-    let mut candidates = Scope::ALL.into_iter().rev().filter(|scope| *scope <= default);
+    let one_pod = |scope: &AffinityScope| {
+        Pods::of(topology, *scope, shard_size).restricted(mask).count() == 1
+    };
+    let mut candidates = AffinityScope::ALL.into_iter().rev().filter(|scope| *scope <= default);
     // A mask of one CPU has one pod in every scope, so the search fails and the default stays.
     let effective = candidates.find(|scope| !one_pod(scope)).unwrap_or(default);
-    EffectiveScope { choice, configured: default, effective }
+    EffectiveAffinityScope { choice, configured: default, effective }
 }
 
 /// The CPUs that a queue may use: its own mask within the process-wide unbound mask, or the whole

@@ -10,11 +10,11 @@
 //! ```
 //! use std::io::Write;
 //! use std::ops::ControlFlow;
-//! use uwork::combine::{Batch, Combined, Combiner, Parcel};
+//! use uwork::combine::{Combined, Combiner, Parcel, Parcels};
 //!
 //! let connection = Combiner::new(Vec::<u8>::new());
-//! let send = |connection: &mut Vec<u8>, batch: &mut Batch<'_, &'static str>| {
-//!     while let Some(text) = batch.pop() {
+//! let send = |connection: &mut Vec<u8>, parcels: &mut Parcels<'_, &'static str>| {
+//!     while let Some(text) = parcels.pop() {
 //!         connection.extend_from_slice(text.as_bytes());
 //!     }
 //!     ControlFlow::Continue(())
@@ -33,7 +33,7 @@
 //! - **Progress.** A submission that does not make the caller the holder is lock-free: one
 //!   exchange, and no wait, even if the holder is preempted. Every parcel is handled by the current
 //!   holder, or stays for the next.
-//! - **No thread works for the others for long.** After every 16 batches, the holder offers its
+//! - **No thread works for the others for long.** After every 16 rounds, the holder offers its
 //!   role to the next submitter, and continues only if none takes it. It can end its work earlier
 //!   by `Break`; then another call must [`resume`](Combiner::resume), for example in a work item.
 //! - **Nothing is allocated.** A parcel is a reusable box; a [`Pool`](crate::recycle::Pool) keeps
@@ -90,12 +90,12 @@ impl<T: fmt::Debug> fmt::Debug for Parcel<T> {
 }
 
 /// The parcels that the holder has taken, oldest first.
-pub struct Batch<'a, T> {
+pub struct Parcels<'a, T> {
     chain: &'a mut CombineChain,
     parcels: PhantomData<Box<Parcel<T>>>,
 }
 
-impl<T> Batch<'_, T> {
+impl<T> Parcels<'_, T> {
     /// Takes the first parcel.
     pub fn pop(&mut self) -> Option<Box<Parcel<T>>> {
         let node = self.chain.pop();
@@ -103,21 +103,21 @@ impl<T> Batch<'_, T> {
         (!node.is_null()).then(|| unsafe { Box::from_raw(node.cast::<Parcel<T>>()) })
     }
 
-    /// The first value, which stays in the batch.
+    /// The first value, whose parcel stays.
     pub fn first_mut(&mut self) -> Option<&mut T> {
         let parcel: *mut Parcel<T> = self.chain.first().cast();
-        // SAFETY: null, or a parcel of this chain, which the batch owns.
+        // SAFETY: null, or a parcel of this chain, which this value owns.
         unsafe { parcel.as_mut() }.map(|parcel| &mut parcel.value)
     }
 
-    /// The values, oldest first, which stay in the batch: to send many by one call, for example.
+    /// The values, oldest first, whose parcels stay: to send many by one call, for example.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let mut at = self.chain.first();
         std::iter::from_fn(move || {
             if at.is_null() {
                 return None;
             }
-            // SAFETY: a parcel of this chain, which does not change while the batch is borrowed.
+            // SAFETY: a parcel of this chain, which does not change while it is borrowed.
             let parcel = unsafe { &*at.cast::<Parcel<T>>() };
             // SAFETY: as above.
             at = unsafe { self.chain.after(at) };
@@ -131,13 +131,13 @@ impl<T> Batch<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Batch<'_, T> {
+impl<T> fmt::Debug for Parcels<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("is_empty", &self.is_empty()).finish()
+        f.debug_struct("Parcels").field("is_empty", &self.is_empty()).finish()
     }
 }
 
-/// The batches that the holder handles before it offers its role to other submitters.
+/// The rounds that the holder makes before it offers its role to other submitters.
 const ROUNDS_MAX: u32 = 16;
 /// How long an offer stands, in spins: about a microsecond.
 const OFFER_SPINS: u32 = 32;
@@ -162,18 +162,18 @@ pub enum Combined {
 ///
 /// ```
 /// use std::ops::ControlFlow;
-/// use uwork::combine::{Batch, Combined, Combiner, Parcel};
+/// use uwork::combine::{Combined, Combiner, Parcel, Parcels};
 ///
 /// /// A socket that takes so many messages before it is full.
 /// struct Socket { sent: Vec<u32>, room: usize }
-/// let send = |socket: &mut Socket, batch: &mut Batch<'_, u32>| {
-///     while !batch.is_empty() {
+/// let send = |socket: &mut Socket, parcels: &mut Parcels<'_, u32>| {
+///     while !parcels.is_empty() {
 ///         if socket.room == 0 {
 ///             // Here one asks to be told of room; who learns of it resumes.
 ///             return ControlFlow::Break(());
 ///         }
 ///         socket.room -= 1;
-///         socket.sent.extend(batch.pop().map(|parcel| parcel.into_inner()));
+///         socket.sent.extend(parcels.pop().map(|parcel| parcel.into_inner()));
 ///     }
 ///     ControlFlow::Continue(())
 /// };
@@ -182,9 +182,9 @@ pub enum Combined {
 /// assert_eq!(connection.submit(Parcel::new(2), send), Combined::Stalled);
 /// assert_eq!(connection.submit(Parcel::new(3), send), Combined::Left);
 /// assert!(connection.is_stalled());
-/// let has_room = |socket: &mut Socket, batch: &mut Batch<'_, u32>| {
+/// let has_room = |socket: &mut Socket, parcels: &mut Parcels<'_, u32>| {
 ///     socket.room = 10;
-///     send(socket, batch)
+///     send(socket, parcels)
 /// };
 /// assert_eq!(connection.resume(has_room), Combined::Done);
 /// assert_eq!(connection.into_inner().sent, [1, 2, 3]);
@@ -233,7 +233,7 @@ impl<T, S> Combiner<T, S> {
     pub fn submit(
         &self,
         parcel: Box<Parcel<T>>,
-        handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
+        handle: impl FnMut(&mut S, &mut Parcels<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
         // SAFETY: a live box, whose ownership passes to the list here.
         if unsafe { self.list.push(Box::into_raw(parcel).cast()) } {
@@ -247,7 +247,7 @@ impl<T, S> Combiner<T, S> {
     /// Continues after a `Break`, when the obstacle may have been removed.
     pub fn resume(
         &self,
-        handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
+        handle: impl FnMut(&mut S, &mut Parcels<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
         if self.list.resume() {
             // SAFETY: `resume` returned true: the caller is the holder.
@@ -267,7 +267,7 @@ impl<T, S> Combiner<T, S> {
     /// The caller is the holder.
     unsafe fn hold(
         &self,
-        mut handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
+        mut handle: impl FnMut(&mut S, &mut Parcels<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
         /// If `handle` unwinds: lets another thread become the holder.
         struct Unwinds<'a>(&'a Combine);
@@ -304,8 +304,8 @@ impl<T, S> Combiner<T, S> {
             let flow = if held.chain.first().is_null() {
                 ControlFlow::Continue(())
             } else {
-                let mut batch = Batch { chain: &mut held.chain, parcels: PhantomData };
-                handle(&mut held.value, &mut batch)
+                let mut parcels = Parcels { chain: &mut held.chain, parcels: PhantomData };
+                handle(&mut held.value, &mut parcels)
             };
             // SAFETY: the caller is the holder.
             if flow.is_break() && unsafe { self.list.stall() } {
@@ -339,8 +339,8 @@ impl<T, S> Combiner<T, S> {
         let held = self.held.get_mut();
         // SAFETY: `&mut self`: no other thread uses the combiner.
         unsafe { self.list.take(&mut held.chain) };
-        let mut batch = Batch::<T> { chain: &mut held.chain, parcels: PhantomData };
-        while batch.pop().is_some() {}
+        let mut parcels = Parcels::<T> { chain: &mut held.chain, parcels: PhantomData };
+        while parcels.pop().is_some() {}
     }
 }
 

@@ -7,3 +7,6 @@
 pub mod combine;
 pub mod recycle;
 pub mod task;
+
+#[doc(hidden)]
+pub use uwork_engine::{__impl_offset, __split_generics};

@@ -19,7 +19,7 @@ struct Log {
     file: Mutex<File>,
     writes: Mutex<u32>,
 }
-uwork::has_delayed_work!(impl HasDelayedWork for Log { write_out });
+uwork::has_work!(impl HasDelayedWork for Log { write_out });
 
 impl WorkItem for Log {
     type Pointer = Arc<Log>;

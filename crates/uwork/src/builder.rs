@@ -4,7 +4,7 @@ use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, Qu
 use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
-use uwork_policy::scope::ScopeChoice;
+use uwork_policy::scope::AffinityScopeChoice;
 
 use crate::queue::Queue;
 
@@ -15,7 +15,7 @@ pub struct Builder {
     flags: Flags,
     nice: Option<i32>,
     cpumask: Option<CpuSet>,
-    scope: ScopeChoice,
+    scope: AffinityScopeChoice,
     strict: bool,
     max_active: Option<u32>,
     /// Whether the caller chose where items run.
@@ -37,7 +37,7 @@ impl Builder {
             flags: Flags::UNBOUND,
             nice: None,
             cpumask: None,
-            scope: ScopeChoice::Default,
+            scope: AffinityScopeChoice::Default,
             strict: false,
             max_active: None,
             placed: false,
@@ -177,7 +177,7 @@ impl Builder {
 
     /// How far from the CPU that queued it an item may run. For unbound and ordered queues.
     #[must_use]
-    pub fn affinity_scope(mut self, scope: ScopeChoice) -> Builder {
+    pub fn affinity_scope(mut self, scope: AffinityScopeChoice) -> Builder {
         self.scope = scope;
         self
     }
@@ -234,7 +234,8 @@ impl Builder {
                 QueueError::NotForThisKind("max_active of an ordered queue is always 1").into()
             );
         }
-        if self.dedicated && (!ordered || self.strict || self.scope != ScopeChoice::Default) {
+        if self.dedicated && (!ordered || self.strict || self.scope != AffinityScopeChoice::Default)
+        {
             return Err(QueueError::NotForThisKind(
                 "a dedicated queue is ordered and has one thread: it has no flags for other kinds, \
                  affinity_scope or affinity_strict",
@@ -244,7 +245,7 @@ impl Builder {
         let tuned = self.nice.is_some()
             || self.cpumask.is_some()
             || self.strict
-            || self.scope != ScopeChoice::Default;
+            || self.scope != AffinityScopeChoice::Default;
         if per_cpu && tuned {
             return Err(QueueError::NotForThisKind(
                 "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \

@@ -18,8 +18,7 @@ pub use uwork_percpu::raw::{
     give_up,
 };
 
-use crate::delayed::DelayedWork;
-use crate::item::Work;
+use crate::item::{DelayedWork, Work, nanos};
 
 /// The offset in bytes of the function in an item.
 pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
@@ -46,7 +45,7 @@ pub fn delayed_work<T, const ID: u64>(
     deferrable: bool,
     slack: std::time::Duration,
 ) -> DelayedWork<T, ID> {
-    let raw = Delayed::foreign(func, deferrable).with_slack(crate::delayed::nanos(slack));
+    let raw = Delayed::foreign(func, deferrable).with_slack(nanos(slack));
     DelayedWork { raw, marker: PhantomData, pinned: PhantomPinned }
 }
 

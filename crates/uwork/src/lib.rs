@@ -129,7 +129,6 @@
 //! <!-- calls: end -->
 
 mod builder;
-mod delayed;
 mod dump_api;
 mod ending;
 mod error;
@@ -140,7 +139,6 @@ pub mod freeze;
 mod future;
 mod item;
 mod join;
-mod on_stack;
 #[cfg(feature = "percpu")]
 pub mod percpu;
 mod query;
@@ -154,22 +152,25 @@ pub mod system;
 pub mod watchdog;
 
 pub use builder::Builder;
-pub use delayed::{DelayedWork, HasDelayedWork};
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};
 pub use ending::shutdown;
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
-pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
+pub use item::{
+    DelayedWork, DisableDepthError, Enqueued, HasDelayedWork, HasWork, StackWork, Work, WorkItem,
+    on_stack,
+};
 pub use join::JoinHandle;
-pub use on_stack::{StackWork, on_stack};
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
-pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use scoped::{ScopedJoinHandle, SpawnScope, scope};
 pub use setup::{Setup, SetupError};
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
+#[doc(hidden)]
+pub use uwork_engine::{__impl_offset, __split_generics};
 pub use uwork_engine::{Busy, Releasing, Shutdown, ShutdownReport, Unfinished, WorkPointer};
 #[cfg(feature = "ring")]
 #[doc(inline)]
@@ -179,7 +180,7 @@ pub use uwork_linux::{Error, ErrorKind, topology};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
-pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
+pub use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, EffectiveAffinityScope};
 #[cfg(feature = "task")]
 #[doc(inline)]
 pub use uwork_task::{combine, has_task_work, recycle, task};
@@ -247,16 +248,6 @@ pub fn panics() -> u64 {
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     uwork_linux::set_reporter(reporter)
-}
-
-/// Items after a grace period are not compiled in.
-#[cfg(not(feature = "rcu"))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! has_rcu_work {
-    ($($item:tt)*) => {
-        ::core::compile_error!("`has_rcu_work!` needs the feature `rcu` of `uwork`");
-    };
 }
 
 /// Task work is not compiled in.

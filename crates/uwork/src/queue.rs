@@ -9,7 +9,7 @@ use uwork_engine::{Attrs, Kind, QueueError, Queued};
 use uwork_linux::{Error, Linux, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{EffectiveScope, ScopeChoice};
+use uwork_policy::scope::{AffinityScopeChoice, EffectiveAffinityScope};
 
 use crate::builder::Builder;
 use crate::error::RejectedError;
@@ -41,9 +41,9 @@ impl Queue {
     /// lives.
     ///
     /// ```
-    /// use uwork::{Queue, Scope, ScopeChoice};
+    /// use uwork::{Queue, AffinityScope, AffinityScopeChoice};
     /// let queue = Queue::builder("per-node")
-    ///     .affinity_scope(ScopeChoice::Explicit(Scope::Numa))
+    ///     .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Numa))
     ///     .max_active(16)
     ///     .build()?;
     /// assert_eq!(queue.affinity_scope().unwrap().to_string(), "numa");
@@ -302,7 +302,7 @@ impl Queue {
     /// The affinity scope in force, and how it was chosen; prints as `default (cache -> cluster)`.
     /// None for
     /// per-CPU queues.
-    pub fn affinity_scope(&self) -> Option<EffectiveScope> {
+    pub fn affinity_scope(&self) -> Option<EffectiveAffinityScope> {
         self.0.effective_scope()
     }
 
@@ -314,13 +314,13 @@ impl Queue {
     /// changes.
     ///
     /// ```
-    /// use uwork::{Queue, Scope, ScopeChoice};
+    /// use uwork::{Queue, AffinityScope, AffinityScopeChoice};
     /// let queue = Queue::builder("tuned").build()?;
-    /// queue.set_affinity_scope(ScopeChoice::Explicit(Scope::System))?;
+    /// queue.set_affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))?;
     /// assert_eq!(queue.affinity_scope().unwrap().to_string(), "system");
     /// # Ok::<(), uwork::Error>(())
     /// ```
-    pub fn set_affinity_scope(&self, scope: ScopeChoice) -> Result<(), Error> {
+    pub fn set_affinity_scope(&self, scope: AffinityScopeChoice) -> Result<(), Error> {
         self.check_scoped()?;
         self.change(|attrs| attrs.scope = scope)
     }

@@ -13,7 +13,7 @@ use crate::join::JoinHandle;
 use crate::queue::Queue;
 
 /// A spawn scope, in which closures that borrow are spawned. From [`scope`].
-pub struct Scope<'scope, 'env: 'scope> {
+pub struct SpawnScope<'scope, 'env: 'scope> {
     queue: &'env Queue,
     open: Arc<Open>,
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -118,7 +118,7 @@ impl<R> Drop for ScopedJoinHandle<'_, R> {
     }
 }
 
-impl<'scope, 'env> Scope<'scope, 'env> {
+impl<'scope, 'env> SpawnScope<'scope, 'env> {
     /// Queues a closure that may borrow data that outlives the scope. See [`Queue::spawn`].
     pub fn spawn<F, R>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, R>
     where
@@ -164,7 +164,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 /// ```
 pub fn scope<'env, F, T>(queue: &'env Queue, f: F) -> T
 where
-    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    F: for<'scope> FnOnce(&'scope SpawnScope<'scope, 'env>) -> T,
 {
     let open = Arc::new(Open {
         // The 1 is for `f` itself: without it the count would reach 0 between two spawns, and
@@ -174,7 +174,7 @@ where
         panics: AtomicUsize::new(0),
         left: Mutex::new(Vec::new()),
     });
-    let scope = Scope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
+    let scope = SpawnScope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     open.close_one();
     loop {

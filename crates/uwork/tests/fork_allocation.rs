@@ -14,7 +14,7 @@ use support::forked::status_of;
 use support::gate::Gate;
 use support::items::{Job, Later};
 use support::{queue, watchdog};
-use uwork::percpu::{Batch, Cache, Counter, PerCpu};
+use uwork::percpu::{Bundle, Cache, Counter, PerCpu};
 use uwork::rcu::RcuWork;
 use uwork::{Queue, WorkItem};
 
@@ -102,7 +102,7 @@ struct Graced {
     work: RcuWork<Graced>,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+uwork::has_work!(impl HasRcuWork for Graced { work });
 
 impl WorkItem for Graced {
     type Pointer = Arc<Graced>;
@@ -135,7 +135,7 @@ fn the_handlers_of_a_fork_do_not_call_the_allocator() {
     // Per-CPU data of every kind.
     let (data, counter) = (PerCpu::new(|_| 0_u64), Counter::new());
     let caches: Vec<Cache<[u64; 8]>> = (0..40).map(|_| Cache::new("cache")).collect();
-    let batch = Batch::new(16, |_| {});
+    let batch = Bundle::new(16, |_| {});
     caches.iter().for_each(|cache| drop(cache.alloc([0; 8])));
     batch.add(1);
     counter.add(1);

@@ -15,7 +15,7 @@ use support::offline::{Offline, bring, removable};
 use support::percpu::{MODES, Pair, VARIABLE, add_one};
 use support::slow::times;
 use support::{queue, until, watchdog};
-use uwork::percpu::{Batch, Cache, Counter, LockError, Mode, PerCpu, PerCpuWork, mode};
+use uwork::percpu::{Bundle, Cache, Counter, LockError, Mode, PerCpu, PerCpuWork, mode};
 use uwork::topology::Machine;
 use uwork::{ErrorKind, Queue};
 
@@ -37,9 +37,9 @@ fn in_each_mode(test: &str, body: impl Fn(&[u32])) {
     });
 }
 
-fn batch_into(sum: &Arc<AtomicU64>) -> Batch<u64> {
+fn bundle_into(sum: &Arc<AtomicU64>) -> Bundle<u64> {
     let sum = sum.clone();
-    Batch::new(15, move |items: std::vec::Drain<'_, u64>| {
+    Bundle::new(15, move |items: std::vec::Drain<'_, u64>| {
         sum.fetch_add(items.sum(), Ordering::Relaxed);
     })
 }
@@ -63,7 +63,7 @@ struct Everything {
     pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
     cache: Cache<[u64; 8]>,
-    batch: Batch<u64>,
+    bundle: Bundle<u64>,
     sunk: Arc<AtomicU64>,
     queue: Queue,
     /// One work for each CPU, which adds to its pair.
@@ -95,7 +95,7 @@ impl Everything {
         Everything {
             counter: Counter::new(),
             cache: Cache::new("offline"),
-            batch: batch_into(&sunk),
+            bundle: bundle_into(&sunk),
             sunk,
             queue: queue("offline").per_cpu().build().unwrap(),
             works: pairs.cpus().map(work).collect(),
@@ -120,7 +120,7 @@ impl Everything {
             add_one(&mut self.pairs.lock_local().expect("no panic and no recursion"));
             did.pairs += 1;
             self.counter.add(1);
-            self.batch.add(1);
+            self.bundle.add(1);
             did.added += 1;
             objects.push_back((round, self.cache.alloc([round; 8])));
             if objects.len() > OBJECTS {
@@ -160,7 +160,7 @@ impl Everything {
         }
         self.pairs.for_each(|_, pair| add_one(pair)).expect("no lock is held");
         did.pairs += self.pairs.cpus().len() as u64;
-        self.batch.drain_all().expect("no lock is held");
+        self.bundle.drain_all().expect("no lock is held");
         self.cache.flush_all().expect("no lock is held");
         assert!(self.counter.sum() >= 0);
         did.works += u64::from(self.queue_on(cpu));
@@ -201,7 +201,7 @@ impl Everything {
         for work in &self.works {
             work.flush();
         }
-        self.batch.drain_all().expect("no lock is held");
+        self.bundle.drain_all().expect("no lock is held");
         self.cache.flush_all().expect("no lock is held");
         let sum = |of: fn(&Did) -> u64| dids.iter().map(of).sum::<u64>();
         let (pairs, added, works) =
@@ -242,20 +242,20 @@ fn counts_are_exact_while_cpus_come_and_go() {
 fn an_offline_cpus_part_keeps_every_item() {
     in_each_mode("an_offline_cpus_part_keeps_every_item", |cpus| {
         let sunk = Arc::new(AtomicU64::new(0));
-        let (data, counter, batch) = (PerCpu::new(|_| 0), Counter::new(), batch_into(&sunk));
+        let (data, counter, bundle) = (PerCpu::new(|_| 0), Counter::new(), bundle_into(&sunk));
         let cache = Cache::<[u64; 8]>::new("left");
         for (&cpu, round) in cpus.iter().zip(1_u64..) {
             on_cpu(cpu, || {
                 *data.lock_local().unwrap() += 1;
                 counter.add(1);
-                (0..5).for_each(|_| batch.add(1));
+                (0..5).for_each(|_| bundle.add(1));
                 let objects: Vec<_> = (0..20).map(|_| cache.alloc([round; 8])).collect();
                 drop(objects);
             });
             let gone = Offline::take(cpu).unwrap();
-            assert_eq!((counter.sum(), batch.len_on(cpu)), (round as i64, 5));
-            assert_eq!(batch.drain_all().unwrap(), 5, "mode {}", mode());
-            assert_eq!((batch.len_on(cpu), sunk.load(Ordering::Relaxed)), (0, 5 * round));
+            assert_eq!((counter.sum(), bundle.len_on(cpu)), (round as i64, 5));
+            assert_eq!(bundle.drain_all().unwrap(), 5, "mode {}", mode());
+            assert_eq!((bundle.len_on(cpu), sunk.load(Ordering::Relaxed)), (0, 5 * round));
             assert!(cache.stats().in_magazines >= 20 && cache.flush_all().unwrap() >= 20);
             assert_eq!(cache.stats().in_magazines, 0);
             assert_eq!(*data.lock(cpu).unwrap(), 1);
@@ -324,7 +324,7 @@ fn comes_later(cpu: u32) {
     let topology = Machine::read().unwrap().topology;
     assert!(topology.possible().contains(cpu) && !topology.online().contains(cpu));
     let (data, sunk) = (PerCpu::new(|_| 0), Arc::new(AtomicU64::new(0)));
-    let (counter, batch) = (Counter::new(), batch_into(&sunk));
+    let (counter, bundle) = (Counter::new(), bundle_into(&sunk));
     *data.lock(cpu).unwrap() += 1;
     until_noticed(cpu, false);
     bring(cpu);
@@ -334,10 +334,10 @@ fn comes_later(cpu: u32) {
         assert_eq!(part.cpu(), cpu, "mode {}", mode());
         *part += 1;
         counter.add(1);
-        batch.add(1);
+        bundle.add(1);
     });
-    assert_eq!(batch.len_on(cpu), 1);
-    batch.drain_all().unwrap();
+    assert_eq!(bundle.len_on(cpu), 1);
+    bundle.drain_all().unwrap();
     assert_eq!((counter.sum(), sunk.load(Ordering::Relaxed)), (1, 1));
     assert_eq!(*data.lock(cpu).unwrap(), 2);
 }

@@ -84,7 +84,7 @@ pub(crate) struct TimedShadow {
     work: DelayedWork<TimedShadow>,
 }
 
-uwork::has_delayed_work!(impl HasDelayedWork for TimedShadow { work });
+uwork::has_work!(impl HasDelayedWork for TimedShadow { work });
 
 impl WorkItem for TimedShadow {
     type Pointer = &'static TimedShadow;
@@ -100,7 +100,7 @@ pub(crate) struct GracedShadow {
     work: RcuWork<GracedShadow>,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for GracedShadow { work });
+uwork::has_work!(impl HasRcuWork for GracedShadow { work });
 
 impl WorkItem for GracedShadow {
     type Pointer = &'static GracedShadow;

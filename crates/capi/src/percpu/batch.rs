@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Drain;
 
-use uwork::percpu::Batch;
+use uwork::percpu::Bundle;
 
 use super::{count, made, there};
 use crate::cpu::given;
@@ -21,7 +21,7 @@ unsafe impl Send for Item {}
 
 /// The collection of items, with one part per CPU.
 pub struct UwPercpuBatch {
-    batch: Batch<Item>,
+    batch: Bundle<Item>,
     /// Identifies the batch to calls from its own sink.
     id: u64,
 }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn uw_percpu_batch_create(
         }
         static BATCHES: AtomicU64 = AtomicU64::new(0);
         let (arg, id) = (Arg(arg), BATCHES.fetch_add(1, Ordering::Relaxed));
-        let batch = Batch::new(capacity as usize, move |items: Drain<'_, Item>| {
+        let batch = Bundle::new(capacity as usize, move |items: Drain<'_, Item>| {
             let items: &[Item] = items.as_slice();
             // SAFETY: by uwork.h. An `Item` has the layout of a pointer.
             inside(id, || unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) });

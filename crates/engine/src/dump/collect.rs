@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Pods, Scope};
+use uwork_policy::scope::{AffinityScope, Pods};
 
 use super::running::running_of;
 use super::{
@@ -125,7 +125,7 @@ impl<H: Host> Engine<H> {
 
     fn dump_scopes(&self) -> Vec<ScopeDump> {
         let (topology, size) = (&self.config().topology, self.config().cache_shard_size);
-        let scope = |scope: Scope| {
+        let scope = |scope: AffinityScope| {
             let pods = Pods::of(topology, scope, size);
             let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));
             ScopeDump {
@@ -135,7 +135,7 @@ impl<H: Host> Engine<H> {
                 cpu_pod: topology.possible().iter().filter_map(pod_of).collect(),
             }
         };
-        Scope::ALL.into_iter().map(scope).collect()
+        AffinityScope::ALL.into_iter().map(scope).collect()
     }
 
     fn dump_pool(&self, pool: &Pool<H>) -> PoolDump {

@@ -24,7 +24,7 @@ pub use stall::{
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 /// The most items that are listed of one list.
 pub const ITEMS_MAX: usize = 16;
@@ -65,7 +65,7 @@ pub struct MachineDump {
     pub isolated: CpuSet,
     /// The scope of queues that did not choose a scope.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
-    pub default_scope: Scope,
+    pub default_scope: AffinityScope,
 }
 
 /// See [`Dump`].
@@ -85,7 +85,7 @@ pub struct BlockingDump {
 pub struct ScopeDump {
     /// The scope.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
-    pub scope: Scope,
+    pub scope: AffinityScope,
     /// How many pods it has.
     pub nr_pods: usize,
     /// The CPUs of each.

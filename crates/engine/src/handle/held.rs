@@ -15,7 +15,7 @@ use crate::cancel::DepthError;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::submit::Queued;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, const_unless_modelled};
 use crate::work::Work;
 
 /// The number of queueings of one item that have not ended. See the module.
@@ -28,9 +28,11 @@ impl Default for Held {
 }
 
 impl Held {
-    /// The count of an item that was never queued.
-    pub fn new() -> Held {
-        Held(AtomicU32::new(0))
+    const_unless_modelled! {
+        /// The count of an item that was never queued.
+        pub fn new() -> Held {
+            Held(AtomicU32::new(0))
+        }
     }
 
     /// Queues the item by `queue`.

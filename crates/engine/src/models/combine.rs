@@ -7,7 +7,7 @@
 //!
 //! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of
 //! preemptions: 70,407, 162 and 162 executions. Three pushers, each of which offers its role as
-//! holder after each batch, up to two preemptions: 28,819.
+//! holder after each round, up to two preemptions: 28,819.
 //!
 //! **Seen to fail** when `release` does not check for nodes, when the exchanges only acquire or
 //! only release, and when `resume` gives up where it finds a holder.
@@ -64,10 +64,10 @@ impl World {
         unsafe { self.combine.push(node.cast()) }
     }
 
-    /// Offers its role as holder after each batch.
+    /// Offers its role as holder after each round.
     fn hold_and_offer(&self) {
         loop {
-            self.batch();
+            self.round();
             // SAFETY: this thread is the holder, and its chain is empty.
             if unsafe { self.combine.release() } {
                 return;
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    fn batch(&self) {
+    fn round(&self) {
         // SAFETY: only the holder touches the cell. The model checks exactly that.
         unsafe { self.holders.set(self.holders.get() + 1) };
         let mut chain = self.chain.lock().unwrap();

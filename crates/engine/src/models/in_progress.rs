@@ -1,18 +1,18 @@
-//! A drain of per-CPU batches: the items in a batch, and those that a filler is handing to the
+//! A drain of per-CPU bundles: the items in a bundle, and those that a filler is handing to the
 //! sink.
 //!
 //! **Proves.** When a drain returns, the sink has every item that was added before the drain began,
 //! whichever thread handed it over, and the sink's writes are visible. No wait is for ever, also
 //! where other threads begin meanwhile, and where a second drain follows.
 //!
-//! **Bounds.** A batch of one item for each of two CPUs. One thread that fills a batch and one that
+//! **Bounds.** A bundle of one item for each of two CPUs. One thread that fills a bundle and one that
 //! drains, any number of preemptions: 891 executions. Two fillers, two drainers, or one of each
 //! twice, three or four preemptions: 2,200 to 34,277.
 //!
 //! **Seen to fail** with an end that releases nothing, a flip of the side or a wait that acquires
 //! nothing, a wait for the other side, a wait that does not announce itself, or checks before it
 //! announces itself, an end that wakes although it is not the last, a filler that begins after it
-//! has marked its batch empty, drains that are not serialised.
+//! has marked its bundle empty, drains that are not serialised.
 //!
 //! **Not found**: missing fences in `begin` and `turn`. loom executes exchanges in the order in
 //! which it runs threads, so the flip always sees a count that was made before the mark that the
@@ -27,9 +27,9 @@ use super::{Preemptions, explore};
 use crate::percpu::InProgress;
 use crate::sync::{AtomicU32, Cell, Ordering};
 
-/// A batch that is full with its second item.
-struct Batch {
-    /// How many items are in the batch. The mutex stands for its CPU's lock.
+/// A bundle that is full with its second item.
+struct Bundle {
+    /// How many items are in the bundle. The mutex stands for its CPU's lock.
     items: Mutex<u32>,
     /// The same number, for readers without the lock.
     used: AtomicU32,
@@ -40,48 +40,49 @@ struct Batch {
 
 struct World {
     host: LoomHost,
-    batches: [Batch; 2],
+    bundles: [Bundle; 2],
     underway: InProgress<LoomHost>,
     draining: Mutex<()>,
 }
 
 impl World {
-    /// One item is in each batch.
+    /// One item is in each bundle.
     fn new() -> Arc<World> {
-        let batch = || Batch { items: Mutex::new(1), used: AtomicU32::new(1), sunk: Cell::new(0) };
+        let bundle =
+            || Bundle { items: Mutex::new(1), used: AtomicU32::new(1), sunk: Cell::new(0) };
         Arc::new(World {
             host: LoomHost::new(0),
-            batches: [batch(), batch()],
+            bundles: [bundle(), bundle()],
             underway: InProgress::default(),
             draining: Mutex::new(()),
         })
     }
 
-    /// Adds an item, and hands the batch that it fills to the sink.
+    /// Adds an item, and hands the bundle that it fills to the sink.
     fn fill(&self, cpu: usize) {
-        let batch = &self.batches[cpu];
-        let mut items = batch.items.lock().unwrap();
+        let bundle = &self.bundles[cpu];
+        let mut items = bundle.items.lock().unwrap();
         if *items == 0 {
-            // A drain has taken the first item, so this one does not fill the batch; the model
+            // A drain has taken the first item, so this one does not fill the bundle; the model
             // ignores it.
             return;
         }
         let side = self.underway.begin();
         *items = 0;
-        batch.used.store(0, Ordering::Relaxed);
+        bundle.used.store(0, Ordering::Relaxed);
         drop(items);
-        batch.sink();
+        bundle.sink();
         self.underway.end(&self.host, side);
     }
 
     fn drain(&self) {
         let draining = self.draining.lock().unwrap();
-        for batch in &self.batches {
-            if batch.used.load(Ordering::Relaxed) > 0 {
-                let items = std::mem::take(&mut *batch.items.lock().unwrap());
+        for bundle in &self.bundles {
+            if bundle.used.load(Ordering::Relaxed) > 0 {
+                let items = std::mem::take(&mut *bundle.items.lock().unwrap());
                 if items > 0 {
-                    batch.used.store(0, Ordering::Relaxed);
-                    batch.sink();
+                    bundle.used.store(0, Ordering::Relaxed);
+                    bundle.sink();
                 }
             }
         }
@@ -92,17 +93,17 @@ impl World {
     }
 
     fn check(&self) {
-        for batch in &self.batches {
-            // SAFETY: the batch's items were handed to the sink once. The model checks that this is
+        for bundle in &self.bundles {
+            // SAFETY: the bundle's items were handed to the sink once. The model checks that this is
             // done.
-            assert_eq!(unsafe { batch.sunk.get() }, 1);
+            assert_eq!(unsafe { bundle.sunk.get() }, 1);
         }
     }
 }
 
-impl Batch {
+impl Bundle {
     fn sink(&self) {
-        // SAFETY: only the thread that took the items out of the batch calls this for them.
+        // SAFETY: only the thread that took the items out of the bundle calls this for them.
         unsafe { self.sunk.set(self.sunk.get() + 1) };
     }
 }

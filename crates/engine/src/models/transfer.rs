@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use super::host::{Event, LoomHost};
 use super::world::{Item, World};
@@ -24,7 +24,7 @@ use crate::submit::Queued;
 /// A queue whose pods, one for each CPU, share their work.
 fn sharing(world: &World) -> Queue<LoomHost> {
     let cpumask = world.engine.config().allowed.clone();
-    let scope = ScopeChoice::Explicit(Scope::Cpu);
+    let scope = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
     let attrs = Attrs { nice: 0, cpumask, scope, strict: false };
     world.queue("shares", Kind::Unbound(attrs), 4)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
 use super::host::{Event, LoomHost};
@@ -52,7 +52,7 @@ impl World {
 
     fn everywhere(&self) -> Attrs {
         let cpumask = self.engine.config().allowed.clone();
-        let scope = ScopeChoice::Explicit(Scope::System);
+        let scope = AffinityScopeChoice::Explicit(AffinityScope::System);
         Attrs { nice: 0, cpumask, scope, strict: false }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::EffectiveScope;
+use uwork_policy::scope::EffectiveAffinityScope;
 
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
@@ -124,7 +124,7 @@ pub(crate) struct Tunable {
     min_active: u32,
     /// Whether the queue is frozen: no item may start.
     frozen: bool,
-    effective: Option<EffectiveScope>,
+    effective: Option<EffectiveAffinityScope>,
     mask: CpuSet,
     /// The value of the engine's CPUs that the routes are for.
     fitted: *const Cpus,
@@ -245,7 +245,7 @@ impl<H: Host> Wq<H> {
     }
 
     /// The scope in effect; none for per-CPU queues.
-    pub fn effective_scope(&self) -> Option<EffectiveScope> {
+    pub fn effective_scope(&self) -> Option<EffectiveAffinityScope> {
         self.tunable.lock().effective
     }
 

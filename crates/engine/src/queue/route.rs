@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
+use uwork_policy::scope::{EffectiveAffinityScope, Pods, effective_cpumask};
 
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
@@ -237,7 +237,11 @@ impl<H: Host> Wq<H> {
         Ok(set)
     }
 
-    fn unbound_key(&self, cpus: &Cpus, attrs: &Attrs) -> (SetKey, Option<EffectiveScope>, CpuSet) {
+    fn unbound_key(
+        &self,
+        cpus: &Cpus,
+        attrs: &Attrs,
+    ) -> (SetKey, Option<EffectiveAffinityScope>, CpuSet) {
         let config = self.engine.config();
         let mask = effective_cpumask(&attrs.cpumask, &cpus.unbound_cpumask);
         let scope = uwork_policy::scope::effective_scope(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, FlagsError};
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 /// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
 pub const NAME_MAX: usize = 31;
@@ -47,7 +47,7 @@ pub struct Attrs {
     /// The CPUs to use, as far as the process may use them.
     pub cpumask: CpuSet,
     /// The affinity scope.
-    pub scope: ScopeChoice,
+    pub scope: AffinityScopeChoice,
     /// Whether pods share no work.
     pub strict: bool,
 }
@@ -199,6 +199,6 @@ impl std::error::Error for QueueError {}
 
 /// The scope names that a user may give, for error messages.
 pub fn scope_names() -> String {
-    let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+    let names: Vec<&str> = AffinityScope::ALL.iter().map(|scope| scope.name()).collect();
     format!("default, {}", names.join(", "))
 }

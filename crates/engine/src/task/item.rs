@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::ptr::NonNull;
 
-use crate::sync::{AtomicU32, Cell, Link, Ordering};
+use crate::sync::{AtomicU32, Cell, Link, Ordering, const_unless_modelled};
 
 const IDLE: u32 = 0;
 /// In a list, or on its way into or out of one.
@@ -31,9 +31,11 @@ pub struct TaskWork {
 }
 
 impl TaskWork {
-    /// An idle item.
-    pub fn new(calls: &'static TaskCalls) -> TaskWork {
-        TaskWork { next: Cell::new(Link(std::ptr::null_mut())), calls, state: AtomicU32::new(IDLE) }
+    const_unless_modelled! {
+        /// An idle item.
+        pub fn new(calls: &'static TaskCalls) -> TaskWork {
+            TaskWork { next: Cell::new(Link(std::ptr::null_mut())), calls, state: AtomicU32::new(IDLE) }
+        }
     }
 
     /// Whether the item is in a list. A hint: it may change at any time.

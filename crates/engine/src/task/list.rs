@@ -136,8 +136,8 @@ pub struct TaskList {
     state: Line<State>,
     /// Items that cancels have examined: older than those in `state`.
     backlog: Lock<Chain>,
-    /// Items that are being run. The target's alone.
-    batch: Cell<Link<TaskWork>>,
+    /// The items that a run has taken and not started. The target's alone.
+    taken: Cell<Link<TaskWork>>,
     /// The number of nested runs in progress. The target's alone.
     depth: Cell<u32>,
     /// Whether this is a forked child's copy of a list, whose items are the parent's. The target's
@@ -161,7 +161,7 @@ impl TaskList {
         TaskList {
             state: Line(State::new()),
             backlog: Lock::ranked(Rank::TaskList, Chain::EMPTY),
-            batch: Cell::new(NOTHING),
+            taken: Cell::new(NOTHING),
             depth: Cell::new(0),
             forgotten: Cell::new(false),
         }
@@ -240,13 +240,13 @@ impl TaskList {
         if !unsafe { self.can_run() } {
             return 0;
         }
-        // A nested run continues the outer one's batch first.
+        // A nested run continues with the items that the outer one has taken.
         // SAFETY: on the target's thread.
-        let count = unsafe { self.run_batch() };
+        let count = unsafe { self.run_taken() };
         // SAFETY: as above.
         unsafe {
             self.detach(State::detach);
-            count + self.run_batch()
+            count + self.run_taken()
         }
     }
 
@@ -277,7 +277,7 @@ impl TaskList {
     }
 
     /// # Safety
-    /// On the target's thread, with an empty batch.
+    /// On the target's thread, with no taken item left.
     unsafe fn detach(&self, take: fn(&State) -> *mut TaskWork) {
         // SAFETY: the target's alone.
         if unsafe { self.forgotten.get() } {
@@ -287,25 +287,25 @@ impl TaskList {
         let mut backlog = self.backlog.lock();
         let mut chain = std::mem::replace(&mut *backlog, Chain::EMPTY);
         // SAFETY: both parts are ours: the lock guarded one, the state returned the other. The
-        // batch is the target's, which is this thread.
+        // taken items are the target's, which is this thread.
         unsafe {
             chain.append_stack(take(&self.state.0));
-            self.batch.set(chain.head);
+            self.taken.set(chain.head);
         }
     }
 
     /// # Safety
     /// On the target's thread.
-    unsafe fn run_batch(&self) -> usize {
+    unsafe fn run_taken(&self) -> usize {
         let mut count = 0;
         // SAFETY: the depth is the target's alone. Items do not unwind.
         unsafe { self.depth.set(self.depth.get() + 1) };
-        // SAFETY: the batch is the target's alone.
-        while let Some(item) = NonNull::new(unsafe { self.batch.get() }.0) {
-            // SAFETY: the batch's items are live. When the item's function is called, the item is
-            // out of the batch and no longer pending; the function may free it, or run the rest.
+        // SAFETY: the taken items are the target's alone.
+        while let Some(item) = NonNull::new(unsafe { self.taken.get() }.0) {
+            // SAFETY: taken items are live. When the item's function is called, the item is out of
+            // their list and no longer pending; the function may free it, or run the rest.
             unsafe {
-                self.batch.set(Link(TaskWork::next(item.as_ptr())));
+                self.taken.set(Link(TaskWork::next(item.as_ptr())));
                 let run = item.as_ref().calls().run;
                 item.as_ref().let_go();
                 assert_nothing_held("task work");
@@ -366,9 +366,9 @@ impl TaskList {
             // The only run that may nest deeper than DEPTH_MAX. If an item of it ends the list once
             // more, that exit leaves the items to this one.
             if self.depth.get() <= DEPTH_MAX {
-                self.run_batch();
+                self.run_taken();
                 self.detach(State::close);
-                self.run_batch();
+                self.run_taken();
             } else if !self.forgotten.get() {
                 self.backlog.lock().append_stack(self.state.0.close());
             }
@@ -378,7 +378,7 @@ impl TaskList {
         }
     }
 
-    /// In a forked child: leaves all items where they are, including the rest of a running batch,
+    /// In a forked child: leaves all items where they are, including those that a run has taken,
     /// because they run in the parent. From here on nothing is added to the list or run from it,
     /// and it sends no notification. Takes no lock and waits for no thread: the lock's holder and
     /// the counted senders do not exist in this process.
@@ -390,7 +390,7 @@ impl TaskList {
         // SAFETY: the target's alone.
         unsafe {
             self.forgotten.set(true);
-            self.batch.set(NOTHING);
+            self.taken.set(NOTHING);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Attrs, Helped, Kind, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -66,7 +66,7 @@ impl Log {
     }
 }
 
-fn unbound(engine: &Arc<VirtualEngine>, scope: Scope, max_active: u32) -> VirtualQueue {
+fn unbound(engine: &Arc<VirtualEngine>, scope: AffinityScope, max_active: u32) -> VirtualQueue {
     let kind = Kind::Unbound(attrs(engine, scope, true));
     make(engine, QueueSpec { max_active, ..spec("q", kind) })
 }
@@ -95,7 +95,7 @@ fn most_on_each(engine: &Arc<VirtualEngine>, queue: &VirtualQueue) -> (u32, u32)
 #[test]
 fn a_limit_is_divided_among_nodes() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let queue = unbound(engine, Scope::Cache, 32);
+        let queue = unbound(engine, AffinityScope::Cache, 32);
         assert_eq!(most_on_each(engine, &queue), (16, 16));
         queue.set_max_active(20).unwrap();
         assert_eq!(most_on_each(engine, &queue), (10, 10));
@@ -119,7 +119,7 @@ fn a_limit_is_divided_among_nodes() {
 #[test]
 fn pods_of_one_node_share_its_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let queue = unbound(engine, Scope::Cache, 6);
+        let queue = unbound(engine, AffinityScope::Cache, 6);
         queue.set_min_active(1).unwrap();
         let log = Log::default();
         // All of these are on node 0; they share the letter.
@@ -135,7 +135,7 @@ fn pods_of_one_node_share_its_limit() {
 #[test]
 fn pods_that_wait_take_turns() {
     with_engine(Setup::exact("node:2 llc:3 core:1"), |engine| {
-        let queue = unbound(engine, Scope::Cache, 1);
+        let queue = unbound(engine, AffinityScope::Cache, 1);
         let log = Log::default();
         log.queue(&queue, 'x', 0, 1);
         engine.host().doze(MS);
@@ -159,11 +159,13 @@ fn pods_that_wait_take_turns() {
 #[test]
 fn pods_that_span_nodes_share_a_further_whole_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let (queue, log) = (unbound(engine, Scope::Cache, 4), Log::default());
+        let (queue, log) = (unbound(engine, AffinityScope::Cache, 4), Log::default());
         queue.set_min_active(1).unwrap();
         log.queue(&queue, 'a', 0, 3);
         engine.host().doze(MS);
-        change(engine.host(), &queue, |attrs| attrs.scope = ScopeChoice::Explicit(Scope::System));
+        change(engine.host(), &queue, |attrs| {
+            attrs.scope = AffinityScopeChoice::Explicit(AffinityScope::System)
+        });
         log.queue(&queue, 's', 0, 5);
         engine.host().doze(MS);
         assert_eq!((log.most('a'), log.most('s')), (2, 4));
@@ -183,7 +185,7 @@ fn pods_that_span_nodes_share_a_further_whole_limit() {
 #[test]
 fn changes_of_the_limit_take_effect_at_once() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
+        let (queue, log) = (unbound(engine, AffinityScope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
         log.queue(&queue, 'a', 0, 8);
         log.queue(&queue, 'b', 2, 8);
@@ -212,7 +214,7 @@ fn changes_of_the_limit_take_effect_at_once() {
 #[test]
 fn a_helper_takes_a_permit_and_passes_it_on() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
+        let (queue, log) = (unbound(engine, AffinityScope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
         let helped = log.item(engine, "helped", 10 * MS);
         log.queue(&queue, 'a', 0, 1);
@@ -234,7 +236,7 @@ fn a_helper_takes_a_permit_and_passes_it_on() {
 #[test]
 fn a_cancelled_items_permit_goes_to_the_next_item() {
     with_engine(Setup::exact("node:2 llc:3 core:1"), |engine| {
-        let (queue, log) = (unbound(engine, Scope::Cache, 1), Log::default());
+        let (queue, log) = (unbound(engine, AffinityScope::Cache, 1), Log::default());
         for round in 0..3 {
             log.queue(&queue, 'x', 0, 1);
             engine.host().doze(MS);
@@ -270,7 +272,7 @@ fn congestion_counts_items_behind_the_limit() {
         assert!(matches!(queue.is_congested(Some(99)), Err(QueueError::BadCpu { cpu: 99, .. })));
 
         drop(queue);
-        let (shared, log) = (unbound(engine, Scope::Cache, 2), Log::default());
+        let (shared, log) = (unbound(engine, AffinityScope::Cache, 2), Log::default());
         shared.set_min_active(1).unwrap();
         log.queue(&shared, 'a', 0, 1);
         engine.host().doze(MS);
@@ -286,7 +288,7 @@ fn congestion_counts_items_behind_the_limit() {
 #[test]
 fn min_active_is_for_unbound_queues() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
-        let scope = ScopeChoice::Default;
+        let scope = AffinityScopeChoice::Default;
         let attrs = Attrs { nice: 0, cpumask: CpuSet::first_n(8), scope, strict: false };
         let ordered = make(engine, spec("ordered", Kind::Ordered(attrs)));
         let per_cpu = make(engine, spec("per_cpu", Kind::PerCpu));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{
@@ -170,7 +170,7 @@ fn blocked_workers_are_as_many_as_max_active_and_no_more() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
-            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
             let queue = make(engine, QueueSpec { max_active: 16, ..spec("q", kind) });
             let bodies = (0..320).map(|_| sleeps(10 * MS)).collect();
             let times = run_all(engine, &queue, bodies);
@@ -229,7 +229,7 @@ fn the_presumption_about_a_queue_ends_with_it() {
 fn a_bounded_number_of_threads_is_observed() {
     with_engine(setup("core:100"), |engine| {
         notice(engine, Tier::Events);
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
         let most = Arc::new(AtomicU32::new(0));
         let body = |at: u32| -> Body {
@@ -254,7 +254,7 @@ fn computing_workers_are_not_replaced() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
-            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
             let queue = make(engine, spec("q", kind));
             let host = engine.host();
             let other = host.clone();
@@ -358,7 +358,7 @@ fn no_item_is_lost_or_run_twice_under_chaos() {
             notice(engine, tier);
             engine.host().detecting().lossy = seed % 5;
             let per_cpu = make(engine, spec("q", Kind::PerCpu));
-            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
             let shared = make(engine, QueueSpec { max_active: 5, ..spec("u", kind) });
             let (ran, time) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
             for at in 0..60_u64 {

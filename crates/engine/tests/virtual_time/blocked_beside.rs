@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{
@@ -31,7 +31,7 @@ fn hogs_are_detected_beside_blocked_workers() {
     for declared in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = Tier::Sampling;
-            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
             let queue = make(engine, QueueSpec { max_active: 16, ..spec("q", kind) });
             for _ in 0..4 {
                 put(&queue, engine, move |engine| {
@@ -84,7 +84,7 @@ fn few_workers_presumed_blocked_compute_at_once() {
     for tier in TIERS {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = tier;
-            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
             let queue = make(engine, QueueSpec { max_active: 256, ..spec("q", kind) });
             let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
             for _ in 0..1000 {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use uwork_engine::host::Report;
 use uwork_engine::{Kind, POOL_WORKERS_LIMIT, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{
@@ -17,7 +17,12 @@ use crate::setup::{
 /// The tiers that detect undeclared blocking.
 const NOTICING: [Tier; 2] = [Tier::Events, Tier::Sampling];
 
-fn shared(engine: &Arc<VirtualEngine>, name: &str, scope: Scope, max_active: u32) -> VirtualQueue {
+fn shared(
+    engine: &Arc<VirtualEngine>,
+    name: &str,
+    scope: AffinityScope,
+    max_active: u32,
+) -> VirtualQueue {
     let kind = Kind::Unbound(attrs(engine, scope, false));
     make(engine, QueueSpec { max_active, ..spec(name, kind) })
 }
@@ -43,7 +48,12 @@ fn reported(engine: &VirtualEngine) -> Vec<u32> {
 
 /// Runs 10,000 items of a queue with `max_active` 256 that block undeclared, beside queues whose
 /// limits would let the pool grow further. Returns the highest number of workers at any time.
-fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: bool) -> u32 {
+fn peak_among_sleepers(
+    machine: &'static str,
+    scope: AffinityScope,
+    tier: Tier,
+    others: bool,
+) -> u32 {
     with_engine(Setup::exact(machine), move |engine| {
         engine.host().detecting().tier = tier;
         let sleepers = shared(engine, "sleepers", scope, 256);
@@ -77,7 +87,7 @@ fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: 
 fn blocked_workers_are_bounded_by_max_active_and_not_by_the_cap() {
     for tier in NOTICING {
         for others in [false, true] {
-            let peak = peak_among_sleepers("core:2", Scope::System, tier, others);
+            let peak = peak_among_sleepers("core:2", AffinityScope::System, tier, others);
             assert!((256..=256 + 2 + 1).contains(&peak), "{tier} {others}: {peak}");
         }
     }
@@ -88,7 +98,7 @@ fn blocked_workers_are_bounded_by_max_active_and_not_by_the_cap() {
 fn pods_that_share_are_bounded_together() {
     for tier in NOTICING {
         for others in [false, true] {
-            let peak = peak_among_sleepers("core:2", Scope::Cpu, tier, others);
+            let peak = peak_among_sleepers("core:2", AffinityScope::Cpu, tier, others);
             assert!((256..=256 + 2 + 2).contains(&peak), "{tier} {others}: {peak}");
         }
     }
@@ -107,8 +117,8 @@ fn pods_whose_load_moves_are_bounded_together() {
         let setup = Setup { machine: "core:2", chaos, seed };
         let peak = with_engine(setup, move |engine| {
             engine.host().detecting().tier = tier;
-            let sleepers = shared(engine, "sleepers", Scope::Cpu, 256);
-            let system = shared(engine, "system", Scope::Cpu, 1024);
+            let sleepers = shared(engine, "sleepers", AffinityScope::Cpu, 256);
+            let system = shared(engine, "system", AffinityScope::Cpu, 1024);
             let peak = Arc::new(AtomicU32::new(0));
             for round in 0..20 {
                 for at in 0..500_u32 {
@@ -156,7 +166,7 @@ fn queue_sleepers(engine: &Arc<VirtualEngine>, of: &VirtualQueue, count: u32) ->
 fn a_configured_cap_holds_and_is_reported_once() {
     with_engine(Setup::exact("core:2"), |engine| {
         assert_eq!(engine.pool_workers_max(), 0);
-        let sleepers = shared(engine, "sleepers", Scope::System, 256);
+        let sleepers = shared(engine, "sleepers", AffinityScope::System, 256);
         engine.set_pool_workers_max(4);
         assert_eq!(engine.pool_workers_max(), 4);
         let started = queue_sleepers(engine, &sleepers, 10);
@@ -175,7 +185,7 @@ fn a_configured_cap_holds_and_is_reported_once() {
 #[test]
 fn a_raised_cap_lets_waiting_items_start() {
     with_engine(Setup::exact("core:2"), |engine| {
-        let sleepers = shared(engine, "sleepers", Scope::System, 256);
+        let sleepers = shared(engine, "sleepers", AffinityScope::System, 256);
         engine.set_pool_workers_max(3);
         let started = queue_sleepers(engine, &sleepers, 10);
         assert_eq!(started.load(Ordering::Relaxed), 3);
@@ -203,9 +213,9 @@ fn caps(engine: &VirtualEngine) -> Vec<u32> {
 #[test]
 fn the_default_follows_the_limits_of_the_queues() {
     with_engine(Setup::exact("llc:2 core:4"), |engine| {
-        let first = shared(engine, "first", Scope::System, 100);
+        let first = shared(engine, "first", AffinityScope::System, 100);
         assert_eq!(caps(engine), [100 + 8]);
-        let second = shared(engine, "second", Scope::System, 20);
+        let second = shared(engine, "second", AffinityScope::System, 20);
         assert_eq!(caps(engine), [120 + 8], "its items may wait for those of the first");
         second.set_max_active(50).unwrap();
         assert_eq!(caps(engine), [150 + 8]);
@@ -213,7 +223,9 @@ fn the_default_follows_the_limits_of_the_queues() {
         assert_eq!(caps(engine), [50 + 8]);
         // Items that are already queued run in their old pools: both limits count as long as the
         // queue exists.
-        second.change_attrs(|attrs| *attrs = self::attrs(engine, Scope::Cache, false)).unwrap();
+        second
+            .change_attrs(|attrs| *attrs = self::attrs(engine, AffinityScope::Cache, false))
+            .unwrap();
         assert_eq!(caps(engine), [50 + 8, 50 + 8, 50 + 8], "pods that share have one cap");
         drop(second);
         assert_eq!(caps(engine), [8 + 1; 3]);
@@ -224,7 +236,7 @@ fn the_default_follows_the_limits_of_the_queues() {
 /// item of another queue needs one more worker.
 #[test]
 fn runs_above_a_lowered_limit_leave_workers_for_other_queues() {
-    for scope in [None, Some(Scope::System), Some(Scope::Cpu)] {
+    for scope in [None, Some(AffinityScope::System), Some(AffinityScope::Cpu)] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let host = engine.host();
             let make_one = |name: &str, max_active| match scope {
@@ -254,7 +266,7 @@ fn runs_above_a_lowered_limit_leave_workers_for_other_queues() {
 fn nodes_and_strict_pods_have_caps_of_their_own() {
     with_engine(Setup::exact("node:2 llc:2 core:2"), |engine| {
         // Each node gets half of it, and all pods share.
-        let kind = |strict| Kind::Unbound(attrs(engine, Scope::Cache, strict));
+        let kind = |strict| Kind::Unbound(attrs(engine, AffinityScope::Cache, strict));
         let shared = make(engine, QueueSpec { max_active: 40, ..spec("shared", kind(false)) });
         assert_eq!(caps(engine), [40 + 8; 4]);
         drop(shared);
@@ -271,7 +283,7 @@ fn nodes_and_strict_pods_have_caps_of_their_own() {
 fn a_pool_is_capped_at_half_of_the_permitted_threads() {
     let change = |config: &mut uwork_engine::Config| config.threads_max = Some(20);
     with_config(Setup::exact("core:2"), change, |engine| {
-        let sleepers = shared(engine, "sleepers", Scope::System, 256);
+        let sleepers = shared(engine, "sleepers", AffinityScope::System, 256);
         let started = queue_sleepers(engine, &sleepers, 30);
         assert_eq!(started.load(Ordering::Relaxed), 10);
         assert_eq!(reported(engine), [10]);
@@ -284,7 +296,7 @@ fn a_pool_is_capped_at_half_of_the_permitted_threads() {
 #[test]
 fn a_dedicated_queue_keeps_one_worker() {
     with_engine(Setup::exact("core:2"), |engine| {
-        let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
+        let kind = Kind::Dedicated(attrs(engine, AffinityScope::System, false));
         let own = make(engine, spec("own", kind));
         engine.set_pool_workers_max(100);
         let started = queue_sleepers(engine, &own, 3);

@@ -6,7 +6,7 @@ use uwork_engine::host::Report;
 use uwork_engine::{Cpus, Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
@@ -16,7 +16,7 @@ fn bh(name: &str) -> QueueSpec {
 }
 
 fn dedicated(engine: &VirtualEngine, name: &str) -> QueueSpec {
-    spec(name, Kind::Dedicated(attrs(engine, Scope::System, false)))
+    spec(name, Kind::Dedicated(attrs(engine, AffinityScope::System, false)))
 }
 
 type Log = Arc<Mutex<Vec<(u32, u32, u64)>>>;

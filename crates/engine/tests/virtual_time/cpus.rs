@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Report;
 use uwork_engine::{Attrs, Cpus, Kind, Queue, QueueError, Queued};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::{BrokenSpawn, VirtualHost};
 use crate::item::Item;
@@ -50,10 +50,10 @@ fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
     let of = |name: &str, kind| make(engine, spec(name, kind));
     vec![
         of("bound", Kind::PerCpu),
-        of("pods", Kind::Unbound(attrs(engine, Scope::Cpu, false))),
-        of("strict", Kind::Unbound(attrs(engine, Scope::Cpu, true))),
-        of("whole", Kind::Unbound(attrs(engine, Scope::System, false))),
-        of("ordered", Kind::Ordered(attrs(engine, Scope::Cpu, true))),
+        of("pods", Kind::Unbound(attrs(engine, AffinityScope::Cpu, false))),
+        of("strict", Kind::Unbound(attrs(engine, AffinityScope::Cpu, true))),
+        of("whole", Kind::Unbound(attrs(engine, AffinityScope::System, false))),
+        of("ordered", Kind::Ordered(attrs(engine, AffinityScope::Cpu, true))),
     ]
 }
 
@@ -221,7 +221,7 @@ fn a_mask_without_an_allowed_cpu_means_all_cpus() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let cpumask: CpuSet = "2-3".parse().unwrap();
-        let kind = Kind::Unbound(Attrs { cpumask, ..attrs(engine, Scope::System, false) });
+        let kind = Kind::Unbound(Attrs { cpumask, ..attrs(engine, AffinityScope::System, false) });
         let queue = make(engine, spec("q", kind));
         let masks = |list: &str| {
             assert!(host.unpreempted(|| engine.set_cpus(cpus(list))));
@@ -244,7 +244,8 @@ fn a_mask_without_an_allowed_cpu_means_all_cpus() {
 fn the_cpu_time_quota_sets_the_number_of_workers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
-        let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+        let queue =
+            make(engine, spec("q", Kind::Unbound(attrs(engine, AffinityScope::System, false))));
         for (limit, took) in [(None, 10), (Some(1), 40), (Some(2), 20), (Some(9), 10)] {
             let now = Cpus { cpu_limit: limit, ..engine.cpus().clone() };
             let changed = now != *engine.cpus();

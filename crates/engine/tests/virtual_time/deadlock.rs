@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use uwork_engine::dump::{Awaited, Stall, Wants};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -218,7 +218,7 @@ fn two_runs_that_wait_for_each_other_are_reported() {
         with_threshold("core:2", move |engine| {
             let host = engine.host();
             let queues = ["qa", "qb"].map(|name| {
-                let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+                let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
                 make(engine, spec(name, kind))
             });
             let (inner, theirs) = (engine.clone(), queues[0].clone());

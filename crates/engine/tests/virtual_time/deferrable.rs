@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Attrs, Kind, Queued, Rearmed};
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::item::Item;
 use crate::setup::{
@@ -29,9 +29,9 @@ fn run_something(queue: &VirtualQueue) {
 
 /// A queue of each kind with pools of its own, whose workers are parked.
 fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
-    let all = Kind::Unbound(attrs(engine, Scope::System, false));
-    let pods = Kind::Unbound(attrs(engine, Scope::Cpu, false));
-    let ordered = Kind::Ordered(Attrs { nice: 1, ..attrs(engine, Scope::Cpu, false) });
+    let all = Kind::Unbound(attrs(engine, AffinityScope::System, false));
+    let pods = Kind::Unbound(attrs(engine, AffinityScope::Cpu, false));
+    let ordered = Kind::Ordered(Attrs { nice: 1, ..attrs(engine, AffinityScope::Cpu, false) });
     let kinds = [("bound", Kind::PerCpu), ("all", all), ("pods", pods), ("ordered", ordered)];
     let queues = kinds.into_iter().map(|(name, kind)| make(engine, spec(name, kind))).collect();
     engine.host().doze(SEC);
@@ -66,7 +66,8 @@ fn no_worker_wakes_for_a_deferrable_item_and_the_next_awake_one_runs_it() {
 fn the_watcher_does_not_wake_for_deferrable_timers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
-        let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+        let queue =
+            make(engine, spec("q", Kind::Unbound(attrs(engine, AffinityScope::System, false))));
         // Short items, of which a worker takes many at once: the watcher wakes for the items
         // behind.
         for _ in 0..2_000 {
@@ -268,20 +269,27 @@ fn a_pool_that_is_used_again_does_not_wake_for_deferrable_timers() {
 fn an_item_of_a_queue_that_has_moved_still_runs() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
-        let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::Cpu, false));
         let queue = make(engine, spec("q", kind));
         let runs = Runs::default();
         let item = noting(engine, &runs);
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
-        let moves =
-            || queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(Scope::System));
+        let moves = || {
+            queue.change_attrs(|attrs| {
+                attrs.scope = AffinityScopeChoice::Explicit(AffinityScope::System)
+            })
+        };
         host.unpreempted(moves).unwrap();
         host.doze(20 * MS);
         assert_eq!(taken(&runs).len(), 1);
         assert!(!item.is_pending());
         // After the change back, submissions reach the pool again, and no worker wakes for the next
         // timer.
-        let moves = || queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(Scope::Cpu));
+        let moves = || {
+            queue.change_attrs(|attrs| {
+                attrs.scope = AffinityScopeChoice::Explicit(AffinityScope::Cpu)
+            })
+        };
         host.unpreempted(moves).unwrap();
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         host.doze(20 * MS);

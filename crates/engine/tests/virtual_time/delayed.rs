@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, Queued, Rearmed};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 use uwork_policy::timer::expiry;
 
 use crate::item::Item;
@@ -308,7 +308,7 @@ fn a_timer_that_is_cancelled_does_not_fire() {
 fn a_flush_inside_a_queue_with_one_context_reports_that_it_did_not_wait() {
     for dedicated in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
-            let attrs = attrs(engine, Scope::System, false);
+            let attrs = attrs(engine, AffinityScope::System, false);
             let kind = if dedicated { Kind::Dedicated(attrs) } else { Kind::Ordered(attrs) };
             let (queue, runs) = (make(engine, spec("q", kind)), Arc::new(Mutex::new(0)));
             let count = runs.clone();
@@ -368,7 +368,7 @@ fn a_timer_of_a_destroyed_queue_releases_its_item() {
 fn a_timer_is_on_time_while_the_only_worker_is_busy() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         let runs = Runs::default();
         let timer = noting(engine, &runs, 0);

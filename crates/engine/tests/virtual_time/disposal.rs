@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use uwork_engine::{Helped, Kind, QueueError, Queued, Shutdown, ShutdownReport};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -48,7 +48,7 @@ fn busy(engine: &Arc<VirtualEngine>, queue: &VirtualQueue, ns: u64) {
 }
 
 fn kinds(engine: &VirtualEngine) -> [Kind; 3] {
-    let attrs = attrs(engine, Scope::System, false);
+    let attrs = attrs(engine, AffinityScope::System, false);
     [Kind::PerCpu, Kind::Unbound(attrs.clone()), Kind::Ordered(attrs)]
 }
 

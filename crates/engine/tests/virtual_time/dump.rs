@@ -6,7 +6,7 @@ use uwork_engine::dump::{Dump, Gate, ITEMS_MAX, WorkerState};
 use uwork_engine::{Attrs, Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::random_source::Chaos;
@@ -68,7 +68,7 @@ fn the_text_of_a_known_state() {
     let text = with_engine(Setup::exact("llc:1 core:2"), |engine| {
         let limited = QueueSpec { max_active: 1, ..spec("limited", Kind::PerCpu) };
         let limited = make(engine, limited);
-        let system: Attrs = attrs(engine, Scope::System, true);
+        let system: Attrs = attrs(engine, AffinityScope::System, true);
         let flags = Flags::UNBOUND | Flags::FREEZABLE;
         let unbound = QueueSpec { flags, ..spec("free", Kind::Unbound(system)) };
         let unbound = make(engine, unbound);
@@ -215,7 +215,7 @@ fn a_dump_at_any_moment_is_consistent() {
         let chaos = CHAOS;
         with_engine(Setup { machine: "llc:2 core:2", chaos, seed }, |engine| {
             let per_cpu = make(engine, spec("p", Kind::PerCpu));
-            let kind = Kind::Unbound(attrs(engine, Scope::Cache, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, false));
             let unbound = make(engine, QueueSpec { max_active: 3, ..spec("u", kind) });
             let items: Vec<_> = (0..40).map(|n| burning(engine, n * 5 * US)).collect();
             for round in 0..30_usize {

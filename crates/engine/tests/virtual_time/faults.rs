@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Report;
 use uwork_engine::{Kind, Queue, QueueError, Queued};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -63,7 +63,7 @@ fn items_wait_for_the_existing_workers() {
 fn items_that_arrive_during_a_failing_spawn_run() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         host.doze(MS);
         let begin = host.time();

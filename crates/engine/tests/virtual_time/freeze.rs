@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{FreezeError, Helped, Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
@@ -19,9 +19,9 @@ fn freezable(engine: &Arc<VirtualEngine>, name: &str, kind: Kind) -> VirtualQueu
 fn one_of_each(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
     let kinds = [
         Kind::PerCpu,
-        Kind::Unbound(attrs(engine, Scope::System, false)),
-        Kind::Unbound(attrs(engine, Scope::Cache, false)),
-        Kind::Ordered(attrs(engine, Scope::Cache, false)),
+        Kind::Unbound(attrs(engine, AffinityScope::System, false)),
+        Kind::Unbound(attrs(engine, AffinityScope::Cache, false)),
+        Kind::Ordered(attrs(engine, AffinityScope::Cache, false)),
     ];
     let named = kinds.into_iter().enumerate();
     named.map(|(index, kind)| freezable(engine, &format!("f{index}"), kind)).collect()
@@ -134,14 +134,15 @@ fn calls_out_of_order_are_errors() {
 fn changes_while_frozen_take_effect_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (log, host) = (Times::default(), engine.host());
-        let queue = freezable(engine, "q", Kind::Unbound(attrs(engine, Scope::Cache, true)));
+        let queue =
+            freezable(engine, "q", Kind::Unbound(attrs(engine, AffinityScope::Cache, true)));
         engine.freeze_begin().unwrap();
         for cpu in [0, 2] {
             assert_eq!(item(engine, &log, 10 * MS).queue_on(&queue, cpu), Queued::Yes);
         }
         queue.set_max_active(2).unwrap();
         queue.set_min_active(1).unwrap();
-        let scope = ScopeChoice::Explicit(Scope::Cpu);
+        let scope = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
         host.unpreempted(|| queue.change_attrs(|attrs| attrs.scope = scope)).unwrap();
         for cpu in [0, 1] {
             assert_eq!(item(engine, &log, 10 * MS).queue_on(&queue, cpu), Queued::Yes);
@@ -196,7 +197,7 @@ fn frozen_items_are_not_helped_but_cancelled() {
 fn a_permit_is_lent_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let log = Times::default();
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let flags = Flags::FREEZABLE;
         let queue = make(engine, QueueSpec { flags, max_active: 1, ..spec("q", kind) });
         let child = item(engine, &log, 0);

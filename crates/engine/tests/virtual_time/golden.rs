@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::{Attrs, Kind, QueueSpec};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::ScopeChoice;
+use uwork_policy::scope::AffinityScopeChoice;
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, make, spec, with_engine};
@@ -55,7 +55,7 @@ fn per_cpu(max_active: u32) -> QueueSpec {
 fn golden_with_one_item_at_a_time() {
     let expected = [(0, 5, 20), (20, 25, 35), (35, 40, 50)];
     assert_eq!(scenario(vec![per_cpu(1)]), expected);
-    let (cpumask, scope) = (CpuSet::single(0), ScopeChoice::Default);
+    let (cpumask, scope) = (CpuSet::single(0), AffinityScopeChoice::Default);
     let ordered = Kind::Ordered(Attrs { nice: 0, cpumask, scope, strict: false });
     assert_eq!(scenario(vec![spec("ordered", ordered)]), expected);
 }

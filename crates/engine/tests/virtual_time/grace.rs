@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Action, Graced, Kind, Queued, Work};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::VirtualHost;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
@@ -172,7 +172,7 @@ fn a_flush_waits_for_the_period_and_then_for_the_run() {
 fn a_flush_inside_the_ordered_queue_reports_that_it_did_not_wait() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
-        let attrs = attrs(engine, Scope::System, false);
+        let attrs = attrs(engine, AffinityScope::System, false);
         let queue = make(engine, spec("q", Kind::Ordered(attrs)));
         let item = Item::new(engine);
         assert_eq!(item.queue(&queue).0, Queued::Yes);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Report;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
@@ -171,7 +171,7 @@ fn a_burst_behind_a_hog_starts_in_time() {
 #[test]
 fn hogs_of_a_shared_pool_do_not_multiply_its_workers() {
     with_engine(two_cpus(), |engine| {
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         for _ in 0..30 {
             let engine = engine.clone();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, Queued};
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{
@@ -29,7 +29,7 @@ fn raise_workers(engine: &Arc<VirtualEngine>, queue: &VirtualQueue, count: u64) 
 fn no_wake_up_after_the_load() {
     with_engine(Setup::exact("llc:2 core:4"), |engine| {
         let host = engine.host().clone();
-        let kind = Kind::Unbound(attrs(engine, Scope::Cache, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, false));
         let queues = [make(engine, spec("bound", Kind::PerCpu)), make(engine, spec("pod", kind))];
         for queue in &queues {
             for index in 0..500 {

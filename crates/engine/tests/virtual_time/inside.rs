@@ -4,17 +4,20 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use uwork_engine::{Attrs, DepthError, FreezeError, Kind, QueueError, Queued};
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
 /// A queue of each kind: per CPU, unbound, ordered.
 fn one_of_each(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
-    let (cpumask, scope) = (engine.config().allowed.clone(), ScopeChoice::Default);
+    let (cpumask, scope) = (engine.config().allowed.clone(), AffinityScopeChoice::Default);
     let ordered = Attrs { nice: 0, cpumask, scope, strict: false };
-    let kinds =
-        [Kind::PerCpu, Kind::Unbound(attrs(engine, Scope::System, false)), Kind::Ordered(ordered)];
+    let kinds = [
+        Kind::PerCpu,
+        Kind::Unbound(attrs(engine, AffinityScope::System, false)),
+        Kind::Ordered(ordered),
+    ];
     let named = kinds.into_iter().enumerate();
     named.map(|(index, kind)| make(engine, spec(&format!("q{index}"), kind))).collect()
 }

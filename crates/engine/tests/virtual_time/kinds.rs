@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uwork_engine::{Kind, MAX_ACTIVE_DEFAULT, QueueSpec};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Pods, Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods};
 
 use crate::histories::with_oracle;
 use crate::oracle::{Oracle, PoolNo, PoolRules, QueueNo, QueueRules};
@@ -29,10 +29,10 @@ impl Known {
             return;
         }
         let host = engine.host();
-        let scope = *host.machine().chance.pick(&Scope::ALL);
+        let scope = *host.machine().chance.pick(&AffinityScope::ALL);
         with_oracle(host, |oracle, _| oracle.begin_change());
         let changed = host.unpreempted(|| {
-            self.queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(scope))
+            self.queue.change_attrs(|attrs| attrs.scope = AffinityScopeChoice::Explicit(scope))
         });
         let kind = self.queue.kind();
         with_oracle(host, |oracle, _| {
@@ -49,10 +49,10 @@ impl Known {
 fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
     let (kind, scope, strict) = {
         let chance = &mut engine.host().machine().chance;
-        (chance.below(14), *chance.pick(&Scope::ALL), chance.below(2) == 0)
+        (chance.below(14), *chance.pick(&AffinityScope::ALL), chance.below(2) == 0)
     };
     let unbound = || Kind::Unbound(attrs(engine, scope, strict));
-    let ordered = || Kind::Ordered(attrs(engine, Scope::System, strict));
+    let ordered = || Kind::Ordered(attrs(engine, AffinityScope::System, strict));
     match kind {
         0..3 => (Kind::PerCpu, Flags::empty()),
         3 => (Kind::PerCpu, Flags::HIGHPRI),
@@ -64,7 +64,7 @@ fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
         10 => (ordered(), Flags::empty()),
         11 => (ordered(), Flags::MEM_RECLAIM),
         12 => (Kind::PerCpu, Flags::BH | Flags::PERCPU),
-        _ => (Kind::Dedicated(attrs(engine, Scope::System, false)), Flags::empty()),
+        _ => (Kind::Dedicated(attrs(engine, AffinityScope::System, false)), Flags::empty()),
     }
 }
 
@@ -128,8 +128,8 @@ fn pools_of(
         }
         Kind::Unbound(attrs) | Kind::Ordered(attrs) => {
             let scope = match attrs.scope {
-                ScopeChoice::Explicit(scope) => scope,
-                ScopeChoice::Default => unreachable!("a scope was drawn"),
+                AffinityScopeChoice::Explicit(scope) => scope,
+                AffinityScopeChoice::Default => unreachable!("a scope was drawn"),
             };
             let pods = Pods::of(&config.topology, scope, config.cache_shard_size);
             let all: Vec<_> = pods.restricted(&config.allowed).map(|(_, pod)| pod).collect();

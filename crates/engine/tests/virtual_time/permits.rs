@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Helped, Kind, MAX_ACTIVE_LIMIT, QueueError, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
@@ -26,7 +26,7 @@ fn item(engine: &Arc<VirtualEngine>, begun: &Begun, name: &'static str) -> Arc<I
 
 /// A queue that lets one item run on node 0.
 fn one_on_the_node(engine: &Arc<VirtualEngine>) -> VirtualQueue {
-    let kind = Kind::Unbound(attrs(engine, Scope::Cache, true));
+    let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, true));
     let limit = QueueSpec { max_active: 2, flags: Flags::FREEZABLE, ..spec("q", kind) };
     let queue = make(engine, limit);
     queue.set_min_active(1).unwrap();
@@ -109,7 +109,7 @@ fn an_item_that_waits_for_its_cpu_is_not_congestion() {
 fn a_helper_runs_a_pending_item_if_a_permit_is_free() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, begun) = (engine.host(), Begun::default());
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, QueueSpec { max_active: 1, ..spec("q", kind) });
         // This thread holds the only CPU until it waits.
         let helped = item(engine, &begun, "helped");

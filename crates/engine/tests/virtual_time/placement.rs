@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
 use crate::random_source::Chaos;
@@ -17,7 +17,7 @@ use crate::setup::{MS, Setup, attrs, make, spec, with_engine};
 fn from_cpu_0(machine: &'static str, strict: bool, count: u32) -> (u64, BTreeSet<u32>) {
     with_engine(Setup::exact(machine), move |engine| {
         let host = engine.host().clone();
-        let kind = Kind::Unbound(attrs(engine, Scope::Cache, strict));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, strict));
         let queue = make(engine, spec("q", kind));
         host.doze(MS);
         let ran_on = Arc::new(Mutex::new(BTreeSet::new()));
@@ -63,7 +63,7 @@ fn a_strict_pod_keeps_its_items() {
 fn items_scheduled_behind_a_long_item_are_taken_over() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host().clone();
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         let last = Arc::new(Mutex::new(0));
         for _ in 0..1_000 {
@@ -121,7 +121,7 @@ fn turns_of_submitters_outside(seed: u64) -> Vec<usize> {
     let chaos = Chaos { drawn_order: true, preempt_one_in: 3, ..Chaos::default() };
     with_engine(Setup { machine: "core:5", chaos, seed }, |engine| {
         let host = engine.host().clone();
-        let mut attrs = attrs(engine, Scope::Cpu, true);
+        let mut attrs = attrs(engine, AffinityScope::Cpu, true);
         attrs.cpumask = "2-4".parse().unwrap();
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
         let ran_on = Arc::new(Mutex::new(Vec::new()));
@@ -154,7 +154,7 @@ fn submitters_outside_of_the_mask_reach_each_cpu_of_it_equally_often() {
 fn readiness_of_an_ordered_queue_takes_turns_among_all_pools_of_the_mask() {
     let ran_on = with_engine(Setup::exact("core:3"), |engine| {
         let host = engine.host().clone();
-        let mut attrs = attrs(engine, Scope::Cpu, true);
+        let mut attrs = attrs(engine, AffinityScope::Cpu, true);
         attrs.cpumask = "1-2".parse().unwrap();
         let queue = make(engine, spec("q", Kind::Ordered(attrs)));
         let ran_on = Arc::new(Mutex::new(Vec::new()));
@@ -175,7 +175,7 @@ fn readiness_of_an_ordered_queue_takes_turns_among_all_pools_of_the_mask() {
 #[test]
 fn a_submitter_outside_of_the_mask_waits_for_no_change_of_the_attributes() {
     with_engine(Setup::exact("core:2"), |engine| {
-        let mut attrs = attrs(engine, Scope::Cpu, true);
+        let mut attrs = attrs(engine, AffinityScope::Cpu, true);
         attrs.cpumask = CpuSet::single(1);
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
         let ran = Arc::new(AtomicBool::new(false));

@@ -7,7 +7,7 @@ use uwork_engine::host::{Cure, Host, Report};
 use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -40,7 +40,8 @@ fn timer_beside(
     with_engine(Setup::exact(machine), move |engine| {
         let host = engine.host();
         host.detecting().tier = tier;
-        let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+        let queue =
+            make(engine, spec("q", Kind::Unbound(attrs(engine, AffinityScope::System, false))));
         // As many workers as run these items at the same time are idle afterwards.
         let waits: Vec<_> = (0..idle_workers)
             .map(|_| {
@@ -265,7 +266,7 @@ fn a_timer_is_served_where_only_sharing_pods_have_idle_workers() {
                 let host = engine.host();
                 host.detecting().tier = tier;
                 engine.set_pool_workers_max(4);
-                let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+                let kind = Kind::Unbound(attrs(engine, AffinityScope::Cpu, false));
                 let queue = make(engine, spec("q", kind));
                 host.doze(MS);
                 let ran = Arc::new(AtomicU64::new(u64::MAX));
@@ -293,7 +294,8 @@ fn a_hog_that_blocks_permits_another_worker() {
         with_engine(Setup { chaos: SLICED, ..Setup::exact("core:1") }, move |engine| {
             let host = engine.host();
             host.detecting().tier = tier;
-            let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+            let queue =
+                make(engine, spec("q", Kind::Unbound(attrs(engine, AffinityScope::System, false))));
             host.doze(MS);
             let (sleeps_at, starts_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
             let (inner, note) = (engine.clone(), sleeps_at.clone());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::{Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::delayed_items::{Timer, arm_once, arm_once_on};
 use crate::idle_end;
@@ -90,7 +90,7 @@ fn temporary_queue(world: &Arc<World>) {
     let host = world.host();
     let kind = match world.below(5) {
         0..2 => Kind::PerCpu,
-        2 => Kind::Dedicated(attrs(&world.engine, Scope::System, false)),
+        2 => Kind::Dedicated(attrs(&world.engine, AffinityScope::System, false)),
         _ => Kind::Ordered(world.any_attrs()),
     };
     let freezable = world.below(2) == 0;
@@ -235,7 +235,7 @@ fn a_seed_repeats_itself() {
         let chaos = Chaos { drawn_order: true, preempt_one_in: 5, ..Chaos::default() };
         with_engine(Setup { machine: "llc:2 core:2", chaos, seed }, |engine| {
             let host = engine.host().clone();
-            let kind = Kind::Unbound(attrs(engine, Scope::Cache, false));
+            let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, false));
             let queue = make(engine, QueueSpec { max_active: 2, ..spec("q", kind) });
             let runs = Arc::new(Mutex::new(Vec::new()));
             for index in 0..200 {

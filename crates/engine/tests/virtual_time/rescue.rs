@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::{Host, Report};
 use uwork_engine::{Attrs, Kind, Queue, QueueError, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::host::{BrokenSpawn, Event};
 use crate::item::Item;
@@ -76,7 +76,7 @@ fn a_queue_with_a_rescuer_drains_though_every_worker_is_stuck() {
 #[test]
 fn an_ordered_queue_keeps_its_order_through_the_rescuer() {
     with_engine(Setup::exact("core:1"), |engine| {
-        let (cpumask, scope) = (engine.config().allowed.clone(), ScopeChoice::Default);
+        let (cpumask, scope) = (engine.config().allowed.clone(), AffinityScopeChoice::Default);
         let ordered =
             || Kind::Ordered(Attrs { nice: 0, cpumask: cpumask.clone(), scope, strict: true });
         let queue = make(engine, reclaiming("reclaim", ordered()));
@@ -196,7 +196,8 @@ fn the_rescuer_ends_with_its_queue_and_is_idle_until_called() {
 /// Checks which pairs of queues are reported when an item of the first flushes the second.
 fn dependencies(flush: impl Fn(&VirtualQueue) + Send + Sync + Copy + 'static) {
     with_engine(Setup::exact("core:2"), move |engine| {
-        let unbound = |engine: &VirtualEngine| Kind::Unbound(attrs(engine, Scope::System, false));
+        let unbound =
+            |engine: &VirtualEngine| Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let safe = make(engine, reclaiming("safe", unbound(engine)));
         let other_safe = make(engine, reclaiming("other-safe", unbound(engine)));
         let plain = make(engine, spec("plain", unbound(engine)));
@@ -238,7 +239,7 @@ fn a_reclaiming_item_that_flushes_an_item_of_such_a_queue_is_reported() {
 #[test]
 fn a_cancel_is_no_dependency() {
     with_engine(Setup::exact("core:2"), |engine| {
-        let unbound = Kind::Unbound(attrs(engine, Scope::System, false));
+        let unbound = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let safe = make(engine, reclaiming("safe", unbound));
         let plain = make(engine, spec("plain", Kind::PerCpu));
         let (host, inner) = (engine.host().clone(), engine.clone());

@@ -6,7 +6,7 @@ use uwork_engine::host::Report;
 use uwork_engine::{Attrs, Config, Engine, Kind, MAX_ACTIVE_DEFAULT, Queue, QueueSpec};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
 use crate::host::VirtualHost;
@@ -91,9 +91,9 @@ pub(crate) fn spec(name: &str, kind: Kind) -> QueueSpec {
 }
 
 /// Unbound attributes for all CPUs.
-pub(crate) fn attrs(engine: &VirtualEngine, scope: Scope, strict: bool) -> Attrs {
+pub(crate) fn attrs(engine: &VirtualEngine, scope: AffinityScope, strict: bool) -> Attrs {
     let cpumask = engine.config().allowed.clone();
-    Attrs { nice: 0, cpumask, scope: ScopeChoice::Explicit(scope), strict }
+    Attrs { nice: 0, cpumask, scope: AffinityScopeChoice::Explicit(scope), strict }
 }
 
 /// Creates a queue. Nothing may preempt the thread while it holds the queue's locks.

@@ -6,7 +6,7 @@ use uwork_engine::dump::Gate;
 use uwork_engine::{Kind, Queue, QueueError, QueueSpec, Queued, Rearmed, Shutdown};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -30,8 +30,8 @@ fn counting(engine: &Arc<VirtualEngine>, ns: u64) -> (Arc<Item>, Arc<Mutex<u32>>
 }
 
 fn queues(engine: &Arc<VirtualEngine>) -> [VirtualQueue; 3] {
-    let unbound = Kind::Unbound(attrs(engine, Scope::System, false));
-    let ordered = Kind::Ordered(attrs(engine, Scope::System, false));
+    let unbound = Kind::Unbound(attrs(engine, AffinityScope::System, false));
+    let ordered = Kind::Ordered(attrs(engine, AffinityScope::System, false));
     [("p", Kind::PerCpu), ("u", unbound), ("o", ordered)]
         .map(|(name, kind)| make(engine, spec(name, kind)))
 }
@@ -174,7 +174,7 @@ fn a_shutdown_reports_items_that_do_not_end_in_time() {
 #[test]
 fn a_dedicated_queues_retired_thread_is_spawned_again() {
     with_engine(Setup::exact("core:1"), |engine| {
-        let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
+        let kind = Kind::Dedicated(attrs(engine, AffinityScope::System, false));
         let flags = Flags::FREEZABLE;
         let (host, queue) = (engine.host(), make(engine, QueueSpec { flags, ..spec("q", kind) }));
         engine.freeze_begin().unwrap();

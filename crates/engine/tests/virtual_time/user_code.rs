@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uwork_engine::host::Report;
 use uwork_engine::{Cpus, Kind, Queued};
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
@@ -20,7 +20,7 @@ fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
 #[test]
 fn a_change_of_attributes_may_change_and_query_the_same_queue() {
     with_engine(Setup::exact("core:2"), |engine| {
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         let same = queue.clone();
         queue
@@ -46,7 +46,7 @@ fn a_change_of_cpus_reports_without_its_lock() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         assert!(limit_cpu_time(engine, Some(1)));
-        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
         let weak = Arc::downgrade(engine);
         let burn = move || weak.upgrade().expect("it runs this").host().burn(5 * MS);

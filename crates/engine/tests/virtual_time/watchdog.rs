@@ -6,7 +6,7 @@ use uwork_engine::dump::{Stall, Wants, WorkerState};
 use uwork_engine::host::{Host, Report};
 use uwork_engine::{Attrs, Kind, QueueSpec, Queued, WATCHDOG_THRESH_NS};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::host::{Event, VirtualHost};
 use crate::item::Item;
@@ -33,7 +33,7 @@ fn with_threshold(machine: &'static str, body: impl FnOnce(&Arc<VirtualEngine>) 
 }
 
 pub(crate) fn ordered(engine: &Arc<VirtualEngine>, name: &str) -> VirtualQueue {
-    let (cpumask, scope) = (engine.config().allowed.clone(), ScopeChoice::Default);
+    let (cpumask, scope) = (engine.config().allowed.clone(), AffinityScopeChoice::Default);
     let attrs = Attrs { nice: 0, cpumask, scope, strict: false };
     make(engine, spec(name, Kind::Ordered(attrs)))
 }
@@ -194,7 +194,7 @@ fn a_stalled_pool_is_reported_once() {
 // Catches: a limit of several, or one that pods share, that is used up by items that do not end.
 #[test]
 fn items_that_use_up_the_limit_are_named() {
-    for scope in [Scope::System, Scope::Cpu] {
+    for scope in [AffinityScope::System, AffinityScope::Cpu] {
         with_threshold("core:2", move |engine| {
             let host = engine.host();
             let kind = Kind::Unbound(attrs(engine, scope, false));
@@ -326,7 +326,7 @@ fn the_watcher_does_not_wake_for_a_lone_waiter() {
         let queues = [
             ordered(engine, "ordered"),
             make(engine, spec("per-cpu", Kind::PerCpu)),
-            make(engine, spec("own", Kind::Dedicated(attrs(engine, Scope::System, false)))),
+            make(engine, spec("own", Kind::Dedicated(attrs(engine, AffinityScope::System, false)))),
         ];
         let latches: Vec<Latch> = queues
             .iter()

@@ -9,7 +9,7 @@ use uwork_engine::{
 };
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::AffinityScope;
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -79,21 +79,21 @@ impl World {
         let topology = &engine.config().topology;
         let node_of = topology.cpus().iter().map(|cpu| cpu.node as usize).collect();
         let in_all = |scope| Kind::Unbound(attrs(engine, scope, false));
-        let ordered = || Kind::Ordered(attrs(engine, Scope::Cpu, false));
-        let dedicated = Kind::Dedicated(attrs(engine, Scope::System, false));
+        let ordered = || Kind::Ordered(attrs(engine, AffinityScope::Cpu, false));
+        let dedicated = Kind::Dedicated(attrs(engine, AffinityScope::System, false));
         let of = |kind, max_active| QueueSpec { max_active, ..spec("", kind) };
         let with = |flags, spec| QueueSpec { flags, ..spec };
         let specs = [
             (of(Kind::PerCpu, max), Limit::OnEachCpu(max)),
-            (of(in_all(Scope::Cache), max), Limit::InAll(max * cpus as u32)),
-            (of(in_all(Scope::System), max), Limit::InAll(max)),
+            (of(in_all(AffinityScope::Cache), max), Limit::InAll(max * cpus as u32)),
+            (of(in_all(AffinityScope::System), max), Limit::InAll(max)),
             (of(ordered(), 1), Limit::InAll(1)),
             (
                 QueueSpec { flags: Flags::CPU_INTENSIVE, ..of(Kind::PerCpu, MAX_ACTIVE_DEFAULT) },
                 Limit::OnEachCpu(MAX_ACTIVE_DEFAULT),
             ),
             (
-                of(in_all(Scope::Cpu), 2 * max),
+                of(in_all(AffinityScope::Cpu), 2 * max),
                 Limit::OnEachNode(NodeLimits::new(node_of, 2 * max, 1)),
             ),
             (with(Flags::MEM_RECLAIM, of(Kind::PerCpu, max)), Limit::OnEachCpu(max)),
@@ -184,7 +184,7 @@ impl World {
 
     /// A random scope and strictness.
     pub(crate) fn any_attrs(&self) -> Attrs {
-        let scope = Scope::ALL[self.below(Scope::ALL.len() as u64) as usize];
+        let scope = AffinityScope::ALL[self.below(AffinityScope::ALL.len() as u64) as usize];
         attrs(&self.engine, scope, self.below(2) == 0)
     }
 

@@ -1,7 +1,7 @@
 //! Decides whether a target yields its CPU before it waits.
 //!
 //! Threads that pass each other work often share a CPU. If the target sleeps at once, the next
-//! adder must wake it: a sleep and a wake for each batch. If it yields first, adders find it awake,
+//! adder must wake it: a sleep and a wake for each round. If it yields first, adders find it awake,
 //! and no wake is needed. It yields if task work ended its last wait. After a yield that took long
 //! it stops for a number of waits: then the CPU is busy with other work, and a thread that had
 //! slept would have been scheduled sooner.

@@ -1,4 +1,4 @@
-//! The guarantees of a drain of a batch, while several threads drain, fill and panic.
+//! The guarantees of a drain of a bundle, while several threads drain, fill and panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 use std::vec::Drain;
 
 use super::{cpus, modes, on_cpu};
-use crate::Batch;
+use crate::Bundle;
 use uwork_linux::ErrorKind;
 
 /// A sink whose first call signals its start, and counts its items only when it is released.
@@ -38,7 +38,7 @@ fn gate() -> (Gate, impl Fn(Drain<'_, u8>) + Send + Sync + 'static) {
 /// Starts `drain_all` on a thread while `first`'s sink is blocked. Releases that sink when the
 /// draining thread sleeps or has returned. Returns the number of items that the sink had received
 /// when the drain returned.
-fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send) -> usize {
+fn sunk_when_drained(bundle: &Bundle<u8>, gate: &Gate, first: impl FnOnce() + Send) -> usize {
     thread::scope(|scope| {
         scope.spawn(first);
         gate.begun.recv().unwrap();
@@ -47,7 +47,7 @@ fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send
         let second = scope.spawn(move || {
             // SAFETY: no arguments, no errors.
             tell.send(unsafe { libc::gettid() }).unwrap();
-            batch.drain_all().unwrap();
+            bundle.drain_all().unwrap();
             sunk.load(Ordering::Relaxed)
         });
         let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
@@ -64,24 +64,24 @@ fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send
 fn a_drain_waits_for_the_items_of_a_concurrent_drain() {
     for mode in modes() {
         let (gate, sink) = gate();
-        let batch = Batch::in_mode(mode, 16, sink);
+        let bundle = Bundle::in_mode(mode, 16, sink);
         for cpu in cpus() {
-            on_cpu(cpu, || batch.add(1));
+            on_cpu(cpu, || bundle.add(1));
         }
-        let first = || assert_eq!(batch.drain_all().unwrap(), cpus().len());
-        assert_eq!(sunk_when_drained(&batch, &gate, first), cpus().len(), "mode {mode}");
+        let first = || assert_eq!(bundle.drain_all().unwrap(), cpus().len());
+        assert_eq!(sunk_when_drained(&bundle, &gate, first), cpus().len(), "mode {mode}");
     }
 }
 
 #[test]
-fn a_drain_waits_for_a_batch_that_another_thread_has_filled() {
+fn a_drain_waits_for_a_bundle_that_another_thread_has_filled() {
     for mode in modes() {
         let (gate, sink) = gate();
-        let batch = Batch::in_mode(mode, 4, sink);
+        let bundle = Bundle::in_mode(mode, 4, sink);
         let cpu = cpus()[0];
-        on_cpu(cpu, || (0..3).for_each(|_| batch.add(1)));
-        let first = || on_cpu(cpu, || batch.add(1));
-        assert_eq!(sunk_when_drained(&batch, &gate, first), 4, "mode {mode}");
+        on_cpu(cpu, || (0..3).for_each(|_| bundle.add(1)));
+        let first = || on_cpu(cpu, || bundle.add(1));
+        assert_eq!(sunk_when_drained(&bundle, &gate, first), 4, "mode {mode}");
     }
 }
 
@@ -89,26 +89,26 @@ fn a_drain_waits_for_a_batch_that_another_thread_has_filled() {
 fn a_sink_may_add_but_a_drain_in_it_is_an_error() {
     for mode in modes() {
         static REFUSED: AtomicUsize = AtomicUsize::new(0);
-        let this = Arc::new(OnceLock::<std::sync::Weak<Batch<u8>>>::new());
+        let this = Arc::new(OnceLock::<std::sync::Weak<Bundle<u8>>>::new());
         let refused_before = REFUSED.load(Ordering::Relaxed);
         let sink = {
             let this = this.clone();
             move |items: Drain<'_, u8>| {
-                let Some(batch) = this.get().and_then(std::sync::Weak::upgrade) else { return };
-                assert_eq!(batch.drain_all().unwrap_err().kind(), ErrorKind::WouldDeadlock);
+                let Some(bundle) = this.get().and_then(std::sync::Weak::upgrade) else { return };
+                assert_eq!(bundle.drain_all().unwrap_err().kind(), ErrorKind::WouldDeadlock);
                 REFUSED.fetch_add(1, Ordering::Relaxed);
-                items.filter(|item| *item > 0).for_each(|item| batch.add(item - 1));
+                items.filter(|item| *item > 0).for_each(|item| bundle.add(item - 1));
             }
         };
-        let batch = Arc::new(Batch::in_mode(mode, 2, sink));
-        this.set(Arc::downgrade(&batch)).unwrap();
+        let bundle = Arc::new(Bundle::in_mode(mode, 2, sink));
+        this.set(Arc::downgrade(&bundle)).unwrap();
         let cpu = cpus()[0];
         // The second add hands on both.
-        on_cpu(cpu, || (0..2).for_each(|_| batch.add(0)));
+        on_cpu(cpu, || (0..2).for_each(|_| bundle.add(0)));
         assert_eq!(REFUSED.load(Ordering::Relaxed), refused_before + 1, "mode {mode}");
-        batch.add(2);
+        bundle.add(2);
         for left in [1, 1, 1, 0] {
-            assert_eq!(batch.drain_all().unwrap(), left, "mode {mode}");
+            assert_eq!(bundle.drain_all().unwrap(), left, "mode {mode}");
         }
         assert_eq!(REFUSED.load(Ordering::Relaxed), refused_before + 4);
     }
@@ -125,19 +125,19 @@ fn a_sink_that_panics_costs_no_other_items() {
                 sunk.fetch_add(items.len(), Ordering::Relaxed);
             }
         };
-        let batch = Batch::in_mode(mode, 16, sink);
+        let bundle = Bundle::in_mode(mode, 16, sink);
         let fill = || {
             panicked.store(false, Ordering::Relaxed);
-            cpus().iter().for_each(|&cpu| on_cpu(cpu, || (0..5).for_each(|_| batch.add(1))));
+            cpus().iter().for_each(|&cpu| on_cpu(cpu, || (0..5).for_each(|_| bundle.add(1))));
         };
         let others = (cpus().len() - 1) * 5;
         fill();
-        let payload = catch_unwind(AssertUnwindSafe(|| batch.drain_all())).unwrap_err();
+        let payload = catch_unwind(AssertUnwindSafe(|| bundle.drain_all())).unwrap_err();
         assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"), "mode {mode}");
         assert_eq!(sunk.load(Ordering::Relaxed), others);
-        assert_eq!(batch.drain_all().unwrap(), 0);
+        assert_eq!(bundle.drain_all().unwrap(), 0);
         fill();
-        catch_unwind(AssertUnwindSafe(|| drop(batch))).unwrap_err();
+        catch_unwind(AssertUnwindSafe(|| drop(bundle))).unwrap_err();
         assert_eq!(sunk.load(Ordering::Relaxed), 2 * others);
     }
 }
@@ -146,12 +146,12 @@ fn a_sink_that_panics_costs_no_other_items() {
 #[test]
 fn a_sink_that_panics_in_an_add_is_not_waited_for() {
     for mode in modes() {
-        let batch = Batch::in_mode(mode, 2, |_: Drain<'_, u8>| panic!("on purpose"));
+        let bundle = Bundle::in_mode(mode, 2, |_: Drain<'_, u8>| panic!("on purpose"));
         let cpu = cpus()[0];
         on_cpu(cpu, || {
-            batch.add(1);
-            catch_unwind(AssertUnwindSafe(|| batch.add(1))).unwrap_err();
+            bundle.add(1);
+            catch_unwind(AssertUnwindSafe(|| bundle.add(1))).unwrap_err();
         });
-        assert_eq!(batch.drain_all().unwrap(), 0, "mode {mode}");
+        assert_eq!(bundle.drain_all().unwrap(), 0, "mode {mode}");
     }
 }

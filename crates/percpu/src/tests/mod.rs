@@ -1,6 +1,6 @@
 //! Every mode in one process: each value has its own mode here, independent of the process's.
 
-mod batch;
+mod bundle;
 mod cache;
 #[path = "../../../uwork/tests/support/counting.rs"]
 pub(super) mod counting;

@@ -11,7 +11,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use super::slow::times;
 use super::{cpus, modes, pin, pin_other};
-use crate::{Batch, Cache, Counter, Mode, PerCpu};
+use crate::{Bundle, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
 const ROUNDS: u64 = times(40_000);
@@ -218,7 +218,7 @@ fn counters_are_exact() {
 }
 
 #[test]
-fn batches_neither_lose_nor_duplicate_items() {
+fn bundles_neither_lose_nor_duplicate_items() {
     for mode in modes() {
         let (count, sum) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let sink = {
@@ -228,12 +228,12 @@ fn batches_neither_lose_nor_duplicate_items() {
                 sum.fetch_add(items.sum(), Ordering::Relaxed);
             }
         };
-        let batch = Batch::in_mode(mode, 15, sink);
+        let bundle = Bundle::in_mode(mode, 15, sink);
         storm(
-            |number| batch.add(number),
-            || assert!(batch.drain_all().unwrap() <= 15 * cpus().len()),
+            |number| bundle.add(number),
+            || assert!(bundle.drain_all().unwrap() <= 15 * cpus().len()),
         );
-        batch.drain_all().unwrap();
+        bundle.drain_all().unwrap();
         let all = THREADS * ROUNDS;
         assert_eq!(count.load(Ordering::Relaxed), all, "mode {mode}");
         assert_eq!(sum.load(Ordering::Relaxed), all * (all - 1) / 2, "mode {mode}");

@@ -2,27 +2,27 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Scope;
+use super::AffinityScope;
 use crate::cpuset::CpuSet;
 use crate::topology::{Cpu, Topology};
 
-/// Cores per pod of [`Scope::CacheShard`] by default.
+/// Cores per pod of [`AffinityScope::CacheShard`] by default.
 pub const DEFAULT_SHARD_SIZE: u32 = 8;
 
 /// The pods of one scope: a partition of the possible CPUs, ordered by their lowest CPU.
 ///
 /// ```
-/// use uwork_policy::scope::{Pods, Scope};
+/// use uwork_policy::scope::{Pods, AffinityScope};
 ///
 /// let machine = "llc:2 core:4 smt:2".parse().unwrap();
-/// let pods = Pods::of(&machine, Scope::Cache, 8);
+/// let pods = Pods::of(&machine, AffinityScope::Cache, 8);
 /// assert_eq!(pods.pods()[1].to_string(), "8-15");
 /// assert_eq!(pods.pod_of(9), Some(1));
 /// assert_eq!(pods.restricted(&"0-3".parse().unwrap()).count(), 1);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
-    scope: Scope,
+    scope: AffinityScope,
     pods: Vec<CpuSet>,
     /// By CPU number; `None` where the machine has a hole in its numbers.
     pod_of: Vec<Option<usize>>,
@@ -32,22 +32,22 @@ impl Pods {
     /// Divides the machine. In order of number, each possible CPU joins the pod of the first
     /// earlier CPU in the same group of the scope, or starts a new pod.
     ///
-    /// `shard_size` is the number of cores that a [`Scope::CacheShard`] pod should have; 0 counts
+    /// `shard_size` is the number of cores that a [`AffinityScope::CacheShard`] pod should have; 0 counts
     /// as 1, and the other scopes ignore it.
     #[must_use]
-    pub fn of(topology: &Topology, scope: Scope, shard_size: u32) -> Self {
+    pub fn of(topology: &Topology, scope: AffinityScope, shard_size: u32) -> Self {
         let shards = match scope {
-            Scope::CacheShard => shards_by_core(topology, shard_size),
+            AffinityScope::CacheShard => shards_by_core(topology, shard_size),
             _ => HashMap::new(),
         };
         let group = |cpu: &Cpu| match scope {
-            Scope::Cpu => (cpu.id, 0),
-            Scope::Smt => (cpu.core, 0),
-            Scope::Cluster => (cpu.cluster, 0),
-            Scope::CacheShard => (cpu.llc, shards[&cpu.core]),
-            Scope::Cache => (cpu.llc, 0),
-            Scope::Numa => (cpu.node, 0),
-            Scope::System => (0, 0),
+            AffinityScope::Cpu => (cpu.id, 0),
+            AffinityScope::Smt => (cpu.core, 0),
+            AffinityScope::Cluster => (cpu.cluster, 0),
+            AffinityScope::CacheShard => (cpu.llc, shards[&cpu.core]),
+            AffinityScope::Cache => (cpu.llc, 0),
+            AffinityScope::Numa => (cpu.node, 0),
+            AffinityScope::System => (0, 0),
         };
         let slots = topology.possible().last().map_or(0, |last| last as usize + 1);
         let mut pods: Vec<CpuSet> = Vec::new();
@@ -66,7 +66,7 @@ impl Pods {
 
     /// The scope of these pods.
     #[must_use]
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> AffinityScope {
         self.scope
     }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use uwork::ScopeChoice;
+use uwork::AffinityScopeChoice;
 
 /// How a thread is notified of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ pub struct Config {
     /// How threads wait for sockets.
     pub io: Io,
     /// The affinity scope of the queue that runs `DIGEST`.
-    pub scope: ScopeChoice,
+    pub scope: AffinityScopeChoice,
     /// Maximum number of connections.
     pub clients_max: usize,
     /// Maximum size of one request in bytes: up to 1 GiB.
@@ -88,7 +88,7 @@ impl Default for Config {
             notify: Notify::default(),
             receiver: Receiver::default(),
             io: Io::default(),
-            scope: ScopeChoice::Default,
+            scope: AffinityScopeChoice::Default,
             clients_max: 10_000,
             request_max: 64 << 20,
             memory_max: 1 << 30,

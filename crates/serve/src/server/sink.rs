@@ -73,9 +73,9 @@ impl Sink {
     fn leave(&self, shared: &Shared, parcel: Option<Leaving>, left: Left) {
         let mut parcel = parcel.unwrap_or_else(|| Parcel::new(Left::Nothing));
         **parcel = left;
-        // It makes no difference which thread processes the batch.
-        let _ = self.combiner.submit(parcel, |outlet, batch| {
-            while let Some(mut parcel) = batch.pop() {
+        // It makes no difference which thread processes the parcels.
+        let _ = self.combiner.submit(parcel, |outlet, parcels| {
+            while let Some(mut parcel) = parcels.pop() {
                 match std::mem::replace(&mut **parcel, Left::Nothing) {
                     Left::Nothing => {}
                     Left::Round(mut round) => {

@@ -6,8 +6,8 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use uwork_engine::WorkPointer;
 use uwork_engine::task::{TaskCalls, TaskWork as RawWork};
+use uwork_engine::{WorkPointer, embedded};
 use uwork_linux::report_panic;
 
 /// An item of task work, to be embedded in a type `T`; `ID` tells several in one type apart.
@@ -73,23 +73,25 @@ pub trait TaskItem<const ID: u64 = 0>: HasTaskWork<ID> {
 /// use uwork::task::TaskWork;
 /// struct Job { work: TaskWork<Job> }
 /// uwork::has_task_work!(impl HasTaskWork for Job { work });
+///
+/// struct Message<T: Send + 'static> { send: TaskWork<Message<T>, 7>, text: T }
+/// uwork::has_task_work!(impl<T: Send + 'static> HasTaskWork<7> for Message<T> { send });
 /// ```
 #[macro_export]
 macro_rules! has_task_work {
-    (impl HasTaskWork for $type:ty { $field:ident }) => {
-        $crate::has_task_work!(impl HasTaskWork<0> for $type { $field });
+    (impl $($rest:tt)+) => {
+        $crate::__split_generics!([$crate::__has_task_work] impl $($rest)+);
     };
-    (impl HasTaskWork<$id:literal> for $type:ty { $field:ident }) => {
-        // SAFETY: the offset is that of the field, whose type is checked here.
-        unsafe impl $crate::task::HasTaskWork<$id> for $type {
-            const OFFSET: usize = {
-                // To a raw pointer, so that nothing is dereferenced on the way.
-                const fn check(value: &$type) -> *const $crate::task::TaskWork<$type, $id> {
-                    &value.$field
-                }
-                let _ = check;
-                ::core::mem::offset_of!($type, $field)
-            };
+}
+
+/// What [`has_task_work!`](crate::has_task_work) does, with the generic parameters in a list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __has_task_work {
+    ($parameters:tt HasTaskWork $(<$id:literal>)? for $type:ty { $field:ident }) => {
+        $crate::__impl_offset! {
+            $parameters $type { $field: $crate::task::TaskWork<Self $(, $id)?> }
+            $crate::task::HasTaskWork $(<$id>)?
         }
     };
 }
@@ -125,17 +127,13 @@ pub(super) fn kind<T: TaskItem<ID>, const ID: u64>() -> TypeId {
 }
 
 pub(super) fn container<T: HasTaskWork<ID>, const ID: u64>(work: NonNull<RawWork>) -> NonNull<T> {
-    // The caller may hold a reference to the work alone. The provenance of the whole value was
-    // exposed when it was added (`field`).
-    let value = std::ptr::with_exposed_provenance_mut(work.addr().get() - T::OFFSET);
     // SAFETY: the work is the field of a `T` at this offset (`HasTaskWork`).
-    unsafe { NonNull::new_unchecked(value) }
+    unsafe { embedded::container(work, T::OFFSET) }
 }
 
 pub(super) fn field<T: HasTaskWork<ID>, const ID: u64>(value: NonNull<T>) -> NonNull<RawWork> {
-    let _ = value.as_ptr().expose_provenance();
-    // SAFETY: the field lies within the value.
-    unsafe { value.byte_add(T::OFFSET).cast() }
+    // SAFETY: as above.
+    unsafe { embedded::field(value, T::OFFSET) }
 }
 
 impl<T: TaskItem<ID>, const ID: u64> Default for TaskWork<T, ID> {
@@ -146,7 +144,7 @@ impl<T: TaskItem<ID>, const ID: u64> Default for TaskWork<T, ID> {
 
 impl<T: TaskItem<ID>, const ID: u64> TaskWork<T, ID> {
     /// An idle item.
-    pub fn new() -> TaskWork<T, ID> {
+    pub const fn new() -> TaskWork<T, ID> {
         TaskWork {
             raw: RawWork::new(Calls::<T, ID>::TABLE),
             marker: PhantomData,

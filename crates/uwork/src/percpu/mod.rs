@@ -9,7 +9,7 @@
 //! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread,
 //!   depending on the mode
 //! - [`Cache`]: objects, with a magazine for each CPU
-//! - [`Batch`]: items that are collected for each CPU and handed on in bulk
+//! - [`Bundle`]: items that are collected for each CPU and handed on in bulk
 //! - [`Counter`]: a number that all threads add to
 //!
 //! The process has one mode. In order of precedence, the environment (`UWORK_PWLOCKS=0`, `1` or
@@ -34,7 +34,7 @@ mod work;
 
 #[doc(inline)]
 pub use uwork_percpu::{
-    Batch, Cache, CacheInUse, CacheStats, Cached, Counter, Guard, LockError, Mode, PerCpu,
+    Bundle, Cache, CacheInUse, CacheStats, Cached, Counter, Guard, LockError, Mode, PerCpu,
     is_cpu_remote, mode, reason,
 };
 pub use work::PerCpuWork;

@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::item::{DelayedWork, Enqueued, WorkItem};
+use crate::queue::Queue;
 use uwork_linux::engine;
 use uwork_linux::library_queue::library_queue;
-
-use crate::delayed::DelayedWork;
-use crate::item::{Enqueued, WorkItem};
-use crate::queue::Queue;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
 /// reserve.
@@ -42,7 +40,7 @@ struct Progress {
     pause: Duration,
 }
 
-crate::has_delayed_work!(impl HasDelayedWork for Driver { work });
+crate::has_work!(impl HasDelayedWork for Driver { work });
 
 impl Driver {
     pub(super) fn new() -> Driver {

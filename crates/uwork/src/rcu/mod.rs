@@ -33,7 +33,7 @@
 //!
 //! /// Frees what was replaced.
 //! struct Old { work: uwork::rcu::RcuWork<Old>, value: AtomicPtr<u32> }
-//! uwork::has_rcu_work!(impl HasRcuWork for Old { work });
+//! uwork::has_work!(impl HasRcuWork for Old { work });
 //! impl uwork::WorkItem for Old {
 //!     type Pointer = Arc<Old>;
 //!     fn run(this: Arc<Old>) {

@@ -3,7 +3,7 @@
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_LIMIT, scope_names};
 use uwork_linux::{Linux, engine};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::ScopeChoice;
+use uwork_policy::scope::AffinityScopeChoice;
 
 use super::{Entry, EntryKind, Error, format_mask, mask, nr_cpus};
 
@@ -142,7 +142,7 @@ impl Attribute {
                 wq.change_attrs(|attrs| attrs.cpumask = mask)
             }
             Attribute::AffinityScope => {
-                let scope: ScopeChoice = value.parse().map_err(|_| bad())?;
+                let scope: AffinityScopeChoice = value.parse().map_err(|_| bad())?;
                 wq.change_attrs(|attrs| attrs.scope = scope)
             }
             Attribute::AffinityStrict => {

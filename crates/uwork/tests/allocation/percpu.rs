@@ -1,4 +1,4 @@
-//! Adding to a batch allocates nothing on a CPU that has a buffer, whichever thread drains it from
+//! Adding to a bundle allocates nothing on a CPU that has a buffer, whichever thread drains it from
 //! whichever CPU. Allocating an object from a cache that has free objects allocates nothing from
 //! the system. The allocator of this process counts per thread.
 
@@ -12,30 +12,30 @@ use crate::support::counting::counted;
 use crate::support::gate::Gate;
 use crate::support::machine::{cpus, on_cpu, pin};
 use crate::support::watchdog;
-use uwork::percpu::{Batch, Cache};
+use uwork::percpu::{Bundle, Cache};
 
 const CAPACITY: u64 = 8;
 const ROUNDS: u64 = 100;
 
 /// The allocations by the adds of a thread on `cpu`, while another thread drains between them. The
-/// first add is not counted. At each drain the batch has `items` items.
-fn allocated_by_adds(batch: &Batch<u64>, cpu: u32, items: u64) -> u64 {
+/// first add is not counted. At each drain the bundle has `items` items.
+fn allocated_by_adds(bundle: &Bundle<u64>, cpu: u32, items: u64) -> u64 {
     let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
     let turns = &turns;
     thread::scope(|scope| {
         scope.spawn(move || {
             for (added, drained) in turns {
                 added.wait();
-                batch.drain_all().unwrap();
+                bundle.drain_all().unwrap();
                 drained.open();
             }
         });
         on_cpu(cpu, || {
-            batch.add(1);
+            bundle.add(1);
             let mut allocated = 0;
             for (added, drained) in turns {
                 let before = counted();
-                (0..items).for_each(|_| batch.add(1));
+                (0..items).for_each(|_| bundle.add(1));
                 allocated += counted() - before;
                 added.open();
                 drained.wait();
@@ -45,7 +45,7 @@ fn allocated_by_adds(batch: &Batch<u64>, cpu: u32, items: u64) -> u64 {
     })
 }
 
-// Catches: a drain that takes a CPU's buffer together with its items; a full batch whose buffer is
+// Catches: a drain that takes a CPU's buffer together with its items; a full bundle whose buffer is
 // not returned.
 #[test]
 fn an_add_after_a_drain_allocates_nothing() {
@@ -53,20 +53,20 @@ fn an_add_after_a_drain_allocates_nothing() {
     let test = "an_add_after_a_drain_allocates_nothing";
     alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
         let sunk = Arc::new(AtomicU64::new(0));
-        let batch = Batch::new(CAPACITY as usize, {
+        let bundle = Bundle::new(CAPACITY as usize, {
             let sunk = sunk.clone();
             move |items: Drain<'_, u64>| _ = sunk.fetch_add(items.sum(), Ordering::Relaxed)
         });
         let mut added = 0;
-        // Every other CPU's batch has an item as well: buffers move from one CPU to the next.
+        // Every other CPU's bundle has an item as well: buffers move from one CPU to the next.
         for cpu in cpus() {
             for items in [1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 1] {
-                cpus().iter().for_each(|&other| on_cpu(other, || batch.add(1)));
-                assert_eq!(allocated_by_adds(&batch, cpu, items), 0, "mode {mode}, CPU {cpu}");
+                cpus().iter().for_each(|&other| on_cpu(other, || bundle.add(1)));
+                assert_eq!(allocated_by_adds(&bundle, cpu, items), 0, "mode {mode}, CPU {cpu}");
                 added += cpus().len() as u64 + 1 + ROUNDS * items;
             }
         }
-        assert_eq!(batch.drain_all(), Ok(0));
+        assert_eq!(bundle.drain_all(), Ok(0));
         assert_eq!(sunk.load(Ordering::Relaxed), added);
     });
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 
 use crate::support::counting::counted;
 use crate::support::{until, watchdog, within};
-use uwork::combine::{Batch, Combined, Combiner, Parcel};
+use uwork::combine::{Combined, Combiner, Parcel, Parcels};
 use uwork::recycle::Pool;
 use uwork::task::{self, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
 
@@ -129,8 +129,8 @@ fn task_work_in_a_ring_allocates_nothing() {
 fn submitting_to_a_combiner_with_a_pool_allocates_nothing() {
     let _watchdog = watchdog();
     let (combiner, pool) = (Combiner::new(0_u64), Pool::new(4));
-    let add = |sum: &mut u64, batch: &mut Batch<'_, u64>| {
-        while let Some(parcel) = batch.pop() {
+    let add = |sum: &mut u64, parcels: &mut Parcels<'_, u64>| {
+        while let Some(parcel) = parcels.pop() {
             *sum += **parcel;
             let _ = pool.put(parcel);
         }

@@ -212,7 +212,7 @@ struct Graced {
     work: RcuWork<Graced>,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+uwork::has_work!(impl HasRcuWork for Graced { work });
 
 impl WorkItem for Graced {
     type Pointer = Arc<Graced>;

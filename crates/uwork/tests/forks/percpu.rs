@@ -10,7 +10,7 @@ use crate::support::forked::in_child;
 use crate::support::gate::Gate;
 use crate::support::slow::times;
 use crate::support::watchdog;
-use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
+use uwork::percpu::{Bundle, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 
 const VARIABLE: &str = "UWORK_PWLOCKS";
 const MODES: &[&str] = &["0", "1", "2"];
@@ -29,7 +29,7 @@ static SUNK: AtomicUsize = AtomicUsize::new(0);
 
 struct Everything {
     cache: Cache<[u64; 8]>,
-    batch: Batch<u64>,
+    bundle: Bundle<u64>,
     counter: Counter,
     /// Two numbers that are equal whenever the lock is free.
     pairs: PerCpu<(u64, u64)>,
@@ -58,7 +58,7 @@ impl Everything {
             |items: std::vec::Drain<'_, u64>| _ = SUNK.fetch_add(items.len(), Ordering::Relaxed);
         Everything {
             cache: Cache::new("forked"),
-            batch: Batch::new(32, sink),
+            bundle: Bundle::new(32, sink),
             counter: Counter::new(),
             pairs: PerCpu::new(|_| (0, 0)),
             stop: AtomicBool::new(false),
@@ -66,7 +66,7 @@ impl Everything {
     }
 
     fn add(&self, did: &mut Did) {
-        self.batch.add(7);
+        self.bundle.add(7);
         self.counter.add(1);
         did.added += 1;
     }
@@ -101,7 +101,7 @@ impl Everything {
 
     fn reach_all(&self) {
         self.cache.shrink().expect("no lock is held");
-        self.batch.drain_all().expect("no lock is held");
+        self.bundle.drain_all().expect("no lock is held");
         self.pairs.for_each(|_, pair| assert_eq!(pair.0, pair.1)).expect("no lock is held");
     }
 
@@ -109,7 +109,7 @@ impl Everything {
     /// threads are missing.
     fn use_in_child(&self) {
         let cpus = self.pairs.cpus();
-        let batched: usize = cpus.clone().map(|cpu| self.batch.len_on(cpu)).sum();
+        let bundled: usize = cpus.clone().map(|cpu| self.bundle.len_on(cpu)).sum();
         let (sunk, sum) = (SUNK.load(Ordering::Relaxed), self.counter.sum());
         let out = self.cache.stats().out;
         // The objects of each thread, those in transfer, and the magazines in use: two threads for
@@ -138,7 +138,7 @@ impl Everything {
         self.reach_all();
         let added: usize = dids.iter().map(|did| did.added).sum();
         assert_eq!(self.counter.sum(), sum + added as i64);
-        assert_eq!(SUNK.load(Ordering::Relaxed), sunk + batched + added);
+        assert_eq!(SUNK.load(Ordering::Relaxed), sunk + bundled + added);
         let stats = self.cache.stats();
         assert_eq!((stats.out, stats.in_magazines), (out, 0));
     }

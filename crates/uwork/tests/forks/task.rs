@@ -54,7 +54,7 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     let forks = child.clone();
     let to = own.clone();
     let fork = move || {
-        // This item is not in the batch that is being run, but still in the list itself.
+        // This item is not among those that the run has taken, but still in the list itself.
         let _ = to.add_fn(Notify::Signal, || ());
         // SAFETY: as above.
         forks.store(unsafe { libc::fork() }, Ordering::Relaxed);

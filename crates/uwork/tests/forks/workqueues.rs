@@ -197,7 +197,7 @@ fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
         work: rcu::RcuWork<Reclaim>,
         ran: AtomicU32,
     }
-    uwork::has_rcu_work!(impl HasRcuWork for Reclaim { work });
+    uwork::has_work!(impl HasRcuWork for Reclaim { work });
     impl uwork::WorkItem for Reclaim {
         type Pointer = Arc<Reclaim>;
         fn run(this: Arc<Reclaim>) {

@@ -9,15 +9,16 @@ use crate::support::items::Job;
 use crate::support::machine::{cpus, current_cpu, mask, on_cpu, two_cpus};
 use crate::support::random::Random;
 use crate::support::{keep, queue, until, watchdog};
-use uwork::{Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 /// Changes one attribute at random.
 fn flip(queue: &Queue, random: &mut Random) {
     let cpus = cpus();
     match random.below(5) {
         0 => {
-            let scopes = Scope::ALL.map(ScopeChoice::Explicit);
-            let scope = if random.one_in(8) { ScopeChoice::Default } else { *random.pick(&scopes) };
+            let scopes = AffinityScope::ALL.map(AffinityScopeChoice::Explicit);
+            let scope =
+                if random.one_in(8) { AffinityScopeChoice::Default } else { *random.pick(&scopes) };
             queue.set_affinity_scope(scope).unwrap();
         }
         1 => {
@@ -199,7 +200,7 @@ fn items_queued_afterwards_use_the_new_attributes() {
         assert_eq!((cpu_of_a_run(here), cpu_of_a_run(there)), (cpu, cpu));
     }
     queue.set_cpumask(mask(&cpus())).unwrap();
-    queue.set_affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).unwrap();
+    queue.set_affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu)).unwrap();
     assert_eq!(queue.affinity_scope().unwrap().to_string(), "cpu");
     assert_eq!((cpu_of_a_run(here), cpu_of_a_run(there)), (here, there));
 }

@@ -10,8 +10,8 @@ use crate::support::items::{Job, Later};
 use crate::support::machine::{cpus, mask};
 use crate::support::{queue, watchdog, within};
 use uwork::{
-    Builder, CpuSet, DelayedWork, Enqueued, Error, ErrorKind, Flags, JoinError, Queue, Scope,
-    ScopeChoice, freeze,
+    AffinityScope, AffinityScopeChoice, Builder, CpuSet, DelayedWork, Enqueued, Error, ErrorKind,
+    Flags, JoinError, Queue, freeze,
 };
 
 #[track_caller]
@@ -140,13 +140,16 @@ fn a_per_cpu_queue_has_no_affinity_attributes() {
     let words = &["per-CPU", "unbound"];
     assert_refused(build().nice(1), words);
     assert_refused(build().cpumask(mask(&cpus())), words);
-    assert_refused(build().affinity_scope(ScopeChoice::Explicit(Scope::Numa)), words);
+    assert_refused(
+        build().affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Numa)),
+        words,
+    );
     assert_refused(build().affinity_strict(true), words);
     let live = build().build().unwrap();
     assert_eq!(live.affinity_scope(), None);
     assert_says(&live.set_nice(1).unwrap_err(), words);
     assert_says(&live.set_cpumask(mask(&cpus())).unwrap_err(), words);
-    assert_says(&live.set_affinity_scope(ScopeChoice::Default).unwrap_err(), words);
+    assert_says(&live.set_affinity_scope(AffinityScopeChoice::Default).unwrap_err(), words);
     assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
 }
 
@@ -156,7 +159,10 @@ fn a_dedicated_queue_has_no_scope() {
     let _watchdog = watchdog();
     let live = queue("bad").dedicated().build().unwrap();
     let words = &["affinity_scope", "thread to itself"];
-    assert_says(&live.set_affinity_scope(ScopeChoice::Explicit(Scope::Numa)).unwrap_err(), words);
+    assert_says(
+        &live.set_affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Numa)).unwrap_err(),
+        words,
+    );
     assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
     live.set_nice(1).unwrap();
 }
@@ -197,17 +203,17 @@ fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
 fn an_unknown_scope_is_refused_with_the_valid_names() {
     let _watchdog = watchdog();
     for bad in ["socket", "", "CPU", "cpu ", "numa\n"] {
-        let error = bad.parse::<ScopeChoice>().unwrap_err().to_string();
-        for scope in Scope::ALL {
+        let error = bad.parse::<AffinityScopeChoice>().unwrap_err().to_string();
+        for scope in AffinityScope::ALL {
             assert!(error.contains(scope.name()), "{error}");
         }
         assert!(error.contains("default"), "{error}");
-        assert_eq!(error, bad.parse::<Scope>().unwrap_err().to_string());
+        assert_eq!(error, bad.parse::<AffinityScope>().unwrap_err().to_string());
     }
-    for scope in Scope::ALL {
-        assert_eq!(scope.name().parse(), Ok(ScopeChoice::Explicit(scope)));
+    for scope in AffinityScope::ALL {
+        assert_eq!(scope.name().parse(), Ok(AffinityScopeChoice::Explicit(scope)));
     }
-    assert_eq!("default".parse(), Ok(ScopeChoice::Default));
+    assert_eq!("default".parse(), Ok(AffinityScopeChoice::Default));
 }
 
 // Catches: a disable depth below zero, which would disable the item for good.

@@ -13,7 +13,7 @@ use crate::support::tiers::{
     reported, workers_of,
 };
 use crate::support::{queue, until, watchdog};
-use uwork::{Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 /// Items that block at once.
 const BLOCKED: usize = 8;
@@ -21,12 +21,12 @@ const BLOCKED: usize = 8;
 /// Queues that allow one item more, with pools of their own: the cap of a pool is the sum of its
 /// queues' limits.
 fn queues() -> [Queue; 4] {
-    let scope = |scope| queue("blocks").affinity_scope(ScopeChoice::Explicit(scope));
+    let scope = |scope| queue("blocks").affinity_scope(AffinityScopeChoice::Explicit(scope));
     [
         queue("blocks").nice(1),
         queue("blocks").per_cpu(),
-        scope(Scope::Cpu).affinity_strict(true).nice(2),
-        scope(Scope::System).nice(3),
+        scope(AffinityScope::Cpu).affinity_strict(true).nice(2),
+        scope(AffinityScope::System).nice(3),
     ]
     .map(|builder| builder.max_active(BLOCKED as u32 + 1).build().unwrap())
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 
 use crate::support::random::Random;
 use crate::support::{until, watchdog, within};
-use uwork::combine::{Batch, Combined, Combiner, Parcel};
+use uwork::combine::{Combined, Combiner, Parcel, Parcels};
 use uwork::recycle::Pool;
 
 const THREADS: u64 = 8;
@@ -44,13 +44,13 @@ fn every_parcel_is_handled_once_in_order_by_one_holder_at_a_time() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(Sent::new());
     let pool = Pool::new(16);
-    let handle = |sent: &mut Sent, batch: &mut Batch<'_, Numbered>| {
+    let handle = |sent: &mut Sent, parcels: &mut Parcels<'_, Numbered>| {
         assert!(!sent.inside.swap(true, Ordering::Relaxed), "two holders");
-        let seen = batch.iter().count();
+        let seen = parcels.iter().count();
         assert!(seen > 0);
-        // Often not the whole batch: the rest comes again, before new parcels.
+        // Often not all of them: the rest comes again, before new parcels.
         for _ in 0..=sent.random.below(seen as u64) {
-            if let Some(parcel) = batch.pop() {
+            if let Some(parcel) = parcels.pop() {
                 sent.send(**parcel);
                 let _ = pool.put(parcel);
             }
@@ -87,14 +87,14 @@ fn a_resume_at_any_time_ends_a_stall() {
     let over = Arc::new(AtomicBool::new(false));
     let handle = {
         let owed = owed.clone();
-        move |sent: &mut Sent, batch: &mut Batch<'_, Numbered>| {
-            while let Some(&mut first) = batch.first_mut() {
+        move |sent: &mut Sent, parcels: &mut Parcels<'_, Numbered>| {
+            while let Some(&mut first) = parcels.first_mut() {
                 if sent.random.one_in(8) {
                     owed.fetch_add(1, Ordering::Relaxed);
                     return ControlFlow::Break(());
                 }
                 sent.send(first);
-                batch.pop();
+                parcels.pop();
             }
             ControlFlow::Continue(())
         }
@@ -135,8 +135,8 @@ fn a_resume_at_any_time_ends_a_stall() {
 fn threads_leave_their_parcels_to_the_current_holder() {
     let _watchdog = watchdog();
     let (combiner, inside, left) = (Combiner::new(Vec::new()), Barrier::new(2), Barrier::new(2));
-    let take = |all: &mut Vec<u32>, batch: &mut Batch<'_, u32>| {
-        while let Some(parcel) = batch.pop() {
+    let take = |all: &mut Vec<u32>, parcels: &mut Parcels<'_, u32>| {
+        while let Some(parcel) = parcels.pop() {
             all.push(parcel.into_inner());
         }
         ControlFlow::Continue(())
@@ -144,12 +144,12 @@ fn threads_leave_their_parcels_to_the_current_holder() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut first = true;
-            let outcome = combiner.submit(Parcel::new(1), |all, batch| {
+            let outcome = combiner.submit(Parcel::new(1), |all, parcels| {
                 if std::mem::take(&mut first) {
                     inside.wait();
                     left.wait();
                 }
-                take(all, batch)
+                take(all, parcels)
             });
             assert_eq!(outcome, Combined::Done);
         });
@@ -170,8 +170,8 @@ fn a_holder_is_relieved_by_a_submitter() {
     let (list, count, over) = (combiner.clone(), submitted.clone(), is_over.clone());
     let other = std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
-            list.submit(Parcel::new(()), |(), batch| {
-                while batch.pop().is_some() {}
+            list.submit(Parcel::new(()), |(), parcels| {
+                while parcels.pop().is_some() {}
                 ControlFlow::Continue(())
             });
             count.fetch_add(1, Ordering::Release);
@@ -180,11 +180,11 @@ fn a_holder_is_relieved_by_a_submitter() {
     });
     within("the holder is relieved", move || {
         let rounds = Cell::new(0);
-        let handle = |_: &mut (), batch: &mut Batch<'_, ()>| {
+        let handle = |_: &mut (), parcels: &mut Parcels<'_, ()>| {
             rounds.set(rounds.get() + 1);
             let before = submitted.load(Ordering::Acquire);
-            while batch.pop().is_some() {}
-            // The second submission after the load was made after this batch was taken, so more is
+            while parcels.pop().is_some() {}
+            // The second submission after the load was made after these parcels were taken, so more is
             // always pending.
             until("there is more", || submitted.load(Ordering::Acquire) >= before + 2);
             ControlFlow::Continue(())
@@ -206,12 +206,12 @@ fn a_holder_is_relieved_by_a_submitter() {
 fn a_panic_leaves_remaining_parcels_to_the_resuming_thread() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
-    let panics = |sum: &mut u32, batch: &mut Batch<'_, u32>| -> ControlFlow<()> {
-        *sum += batch.pop().unwrap().into_inner();
+    let panics = |sum: &mut u32, parcels: &mut Parcels<'_, u32>| -> ControlFlow<()> {
+        *sum += parcels.pop().unwrap().into_inner();
         panic!("on purpose");
     };
-    let adds = |sum: &mut u32, batch: &mut Batch<'_, u32>| {
-        *sum += batch.pop().unwrap().into_inner();
+    let adds = |sum: &mut u32, parcels: &mut Parcels<'_, u32>| {
+        *sum += parcels.pop().unwrap().into_inner();
         ControlFlow::Continue(())
     };
     let panicked = AssertUnwindSafe(|| combiner.submit(Parcel::new(1), panics));
@@ -229,11 +229,11 @@ fn a_panic_leaves_remaining_parcels_to_the_resuming_thread() {
 fn a_panic_after_a_resume_leaves_remaining_parcels_to_the_next_submitter() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
-    let adds = |sum: &mut u32, batch: &mut Batch<'_, u32>| {
-        *sum += batch.pop().unwrap().into_inner();
+    let adds = |sum: &mut u32, parcels: &mut Parcels<'_, u32>| {
+        *sum += parcels.pop().unwrap().into_inner();
         ControlFlow::Continue(())
     };
-    let panics = |_: &mut u32, _: &mut Batch<'_, u32>| -> ControlFlow<()> {
+    let panics = |_: &mut u32, _: &mut Parcels<'_, u32>| -> ControlFlow<()> {
         assert_eq!(combiner.resume(adds), Combined::Left);
         panic!("on purpose");
     };
@@ -248,7 +248,7 @@ fn a_panic_after_a_resume_leaves_remaining_parcels_to_the_next_submitter() {
 fn remaining_parcels_are_dropped_with_the_combiner() {
     let _watchdog = watchdog();
     let shared = Arc::new(());
-    let stall = |_: &mut (), _: &mut Batch<'_, Arc<()>>| ControlFlow::Break(());
+    let stall = |_: &mut (), _: &mut Parcels<'_, Arc<()>>| ControlFlow::Break(());
     let combiner = Combiner::new(());
     assert_eq!(combiner.submit(Parcel::new(shared.clone()), stall), Combined::Stalled);
     assert_eq!(combiner.submit(Parcel::new(shared.clone()), stall), Combined::Left);

@@ -12,7 +12,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
 use crate::support::machine::cpus;
 use crate::support::{queue, until, watchdog};
-use uwork::{Builder, ErrorKind, Queue, Report, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Builder, ErrorKind, Queue, Report};
 
 /// The items of each queue and round.
 const ITEMS: usize = 200;
@@ -35,16 +35,17 @@ fn can_make_a_thread() -> bool {
 
 /// Queues of every kind.
 fn every_kind() -> Vec<Queue> {
-    let scope =
-        |scope| move |builder: Builder| builder.affinity_scope(ScopeChoice::Explicit(scope));
+    let scope = |scope| {
+        move |builder: Builder| builder.affinity_scope(AffinityScopeChoice::Explicit(scope))
+    };
     let kinds: [&dyn Fn(Builder) -> Builder; 12] = [
         &Builder::per_cpu,
         &|builder| builder.per_cpu().max_active(1),
         &|builder| builder.per_cpu().highpri(),
         &|builder| builder.per_cpu().cpu_intensive(),
         &|builder| builder.per_cpu().mem_reclaim(),
-        &scope(Scope::System),
-        &|builder| scope(Scope::Cpu)(builder).affinity_strict(true),
+        &scope(AffinityScope::System),
+        &|builder| scope(AffinityScope::Cpu)(builder).affinity_strict(true),
         &|builder| builder.max_active(2),
         &|builder| builder.mem_reclaim(),
         &|builder| builder.ordered().mem_reclaim(),

@@ -10,7 +10,7 @@ use crate::support::child::alone;
 use crate::support::items::{Job, Later};
 use crate::support::{queue, watchdog};
 use uwork::rcu::RcuWork;
-use uwork::{Scope, ScopeChoice, WorkItem};
+use uwork::{AffinityScope, AffinityScopeChoice, WorkItem};
 
 /// The time during which no thread may wake up.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ struct Graced {
     ran: AtomicBool,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+uwork::has_work!(impl HasRcuWork for Graced { work });
 
 impl WorkItem for Graced {
     type Pointer = Arc<Graced>;
@@ -92,7 +92,10 @@ fn load() {
         queue("idle").per_cpu().build().unwrap(),
         queue("idle").ordered().build().unwrap(),
         queue("idle").max_active(2).build().unwrap(),
-        queue("idle").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap(),
+        queue("idle")
+            .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))
+            .build()
+            .unwrap(),
     ];
     let jobs: Vec<_> =
         (0..200).map(|_| Job::new(|_| uwork::blocking(std::thread::yield_now))).collect();

@@ -18,6 +18,7 @@ mod every_cpu;
 mod forward_progress;
 mod futures;
 mod futures_load;
+mod generic_items;
 mod golden;
 mod guard;
 mod idle;
@@ -43,6 +44,7 @@ mod semantics_running;
 mod setup;
 mod shared_items;
 mod shutdown;
+mod static_items;
 #[path = "../support/mod.rs"]
 mod support;
 mod sysfs;

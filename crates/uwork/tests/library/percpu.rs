@@ -11,7 +11,7 @@ use crate::support::machine::{cpus, mask, on_cpu, pin, pin_first_thread};
 use crate::support::moved::{fewer, run_moved};
 use crate::support::percpu::{VARIABLE, has_sections, in_each_mode};
 use crate::support::{until, watchdog};
-use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, mode, reason};
+use uwork::percpu::{Bundle, Cache, Counter, Mode, PerCpu, mode, reason};
 use uwork::{ErrorKind, Report, Setup, SetupError};
 
 /// Uses every kind of per-CPU data from threads that move, and checks the counts.
@@ -21,7 +21,7 @@ fn everything() {
     let (data, counter) = (PerCpu::new(|_| 0_u64), Counter::new());
     let cache = Cache::<[u64; 8]>::new("everything");
     let sunk = Arc::new(AtomicU64::new(0));
-    let batch = Batch::new(32, {
+    let bundle = Bundle::new(32, {
         let sunk = sunk.clone();
         move |items: std::vec::Drain<'_, u64>| {
             sunk.fetch_add(items.sum(), Ordering::Relaxed);
@@ -37,15 +37,15 @@ fn everything() {
             counter.add(2);
             let object = cache.alloc([round; 8]);
             assert_eq!(*object, [round; 8]);
-            batch.add(1);
+            bundle.add(1);
             if round % 1000 == number as u64 {
                 data.for_each(|_, part| *part += 1).unwrap();
                 cache.flush_all().unwrap();
-                batch.drain_all().unwrap();
+                bundle.drain_all().unwrap();
             }
         }
     });
-    batch.drain_all().unwrap();
+    bundle.drain_all().unwrap();
     let visits = THREADS * ROUNDS / 1000 * u64::from(data.cpus().end);
     assert_eq!(data.into_inner().iter().sum::<u64>(), THREADS * ROUNDS + visits);
     assert_eq!(counter.sum() as u64, 2 * THREADS * ROUNDS);

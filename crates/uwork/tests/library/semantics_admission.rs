@@ -10,7 +10,7 @@ use crate::support::items::Job;
 use crate::support::machine::{cpus, two_cpus};
 use crate::support::{queue, until, watchdog};
 use uwork::topology::Machine;
-use uwork::{Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 fn enqueue(queue: &Queue, cpu: u32, job: Arc<Job>) {
     assert!(queue.enqueue_on(cpu, job).unwrap().is_queued());
@@ -93,7 +93,7 @@ fn s2_24_pods_of_one_node_share_the_limit() {
     let _watchdog = watchdog();
     let Some((here, there)) = two_cpus_of_a_node() else { return };
     let queue = queue("s2-24")
-        .affinity_scope(ScopeChoice::Explicit(Scope::Cpu))
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
         .affinity_strict(true)
         .max_active(3)
         .build()
@@ -125,7 +125,7 @@ fn s2_24_a_shared_limit_holds_under_load() {
     let _watchdog = watchdog();
     let Some((here, there)) = two_cpus_of_a_node() else { return };
     let queue = queue("s2-24")
-        .affinity_scope(ScopeChoice::Explicit(Scope::Cpu))
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
         .max_active(1)
         .build()
         .unwrap();

@@ -7,7 +7,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
 use crate::support::machine::{cpus, in_the_wait};
 use crate::support::{queue, until, watchdog, within};
-use uwork::{Enqueued, Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Enqueued, Queue};
 
 /// A queue with every permit in use, so that queued items stay queued.
 fn held_queue(stem: &str) -> (Queue, Gate) {
@@ -81,7 +81,9 @@ fn s2_14_cancel_removes_items_from_a_workers_batch() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     let build = |stem: &str| {
-        queue(stem).affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).affinity_strict(true)
+        queue(stem)
+            .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
+            .affinity_strict(true)
     };
     let queue = build("s2-14").ordered().build().unwrap();
     let other = build("s2-14").build().unwrap();

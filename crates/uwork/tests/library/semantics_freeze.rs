@@ -10,14 +10,14 @@ use crate::support::items::{Job, Later};
 use crate::support::machine::{cpus, in_the_wait, on_cpu};
 use crate::support::{queue, until, watchdog};
 use uwork::freeze::{self, FreezeError};
-use uwork::{Builder, Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Builder, Queue};
 
 fn one_of_each() -> Vec<Queue> {
     let kinds: [fn(Builder) -> Builder; 4] = [
         Builder::per_cpu,
         Builder::ordered,
-        |builder| builder.affinity_scope(ScopeChoice::Explicit(Scope::System)),
-        |builder| builder.affinity_scope(ScopeChoice::Explicit(Scope::Cpu)),
+        |builder| builder.affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System)),
+        |builder| builder.affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu)),
     ];
     kinds.map(|kind| kind(queue("s2-27")).freezable().build().unwrap()).into()
 }
@@ -252,8 +252,8 @@ fn s2_27_freezes_under_load() {
                 queues[3].set_max_active(1 + round % 5).unwrap();
                 queues[3].set_min_active(1 + round % 2).unwrap();
                 if round % 10 == 0 {
-                    let scope = Scope::ALL[round as usize / 10 % 7];
-                    queues[3].set_affinity_scope(ScopeChoice::Explicit(scope)).unwrap();
+                    let scope = AffinityScope::ALL[round as usize / 10 % 7];
+                    queues[3].set_affinity_scope(AffinityScopeChoice::Explicit(scope)).unwrap();
                 }
                 thread::yield_now();
                 assert_eq!(started(), before, "frozen");

@@ -6,7 +6,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::{cpus, mask, two_cpus};
 use crate::support::{queue, watchdog};
-use uwork::{Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 /// An item that records its start and its end.
 fn noting(log: &Log<(u32, &'static str)>, number: u32) -> Arc<Job> {
@@ -68,7 +68,9 @@ fn s2_26_attribute_changes_keep_the_order() {
     for number in 0..140 {
         let at = number as usize;
         match number % 4 {
-            0 => queue.set_affinity_scope(ScopeChoice::Explicit(Scope::ALL[at / 4 % 7])).unwrap(),
+            0 => queue
+                .set_affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::ALL[at / 4 % 7]))
+                .unwrap(),
             1 => queue.set_cpumask(mask(&masks[at / 4 % masks.len()])).unwrap(),
             2 => queue.set_affinity_strict(at % 8 == 2).unwrap(),
             _ => queue.set_nice((number / 4 % 3) as i32).unwrap(),

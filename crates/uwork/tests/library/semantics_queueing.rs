@@ -9,7 +9,7 @@ use crate::support::items::Job;
 use crate::support::machine::{cpus, current_cpu, mask, on_cpu, two_cpus};
 use crate::support::{queue, watchdog};
 use uwork::topology::Machine;
-use uwork::{Enqueued, Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Enqueued, Queue};
 
 // Catches: an item on two lists, a disabled item that is queued, or a refused item that is not
 // returned.
@@ -121,7 +121,9 @@ fn cpu_of_run(enqueue: impl FnOnce(Arc<Job>) -> bool) -> u32 {
 }
 
 fn strict_per_cpu_pods(stem: &str) -> uwork::Builder {
-    queue(stem).affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).affinity_strict(true)
+    queue(stem)
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
+        .affinity_strict(true)
 }
 
 // Catches: the wrong pool for the caller's CPU, a `queue_on` that ignores its argument, or a round
@@ -156,8 +158,10 @@ fn s2_09_the_cpu_is_the_local_one_or_one_of_the_mask_in_turn() {
 fn s2_09_queue_on_chooses_a_pod_and_does_not_pin() {
     let _watchdog = watchdog();
     let Some((cpu, _)) = two_cpus() else { return };
-    let queue =
-        queue("s2-09-pod").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap();
+    let queue = queue("s2-09-pod")
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))
+        .build()
+        .unwrap();
     // One pod for the machine: while one item computes on a worker, the other starts on another
     // worker, although both were queued for the same CPU.
     let (first, second) = (Gate::new(), Gate::new());

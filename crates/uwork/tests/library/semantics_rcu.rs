@@ -16,7 +16,7 @@ struct Reclaim {
     name: &'static str,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Reclaim { work });
+uwork::has_work!(impl HasRcuWork for Reclaim { work });
 
 impl WorkItem for Reclaim {
     type Pointer = Arc<Reclaim>;
@@ -241,7 +241,7 @@ struct Kill {
     value: Arc<AtomicBool>,
 }
 
-uwork::has_rcu_work!(impl HasRcuWork for Kill { work });
+uwork::has_work!(impl HasRcuWork for Kill { work });
 
 impl WorkItem for Kill {
     type Pointer = std::pin::Pin<Box<Kill>>;

@@ -9,10 +9,12 @@ use crate::support::items::Job;
 use crate::support::machine::{cpus, current_cpu, mask, thread_id, two_cpus, until_asleep};
 use crate::support::random::Random;
 use crate::support::{keep, queue, until, watchdog};
-use uwork::{Builder, Queue, Scope, ScopeChoice, Work, WorkItem, WorkPointer};
+use uwork::{AffinityScope, AffinityScopeChoice, Builder, Queue, Work, WorkItem, WorkPointer};
 
 fn strict_per_cpu_pods(stem: &str) -> Builder {
-    queue(stem).affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).affinity_strict(true)
+    queue(stem)
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
+        .affinity_strict(true)
 }
 
 // Catches: a start without the check whether the item still runs elsewhere, on one queue or across.
@@ -23,7 +25,10 @@ fn s2_03_an_item_never_runs_twice_at_once_whatever_queue_it_is_on() {
         queue("s2-03").build().unwrap(),
         queue("s2-03").per_cpu().build().unwrap(),
         queue("s2-03").ordered().build().unwrap(),
-        queue("s2-03").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap(),
+        queue("s2-03")
+            .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))
+            .build()
+            .unwrap(),
     ];
     // Only non-reentrancy guards the counter: concurrent runs lose increments.
     let unguarded = Arc::new(AtomicU64::new(0));

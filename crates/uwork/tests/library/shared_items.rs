@@ -2,7 +2,7 @@
 
 use crate::support::items::Job;
 use crate::support::{queue, watchdog};
-use uwork::{Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice};
 
 // Catches: an item that is lost when many queues share it and every run waits.
 #[test]
@@ -13,7 +13,10 @@ fn items_that_many_queues_share_and_that_wait() {
         queue("stress").per_cpu().build().unwrap(),
         queue("stress").ordered().build().unwrap(),
         queue("stress").max_active(2).build().unwrap(),
-        queue("stress").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap(),
+        queue("stress")
+            .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))
+            .build()
+            .unwrap(),
     ];
     let jobs: Vec<_> =
         (0..100).map(|_| Job::new(|_| uwork::blocking(std::thread::yield_now))).collect();

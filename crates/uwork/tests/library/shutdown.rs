@@ -223,7 +223,7 @@ fn items_that_wait_for_a_grace_period_are_released() {
         struct Old {
             work: uwork::rcu::RcuWork<Old>,
         }
-        uwork::has_rcu_work!(impl HasRcuWork for Old { work });
+        uwork::has_work!(impl HasRcuWork for Old { work });
         impl uwork::WorkItem for Old {
             type Pointer = Arc<Old>;
             fn run(_: Arc<Old>) {
@@ -265,7 +265,7 @@ fn released_items_may_wait_and_query() {
         work: uwork::DelayedWork<Holder>,
         other: Queue,
     }
-    uwork::has_delayed_work!(impl HasDelayedWork for Holder { work });
+    uwork::has_work!(impl HasDelayedWork for Holder { work });
     impl uwork::WorkItem for Holder {
         type Pointer = Arc<Holder>;
         fn run(_: Arc<Holder>) {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::machine::cpus;
 use crate::support::queue;
 use uwork::sysfs::{EntryKind, Error, get, list, set};
-use uwork::{Queue, Scope, ScopeChoice};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 fn names(path: &str) -> Vec<String> {
     list(path).unwrap().into_iter().map(|entry| entry.name).collect()
@@ -147,7 +147,10 @@ fn attributes_are_those_of_the_queue() {
     assert_eq!(get(&at("affinity_scope")).unwrap(), queue.affinity_scope().unwrap().to_string());
     assert!(get(&at("affinity_scope")).unwrap().starts_with("default (cache"));
     set(&at("affinity_scope"), "numa\n").unwrap();
-    assert_eq!(queue.affinity_scope().unwrap().choice, ScopeChoice::Explicit(Scope::Numa));
+    assert_eq!(
+        queue.affinity_scope().unwrap().choice,
+        AffinityScopeChoice::Explicit(AffinityScope::Numa)
+    );
     set(&at("affinity_strict"), "1").unwrap();
     assert_eq!(get(&at("affinity_strict")).unwrap(), "1");
     set(&at("nice"), "5").unwrap();

@@ -9,7 +9,7 @@ use crate::support::items::Job;
 use crate::support::machine::cpus;
 use crate::support::{queue, until, watchdog};
 use uwork::dump::PoolDump;
-use uwork::{Queue, Report, Scope, ScopeChoice, sysfs};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue, Report, sysfs};
 
 const KNOB: &str = "module/parameters/pool_workers_max";
 
@@ -52,7 +52,7 @@ fn pool_of(queue: &Queue) -> (String, u32, u32) {
 
 fn system_wide(name: &str, max_active: u32) -> Queue {
     queue(name)
-        .affinity_scope(ScopeChoice::Explicit(Scope::System))
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::System))
         .max_active(max_active)
         .build()
         .unwrap()
@@ -119,10 +119,12 @@ fn pods_that_share_need_no_more_workers_than_one() {
         if cpus.len() < 2 {
             return eprintln!("skipped: there is one CPU");
         }
-        let pods = queue("pods").affinity_scope(ScopeChoice::Explicit(Scope::Cpu));
+        let pods = queue("pods").affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu));
         let pods = pods.max_active(WAITING).build().unwrap();
         // The mere existence of other queues lets the pools grow further.
-        let _other = queue("other").affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).build();
+        let _other = queue("other")
+            .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
+            .build();
         for round in 0..6 {
             let (gate, started) = (Gate::new(), Log::new());
             for item in 0..WAITING {

@@ -15,7 +15,7 @@ use crate::assert_no_rescues;
 use crate::support::machine::cpus;
 use crate::support::random::Random;
 use crate::support::{queue, watchdog};
-use uwork::{DelayedWork, Enqueued, Queue, Scope, ScopeChoice, Work, WorkItem};
+use uwork::{AffinityScope, AffinityScopeChoice, DelayedWork, Enqueued, Queue, Work, WorkItem};
 
 const THREADS: u64 = 8;
 /// Fewer in a build that is not optimized: `ci/stress.sh` builds one that is.
@@ -70,10 +70,9 @@ impl World {
             build(queue("stress").max_active(2)),
             build(queue("stress").cpu_intensive()),
         ];
-        queues.extend(
-            Scope::ALL
-                .map(|scope| build(queue("stress").affinity_scope(ScopeChoice::Explicit(scope)))),
-        );
+        queues.extend(AffinityScope::ALL.map(|scope| {
+            build(queue("stress").affinity_scope(AffinityScopeChoice::Explicit(scope)))
+        }));
         Arc::new(World {
             queues,
             wide: build(queue("stress")),
@@ -127,7 +126,7 @@ struct Node {
 }
 
 uwork::has_work!(impl HasWork<0> for Node { work });
-uwork::has_delayed_work!(impl HasDelayedWork<1> for Node { timer });
+uwork::has_work!(impl HasDelayedWork<1> for Node { timer });
 
 impl WorkItem<0> for Node {
     type Pointer = Arc<Node>;

@@ -15,7 +15,7 @@ use crate::support::moved::{fewer, run_moved};
 use crate::support::percpu::{MODES, Pair, VARIABLE, add_one};
 use crate::support::random::Random;
 use crate::support::{queue, watchdog};
-use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
+use uwork::percpu::{Bundle, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 
 const THREADS: usize = 6;
 /// Fewer in a build that is not optimized: `ci/stress.sh` builds one that is.
@@ -42,7 +42,7 @@ struct World {
     tight: Vec<u32>,
     pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
-    batch: Batch<u64>,
+    bundle: Bundle<u64>,
     sunk: Arc<AtomicU64>,
     cache: Cache<[u64; 6]>,
     /// Objects in transfer from one thread to another, by their addresses.
@@ -74,7 +74,7 @@ impl World {
             cpus: cpus(),
             pairs,
             counter: Counter::new(),
-            batch: Batch::new(31, sink),
+            bundle: Bundle::new(31, sink),
             sunk,
             cache: Cache::new("stressed"),
             sent: Mutex::default(),
@@ -148,7 +148,7 @@ impl World {
         match random.below(5) {
             0 => drop(self.cache.flush_all().expect("no recursion")),
             1 => drop(self.cache.shrink().expect("no recursion")),
-            2 | 3 => drop(self.batch.drain_all().expect("not in the sink")),
+            2 | 3 => drop(self.bundle.drain_all().expect("not in the sink")),
             _ => {
                 self.pairs.for_each(|_, pair| add_one(pair)).expect("no recursion");
                 count(&self.did.locked, self.pairs.cpus().len() as u64);
@@ -180,7 +180,7 @@ impl World {
                     count(&self.did.counted, 3);
                 }
                 450..700 => {
-                    self.batch.add(step);
+                    self.bundle.add(step);
                     count(&self.did.added, step);
                 }
                 _ => self.exchange(&mut random, &mut objects),
@@ -193,7 +193,7 @@ impl World {
 
     fn check(self) {
         self.works.iter().for_each(|work| _ = work.flush());
-        self.batch.drain_all().expect("not in the sink");
+        self.bundle.drain_all().expect("not in the sink");
         let sent = self.sent.lock().expect("no panic under it").split_off(0);
         sent.into_iter().for_each(|address| self.free_sent(address));
         let Did { locked, added, counted, called } = self.did;

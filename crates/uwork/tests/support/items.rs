@@ -107,7 +107,7 @@ pub(crate) struct Later {
     body: Body<Later>,
 }
 
-uwork::has_delayed_work!(impl HasDelayedWork for Later { work });
+uwork::has_work!(impl HasDelayedWork for Later { work });
 
 impl WorkItem for Later {
     type Pointer = Arc<Later>;

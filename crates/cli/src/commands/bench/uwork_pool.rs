@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use uwork::{Flags, JoinHandle, Queue, ScopeChoice, Work, WorkItem};
+use uwork::{AffinityScopeChoice, Flags, JoinHandle, Queue, Work, WorkItem};
 use uwork_rivals::{Load, Pool, Producer, Progress, measure};
 
 use super::c_pool::ThroughC;
@@ -56,7 +56,7 @@ pub(super) fn queue(variant: &str) -> Queue {
         "limited" => builder.unbound().max_active(1),
         "unshared" => builder.flags(Flags::UNBOUND | Flags::POD_LIMITS),
         scope => {
-            let scope: ScopeChoice = scope.parse().expect("variants are scopes");
+            let scope: AffinityScopeChoice = scope.parse().expect("variants are scopes");
             builder.unbound().affinity_scope(scope)
         }
     };

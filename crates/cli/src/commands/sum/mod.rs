@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     };
     let scope = match &args.scope {
         Some(scope) => scope.parse().map_err(|error| UserError(format!("--scope: {error}")))?,
-        None => uwork::ScopeChoice::Default,
+        None => uwork::AffinityScopeChoice::Default,
     };
     let queue = uwork::Queue::builder("sum").unbound().affinity_scope(scope).build();
     let queue = queue.map_err(|error| UserError(error.to_string()))?;

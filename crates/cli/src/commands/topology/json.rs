@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::{Pods, Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods};
 
 use super::View;
 use super::source::Source;
 
 /// One indented JSON object with a trailing line break. CPU sets are strings in list format.
-pub(super) fn render(view: &View, choice: Option<ScopeChoice>) -> String {
+pub(super) fn render(view: &View, choice: Option<AffinityScopeChoice>) -> String {
     let topology = view.source.topology();
     let effective = view.effective(choice.unwrap_or_default());
-    let scopes = Scope::ALL.into_iter().filter(|scope| match choice {
+    let scopes = AffinityScope::ALL.into_iter().filter(|scope| match choice {
         Some(_) => *scope == effective.effective,
         None => true,
     });
-    let pods = |scope: Scope| {
+    let pods = |scope: AffinityScope| {
         let pods = Pods::of(topology, scope, view.shard_size);
         pods.pods().iter().map(CpuSet::to_string).collect::<Value>()
     };

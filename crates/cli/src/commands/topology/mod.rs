@@ -14,14 +14,14 @@ use std::process::ExitCode;
 
 use uwork_policy::cpuset::{CpuSet, MAX_CPUS};
 use uwork_policy::scope::{
-    DEFAULT_SHARD_SIZE, EffectiveScope, Scope, ScopeChoice, effective_scope,
+    AffinityScope, AffinityScopeChoice, DEFAULT_SHARD_SIZE, EffectiveAffinityScope, effective_scope,
 };
 
 use super::UserError;
 use source::Source;
 
 /// The scope that `default` stands for, unless the machine forces a fallback.
-const DEFAULT_SCOPE: Scope = Scope::Cache;
+const DEFAULT_SCOPE: AffinityScope = AffinityScope::Cache;
 
 /// The command line of `uwork topology`.
 #[derive(clap::Args)]
@@ -52,7 +52,7 @@ struct View {
 }
 
 impl View {
-    fn effective(&self, choice: ScopeChoice) -> EffectiveScope {
+    fn effective(&self, choice: AffinityScopeChoice) -> EffectiveAffinityScope {
         effective_scope(
             self.source.topology(),
             choice,
@@ -99,7 +99,7 @@ fn unbound(source: &Source) -> CpuSet {
     }
 }
 
-fn render(view: &View, choice: Option<ScopeChoice>) -> String {
+fn render(view: &View, choice: Option<AffinityScopeChoice>) -> String {
     let mut text = String::new();
     match choice {
         Some(choice) => text.push_str(&scopes::one(view, choice)),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::{Pods, Scope, ScopeChoice};
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods};
 
 use super::View;
 use super::draw::shortened;
@@ -14,7 +14,7 @@ const MAX_PODS: usize = 8;
 /// All scopes, finest first, and the scope that `default` resolves to.
 pub(super) fn table(view: &View) -> String {
     let mut text = format!("{:<13}{:>5}  {:<10}pods\n", "scope", "pods", "CPUs each");
-    for scope in Scope::ALL {
+    for scope in AffinityScope::ALL {
         let pods = Pods::of(view.source.topology(), scope, view.shard_size);
         let lists = pods.pods().iter().map(CpuSet::to_string).collect();
         let count = pods.pods().len();
@@ -28,7 +28,7 @@ pub(super) fn table(view: &View) -> String {
     let _ = write!(
         text,
         "\nA queue that names no scope uses: {}",
-        view.effective(ScopeChoice::Default)
+        view.effective(AffinityScopeChoice::Default)
     );
     text
 }
@@ -42,7 +42,7 @@ fn sizes(pods: &Pods) -> String {
 }
 
 /// Every pod of one scope, and the part of it that unbound queues use if that is not the whole pod.
-pub(super) fn one(view: &View, choice: ScopeChoice) -> String {
+pub(super) fn one(view: &View, choice: AffinityScopeChoice) -> String {
     let effective = view.effective(choice);
     let pods = Pods::of(view.source.topology(), effective.effective, view.shard_size);
     let count = pods.pods().len();

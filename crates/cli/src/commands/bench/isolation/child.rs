@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use uwork::percpu::{Batch, Cache, mode, reason};
+use uwork::percpu::{Bundle, Cache, mode, reason};
 use uwork::topology::Machine;
 
 use super::loner::{self, Noticed};
@@ -24,17 +24,17 @@ pub(super) const EVERY: Duration = Duration::from_millis(10);
 
 /// The data that the two threads share; the variant decides how the isolated thread uses it.
 enum Shared {
-    FilledOnce(Batch<u64>),
-    FilledSteadily(Batch<u64>),
+    FilledOnce(Bundle<u64>),
+    FilledSteadily(Bundle<u64>),
     InUse(Cache<[u64; 8]>),
 }
 
 impl Shared {
     fn of(case: &str) -> Self {
-        let batch = || Batch::new(64, |_items| ());
+        let bundle = || Bundle::new(64, |_items| ());
         match case {
-            "once" => Self::FilledOnce(batch()),
-            "steady" => Self::FilledSteadily(batch()),
+            "once" => Self::FilledOnce(bundle()),
+            "steady" => Self::FilledSteadily(bundle()),
             _ => Self::InUse(Cache::new("bench")),
         }
     }
@@ -43,8 +43,8 @@ impl Shared {
     fn fill(&self) {
         const ITEMS: u64 = 8;
         match self {
-            Self::FilledOnce(batch) | Self::FilledSteadily(batch) => {
-                (0..ITEMS).for_each(|item| batch.add(item));
+            Self::FilledOnce(bundle) | Self::FilledSteadily(bundle) => {
+                (0..ITEMS).for_each(|item| bundle.add(item));
             }
             Self::InUse(cache) => drop(cache.alloc([0; 8])),
         }
@@ -55,9 +55,9 @@ impl Shared {
     fn use_on(&self, cpu: u32) {
         match self {
             Self::FilledOnce(_) => {}
-            Self::FilledSteadily(batch) => {
-                if batch.len_on(cpu) == 0 {
-                    batch.add(0);
+            Self::FilledSteadily(bundle) => {
+                if bundle.len_on(cpu) == 0 {
+                    bundle.add(0);
                 }
             }
             Self::InUse(cache) => drop(black_box(cache.alloc([0; 8]))),
@@ -66,7 +66,7 @@ impl Shared {
 
     fn drain(&self) -> Result<usize, uwork::Error> {
         match self {
-            Self::FilledOnce(batch) | Self::FilledSteadily(batch) => batch.drain_all(),
+            Self::FilledOnce(bundle) | Self::FilledSteadily(bundle) => bundle.drain_all(),
             Self::InUse(cache) => cache.flush_all(),
         }
     }

@@ -1,12 +1,12 @@
-//! `uwork bench isolation`: how drains of all batches disturb a thread that must not be disturbed,
+//! `uwork bench isolation`: how drains of all bundles disturb a thread that must not be disturbed,
 //! in each mode. It is seed 001's test of an isolated CPU.
 //!
-//! A real-time thread that is alone on a CPU fills its batch, and then only reads the clock: any
+//! A real-time thread that is alone on a CPU fills its bundle, and then only reads the clock: any
 //! other activity on that CPU shows as a gap between readings. Another CPU calls `drain_all` every
 //! 10 ms.
 //!
-//! - `once`: the batch is filled once, so later drains find it empty
-//! - `steady`: the thread adds an item whenever its batch is empty, so every drain has to reach it
+//! - `once`: the bundle is filled once, so later drains find it empty
+//! - `steady`: the thread adds an item whenever its bundle is empty, so every drain has to reach it
 //! - `cache`: the thread allocates and frees an object after each reading, and the other CPU calls
 //!   `Cache::flush_all`
 //!
@@ -101,7 +101,7 @@ pub(super) struct Args {
     /// Two seconds instead of twenty, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: once (the batch is filled once), steady (after each drain), cache (a cache
+    /// Only these cases: once (the bundle is filled once), steady (after each drain), cache (a cache
     /// in use)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
@@ -176,7 +176,7 @@ fn group(
         title: format!(
             "{case}: a thread alone on its CPU reads the clock (items), another CPU {} every \
              {} ms for {seconds} s  (samples {samples})",
-            if case == "cache" { "flushes its cache" } else { "drains all batches" },
+            if case == "cache" { "flushes its cache" } else { "drains all bundles" },
             child::EVERY.as_millis()
         ),
         contestants: contestants.collect(),

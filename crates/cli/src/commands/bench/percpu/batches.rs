@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::ptr;
 use std::sync::Arc;
 
-use uwork::percpu::Batch;
+use uwork::percpu::Bundle;
 use uwork_capi::{
     UwPercpuBatch, uw_percpu_batch_add, uw_percpu_batch_create, uw_percpu_batch_drain_all,
 };
@@ -14,13 +14,13 @@ use uwork_rivals::collect::{CAPACITY, Collect, Sink};
 use super::allocators::{Timed, fastest_round};
 use super::threads::together;
 
-/// uwork's batch.
-pub(super) struct PerCpuBatch(Batch<u64>);
+/// uwork's bundle.
+pub(super) struct PerCpuBatch(Bundle<u64>);
 
 impl PerCpuBatch {
     pub(super) fn new(sink: &Arc<Sink>) -> Self {
         let sink = sink.clone();
-        Self(Batch::new(CAPACITY, move |items| sink.take(items.as_slice())))
+        Self(Bundle::new(CAPACITY, move |items| sink.take(items.as_slice())))
     }
 }
 
@@ -35,7 +35,7 @@ impl Collect for PerCpuBatch {
     }
 }
 
-/// uwork's batch through the C interface, called as in a shared library.
+/// uwork's bundle through the C interface, called as in a shared library.
 pub(super) struct ThroughC {
     batch: *mut UwPercpuBatch,
     add: unsafe extern "C" fn(*mut UwPercpuBatch, *mut c_void) -> i32,

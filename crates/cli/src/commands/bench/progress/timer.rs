@@ -73,7 +73,7 @@ struct Alarm {
     shared: &'static Try,
 }
 
-uwork::has_delayed_work!(impl HasDelayedWork for Alarm { work });
+uwork::has_work!(impl HasDelayedWork for Alarm { work });
 
 impl WorkItem for Alarm {
     type Pointer = &'static Alarm;

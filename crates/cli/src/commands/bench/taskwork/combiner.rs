@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use uwork::combine::{Batch, Combiner, Parcel};
+use uwork::combine::{Combiner, Parcel, Parcels};
 use uwork::recycle::Pool;
 use uwork_rivals::load::cpu_time;
 use uwork_rivals::posts::Posts;
@@ -192,11 +192,11 @@ impl Combined {
     fn handle(
         &self,
         (socket, times): &mut (UnixStream, Times),
-        batch: &mut Batch<'_, Message>,
+        parcels: &mut Parcels<'_, Message>,
     ) -> ControlFlow<()> {
         let mut slices = [IoSlice::new(&[]); AT_ONCE];
         let mut count = 0;
-        for (slice, message) in slices.iter_mut().zip(batch.iter()) {
+        for (slice, message) in slices.iter_mut().zip(parcels.iter()) {
             *slice = IoSlice::new(&message.bytes);
             count += 1;
         }
@@ -205,9 +205,9 @@ impl Combined {
             let bytes = socket.write_vectored(unsent).expect("the socket is open");
             IoSlice::advance_slices(&mut unsent, bytes);
         }
-        times.record(batch.iter().take(count).map(|message| message.since));
+        times.record(parcels.iter().take(count).map(|message| message.since));
         for _ in 0..count {
-            let parcel = batch.pop().expect("it was counted");
+            let parcel = parcels.pop().expect("it was counted");
             let credit = &self.credits[parcel.sender];
             let _ = credit.pool.put(parcel);
             credit.used.fetch_sub(1, Ordering::Release);
@@ -226,7 +226,7 @@ impl Sends for Combined {
         let new = || Parcel::new(Message { bytes: [b'x'; BYTES], sender, since });
         let mut parcel = credit.pool.take().unwrap_or_else(new);
         parcel.since = since;
-        self.combiner.submit(parcel, |held, batch| self.handle(held, batch));
+        self.combiner.submit(parcel, |held, parcels| self.handle(held, parcels));
     }
 
     fn times(self) -> Times {

@@ -24,7 +24,7 @@ struct Timer {
     late_ns: AtomicI64,
 }
 
-uwork::has_delayed_work!(impl HasDelayedWork for Timer { work });
+uwork::has_work!(impl HasDelayedWork for Timer { work });
 
 impl WorkItem for Timer {
     type Pointer = &'static Timer;

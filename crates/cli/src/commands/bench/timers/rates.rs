@@ -19,7 +19,7 @@ struct Timeout {
     touched: AtomicU32,
 }
 
-uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+uwork::has_work!(impl HasDelayedWork for Timeout { work });
 
 impl WorkItem for Timeout {
     type Pointer = &'static Timeout;

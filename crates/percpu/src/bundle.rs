@@ -20,33 +20,33 @@ use super::parts::{Held, Lost, Parts};
 use super::singles::Singles;
 use super::underway::{Begun, InProgress};
 
-/// Batches with a sink: an item goes to the batch of the caller's CPU, a full batch to the sink.
+/// Bundles with a sink: an item goes to the bundle of the caller's CPU, a full bundle to the sink.
 ///
-/// A child after `fork` has the same batches, except those whose lock another thread held: these
+/// A child after `fork` has the same bundles, except those whose lock another thread held: these
 /// are empty in the child, and their items are not dropped.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uwork::percpu::{Batch, Counter};
+/// use uwork::percpu::{Bundle, Counter};
 ///
 /// let sunk = Arc::new(Counter::new());
-/// let batch = Batch::new(16, {
+/// let bundle = Bundle::new(16, {
 ///     let sunk = sunk.clone();
 ///     move |items: std::vec::Drain<'_, i64>| sunk.add(items.sum())
 /// });
-/// (0..100).for_each(|item| batch.add(item));
-/// batch.drain_all()?;
+/// (0..100).for_each(|item| bundle.add(item));
+/// bundle.drain_all()?;
 /// assert_eq!(sunk.sum(), 4950);
 /// # Ok::<(), uwork::Error>(())
 /// ```
-pub struct Batch<T> {
+pub struct Bundle<T> {
     /// A part without capacity has lent its buffer to a thread that empties it, or never had one.
     parts: Parts<Vec<T>>,
     capacity: usize,
     sink: Sink<T>,
     singles: Singles<T>,
     sinks: Box<Sinks>,
-    /// Makes the sinks' state known to forks, so it is dropped before that, by [`Batch::drop`].
+    /// Makes the sinks' state known to forks, so it is dropped before that, by [`Bundle::drop`].
     registration: Option<Registration>,
 }
 
@@ -57,7 +57,7 @@ struct Sinks(UnsafeCell<State>);
 
 #[derive(Default)]
 struct State {
-    /// Calls of the sink for batches that were full.
+    /// Calls of the sink for bundles that were full.
     underway: InProgress,
     /// Held by the draining thread, until the sink has returned.
     draining: Mutex<()>,
@@ -117,7 +117,7 @@ impl Sinks {
     }
 }
 
-/// How a child treats a batch whose lock another thread held: its items belong to the parent.
+/// How a child treats a bundle whose lock another thread held: its items belong to the parent.
 struct Forget;
 
 impl<T> Lost<Vec<T>> for Forget {
@@ -131,18 +131,18 @@ impl<T> Lost<Vec<T>> for Forget {
 
 type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
 
-/// The maximum number of items in a batch.
+/// The maximum number of items in a bundle.
 const CAPACITY_MAX: usize = 1 << 20;
 
-impl<T: Send> Batch<T> {
-    /// Batches of up to `capacity` items each. `sink` is called without locks held, by the thread
-    /// that adds the last item to a batch, or drains; several threads may call it at the same time.
-    /// Items that it leaves in the batch are dropped. It may add to the batch, but not drain it.
+impl<T: Send> Bundle<T> {
+    /// Bundles of up to `capacity` items each. `sink` is called without locks held, by the thread
+    /// that adds the last item to a bundle, or drains; several threads may call it at the same time.
+    /// Items that it leaves in the bundle are dropped. It may add to the bundle, but not drain it.
     ///
     /// # Panics
     /// `capacity` is 0 or more than a million (2^20).
-    pub fn new(capacity: usize, sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static) -> Batch<T> {
-        Batch::over(Parts::new::<Forget>(|_| Vec::new()), capacity, Box::new(sink))
+    pub fn new(capacity: usize, sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static) -> Bundle<T> {
+        Bundle::over(Parts::new::<Forget>(|_| Vec::new()), capacity, Box::new(sink))
     }
 
     #[cfg(test)]
@@ -150,24 +150,24 @@ impl<T: Send> Batch<T> {
         mode: super::Mode,
         capacity: usize,
         sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static,
-    ) -> Batch<T> {
-        Batch::over(Parts::in_mode::<Forget>(mode, |_| Vec::new()), capacity, Box::new(sink))
+    ) -> Bundle<T> {
+        Bundle::over(Parts::in_mode::<Forget>(mode, |_| Vec::new()), capacity, Box::new(sink))
     }
 
-    fn over(parts: Parts<Vec<T>>, capacity: usize, sink: Sink<T>) -> Batch<T> {
+    fn over(parts: Parts<Vec<T>>, capacity: usize, sink: Sink<T>) -> Bundle<T> {
         assert!(
             (1..=CAPACITY_MAX).contains(&capacity),
-            "a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed"
+            "a bundle of {capacity} items: 1 to {CAPACITY_MAX} are allowed"
         );
         let singles = Singles::new(parts.len());
         let sinks = Box::<Sinks>::default();
         // SAFETY: on the heap, and in place until the registration is dropped.
         let registration = unsafe { Registration::other(NonNull::from(&*sinks), Sinks::child) };
-        Batch { parts, capacity, sink, singles, sinks, registration: Some(registration) }
+        Bundle { parts, capacity, sink, singles, sinks, registration: Some(registration) }
     }
 
-    /// Adds an item to the batch of the caller's CPU. Some ten instructions, plus the sink's work
-    /// if that batch is full. Never waits: while the holder of its lock is preempted, the item goes
+    /// Adds an item to the bundle of the caller's CPU. Some ten instructions, plus the sink's work
+    /// if that bundle is full. Never waits: while the holder of its lock is preempted, the item goes
     /// to the sink by itself.
     ///
     /// # Panics
@@ -176,7 +176,7 @@ impl<T: Send> Batch<T> {
     pub fn add(&self, item: T) {
         let Some(mut held) = self.parts.try_here() else { return self.sink_one(item) };
         let used = held.len();
-        // A full batch is handed on at once, so a batch with a buffer has room.
+        // A full bundle is handed on at once, so a bundle with a buffer has room.
         if used < held.capacity() && used + 1 < self.capacity {
             held.push(item);
             held.set_used(used as u32 + 1);
@@ -189,30 +189,30 @@ impl<T: Send> Batch<T> {
         // Counted before `set_used(0)`: a drain that then skips this CPU as empty finds the call in
         // `underway`, and waits until the sink has these items.
         let begun = self.sinks.get().underway.begin();
-        let mut batch = std::mem::take(&mut *held);
+        let mut bundle = std::mem::take(&mut *held);
         held.set_used(0);
         drop(held);
-        batch.push(item);
-        self.sink(batch, Some(begun));
+        bundle.push(item);
+        self.sink(bundle, Some(begun));
     }
 
-    /// Adds the item to a batch that needs a buffer first.
+    /// Adds the item to a bundle that needs a buffer first.
     #[cold]
     fn add_to_new(&self, item: T) {
-        let mut batch = Vec::with_capacity(self.capacity);
-        batch.push(item);
+        let mut bundle = Vec::with_capacity(self.capacity);
+        bundle.push(item);
         if self.capacity == 1 {
-            return self.sink(batch, None);
+            return self.sink(bundle, None);
         }
         match self.parts.try_here() {
             Some(mut held) if held.capacity() == 0 => {
-                *held = batch;
+                *held = bundle;
                 held.set_used(1);
             }
             // The thread has moved to another CPU, or another thread was faster here.
             held => {
                 drop(held);
-                self.sink(batch, None);
+                self.sink(bundle, None);
             }
         }
     }
@@ -220,45 +220,45 @@ impl<T: Send> Batch<T> {
     #[cold]
     fn sink_one(&self, item: T) {
         let cpu = uwork_linux::current_cpu();
-        self.singles.with(cpu, item, |batch| self.call_sink(batch));
+        self.singles.with(cpu, item, |bundle| self.call_sink(bundle));
     }
 
-    fn call_sink(&self, batch: &mut Vec<T>) {
-        if !batch.is_empty() {
-            self.sinks.get().underway.inside(|| (self.sink)(batch.drain(..)));
+    fn call_sink(&self, bundle: &mut Vec<T>) {
+        if !bundle.is_empty() {
+            self.sinks.get().underway.inside(|| (self.sink)(bundle.drain(..)));
         }
     }
 
-    /// Hands a batch to the sink, and its buffer back to a CPU that has none. `begun`, for a thread
+    /// Hands a bundle to the sink, and its buffer back to a CPU that has none. `begun`, for a thread
     /// that took items of other threads, is dropped when the sink has returned.
-    fn sink(&self, mut batch: Vec<T>, begun: Option<Begun<'_>>) {
-        self.call_sink(&mut batch);
+    fn sink(&self, mut bundle: Vec<T>, begun: Option<Begun<'_>>) {
+        self.call_sink(&mut bundle);
         drop(begun);
-        batch.clear();
+        bundle.clear();
         if let Some(mut held) = self.parts.try_here()
             && held.capacity() == 0
         {
-            std::mem::swap(&mut *held, &mut batch);
+            std::mem::swap(&mut *held, &mut bundle);
         }
     }
 
-    /// Hands the items in the batches of all CPUs to the sink, in the calling thread, and returns
-    /// their number. On return, the sink has returned for every item whose [`Batch::add`] returned
+    /// Hands the items in the bundles of all CPUs to the sink, in the calling thread, and returns
+    /// their number. On return, the sink has returned for every item whose [`Bundle::add`] returned
     /// before the call: if another thread is handing some of them on, this waits for it. Items
     /// whose `add` is in progress may or may not be included.
     ///
     /// One thread drains at a time, others wait for it. So a sink must not wait for a thread that
-    /// drains the same batch, and the sinks of two batches must not drain each other's batch.
+    /// drains the same bundle, and the sinks of two bundles must not drain each other's bundle.
     ///
     /// The mode decides how other CPUs are accessed: see [`Mode`](super::Mode). CPUs with an empty
-    /// batch are left alone; the others get an empty buffer in place of the one taken.
+    /// bundle are left alone; the others get an empty buffer in place of the one taken.
     ///
     /// # Errors
-    /// The caller is in the sink of this batch, and would wait for its own return
+    /// The caller is in the sink of this bundle, and would wait for its own return
     /// ([`ErrorKind::WouldDeadlock`](uwork_linux::ErrorKind::WouldDeadlock)). No item was handed on.
     ///
     /// # Panics
-    /// If the sink panics, after it was called for all batches; with the first payload.
+    /// If the sink panics, after it was called for all bundles; with the first payload.
     pub fn drain_all(&self) -> Result<usize, Error> {
         let State { underway, .. } = self.sinks.get();
         if underway.is_inside() {
@@ -276,9 +276,9 @@ impl<T: Send> Batch<T> {
             // The vector of the previous CPU may have no capacity, if its buffer was lent.
             spares.iter_mut().for_each(|spare| spare.reserve_exact(self.capacity));
             visited = visited.and(self.swap(cpus, &mut spares));
-            for batch in &mut spares {
-                items += batch.len();
-                let outcome = catch_unwind(AssertUnwindSafe(|| self.call_sink(batch)));
+            for bundle in &mut spares {
+                items += bundle.len();
+                let outcome = catch_unwind(AssertUnwindSafe(|| self.call_sink(bundle)));
                 panic = panic.or(outcome.err());
             }
         }
@@ -286,8 +286,8 @@ impl<T: Send> Batch<T> {
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
 
-    /// Swaps the batches of these CPUs with the same number of empty ones. So the next
-    /// [`Batch::add`] on each finds a buffer, and does not allocate.
+    /// Swaps the bundles of these CPUs with the same number of empty ones. So the next
+    /// [`Bundle::add`] on each finds a buffer, and does not allocate.
     fn swap(&self, cpus: &[u32], spares: &mut [Vec<T>]) -> Result<(), Error> {
         let spares = Mutex::new(spares.iter_mut());
         self.parts.visit_all(cpus.iter().copied(), |_, mut held| {
@@ -297,21 +297,21 @@ impl<T: Send> Batch<T> {
         })
     }
 
-    /// The number of items in the batch of a CPU now; 0 for CPUs that do not exist.
+    /// The number of items in the bundle of a CPU now; 0 for CPUs that do not exist.
     pub fn len_on(&self, cpu: u32) -> usize {
         if cpu < self.parts.len() { self.parts.used(cpu) as usize } else { 0 }
     }
 }
 
-impl<T> Drop for Batch<T> {
+impl<T> Drop for Bundle<T> {
     /// Hands the remaining items of all CPUs on. A panic of the sink is resumed after it was called
-    /// for all batches.
+    /// for all bundles.
     fn drop(&mut self) {
         self.registration = None;
         let mut panic = None;
-        for (_, batch) in self.parts.values_mut() {
-            if !batch.is_empty() {
-                let outcome = catch_unwind(AssertUnwindSafe(|| (self.sink)(batch.drain(..))));
+        for (_, bundle) in self.parts.values_mut() {
+            if !bundle.is_empty() {
+                let outcome = catch_unwind(AssertUnwindSafe(|| (self.sink)(bundle.drain(..))));
                 panic = panic.or(outcome.err());
             }
         }
@@ -321,9 +321,9 @@ impl<T> Drop for Batch<T> {
     }
 }
 
-impl<T> fmt::Debug for Batch<T> {
+impl<T> fmt::Debug for Bundle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("capacity", &self.capacity).finish_non_exhaustive()
+        f.debug_struct("Bundle").field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
 
@@ -341,15 +341,15 @@ mod tests {
     fn an_add_that_finds_the_lock_taken_allocates_nothing() {
         for mode in modes() {
             let sunk = Arc::new(AtomicU64::new(0));
-            let batch = Batch::in_mode(mode, 8, {
+            let bundle = Bundle::in_mode(mode, 8, {
                 let sunk = sunk.clone();
                 move |items: Drain<'_, u64>| _ = sunk.fetch_add(items.sum(), Ordering::Relaxed)
             });
             for cpu in cpus() {
                 on_cpu(cpu, || {
-                    let held = batch.parts.lock_of(cpu).expect("the lock is free");
+                    let held = bundle.parts.lock_of(cpu).expect("the lock is free");
                     let before = (counted(), sunk.load(Ordering::Relaxed));
-                    (0..100).for_each(|_| batch.add(1));
+                    (0..100).for_each(|_| bundle.add(1));
                     let after = (counted(), sunk.load(Ordering::Relaxed));
                     assert_eq!(after, (before.0, before.1 + 100), "mode {mode}, CPU {cpu}");
                     drop(held);

@@ -19,13 +19,11 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use uwork_engine::handle::Held;
-use uwork_engine::{Action, Busy, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
-use uwork_linux::{Linux, engine};
+use uwork_engine::{Action, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 
-use crate::delayed::nanos;
-use crate::item::Enqueued;
-use crate::query::WorkId;
+use super::{Enqueued, nanos, query_methods};
 use crate::queue::Queue;
+use uwork_linux::{Linux, engine};
 
 /// A work item on the stack. From [`on_stack`].
 #[repr(C)]
@@ -72,9 +70,11 @@ impl StackWork {
         StackWork { raw: Delayed::new(func), held: Held::new(), pinned: PhantomPinned }
     }
 
-    fn raw(&self) -> NonNull<RawWork> {
-        NonNull::from(&self.raw).cast()
+    fn work(&self) -> &RawWork {
+        self.raw.work()
     }
+
+    query_methods!();
 
     fn offer(&self, queue: impl FnOnce() -> Queued) -> Enqueued<()> {
         match self.held.offer(queue) {
@@ -97,26 +97,6 @@ impl StackWork {
         // SAFETY: as in `enqueue`.
         let outcome = || unsafe { queue.0.queue_delayed(None, raw, nanos(delay)) };
         self.offer(|| outcome().unwrap_or(Queued::Refused))
-    }
-
-    /// Whether the item is queued or armed.
-    pub fn is_pending(&self) -> bool {
-        self.raw.work().is_pending()
-    }
-
-    /// Whether the item is pending, and whether it runs. See [`Work::busy`](crate::Work::busy).
-    pub fn busy(&self) -> Busy {
-        engine().busy(self.raw.work())
-    }
-
-    /// See [`Work::id`](crate::Work::id).
-    pub fn id(&self) -> WorkId {
-        WorkId::of(self.raw.work())
-    }
-
-    /// See [`Work::description`](crate::Work::description).
-    pub fn description(&self) -> Option<String> {
-        engine().description(self.raw.work())
     }
 
     /// Takes the item off its queue or its timer, without waiting for a run. True if it was

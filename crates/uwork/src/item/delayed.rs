@@ -1,17 +1,16 @@
 //! Items that are queued later.
 
-use std::marker::PhantomData;
+use std::marker::{PhantomData, PhantomPinned};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use uwork_engine::WorkPointer;
-use uwork_engine::{Busy, Delayed, Rearmed, Work as RawWork};
-use uwork_linux::{Linux, engine};
+use uwork_engine::{Delayed, Rearmed, Work as RawWork};
 
+use super::{Enqueued, HasWork, WorkItem, embedded_methods, field, perform};
 use crate::error::RejectedError;
-use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
-use crate::query::WorkId;
 use crate::queue::{Queue, accepted, enqueued};
+use uwork_engine::WorkPointer;
+use uwork_linux::{Linux, engine};
 
 /// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
 ///
@@ -26,7 +25,7 @@ use crate::queue::{Queue, accepted, enqueued};
 /// use std::time::Duration;
 ///
 /// struct Timeout { work: uwork::DelayedWork<Timeout> }
-/// uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+/// uwork::has_work!(impl HasDelayedWork for Timeout { work });
 /// impl uwork::WorkItem for Timeout {
 ///     type Pointer = Arc<Timeout>;
 ///     fn run(_this: Arc<Timeout>) {}
@@ -43,7 +42,7 @@ use crate::queue::{Queue, accepted, enqueued};
 pub struct DelayedWork<T, const ID: u64 = 0> {
     pub(crate) raw: Delayed<Linux>,
     pub(crate) marker: PhantomData<fn(T)>,
-    pub(crate) pinned: std::marker::PhantomPinned,
+    pub(crate) pinned: PhantomPinned,
 }
 
 // SAFETY: all fields are accessed through the engine's protocols only.
@@ -52,50 +51,23 @@ unsafe impl<T, const ID: u64> Send for DelayedWork<T, ID> {}
 unsafe impl<T, const ID: u64> Sync for DelayedWork<T, ID> {}
 
 /// A type with a [`DelayedWork`] field. Implement it with
-/// [`has_delayed_work!`](crate::has_delayed_work).
+/// [`has_work!`](crate::has_work).
 ///
 /// # Safety
 /// At [`HasWork::OFFSET`] in every value of the type is its `DelayedWork<Self, ID>`.
 pub unsafe trait HasDelayedWork<const ID: u64 = 0>: HasWork<ID> {}
 
-/// Implements [`HasDelayedWork`] for a type with a [`DelayedWork`] field.
-///
-/// ```
-/// struct Timeout { work: uwork::DelayedWork<Timeout> }
-/// uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
-/// ```
-#[macro_export]
-macro_rules! has_delayed_work {
-    (impl HasDelayedWork for $type:ty { $field:ident }) => {
-        $crate::has_delayed_work!(impl HasDelayedWork<0> for $type { $field });
-    };
-    (impl HasDelayedWork<$id:literal> for $type:ty { $field:ident }) => {
-        // SAFETY: the offset is that of the field, whose type is checked here; a delayed work
-        // begins with its work.
-        unsafe impl $crate::HasWork<$id> for $type {
-            const OFFSET: usize = {
-                // To a raw pointer, so that nothing is dereferenced on the way.
-                const fn check(value: &$type) -> *const $crate::DelayedWork<$type, $id> {
-                    &value.$field
-                }
-                let _ = check;
-                ::core::mem::offset_of!($type, $field)
-            };
-        }
-        // SAFETY: see above.
-        unsafe impl $crate::HasDelayedWork<$id> for $type {}
-    };
-}
-
-impl<T: WorkItem<ID>, const ID: u64> Default for DelayedWork<T, ID> {
-    fn default() -> Self {
-        Self::new()
+impl<T, const ID: u64> DelayedWork<T, ID> {
+    fn work(&self) -> &RawWork {
+        self.raw.work()
     }
 }
 
+embedded_methods!(DelayedWork);
+
 impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// An idle item.
-    pub fn new() -> DelayedWork<T, ID> {
+    pub const fn new() -> DelayedWork<T, ID> {
         Self::from_raw(Delayed::new(perform::<T, ID>))
     }
 
@@ -110,7 +82,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// ```
     /// # use std::{sync::Arc, time::Duration};
     /// # struct Stats { work: uwork::DelayedWork<Stats> }
-    /// # uwork::has_delayed_work!(impl HasDelayedWork for Stats { work });
+    /// # uwork::has_work!(impl HasDelayedWork for Stats { work });
     /// # impl uwork::WorkItem for Stats {
     /// #     type Pointer = Arc<Stats>;
     /// #     fn run(_this: Arc<Stats>) {}
@@ -121,7 +93,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// assert!(stats.work.flush());
     /// # Ok::<(), uwork::Error>(())
     /// ```
-    pub fn deferrable() -> DelayedWork<T, ID> {
+    pub const fn deferrable() -> DelayedWork<T, ID> {
         Self::from_raw(Delayed::deferrable(perform::<T, ID>))
     }
 
@@ -135,7 +107,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// ```
     /// # use std::{sync::Arc, time::Duration};
     /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
-    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # uwork::has_work!(impl HasDelayedWork for Timeout { work });
     /// # impl uwork::WorkItem for Timeout {
     /// #     type Pointer = Arc<Timeout>;
     /// #     fn run(_this: Arc<Timeout>) {}
@@ -148,90 +120,12 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     #[must_use]
-    pub fn with_slack(self, slack: Duration) -> DelayedWork<T, ID> {
+    pub const fn with_slack(self, slack: Duration) -> DelayedWork<T, ID> {
         Self::from_raw(self.raw.with_slack(nanos(slack)))
     }
 
-    fn from_raw(raw: Delayed<Linux>) -> DelayedWork<T, ID> {
-        DelayedWork { raw, marker: PhantomData, pinned: std::marker::PhantomPinned }
-    }
-
-    fn raw(&self) -> NonNull<RawWork> {
-        NonNull::from(&self.raw).cast()
-    }
-
-    fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off: this call owns the queue's pointer.
-        was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
-    }
-
-    /// Whether the item is armed or queued.
-    pub fn is_pending(&self) -> bool {
-        self.raw.work().is_pending()
-    }
-
-    /// Whether the item is armed or queued, and whether it runs. See
-    /// [`Work::busy`](crate::Work::busy).
-    pub fn busy(&self) -> Busy {
-        engine().busy(self.raw.work())
-    }
-
-    /// See [`Work::id`](crate::Work::id).
-    pub fn id(&self) -> WorkId {
-        WorkId::of(self.raw.work())
-    }
-
-    /// See [`Work::description`](crate::Work::description).
-    pub fn description(&self) -> Option<String> {
-        engine().description(self.raw.work())
-    }
-
-    /// Disarms the timer, or takes the item off its queue. See
-    /// [`Work::cancel`](crate::Work::cancel).
-    pub fn cancel(&self) -> Option<T::Pointer> {
-        // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
-        let was_pending = unsafe { engine().cancel(self.raw()) };
-        self.take_back(was_pending)
-    }
-
-    /// As [`DelayedWork::cancel`], and waits for a run in progress.
-    ///
-    /// # Errors
-    /// The disable depth is at its maximum.
-    pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
-        // SAFETY: as in `cancel`.
-        let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
-        Ok(self.take_back(was_pending))
-    }
-
-    /// Keeps the item from being armed and queued. See [`Work::disable`](crate::Work::disable).
-    ///
-    /// # Errors
-    /// The disable depth is at its maximum.
-    pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
-        // SAFETY: as in `cancel`.
-        let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
-        Ok(self.take_back(was_pending))
-    }
-
-    /// As [`DelayedWork::disable`], and waits for a run in progress.
-    ///
-    /// # Errors
-    /// The disable depth is at its maximum.
-    pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
-        // SAFETY: as in `cancel`.
-        let was_pending =
-            unsafe { engine().disable_sync(self.raw()) }.map_err(DisableDepthError)?;
-        Ok(self.take_back(was_pending))
-    }
-
-    /// Undoes one disable. True if the item can be queued again.
-    ///
-    /// # Errors
-    /// The item is not disabled.
-    pub fn enable(&self) -> Result<bool, DisableDepthError> {
-        // SAFETY: as in `cancel`.
-        unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
+    const fn from_raw(raw: Delayed<Linux>) -> DelayedWork<T, ID> {
+        DelayedWork { raw, marker: PhantomData, pinned: PhantomPinned }
     }
 
     /// If the item is armed, queues it at once; then waits until its last queueing has run. False
@@ -243,15 +137,10 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 }
 
-impl<T, const ID: u64> std::fmt::Debug for DelayedWork<T, ID> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DelayedWork").field("pending", &self.raw.work().is_pending()).finish()
-    }
-}
-
 /// A delay in nanoseconds, cut to the range of the clock.
-pub(crate) fn nanos(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
+pub(crate) const fn nanos(delay: Duration) -> u64 {
+    let nanos = delay.as_nanos();
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
 impl Queue {
@@ -304,7 +193,7 @@ impl Queue {
     /// ```
     /// # use std::{sync::Arc, time::Duration};
     /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
-    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # uwork::has_work!(impl HasDelayedWork for Timeout { work });
     /// # impl uwork::WorkItem for Timeout {
     /// #     type Pointer = Arc<Timeout>;
     /// #     fn run(_this: Arc<Timeout>) {}
@@ -341,7 +230,7 @@ impl Queue {
     /// ```
     /// # use std::{sync::Arc, time::Duration};
     /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
-    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # uwork::has_work!(impl HasDelayedWork for Timeout { work });
     /// # impl uwork::WorkItem for Timeout {
     /// #     type Pointer = Arc<Timeout>;
     /// #     fn run(_this: Arc<Timeout>) {}
