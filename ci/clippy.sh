@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# clippy reports nothing, including tests and examples, and for the library without its default features and with no feature at all.
+# clippy reports nothing, including tests and examples; also for the library without its default features, and with no
+# feature at all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

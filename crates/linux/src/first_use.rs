@@ -53,7 +53,7 @@ impl Drop for Making {
 
 /// Defers a report until the calling thread has released the lock. Returned if the thread does not
 /// hold it.
-pub fn defer(report: Report) -> Option<Report> {
+pub(crate) fn defer(report: Report) -> Option<Report> {
     if !MAKES.get() {
         return Some(report);
     }
@@ -82,7 +82,7 @@ pub fn making() -> Making {
 
 /// Before a fork, on the thread that forks: waits until nothing is half made, and keeps others from
 /// starting.
-pub fn hold() -> Making {
+pub(crate) fn hold() -> Making {
     Making::begin()
 }
 

@@ -25,7 +25,7 @@ impl Futex for Forever {
 }
 
 /// Sleeps while the word holds `expected`, for `timeout` at most. May return early.
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|left| libc::timespec {
         tv_sec: left.as_secs().min(i64::MAX as u64) as libc::time_t,
         tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
@@ -53,7 +53,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 
 #[cold]
 /// Wakes one thread that sleeps on the word. Only the address is used.
-pub fn wake(word: *const AtomicU32) {
+pub(crate) fn wake(word: *const AtomicU32) {
     // SAFETY: the kernel takes any address; a wake on an address without a sleeper does nothing.
     let outcome = unsafe {
         libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32)
