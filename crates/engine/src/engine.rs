@@ -1,8 +1,5 @@
 //! The engine as a whole: its configuration, its tables, and the pools that queues share.
 
-mod cap;
-mod sets;
-
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
@@ -10,29 +7,29 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
-pub use cap::POOL_WORKERS_LIMIT;
-pub(crate) use sets::{Context, PoolSet, SetKey};
-
-use crate::cpus::{Cpus, Versions};
-use crate::disposal::Disposal;
-use crate::freeze::FreezeState;
-use crate::grace::Grace;
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::inbox::Inbox;
+use crate::item::word::{RunId, SLOTS_MAX};
+use crate::item::{Ticket, Work};
+use crate::lifecycle::cpus::Versions;
+use crate::lifecycle::disposal::Disposal;
+use crate::lifecycle::freeze::FreezeState;
+use crate::lifecycle::shutdown::ShutdownState;
 use crate::pool::Pool;
-use crate::pwq::Pwq;
+use crate::pool::PoolSet;
+use crate::pool::cap::Cap;
+use crate::queue::pwq::Pwq;
+use crate::queue::registry::Registry;
 use crate::queue::{Name, Wq};
-use crate::registry::Registry;
-use crate::reports::PendingReports;
-use crate::shutdown::ShutdownState;
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering, Rank};
+use crate::timer::grace::Grace;
 use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
-use crate::word::{RunId, SLOTS_MAX};
-use crate::work::{Ticket, Work};
+use crate::watch::reports::PendingReports;
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -80,20 +77,19 @@ const POOLS_MAX: u32 = 1 << 16;
 pub struct Engine<H: Host> {
     host: H,
     me: Weak<Engine<H>>,
-    config: Config,
+    pub(crate) config: Config,
     versions: Versions,
     slots: Slab<Slot<H>>,
     pwqs: Slab<Pwq<H>>,
-    pools: Slab<Pool<H>>,
+    pub(crate) pools: Slab<Pool<H>>,
     /// All pool sets, each with the key that it serves.
-    sets: Lock<Vec<Arc<PoolSet>>>,
+    pub(crate) sets: Lock<Vec<Arc<PoolSet>>>,
     /// Names of all queues.
     names: Lock<HashSet<Name>>,
     registry: Registry<H>,
     watch: Watch<H>,
     hogs: Hogs,
-    /// How many workers each pool may have; 0 if that follows from its queues' limits.
-    pool_workers_max: AtomicU32,
+    pub(crate) cap: Cap,
     freeze: Lock<FreezeState<H>>,
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
     freeze_epoch: AtomicU32,
@@ -127,7 +123,7 @@ impl<H: Host> Engine<H> {
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
-            pool_workers_max: AtomicU32::new(0),
+            cap: Cap::new(),
             freeze: Lock::ranked(Rank::Freeze, FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
@@ -299,11 +295,11 @@ impl<H: Host> Engine<H> {
     pub(crate) fn nudge_all(&self, pool: &Pool<H>) {
         let mut events = Vec::new();
         let inner = pool.lock();
-        let mut idle = inner.idle_top;
+        let mut idle = inner.idle.top();
         while let Some(id) = idle {
             let slot = self.slot(id);
             events.push(&raw const slot.event);
-            idle = slot.idle_below_locked(&inner);
+            idle = inner.idle.below(slot);
         }
         drop(inner);
         for event in events {

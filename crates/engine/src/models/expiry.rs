@@ -19,7 +19,7 @@ use super::world::{Item, Timed, World};
 use super::{Preemptions, explore};
 use crate::host::Report;
 use crate::queue::Kind;
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 /// Later than every timer of a model.
 const LATER: u64 = 1_000_000;

@@ -22,12 +22,12 @@ use loom::thread;
 use super::host::LoomHost;
 use super::world::World;
 use super::{Preemptions, explore};
-use crate::delayed::Delayed;
 use crate::handle::Held;
-use crate::owner::Queue;
-use crate::submit::Queued;
+use crate::item::{Action, Work};
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 use crate::sync::Cell;
-use crate::work::{Action, Work};
+use crate::timer::delayed::Delayed;
 
 /// The contents of the frame. The model keeps its memory alive, so that loom reports a late access.
 #[repr(C)]

@@ -22,12 +22,12 @@ use loom::thread;
 use super::host::{Event, FAR, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::delayed::Delayed;
 use crate::host::Cure;
-use crate::owner::Queue;
+use crate::item::{Action, Work};
 use crate::pool::NEVER;
-use crate::submit::Queued;
-use crate::work::{Action, Work};
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
+use crate::timer::delayed::Delayed;
 
 /// An item with a timer that never expires in a model.
 #[repr(C)]

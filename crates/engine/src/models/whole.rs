@@ -21,8 +21,8 @@ use loom::thread;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::help::Helped;
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
+use crate::wait::Helped;
 
 #[test]
 fn queue_flush_drop_retire() {

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, Weak};
 use super::host::{Event, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::owner::Queue;
-use crate::submit::Queued;
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 
 /// Runs a new item once on the first worker, and then resets that worker's number: the next run has
 /// the number that the item names.

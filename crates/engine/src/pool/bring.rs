@@ -7,10 +7,10 @@ use super::Pool;
 use super::progress::Maker;
 use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
+use crate::item::word::SLOTS_MAX;
 use crate::queue::QueueError;
 use crate::sync::{Link, Ordering};
 use crate::watch::COOL_DOWN_NS;
-use crate::word::SLOTS_MAX;
 use crate::worker::Worker;
 
 /// Why no worker can be spawned.

@@ -3,8 +3,11 @@
 //! README.md has the park and kick protocol.
 
 mod bring;
+pub(crate) mod cap;
+mod conserve;
 pub(crate) mod progress;
 pub(crate) mod ready;
+mod sets;
 pub(crate) mod state;
 mod transfer;
 
@@ -14,13 +17,16 @@ use uwork_policy::cpuset::CpuSet;
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::inbox::Inbox;
-use crate::pwq::Pwq;
+use crate::queue::pwq::Pwq;
+use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
+pub use cap::POOL_WORKERS_LIMIT;
 use progress::Unsettled;
 use ready::ReadyList;
+pub(crate) use sets::{Context, PoolSet, SetKey};
 use state::PoolState;
 pub(crate) use transfer::MOVING;
 
@@ -124,8 +130,7 @@ pub(crate) struct Pool<H: Host> {
 /// Guard: the pool lock.
 pub(crate) struct PoolInner<H: Host> {
     pub(crate) ready: ReadyList<H>,
-    /// The worker that parked last.
-    pub(crate) idle_top: Option<u32>,
+    pub(crate) idle: IdleStack,
     /// The keeper: the parked worker that sleeps no longer than until the next timer.
     pub(crate) keeper: Option<u32>,
     /// The slots of all workers.
@@ -167,7 +172,7 @@ impl<H: Host> Pool<H> {
                 Rank::Pool,
                 PoolInner {
                     ready: ReadyList::new(),
-                    idle_top: None,
+                    idle: IdleStack::new(),
                     keeper: None,
                     workers: Vec::new(),
                 },
@@ -180,7 +185,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn forget(&self, inner: &mut PoolInner<H>) {
         let _ = self.ready_inbox.take_all();
         inner.ready = ReadyList::new();
-        inner.idle_top = None;
+        inner.idle = IdleStack::new();
         inner.keeper = None;
         inner.workers.clear();
         self.has_ready.0.store(false, Ordering::SeqCst);
@@ -431,8 +436,8 @@ impl<H: Host> Pool<H> {
     /// The picked worker is off the stack before it is woken. Idle workers retire under the same
     /// lock, so a picked worker cannot retire in between and leave the work behind.
     fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
-        let top = inner.idle_top?;
-        let below = engine.slot(top).idle_below_locked(inner);
+        let top = inner.idle.top()?;
+        let below = inner.idle.below(engine.slot(top));
         let id = match below {
             Some(below) if inner.keeper == Some(top) => below,
             _ => top,
@@ -448,12 +453,7 @@ impl<H: Host> Pool<H> {
     /// Puts a worker on the idle stack. Returns true if it is the keeper.
     pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
         let slot = engine.slot(id);
-        // SAFETY: both cells are guarded by the pool lock, which the caller holds.
-        unsafe {
-            slot.idle_below.set(inner.idle_top);
-            slot.is_idle.set(true);
-        }
-        inner.idle_top = Some(id);
+        inner.idle.push(slot, id);
         self.adopt_timers(inner, id)
     }
 
@@ -485,25 +485,7 @@ impl<H: Host> Pool<H> {
 
     /// Takes a worker off the idle stack, from any position.
     pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
-        let slot = engine.slot(id);
-        let below = slot.idle_below_locked(inner);
-        if inner.idle_top == Some(id) {
-            inner.idle_top = below;
-        } else {
-            let mut above = inner.idle_top;
-            while let Some(upper) = above {
-                let upper_slot = engine.slot(upper);
-                let next = upper_slot.idle_below_locked(inner);
-                if next == Some(id) {
-                    // SAFETY: guarded by the pool lock, which the caller holds.
-                    unsafe { upper_slot.idle_below.set(below) };
-                    break;
-                }
-                above = next;
-            }
-        }
-        // SAFETY: guarded by the pool lock, which the caller holds.
-        unsafe { slot.is_idle.set(false) };
+        inner.idle.remove(engine.slots(), id);
         if inner.keeper == Some(id) {
             inner.keeper = None;
             self.state.set_kept(false);

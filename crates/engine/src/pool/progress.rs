@@ -11,7 +11,7 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 use super::{NEVER, Pool};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
-use crate::pwq::Pwq;
+use crate::queue::pwq::Pwq;
 use crate::sync::Ordering;
 
 /// Items that take this long keep a worker away from the timers for too long.

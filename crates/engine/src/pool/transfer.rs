@@ -66,8 +66,8 @@ impl<H: Host> Pool<H> {
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;
-        let top = inner.idle_top?;
-        let id = if top == keeper { engine.slot(top).idle_below_locked(&inner)? } else { top };
+        let top = inner.idle.top()?;
+        let id = if top == keeper { inner.idle.below(engine.slot(top))? } else { top };
         self.remove_idle(engine, &mut inner, id);
         inner.workers.retain(|&worker| worker != id);
         self.state.exit_idle();

@@ -7,10 +7,11 @@ use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
 use crate::dump::NodeDump;
-use crate::engine::{Engine, PoolSet};
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::{Pwq, PwqNode};
+use crate::pool::PoolSet;
+use crate::queue::pwq::{Pwq, PwqNode};
 use crate::wake::Waiters;
 
 /// A queue's nodes. The last one is for pwqs whose pod spans several.

@@ -1,10 +1,15 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
+pub(crate) mod flush;
 mod limits;
 mod name;
+pub(crate) mod owner;
+pub(crate) mod pwq;
+pub(crate) mod registry;
 mod round_robin;
 mod route;
 mod spec;
+pub(crate) mod submit;
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,22 +19,25 @@ use uwork_policy::scope::EffectiveScope;
 
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
+pub use owner::Queue;
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, scope_names,
 };
+pub use submit::Queued;
 
-use crate::cpus::Cpus;
-use crate::engine::{Engine, PoolSet};
-use crate::flush::FlushState;
+use crate::engine::Engine;
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::Pwq;
-use crate::rescuer::Rescuer;
+use crate::pool::PoolSet;
+use crate::queue::flush::FlushState;
+use crate::queue::pwq::Pwq;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Cell, Link, Lock, LockGuard, Ordering, Rank,
     assert_nothing_held,
 };
+use crate::worker::rescuer::Rescuer;
 use limits::Nodes;
 use round_robin::RoundRobin;
 use route::Route;

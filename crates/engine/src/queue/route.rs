@@ -8,13 +8,13 @@ use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
-use crate::cpus::Cpus;
-use crate::engine::{Context, PoolSet, SetKey};
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::{Limits, Pwq};
-use crate::rescuer::Rescuer;
+use crate::pool::{Context, PoolSet, SetKey};
+use crate::queue::pwq::{Limits, Pwq};
 use crate::sync::{AtomicPtr, Ordering};
+use crate::worker::rescuer::Rescuer;
 
 /// The destination of an item that is queued on a given CPU.
 pub(super) struct Route<H: Host> {

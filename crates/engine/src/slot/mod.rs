@@ -4,12 +4,14 @@
 //! protocol, its states, and the proof that nothing is lost.
 
 mod batch;
+mod idle;
 mod not_running;
 mod now;
 mod wait;
 
 use std::cell::UnsafeCell;
 
+pub(crate) use idle::IdleStack;
 pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
@@ -17,10 +19,10 @@ pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering, Rank};
+use crate::item::word::RUN_MASK;
+use crate::item::{Place, Ticket, Work, WorkList};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 use crate::wake::Waiters;
-use crate::word::RUN_MASK;
-use crate::work::{Place, Ticket, Work, WorkList};
 use batch::BatchHint;
 
 /// The owner is neither in an item nor at its lists.
@@ -71,10 +73,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) picked: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     pub(crate) home: AtomicU32,
-    /// The idle worker below this one. Guard: pool lock.
-    pub(crate) idle_below: Cell<Option<u32>>,
-    /// Whether the worker is on the idle stack. Guard: pool lock.
-    pub(crate) is_idle: Cell<bool>,
+    /// The worker's place on the idle stack.
+    idle: idle::IdleLink,
     /// The run's description of itself. It has a lock of its own, the last in rank.
     description: now::Description,
     /// What the run waits for.
@@ -143,23 +143,10 @@ impl<H: Host> Slot<H> {
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             home: AtomicU32::new(0),
-            idle_below: Cell::new(None),
-            is_idle: Cell::new(false),
+            idle: idle::IdleLink::new(),
             description: now::Description::new(),
             wait: wait::WaitNote::new(),
         }
-    }
-
-    /// The idle worker below this one, under the lock of its pool.
-    pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
-        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
-        unsafe { self.idle_below.get() }
-    }
-
-    /// Whether the worker is on the idle stack, under the lock of its pool.
-    pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
-        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
-        unsafe { self.is_idle.get() }
     }
 
     /// Whether this run is still in progress.
@@ -328,11 +315,7 @@ impl<H: Host> Slot<H> {
         self.wait.set(WaitsFor::Unknown);
         self.wait.set_helper(0);
         self.picked.store(false, Ordering::Relaxed);
-        // SAFETY: the child has no other thread.
-        unsafe {
-            self.idle_below.set(None);
-            self.is_idle.set(false);
-        }
+        self.idle.forget();
     }
 
     /// Locks the run's description.

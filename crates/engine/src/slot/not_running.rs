@@ -6,8 +6,8 @@
 
 use super::{RemoteSlot, Slot, detach_all};
 use crate::host::{Cure, Host};
+use crate::item::WorkList;
 use crate::sync::Ordering;
-use crate::work::WorkList;
 
 /// Why a worker that is in an item is off the running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 
 use super::Slot;
 use crate::host::Host;
+use crate::item::word::RunId;
 use crate::sync::{Hint, Ordering};
-use crate::word::RunId;
 
 /// What a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use super::samples::{Samples, Source};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
-use crate::pwq::Pwq;
+use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
 use crate::sync::Ordering;
 
@@ -66,7 +66,7 @@ impl<H: Host> Engine<H> {
         let mut workers = Vec::with_capacity(pool.state.counts().workers as usize + 1);
         // Copy the ids and release the lock: a sample is a system call.
         let inner = pool.lock();
-        let up = |&&id: &&u32| !self.slot(id).is_idle_locked(&inner);
+        let up = |&&id: &&u32| !inner.idle.has(self.slot(id));
         workers.extend(inner.workers.iter().filter(up).copied());
         drop(inner);
         let mut next = NEVER;

@@ -1,4 +1,4 @@
-//! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So
+//! The watcher checks whether the CPUs have changed ([`crate::lifecycle::cpus`]) while any worker is busy. So
 //! a change is noticed within a second without effort by a worker, and applied by a thread that
 //! holds no work and serves no pool. `next_check` is the time of the next check, or says that none
 //! is planned. A worker that finds that time over wakes the watcher. While no worker is busy, there

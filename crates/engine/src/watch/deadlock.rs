@@ -20,9 +20,9 @@ use uwork_policy::deadlock::{behind, cycle, is_waited_for};
 use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::item::Place;
 use crate::slot::{Slot, WaitsFor};
 use crate::sync::{Ordering, fence};
-use crate::work::Place;
 
 use super::watchdog::{Backed, Progress};
 
@@ -187,7 +187,7 @@ impl<H: Host> Engine<H> {
             WaitsFor::Queue(wq) => {
                 let mut starts = false;
                 self.pwqs().for_each(|(_, pwq)| {
-                    let waits = |b: crate::pwq::Backlog| b.queued > 0 && !b.saturated;
+                    let waits = |b: crate::queue::pwq::Backlog| b.queued > 0 && !b.saturated;
                     starts |= pwq.wq().addr() == wq && pwq.backlog().is_some_and(waits);
                 });
                 // An item that can start now may be the one that the flush waits for.

@@ -29,9 +29,12 @@
 
 mod blocked;
 mod changes;
+mod collect;
 mod deadlock;
 mod hogs;
 mod reporting;
+pub(crate) mod reports;
+mod running;
 mod samples;
 mod scan;
 mod spawn_requests;

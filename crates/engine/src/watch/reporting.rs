@@ -124,13 +124,13 @@ fn cut_engine_frames(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-/// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions
+/// Whether this is [`run_item`](crate::worker::run::run_item). Builds with line tables only name functions
 /// without their paths; there the file decides.
 fn runs_items(frame: &Frame) -> bool {
     let Some(name) = frame.symbol.as_deref() else { return false };
     let file = || frame.location.as_deref().unwrap_or_default();
-    name == "uwork_engine::run::run_item"
-        || name == "run_item" && file().contains("engine/src/run.rs:")
+    name == "uwork_engine::worker::run::run_item"
+        || name == "run_item" && file().contains("engine/src/worker/run.rs:")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -147,11 +147,12 @@ mod tests {
 
     #[test]
     fn a_stack_ends_at_the_engine_s_frames() {
-        let (run, main) = (("uwork_engine::run::run_item", ""), ("uwork_engine::worker::main", ""));
+        let (run, main) =
+            (("uwork_engine::worker::run::run_item", ""), ("uwork_engine::worker::main", ""));
         assert_eq!(cut(&[("app::a", ""), run, main]), 1);
         assert_eq!(cut(&[("app::a", ""), run, ("app::b", ""), run, main]), 3);
         assert_eq!(cut(&[("run_item", "src/a.rs:1"), ("main", "")]), 2);
-        let short = ("run_item", "crates/engine/src/run.rs:30");
+        let short = ("run_item", "crates/engine/src/worker/run.rs:30");
         assert_eq!(cut(&[("a", "src/a.rs:1"), short, ("main", "")]), 1);
     }
 }

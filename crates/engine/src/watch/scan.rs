@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
-use crate::rescuer::MAYDAY_INTERVAL_NS;
 use crate::sync::Ordering;
+use crate::worker::rescuer::MAYDAY_INTERVAL_NS;
 
 /// The longest interval between two scans. The watcher sees a run that computes for too long within
 /// this time, and counts it out when the run has used up its threshold from then on.

@@ -142,7 +142,7 @@ impl<H: Host> Engine<H> {
         let mut listed = Vec::with_capacity(room);
         let inner = pool.lock();
         let workers = inner.workers.iter().take(room);
-        listed.extend(workers.map(|&slot| (slot, self.slot(slot).is_idle_locked(&inner))));
+        listed.extend(workers.map(|&slot| (slot, inner.idle.has(self.slot(slot)))));
         drop(inner);
         let name = || format!("uw/{}", pool.spec().label);
         listed.into_iter().map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
