@@ -105,7 +105,7 @@ impl<H: Host> Engine<H> {
     /// The CPUs that the process may use at present.
     #[inline]
     pub fn cpus(&self) -> &Cpus {
-        self.versions().now()
+        self.versions.now()
     }
 
     /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
@@ -126,18 +126,18 @@ impl<H: Host> Engine<H> {
         }
         let unbound_cpumask = if unbound.is_empty() { allowed.clone() } else { unbound };
         let report = Report::CpusChanged { allowed: allowed.clone(), limit: cpus.cpu_limit };
-        let versions = self.versions();
-        let change = self.begin_change();
+        let versions = &self.versions;
+        let change = self.reports.begin_change(self);
         let changing = versions.changing.lock();
         if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
             return false;
         }
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
         // items.
-        let owners = self.registry().owners();
-        self.place_all(&owners);
-        self.for_each_pool(|pool| self.retarget(pool));
-        let failed = self.refit_all(&owners);
+        let owners = self.registry.owners();
+        self.versions.place_all(self, &owners);
+        self.for_each_pool(|pool| pool.retarget(self));
+        let failed = self.versions.refit_all(&owners);
         drop(changing);
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
@@ -147,14 +147,16 @@ impl<H: Host> Engine<H> {
         }
         true
     }
+}
 
+impl Versions {
     /// Tries again to give queues their routes, after a failure.
-    pub(crate) fn refit_again(&self) {
-        let versions = self.versions();
+    pub(crate) fn refit_again<H: Host>(&self, engine: &Engine<H>) {
+        let versions = self;
         if versions.unfit.load(Ordering::Relaxed) {
-            let _change = self.begin_change();
+            let _change = engine.reports.begin_change(engine);
             let changing = versions.changing.lock();
-            let owners = self.registry().owners();
+            let owners = engine.registry.owners();
             let _ = self.refit_all(&owners);
             drop(changing);
             owners.into_iter().for_each(Owner::let_go);
@@ -162,20 +164,20 @@ impl<H: Host> Engine<H> {
     }
 
     /// Gives every queue its routes. Returns the first failure.
-    fn refit_all(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
+    fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
         let mut failed = None;
         for owner in owners {
             if let Err(error) = owner.wq().refit() {
                 failed.get_or_insert(error);
             }
         }
-        self.versions().unfit.store(failed.is_some(), Ordering::Relaxed);
+        self.unfit.store(failed.is_some(), Ordering::Relaxed);
         failed
     }
 
     /// Moves every thread to the CPUs that the current value gives it.
-    fn place_all(&self, owners: &[Arc<Owner<H>>]) {
-        let (cpus, host) = (self.cpus(), self.host());
+    fn place_all<H: Host>(&self, engine: &Engine<H>, owners: &[Arc<Owner<H>>]) {
+        let (cpus, host) = (engine.cpus(), engine.host());
         // Without `placing`, because this reads queues' attributes. A rescuer that is not listed
         // yet sees the new value by itself. A slot that gets another owner meanwhile is placed
         // again below, as a worker's.
@@ -183,79 +185,77 @@ impl<H: Host> Engine<H> {
         for wq in owners.iter().map(|owner| owner.wq()) {
             rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
         }
-        let _placing = self.versions().placing.lock();
+        let _placing = self.placing.lock();
         let place = |thread: u64, cpus: &CpuSet| {
             if thread != 0 {
                 host.set_cpus(thread, cpus);
             }
         };
         for (slot, mask) in &rescuers {
-            place(self.slot(*slot).thread.load(Ordering::Relaxed), mask);
+            place(engine.slot(*slot).thread.load(Ordering::Relaxed), mask);
         }
-        self.for_each_pool(|pool| {
+        engine.for_each_pool(|pool| {
             let workers = pool.list_workers();
             let pod = cpus.place(&pool.spec().cpus);
             for id in workers {
                 // Relaxed: written under `placing`.
-                place(self.slot(id).thread.load(Ordering::Relaxed), &pod);
+                place(engine.slot(id).thread.load(Ordering::Relaxed), &pod);
             }
         });
-        place(self.watch_state().thread.load(Ordering::Relaxed), &cpus.allowed);
+        place(engine.watch.thread.load(Ordering::Relaxed), &cpus.allowed);
     }
+}
 
-    fn retarget(&self, pool: &Pool<H>) {
-        let spec = pool.spec();
-        if spec.confined {
-            return;
-        }
-        pool.set_target(self.cpus().target(&spec.cpus));
-        // A submitter that read the old target may have woken no worker. A submitter that reads
-        // between the two lines wakes too few at worst, and the next batch wakes the rest.
-        self.settle(pool);
-    }
-
+impl<H: Host> Slot<H> {
     /// The calling thread starts to serve `slot`, on the CPUs that `placed` gives to `pod`.
-    pub(crate) fn place_thread(&self, slot: &Slot<H>, pod: &CpuSet, mut placed: *const Cpus) {
-        let thread = self.host().thread_id();
+    pub(crate) fn place_thread(&self, engine: &Engine<H>, pod: &CpuSet, mut placed: *const Cpus) {
+        let thread = engine.host().thread_id();
         if thread == 0 {
             return;
         }
         // W2, then R2 (see the module).
-        let placing = self.versions().placing.lock();
-        slot.thread.store(thread, Ordering::Relaxed);
+        let placing = engine.versions.placing.lock();
+        self.thread.store(thread, Ordering::Relaxed);
         drop(placing);
-        while !ptr::eq(self.cpus(), placed) {
-            placed = self.cpus();
+        while !ptr::eq(engine.cpus(), placed) {
+            placed = engine.cpus();
             // SAFETY: from `cpus`; it lives as long as the engine.
-            self.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
         }
     }
 
     /// Moves the calling thread, which serves `slot`, to the CPUs of this pod.
-    pub(crate) fn go_to(&self, slot: &Slot<H>, pod: &CpuSet) {
-        let thread = slot.thread.load(Ordering::Relaxed);
+    pub(crate) fn go_to(&self, engine: &Engine<H>, pod: &CpuSet) {
+        let thread = self.thread.load(Ordering::Relaxed);
         // Repeat if a change was published meanwhile: it may have moved this thread before our own
         // move. A change that is published after the last check moves this thread afterwards.
         let mut placed: *const Cpus = ptr::null();
-        while thread != 0 && !ptr::eq(self.cpus(), placed) {
-            placed = self.cpus();
+        while thread != 0 && !ptr::eq(engine.cpus(), placed) {
+            placed = engine.cpus();
             // SAFETY: from `cpus`; it lives as long as the engine.
-            self.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
         }
     }
 
     /// Removes the calling thread's number: it ends.
-    pub(crate) fn forget_thread_number(&self, slot: &Slot<H>) {
+    pub(crate) fn forget_thread_number(&self, engine: &Engine<H>) {
         // Relaxed: only this thread has written it.
-        if slot.thread.load(Ordering::Relaxed) != 0 {
-            let _placing = self.versions().placing.lock();
-            slot.thread.store(0, Ordering::Relaxed);
+        if self.thread.load(Ordering::Relaxed) != 0 {
+            let _placing = engine.versions.placing.lock();
+            self.thread.store(0, Ordering::Relaxed);
         }
     }
+}
 
-    /// Stores the number of the watcher's thread, which calls this; 0 when it ends.
-    pub(crate) fn set_watch_thread(&self, thread: u64) {
-        let _placing = self.versions().placing.lock();
-        self.watch_state().thread.store(thread, Ordering::Relaxed);
+impl<H: Host> Pool<H> {
+    fn retarget(&self, engine: &Engine<H>) {
+        let spec = self.spec();
+        if spec.confined {
+            return;
+        }
+        self.set_target(engine.cpus().target(&spec.cpus));
+        // A submitter that read the old target may have woken no worker. A submitter that reads
+        // between the two lines wakes too few at worst, and the next batch wakes the rest.
+        self.settle(engine);
     }
 }

@@ -36,6 +36,7 @@ use crate::item::{Place, Work, WorkList};
 use crate::queue::Wq;
 use crate::queue::owner::Owner;
 use crate::sync::{Lock, LockGuard, Rank};
+use crate::timer::delayed::let_go;
 use crate::wake::{Waiter, Waiters};
 
 /// If no item is released for this long, another disposer starts.
@@ -230,35 +231,40 @@ impl<H: Host> Disposal<H> {
     }
 }
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Disposal<H> {
     /// Ends [`Disposal::open`].
-    pub(crate) fn close_disposal(&self, id: u32) {
-        let mut state = self.disposal().0.lock();
+    pub(crate) fn close(&self, engine: &Engine<H>, id: u32) {
+        let mut state = self.0.lock();
         if let Some(batch) = state.batch(id) {
             batch.users -= 1;
         }
         let afterwards = state.settle(id);
         drop(state);
-        afterwards.finish(self);
+        afterwards.finish(engine);
     }
 
     /// Adds one item, which the caller owns and which is in no list.
     ///
     /// # Safety
     /// The item is live, pending and the caller's, with its place `Hands`.
-    pub(crate) unsafe fn dispose_later(&self, owner: Option<Arc<Owner<H>>>, work: NonNull<Work>) {
+    pub(crate) unsafe fn dispose_later(
+        &self,
+        engine: &Engine<H>,
+        owner: Option<Arc<Owner<H>>>,
+        work: NonNull<Work>,
+    ) {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         if item.func().is_foreign() {
             // Another language counts no holders: once it is idle, its holder owns it again.
             item.word.release(item.word.owned());
         } else {
-            let id = self.disposal().open(owner.as_ref());
+            let id = self.open(owner.as_ref());
             let mut items = WorkList::new();
             // SAFETY: by this function's contract.
             unsafe { items.push_back(work.as_ptr()) };
-            self.disposal().add(id, items);
-            self.close_disposal(id);
+            self.add(id, items);
+            self.close(engine, id);
         }
         owner.into_iter().for_each(Owner::let_go);
     }
@@ -268,8 +274,13 @@ impl<H: Host> Engine<H> {
     ///
     /// # Safety
     /// `work` is live.
-    pub(crate) unsafe fn leave_disposal(&self, work: NonNull<Work>, kept: &mut Kept<H>) -> bool {
-        let mut state = self.disposal().0.lock();
+    pub(crate) unsafe fn leave(
+        &self,
+        engine: &Engine<H>,
+        work: NonNull<Work>,
+        kept: &mut Kept<H>,
+    ) -> bool {
+        let mut state = self.0.lock();
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         let Place::Disposal(id) = item.place() else { return false };
@@ -281,7 +292,7 @@ impl<H: Host> Engine<H> {
         let Afterwards { owner, waiters } = state.settle(id);
         drop(state);
         kept.0 = owner;
-        waiters.complete(self.host());
+        waiters.complete(engine.host());
         true
     }
 
@@ -290,9 +301,9 @@ impl<H: Host> Engine<H> {
     ///
     /// # Safety
     /// `work` is live.
-    pub(crate) unsafe fn dispose_of(&self, work: NonNull<Work>) -> bool {
-        let (thread, now) = (self.host().thread_id(), self.host().now());
-        let mut state = self.disposal().0.lock();
+    pub(crate) unsafe fn dispose_of(&self, engine: &Engine<H>, work: NonNull<Work>) -> bool {
+        let (thread, now) = (engine.host().thread_id(), engine.host().now());
+        let mut state = self.0.lock();
         // SAFETY: by this function's contract.
         let Place::Disposal(id) = (unsafe { work.as_ref() }).place() else { return false };
         if let Some(batch) = state.batch(id) {
@@ -301,15 +312,15 @@ impl<H: Host> Engine<H> {
         }
         let taken = state.take_detached(id, work, thread, now);
         drop(state);
-        self.finish_disposal(taken);
+        self.finish(engine, taken);
         true
     }
 
     /// Releases the item that has waited longest in the first batch. False if none waits; a
     /// disposer must end then, and is not counted any more.
-    fn dispose_next(&self, is_disposer: bool) -> bool {
-        let (thread, now) = (self.host().thread_id(), self.host().now());
-        let mut state = self.disposal().0.lock();
+    fn dispose_next(&self, engine: &Engine<H>, is_disposer: bool) -> bool {
+        let (thread, now) = (engine.host().thread_id(), engine.host().now());
+        let mut state = self.0.lock();
         let next = state
             .batches
             .iter_mut()
@@ -320,12 +331,12 @@ impl<H: Host> Engine<H> {
         };
         let taken = state.take_detached(id, item, thread, now);
         drop(state);
-        self.finish_disposal(taken);
+        self.finish(engine, taken);
         true
     }
 
     /// Calls the destructor of one item, without locks.
-    fn finish_disposal(&self, taken: Taken<H>) {
+    fn finish(&self, engine: &Engine<H>, taken: Taken<H>) {
         let Taken { item, func, batch, number, wq } = taken;
         // SAFETY: null, or the queue of a batch that has a user: its owner keeps it.
         let wq = unsafe { wq.as_ref() };
@@ -334,8 +345,8 @@ impl<H: Host> Engine<H> {
         // From here on its holder owns the item, and may be waiting for exactly this.
         word.release(word.owned());
         // SAFETY: as above, and its holder is notified once.
-        self.run_as_in_an_item(wq, || unsafe { self.let_go(item, func) });
-        let mut state = self.disposal().0.lock();
+        engine.caller().run_as_in_an_item(wq, || unsafe { let_go(engine, item, func) });
+        let mut state = self.0.lock();
         let Some(at) = state.destructors.iter().position(|known| known.number == number) else {
             // In a child that the destructor has forked: there the disposal was emptied.
             return;
@@ -347,27 +358,26 @@ impl<H: Host> Engine<H> {
         }
         let afterwards = state.settle(batch);
         drop(state);
-        afterwards.finish(self);
+        afterwards.finish(engine);
     }
 
     /// The main function of a disposer.
-    fn dispose_all(&self) {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
+    fn dispose_all(&self, engine: &Engine<H>) {
+        let thread = engine.caller().thread;
         let forks = thread.forks();
-        while self.dispose_next(true) {
+        while self.dispose_next(engine, true) {
             if thread.forks() != forks {
-                self.host().end_forked_thread();
+                engine.host().end_forked_thread();
             }
         }
     }
 
     /// Waits until every item that was taken off is released, at most until `deadline`. False if it
     /// timed out.
-    pub(crate) fn dispose_until(&self, deadline: u64) -> bool {
+    pub(crate) fn dispose_until(&self, engine: &Engine<H>, deadline: u64) -> bool {
         let mut seen = None;
         loop {
-            let mut state = self.disposal().0.lock();
+            let mut state = self.0.lock();
             if state.is_idle() {
                 return true;
             }
@@ -375,8 +385,8 @@ impl<H: Host> Engine<H> {
             if state.has_items() && is_stuck && state.disposers < DISPOSERS_MAX {
                 state.disposers += 1;
                 drop(state);
-                self.start_disposer();
-                state = self.disposal().0.lock();
+                self.start_disposer(engine);
+                state = self.0.lock();
                 if state.is_idle() {
                     return true;
                 }
@@ -387,46 +397,46 @@ impl<H: Host> Engine<H> {
             // this chain.
             unsafe { state.waiters.push(&waiter) };
             drop(state);
-            let now = self.host().now();
-            let woken = waiter.wait_until(self.host(), deadline.min(now + PATIENCE_NS));
+            let now = engine.host().now();
+            let woken = waiter.wait_until(engine.host(), deadline.min(now + PATIENCE_NS));
             if !woken {
-                let removed = self.disposal().0.lock().waiters.remove(&waiter);
+                let removed = self.0.lock().waiters.remove(&waiter);
                 if !removed {
                     // It was taken from the chain: its wake is a few instructions away.
-                    waiter.wait(self.host());
+                    waiter.wait(engine.host());
                 }
-                if self.host().now() >= deadline {
-                    return self.disposal().0.lock().is_idle();
+                if engine.host().now() >= deadline {
+                    return self.0.lock().is_idle();
                 }
             }
         }
     }
 
     /// Starts a disposer, which the caller has counted already.
-    fn start_disposer(&self) {
+    fn start_disposer(&self, engine: &Engine<H>) {
         let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
-        let outcome = match self.me() {
-            Some(engine) => self
+        let outcome = match engine.me() {
+            Some(me) => engine
                 .host()
-                .spawn(&spec, Box::new(move || engine.dispose_all()))
+                .spawn(&spec, Box::new(move || me.disposal.dispose_all(&me)))
                 .map_err(|error| error.0),
             None => Err("the engine is going away".to_owned()),
         };
         let Err(reason) = outcome else { return };
-        let mut state = self.disposal().0.lock();
+        let mut state = self.0.lock();
         state.disposers -= 1;
         let is_only = state.disposers == 0;
         drop(state);
-        self.report(Report::SpawnFailed { reason });
+        engine.report(Report::SpawnFailed { reason });
         if is_only {
-            while self.dispose_next(false) {}
+            while self.dispose_next(engine, false) {}
         }
     }
 
     /// The destructors that run, and how many items wait for theirs.
-    pub(crate) fn not_disposed(&self) -> (Vec<Releasing>, u64) {
-        let now = self.host().now();
-        let state = self.disposal().0.lock();
+    pub(crate) fn not_disposed(&self, engine: &Engine<H>) -> (Vec<Releasing>, u64) {
+        let now = engine.host().now();
+        let state = self.0.lock();
         let name = |id: u32| {
             let batch = state.batches.iter().find(|batch| batch.id == id);
             let owner = batch.and_then(|batch| batch.owner.as_ref());

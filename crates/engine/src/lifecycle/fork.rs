@@ -46,7 +46,7 @@ use crate::queue::registry::HeldRegistry;
 use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{Link, LockGuard, Ordering, take_all};
+use crate::sync::{AtomicBool, Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::timer::grace::HeldGrace;
 use crate::watch::Shared;
@@ -94,103 +94,118 @@ impl<H: Host> Engine<H> {
     /// user code may call this.
     pub fn before_fork<'a>(&'a self, pages: &'a Pages<H>) -> Forking<'a, H> {
         loop {
-            if let Some(forking) = self.lock_everything(pages) {
+            if let Some(forking) = lock_everything(self, pages) {
                 return forking;
             }
         }
     }
+}
 
-    /// `None` if a queue was created meanwhile, whose locks are not held.
-    fn lock_everything<'a>(&'a self, pages: &'a Pages<H>) -> Option<Forking<'a, H>> {
-        take_all(true);
-        let changing = self.versions().hold();
-        let freeze = self.freeze_state().lock();
-        let known = self.registry().hold().1;
-        let mut owners = PageList::new(pages);
-        self.registry().owners_into(&mut owners);
-        let mut queues = PageList::new(pages);
-        // SAFETY: the owners are released after everything that borrows from them.
-        queues.extend(owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }));
-        let queues: PageList<'_, H, &'a Wq<H>> = queues;
-        let mut tunables = PageList::new(pages);
-        tunables.extend(queues.iter().map(|wq| wq.hold_tunable()));
-        let sets = self.lock_sets();
-        let mut flushes = PageList::new(pages);
-        flushes.extend(queues.iter().map(|wq| wq.flush.lock()));
-        let mut lists = PageList::new(pages);
-        lists.extend(queues.iter().map(|wq| wq.pwqs()));
-        let mut pwqs = PageList::new(pages);
-        self.pwqs().for_each(|(id, _)| pwqs.extend(self.pwqs().get(id).map(Pwq::lock)));
-        let mut slots = PageList::new(pages);
-        self.slots().for_each(|(id, _)| {
-            slots.extend(self.slots().get(id).map(|slot| slot.lock_remote(self.host())));
-        });
-        let disposal = self.disposal().hold();
-        let mut rows = PageList::new(pages);
-        rows.extend(queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()));
-        let places = self.versions().hold_places();
-        let (mut pools, mut timers) = (PageList::new(pages), PageList::new(pages));
-        let table = self.pools_table();
-        table.for_each(|(id, _)| pools.extend(table.get(id).map(|pool| pool.lock())));
-        table.for_each(|(id, _)| {
-            let bases = table.get(id).map(|pool| pool.timer_bases());
-            timers.extend(bases.into_iter().flatten().map(|base| base.lock()));
-        });
-        let grace = self.grace().hold();
-        let (hogs, names) = (self.hogs().hold(), self.lock_names());
-        let (registry, made) = self.registry().hold();
-        let watch = self.watch_state().hold();
-        let mut descriptions = PageList::new(pages);
-        self.slots().for_each(|(id, _)| {
-            descriptions.extend(self.slots().get(id).map(|slot| slot.hold_description()));
-        });
-        let ids = [self.slots().hold(), self.pwqs().hold(), table.hold()];
-        let held = Held {
-            ids,
-            grace,
-            timers,
-            pools,
-            rows,
-            disposal,
-            slots,
-            pwqs,
-            flushes,
-            watch,
-            _descriptions: descriptions,
-            _registry: registry,
-            _hogs: hogs,
-            _names: names,
-            _places: places,
-            _lists: lists,
-            _sets: sets,
-            _tunables: tunables,
-            _changing: changing,
-            _freeze: freeze,
-        };
-        let forking = Forking { engine: self, pages, held: Some(held), owners };
-        (made == known).then_some(forking)
+/// `None` if a queue was created meanwhile, whose locks are not held.
+fn lock_everything<'a, H: Host>(
+    engine: &'a Engine<H>,
+    pages: &'a Pages<H>,
+) -> Option<Forking<'a, H>> {
+    take_all(true);
+    let changing = engine.versions.hold();
+    let freeze = engine.freeze.state.lock();
+    let known = engine.registry.hold().1;
+    let mut owners = PageList::new(pages);
+    engine.registry.owners_into(&mut owners);
+    let mut queues = PageList::new(pages);
+    // SAFETY: the owners are released after everything that borrows from them.
+    queues.extend(owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }));
+    let queues: PageList<'_, H, &'a Wq<H>> = queues;
+    let mut tunables = PageList::new(pages);
+    tunables.extend(queues.iter().map(|wq| wq.hold_tunable()));
+    let sets = engine.sets.lock();
+    let mut flushes = PageList::new(pages);
+    flushes.extend(queues.iter().map(|wq| wq.flush.lock()));
+    let mut lists = PageList::new(pages);
+    lists.extend(queues.iter().map(|wq| wq.pwqs()));
+    let mut pwqs = PageList::new(pages);
+    engine.pwqs.for_each(|(id, _)| pwqs.extend(engine.pwqs.get(id).map(Pwq::lock)));
+    let mut slots = PageList::new(pages);
+    engine.slots.for_each(|(id, _)| {
+        slots.extend(engine.slots.get(id).map(|slot| slot.lock_remote(engine.host())));
+    });
+    let disposal = engine.disposal.hold();
+    let mut rows = PageList::new(pages);
+    rows.extend(queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()));
+    let places = engine.versions.hold_places();
+    let (mut pools, mut timers) = (PageList::new(pages), PageList::new(pages));
+    let table = &engine.pools;
+    table.for_each(|(id, _)| pools.extend(table.get(id).map(|pool| pool.lock())));
+    table.for_each(|(id, _)| {
+        let bases = table.get(id).map(|pool| pool.timer_bases());
+        timers.extend(bases.into_iter().flatten().map(|base| base.lock()));
+    });
+    let grace = engine.grace.hold();
+    let (hogs, names) = (engine.hogs.hold(), engine.names.lock());
+    let (registry, made) = engine.registry.hold();
+    let watch = engine.watch.hold();
+    let mut descriptions = PageList::new(pages);
+    engine.slots.for_each(|(id, _)| {
+        descriptions.extend(engine.slots.get(id).map(|slot| slot.hold_description()));
+    });
+    let ids = [engine.slots.hold(), engine.pwqs.hold(), table.hold()];
+    let held = Held {
+        ids,
+        grace,
+        timers,
+        pools,
+        rows,
+        disposal,
+        slots,
+        pwqs,
+        flushes,
+        watch,
+        _descriptions: descriptions,
+        _registry: registry,
+        _hogs: hogs,
+        _names: names,
+        _places: places,
+        _lists: lists,
+        _sets: sets,
+        _tunables: tunables,
+        _changing: changing,
+        _freeze: freeze,
+    };
+    let forking = Forking { engine, pages, held: Some(held), owners };
+    (made == known).then_some(forking)
+}
+
+/// What a forked child still has to do.
+pub(crate) struct ForkState {
+    /// Set in the child until the work that comes with its first worker is done.
+    unfinished: AtomicBool,
+}
+
+impl ForkState {
+    pub(crate) fn new() -> ForkState {
+        ForkState { unfinished: AtomicBool::new(false) }
     }
 
     /// In a forked child, before its first worker: creates the threads that belong to queues.
     #[inline]
-    pub(crate) fn finish_fork(&self) {
-        if self.fork_unfinished.load(Ordering::Relaxed) {
-            self.make_rescuers();
+    pub(crate) fn finish<H: Host>(&self, engine: &Engine<H>) {
+        if self.unfinished.load(Ordering::Relaxed) {
+            self.make_rescuers(engine);
         }
     }
 
     #[cold]
-    fn make_rescuers(&self) {
-        if !self.fork_unfinished.swap(false, Ordering::SeqCst) {
+    fn make_rescuers<H: Host>(&self, engine: &Engine<H>) {
+        if !self.unfinished.swap(false, Ordering::SeqCst) {
             return;
         }
-        self.for_each_queue(|wq| {
+        engine.for_each_queue(|wq| {
             if let Some(rescuer) = wq.rescuer()
                 && !rescuer.is_started()
                 && let Err(error) = wq.start_rescuer(rescuer)
             {
                 let reason = error.to_string();
-                self.report(Report::SpawnFailed { reason });
+                engine.report(Report::SpawnFailed { reason });
             }
         });
     }
@@ -216,8 +231,7 @@ impl<H: Host> Forking<'_, H> {
     /// In the child: makes the engine idle. The calling thread is the only thread of the process.
     pub fn child(mut self) {
         let engine = self.engine;
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
+        let thread = engine.caller().thread;
         let mut in_use = PageList::new(self.pages);
         in_use.extend(thread.frames().map(|frame| frame.slot));
         if (thread.is_rescuer() || !thread.worker().is_null()) && engine.host().thread_id() != 0 {
@@ -227,7 +241,7 @@ impl<H: Host> Forking<'_, H> {
         thread.forked();
         let mut held = self.held.take().expect("the locks are released once");
         let mut at = held.pwqs.iter_mut();
-        engine.pwqs().for_each(|(_, pwq)| {
+        engine.pwqs.for_each(|(_, pwq)| {
             if let Some(inner) = at.next() {
                 forget_all(&pwq.forget(inner));
             }
@@ -236,13 +250,13 @@ impl<H: Host> Forking<'_, H> {
             forget_all(&slot.forget());
         }
         let mut at = held.pools.iter_mut();
-        engine.pools_table().for_each(|(_, pool)| {
+        engine.pools.for_each(|(_, pool)| {
             if let Some(inner) = at.next() {
                 pool.forget(inner);
             }
         });
         let mut at = held.timers.iter_mut();
-        engine.pools_table().for_each(|(_, pool)| {
+        engine.pools.for_each(|(_, pool)| {
             for base in pool.timer_bases() {
                 if let Some(timers) = at.next() {
                     Engine::forget_armed(&mut *timers);
@@ -261,19 +275,19 @@ impl<H: Host> Forking<'_, H> {
                 node.forget(row);
             }
         }
-        engine.watch_state().forget(engine.host(), &mut held.watch);
+        engine.watch.forget(engine.host(), &mut held.watch);
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
         let mut kept = PageList::new(self.pages);
         kept.extend(in_use.iter().copied().chain(rescuers.map(|rescuer| rescuer.slot())));
         held.ids[0].free_all_but(&kept);
         drop(held);
         take_all(false);
-        engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
+        engine.slots.for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));
         }
-        engine.fork_unfinished.store(true, Ordering::SeqCst);
+        engine.fork.unfinished.store(true, Ordering::SeqCst);
     }
 }
 

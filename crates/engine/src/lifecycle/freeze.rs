@@ -7,7 +7,7 @@
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::queue::{BecameReady, Wq};
-use crate::sync::Link;
+use crate::sync::{AtomicU32, Link, Lock, Ordering, Rank};
 
 /// Why a call to freeze or thaw did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,25 @@ pub(crate) struct FreezeState<H: Host> {
     queues: Vec<Link<Wq<H>>>,
 }
 
-impl<H: Host> FreezeState<H> {
+/// The freezes and thaws of an engine.
+pub(crate) struct Freeze<H: Host> {
+    pub(super) state: Lock<FreezeState<H>>,
+    /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `state`.
+    epoch: AtomicU32,
+}
+
+impl<H: Host> Freeze<H> {
     pub(crate) fn new() -> Self {
-        FreezeState { frozen: false, queues: Vec::new() }
+        let state = Lock::ranked(Rank::Freeze, FreezeState { frozen: false, queues: Vec::new() });
+        Freeze { state, epoch: AtomicU32::new(0) }
     }
 
+    fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<H: Host> FreezeState<H> {
     /// The queues that take part.
     fn freezable_queues(&self) -> impl Iterator<Item = &Wq<H>> {
         // SAFETY: a queue leaves the list, under the lock that guards the list, before it is freed.
@@ -52,18 +66,27 @@ impl<H: Host> FreezeState<H> {
 }
 
 impl<H: Host> Engine<H> {
+    /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    ///
+    /// A waiter reads it before it tries to help, and again under the pwq's lock before it joins the
+    /// chain of waiters. A thaw takes the waiters out under the same lock. So the waiter sees the
+    /// change, or the thaw finds the waiter.
+    pub fn freeze_epoch(&self) -> u32 {
+        self.freeze.epoch.load(Ordering::SeqCst)
+    }
+
     /// Freezes every queue with `FREEZABLE`: items that their workers have taken run to their end,
     /// no other item starts (the kernel's `freeze_workqueues_begin`).
     ///
     /// # Errors
     /// The queues are frozen already.
     pub fn freeze_begin(&self) -> Result<(), FreezeError> {
-        let mut state = self.freeze_state().lock();
+        let mut state = self.freeze.state.lock();
         if state.frozen {
             return Err(FreezeError::AlreadyFrozen);
         }
         state.frozen = true;
-        self.next_freeze_epoch();
+        self.freeze.next_epoch();
         let mut ready = BecameReady::none();
         state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(true)));
         drop(state);
@@ -76,7 +99,7 @@ impl<H: Host> Engine<H> {
     /// # Errors
     /// The queues are not frozen.
     pub fn freeze_busy(&self) -> Result<bool, FreezeError> {
-        let state = self.freeze_state().lock();
+        let state = self.freeze.state.lock();
         if !state.frozen {
             return Err(FreezeError::NotFrozen);
         }
@@ -88,31 +111,33 @@ impl<H: Host> Engine<H> {
     /// # Errors
     /// The queues are not frozen.
     pub fn thaw(&self) -> Result<(), FreezeError> {
-        let mut state = self.freeze_state().lock();
+        let mut state = self.freeze.state.lock();
         if !state.frozen {
             return Err(FreezeError::NotFrozen);
         }
         state.frozen = false;
-        self.next_freeze_epoch();
+        self.freeze.next_epoch();
         let mut ready = BecameReady::none();
         state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(false)));
         drop(state);
         ready.push(self);
         Ok(())
     }
+}
 
+impl<H: Host> Freeze<H> {
     /// Makes a queue take part from now on; freezes it if the others are frozen. It has no pwq yet.
-    pub(crate) fn enter_freezable(&self, queue: &Wq<H>) {
-        let mut state = self.freeze_state().lock();
+    pub(crate) fn enter(&self, engine: &Engine<H>, queue: &Wq<H>) {
+        let mut state = self.state.lock();
         let address = std::ptr::from_ref(queue).cast_mut();
         state.queues.push(Link(address));
         let ready = queue.set_frozen(state.frozen);
         drop(state);
-        ready.push(self);
+        ready.push(engine);
     }
 
     /// Removes a queue that is permanently empty and about to be freed.
-    pub(crate) fn leave_freezable(&self, queue: &Wq<H>) {
-        self.freeze_state().lock().queues.retain(|known| !std::ptr::eq(known.0, queue));
+    pub(crate) fn leave(&self, queue: &Wq<H>) {
+        self.state.lock().queues.retain(|known| !std::ptr::eq(known.0, queue));
     }
 }

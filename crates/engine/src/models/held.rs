@@ -145,7 +145,7 @@ fn a_frame_ends_after_its_expired_timer_was_released() {
         world.explored(|| {
             let engine = world.engine.clone();
             let later = 1_000_000;
-            let expiry = thread::spawn(move || engine.fire_timers(engine.pool(pool), later));
+            let expiry = thread::spawn(move || engine.pool(pool).fire_timers(&engine, later));
             assert_eq!(frame.end(&world), 0);
             expiry.join().unwrap();
         });

@@ -135,7 +135,7 @@ fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
         world.settle();
         let (held, gate) = world.hold_a_worker(&queue);
         let item = Item::new();
-        world.engine.wake_watch();
+        world.engine.watch.wake(&world.engine);
         world.explored(|| {
             let engine = world.engine.clone();
             let watch = thread::spawn(move || _ = engine.watch_sleeps());

@@ -158,8 +158,8 @@ fn items_taken_back_keep_their_order() {
         world.explored(|| {
             let engine = world.engine.clone();
             let watch = thread::spawn(move || {
-                engine.slots().for_each(|(_, slot)| {
-                    let _ = engine.take_back(slot, |_| Some(()));
+                engine.slots.for_each(|(_, slot)| {
+                    let _ = slot.take_back(&engine, |_| Some(()));
                 });
             });
             gate.wake();

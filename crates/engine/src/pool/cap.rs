@@ -46,60 +46,64 @@ impl<H: Host> Engine<H> {
         self.cap.workers_max.store(workers.min(POOL_WORKERS_LIMIT), Ordering::SeqCst);
         self.for_each_pool(|pool| {
             pool.full_reported.store(false, Ordering::Relaxed);
-            self.settle(pool);
+            pool.settle(self);
         });
     }
+}
 
+impl PoolSet {
+    /// Counts this limit of a queue for these pools, in place of `before`.
+    pub(crate) fn count_limit<H: Host>(&self, engine: &Engine<H>, limit: u32, before: u32) {
+        for pool in self.pools.iter().map(|&id| engine.pool(id)) {
+            pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
+            pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
+            pool.full_reported.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<H: Host> Pool<H> {
     /// How many workers a pool may have, together with the pools that it shares work with.
-    pub(crate) fn workers_max(&self, pool: &Pool<H>) -> u32 {
-        if pool.spec().single {
+    pub(crate) fn workers_max(&self, engine: &Engine<H>) -> u32 {
+        if self.spec().single {
             return 1;
         }
         // SeqCst: a thread that raises a cap settles the pools next. A thread that makes work ready
         // pushes first and reads the cap second. At least one of the two sees the other.
-        match self.cap.workers_max.load(Ordering::SeqCst) {
+        match engine.cap.workers_max.load(Ordering::SeqCst) {
             0 => {
-                let limits = pool.limits.load(Ordering::SeqCst);
+                let limits = self.limits.load(Ordering::SeqCst);
                 let limits = u32::try_from(limits).unwrap_or(u32::MAX);
-                let target = self.sum_over_sharers(pool, Pool::target);
-                workers_max(limits, target, self.config().threads_max).min(WORKERS_MAX)
+                let target = self.sum_over_sharers(engine, Pool::target);
+                workers_max(limits, target, engine.config().threads_max).min(WORKERS_MAX)
             }
             chosen => chosen,
         }
     }
 
     /// Whether a pool has as many workers as it may have.
-    pub(crate) fn is_full(&self, pool: &Pool<H>) -> bool {
-        let workers = self.sum_over_sharers(pool, |pool| pool.state.counts().workers);
-        workers >= self.workers_max(pool)
+    pub(crate) fn is_full(&self, engine: &Engine<H>) -> bool {
+        let workers = self.sum_over_sharers(engine, |pool| pool.state.counts().workers);
+        workers >= self.workers_max(engine)
     }
 
     /// The sum of `f` over a pool and the pools that it shares work with.
-    fn sum_over_sharers(&self, pool: &Pool<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
-        let others = if pool.spec().shares { &pool.spec().neighbours[..] } else { &[] };
-        f(pool) + others.iter().map(|&id| f(self.pool(id))).sum::<u32>()
+    fn sum_over_sharers(&self, engine: &Engine<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
+        let others = if self.spec().shares { &self.spec().neighbours[..] } else { &[] };
+        f(self) + others.iter().map(|&id| f(engine.pool(id))).sum::<u32>()
     }
 
     /// A full pool needed a worker. Reports that once if no worker is left to run the waiting
     /// items.
-    pub(crate) fn note_full(&self, pool: &Pool<H>) {
+    pub(crate) fn note_full(&self, engine: &Engine<H>) {
         let able = |pool: &Pool<H>| {
             let counts = pool.state.counts();
             counts.running + counts.idle
         };
-        let stuck = pool.looks_ready() && self.sum_over_sharers(pool, able) == 0;
-        if stuck && !pool.full_reported.swap(true, Ordering::Relaxed) {
-            let max = self.workers_max(pool);
-            self.report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
-        }
-    }
-
-    /// Counts this limit of a queue for these pools, in place of `before`.
-    pub(crate) fn count_limit(&self, set: &PoolSet, limit: u32, before: u32) {
-        for pool in set.pools.iter().map(|&id| self.pool(id)) {
-            pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
-            pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
-            pool.full_reported.store(false, Ordering::Relaxed);
+        let stuck = self.looks_ready() && self.sum_over_sharers(engine, able) == 0;
+        if stuck && !self.full_reported.swap(true, Ordering::Relaxed) {
+            let max = self.workers_max(engine);
+            engine.report(Report::WorkersMax { pool: self.spec().label.clone(), max });
         }
     }
 }

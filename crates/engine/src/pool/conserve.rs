@@ -10,86 +10,7 @@ use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
-impl<H: Host> Engine<H> {
-    /// Releases a pin. The last one to go gives a dead pwq back to the slab.
-    pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
-        if pwq.unpin() {
-            self.pwqs().release(pwq.id);
-        }
-    }
-
-    /// Handles what was deferred to the end of a run: wakes its waiters and puts its items back.
-    #[cold]
-    pub(crate) fn put_back(&self, mut aside: AtRunEnd<H>) {
-        aside.waiters.complete(self.host());
-        loop {
-            let item = aside.items.pop_back();
-            if item.is_null() {
-                return;
-            }
-            let mut one = crate::item::WorkList::new();
-            // SAFETY: an item that came off a list that we hold. It is pending, so its pwq exists.
-            let pwq = unsafe {
-                one.push_back(item);
-                self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
-            };
-            if pwq.give_back(one, pwq.is_ordered()) {
-                self.make_ready(pwq);
-            }
-        }
-    }
-
-    /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
-    #[cold]
-    pub(crate) fn wake_neighbour_worker(&self, pool: &Pool<H>, maker: Maker) {
-        for &id in &pool.spec().neighbours {
-            let other = self.pool(id);
-            let counts = other.state.counts();
-            if counts.running < other.target() && other.state.begin_wake(other.target()) {
-                self.bring_worker(other, maker);
-                return;
-            }
-        }
-    }
-
-    /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
-    pub(crate) fn wake_idle_neighbour(&self, pool: &Pool<H>) {
-        for &id in &pool.spec().neighbours {
-            let other = self.pool(id);
-            let idle = other.state.counts().idle > 0;
-            if idle && other.state.begin_wake(other.target()) {
-                if self.wake_idle(other) {
-                    return;
-                }
-                other.give_up_wake().settle(self);
-            }
-        }
-    }
-
-    /// Wakes a worker of `pool`, in which no item waits, if a neighbour is overloaded.
-    #[cold]
-    pub(crate) fn kick_for_neighbours(&self, pool: &Pool<H>) {
-        if pool.spec().neighbours.iter().any(|&id| self.pool(id).is_overloaded()) {
-            self.bring_helper(pool);
-        }
-    }
-
-    /// Takes back the batches behind items of `pool` that have been running for long.
-    pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
-        if pool.scheduled_batches.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let workers = pool.list_workers();
-        for id in workers {
-            let slot = self.slot(id);
-            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
-                continue;
-            }
-            self.end_batch_hint(slot);
-            let _ = self.take_back(slot, |_| Some(()));
-        }
-    }
-
+impl<H: Host> Slot<H> {
     /// Moves the items scheduled behind the present item of the owner of `slot` back in front of
     /// their pwq. `f` is called with the slot's lists first; if it returns `None`, nothing is
     /// moved. Not for the owner itself.
@@ -100,16 +21,16 @@ impl<H: Host> Engine<H> {
     /// first.
     pub(crate) fn take_back<R>(
         &self,
-        slot: &Slot<H>,
+        engine: &Engine<H>,
         mut f: impl FnMut(&mut RemoteSlot<'_, H>) -> Option<R>,
     ) -> Option<R> {
-        // The pwq's lock must be taken before the slot's, but only the slot's lock shows which pwq
+        // The pwq's lock must be taken before the self's, but only the self's lock shows which pwq
         // it is. So guess, lock both, check, and retry with the right pwq.
-        let mut guess = slot.batch.get().0;
+        let mut guess = self.batch.get().0;
         loop {
-            let pwq = guess.and_then(|pwq| self.pwqs().get(pwq));
+            let pwq = guess.and_then(|pwq| engine.pwqs.get(pwq));
             let mut inner = pwq.map(Pwq::lock);
-            let mut remote = slot.lock_remote(self.host());
+            let mut remote = self.lock_remote(engine.host());
             let scheduled_batches = remote.pwq();
             if scheduled_batches.is_some() && scheduled_batches != guess {
                 guess = scheduled_batches;
@@ -125,7 +46,7 @@ impl<H: Host> Engine<H> {
             drop(remote);
             drop(inner);
             if let Some(pwq) = ready {
-                self.make_ready(pwq);
+                pwq.make_ready(engine);
             }
             return Some(answer);
         }
@@ -133,29 +54,112 @@ impl<H: Host> Engine<H> {
 
     /// Ends the watcher's interest in the batch behind a worker's item: its tail was taken, or the
     /// caller is about to take it.
-    pub(crate) fn end_batch_hint(&self, slot: &Slot<H>) {
-        let began = slot.batch_began.load(Ordering::Acquire);
+    pub(crate) fn end_batch_hint(&self, engine: &Engine<H>) {
+        let began = self.batch_began.load(Ordering::Acquire);
         if began == NEVER {
             return;
         }
         // Acquire: keeps this load before the exchange. If the exchange succeeds, the batch was in
         // progress at the load, and a worker does not leave its pool during a batch.
-        let home = slot.home.load(Ordering::Acquire);
+        let home = self.home.load(Ordering::Acquire);
         // Only the thread that ends this batch counts it down: the owner and the watcher may race.
         let ours =
-            slot.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
+            self.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
         if ours.is_ok() {
-            self.pool(home).scheduled_batches.fetch_sub(1, Ordering::SeqCst);
+            engine.pool(home).scheduled_batches.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl<H: Host> Pwq<H> {
+    /// Releases a pin. The last one to go gives a dead pwq back to the slab.
+    pub(crate) fn release_pin(&self, engine: &Engine<H>) {
+        if self.unpin() {
+            engine.pwqs.release(self.id);
+        }
+    }
+}
+
+impl<H: Host> Pool<H> {
+    /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
+    #[cold]
+    pub(crate) fn wake_neighbour_worker(&self, engine: &Engine<H>, maker: Maker) {
+        for &id in &self.spec().neighbours {
+            let other = engine.pool(id);
+            let counts = other.state.counts();
+            if counts.running < other.target() && other.state.begin_wake(other.target()) {
+                other.bring_worker(engine, maker);
+                return;
+            }
         }
     }
 
-    /// Puts detached items, all of one pwq, back in front of it.
-    pub(crate) fn give_back(&self, items: crate::item::WorkList) {
-        // SAFETY: the first item, if any, is in a list that we hold.
-        let Some(first) = (unsafe { items.front().as_ref() }) else { return };
-        let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
-        if pwq.give_back(items, false) {
-            self.make_ready(pwq);
+    /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
+    pub(crate) fn wake_idle_neighbour(&self, engine: &Engine<H>) {
+        for &id in &self.spec().neighbours {
+            let other = engine.pool(id);
+            let idle = other.state.counts().idle > 0;
+            if idle && other.state.begin_wake(other.target()) {
+                if other.wake_idle(engine) {
+                    return;
+                }
+                other.give_up_wake().settle(engine);
+            }
         }
+    }
+
+    /// Wakes a worker of `pool`, in which no item waits, if a neighbour is overloaded.
+    #[cold]
+    pub(crate) fn kick_for_neighbours(&self, engine: &Engine<H>) {
+        if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
+            self.bring_helper(engine);
+        }
+    }
+
+    /// Takes back the batches behind items of `pool` that have been running for long.
+    pub(crate) fn take_back_stuck(&self, engine: &Engine<H>, now: u64) {
+        if self.scheduled_batches.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let workers = self.list_workers();
+        for id in workers {
+            let slot = engine.slot(id);
+            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
+                continue;
+            }
+            slot.end_batch_hint(engine);
+            let _ = slot.take_back(engine, |_| Some(()));
+        }
+    }
+}
+
+/// Handles what was deferred to the end of a run: wakes its waiters and puts its items back.
+#[cold]
+pub(crate) fn put_back<H: Host>(engine: &Engine<H>, mut aside: AtRunEnd<H>) {
+    aside.waiters.complete(engine.host());
+    loop {
+        let item = aside.items.pop_back();
+        if item.is_null() {
+            return;
+        }
+        let mut one = crate::item::WorkList::new();
+        // SAFETY: an item that came off a list that we hold. It is pending, so its pwq exists.
+        let pwq = unsafe {
+            one.push_back(item);
+            engine.pwqs.get((*item).ticket().pwq()).expect("a pending item has a pwq")
+        };
+        if pwq.give_back(one, pwq.is_ordered()) {
+            pwq.make_ready(engine);
+        }
+    }
+}
+
+/// Puts detached items, all of one pwq, back in front of it.
+pub(crate) fn give_back<H: Host>(engine: &Engine<H>, items: crate::item::WorkList) {
+    // SAFETY: the first item, if any, is in a list that we hold.
+    let Some(first) = (unsafe { items.front().as_ref() }) else { return };
+    let pwq = engine.pwqs.get(first.ticket().pwq()).expect("a pending item has a pwq");
+    if pwq.give_back(items, false) {
+        pwq.make_ready(engine);
     }
 }

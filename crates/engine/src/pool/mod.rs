@@ -22,11 +22,11 @@ use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
-use crate::worker::Worker;
 pub use cap::POOL_WORKERS_LIMIT;
+pub(crate) use conserve::{give_back, put_back};
 use progress::Unsettled;
 use ready::ReadyList;
-pub(crate) use sets::{Context, PoolSet, SetKey};
+pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
 pub(crate) use transfer::MOVING;
 
@@ -485,7 +485,7 @@ impl<H: Host> Pool<H> {
 
     /// Takes a worker off the idle stack, from any position.
     pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
-        inner.idle.remove(engine.slots(), id);
+        inner.idle.remove(&engine.slots, id);
         if inner.keeper == Some(id) {
             inner.keeper = None;
             self.state.set_kept(false);
@@ -508,18 +508,14 @@ impl<H: Host> Pool<H> {
 
     /// Whether the caller is a worker of this pool.
     pub(crate) fn is_run_by_caller(&self, engine: &Engine<H>) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
-        // SAFETY: the worker of this thread lives on the thread's stack below us.
-        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        let worker = engine.caller().worker();
         worker.is_some_and(|worker| std::ptr::eq(worker.pool(), self))
     }
 
     /// Whether the caller is a worker of this pool and in no item: it will scan the ready list
     /// before it does anything else.
     pub(crate) fn is_served_by_caller(&self, engine: &Engine<H>) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
+        let thread = engine.caller().thread;
         thread.frame().is_null() && self.is_run_by_caller(engine)
     }
 

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{Pool, PoolSpec};
 use crate::queue::QueueError;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
 
 /// The properties that two queues must have in common to share pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,40 +66,60 @@ impl PoolSet {
         self.key.pods.iter().position(|pod| pod.contains(cpu))
     }
 }
-impl<H: Host> Engine<H> {
+/// All pool sets, each with the key that it serves.
+pub(crate) struct PoolSets(Lock<Vec<Arc<PoolSet>>>);
+
+impl PoolSets {
+    pub(crate) fn new() -> PoolSets {
+        PoolSets(Lock::ranked(Rank::EngineSets, Vec::new()))
+    }
+
+    /// Locks the list.
+    pub(crate) fn lock(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
+        self.0.lock()
+    }
+
     /// The pools for this key, each with a worker, and with one more user.
-    pub(crate) fn pool_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
-        let set = self.find_or_make_set(key)?;
+    pub(crate) fn use_set<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: SetKey,
+    ) -> Result<Arc<PoolSet>, QueueError> {
+        let set = self.find_or_make_set(engine, key)?;
         // Threads are created without the lock. If another thread is spawning a pool's first
         // worker, that thread has claimed the wake.
         for &id in &set.pools {
             // A queue that accepts no items needs no worker.
-            let deserted = !self.is_shut_down() && self.pool(id).lock().workers.is_empty();
-            if deserted && let Err(error) = self.create_first_worker(self.pool(id)) {
-                self.leave_set(&set);
+            let deserted = !engine.is_shut_down() && engine.pool(id).lock().workers.is_empty();
+            if deserted && let Err(error) = engine.pool(id).create_first_worker(engine) {
+                self.leave_set(engine, &set);
                 return Err(error);
             }
         }
         // Start the watcher now rather than when it is first needed: then threads may be
         // unavailable.
-        if !self.is_shut_down()
-            && let Err(error) = self.start_watch()
+        if !engine.is_shut_down()
+            && let Err(error) = engine.watch.start(engine)
         {
-            self.leave_set(&set);
+            self.leave_set(engine, &set);
             return Err(QueueError::NoThread(error.0));
         }
         Ok(set)
     }
 
-    fn find_or_make_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
-        let mut sets = self.sets.lock();
+    fn find_or_make_set<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: SetKey,
+    ) -> Result<Arc<PoolSet>, QueueError> {
+        let mut sets = self.lock();
         let free = |set: &PoolSet| {
             key.context != Context::Dedicated || set.users.load(Ordering::SeqCst) == 0
         };
         let set = match sets.iter().find(|set| set.key == key && free(set)) {
             Some(set) => set.clone(),
             None => {
-                let pools = self.pools_for(&sets, &key)?;
+                let pools = self.pools_for(engine, &sets, &key)?;
                 let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(0) });
                 sets.push(set.clone());
                 set
@@ -107,11 +127,11 @@ impl<H: Host> Engine<H> {
         };
         if set.users.fetch_add(1, Ordering::SeqCst) == 0 {
             for &id in &set.pools {
-                let pool = self.pool(id);
+                let pool = engine.pool(id);
                 pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
                 // Workers decide to exit under the pool lock: workers still present after this
                 // stay.
-                if !self.is_shut_down() {
+                if !engine.is_shut_down() {
                     pool.state.set_retired(false);
                 }
             }
@@ -122,8 +142,13 @@ impl<H: Host> Engine<H> {
     /// A pool for each pod of a new set. A pool of a single CPU is shared by all sets that contain
     /// that CPU and are alike in everything else: its target is one worker, whatever other CPUs are
     /// permitted.
-    fn pools_for(&self, sets: &[Arc<PoolSet>], key: &SetKey) -> Result<Vec<u32>, QueueError> {
-        let allocate = || match self.pools.allocate(Pool::new) {
+    fn pools_for<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        sets: &[Arc<PoolSet>],
+        key: &SetKey,
+    ) -> Result<Vec<u32>, QueueError> {
+        let allocate = || match engine.pools.allocate(Pool::new) {
             Some((id, _)) => Ok(id),
             None => Err(QueueError::TooManyPools),
         };
@@ -136,7 +161,7 @@ impl<H: Host> Engine<H> {
                     Some(id) => id,
                     None => {
                         let id = allocate()?;
-                        self.configure(id, key, pod, Vec::new());
+                        self.configure(engine, id, key, pod, Vec::new());
                         id
                     }
                 };
@@ -148,12 +173,25 @@ impl<H: Host> Engine<H> {
             pools.push(allocate()?);
         }
         for (index, pod) in key.pods.iter().enumerate() {
-            self.configure(pools[index], key, pod, self.neighbours(key, &pools, index));
+            self.configure(
+                engine,
+                pools[index],
+                key,
+                pod,
+                self.neighbours(engine, key, &pools, index),
+            );
         }
         Ok(pools)
     }
 
-    fn configure(&self, id: u32, key: &SetKey, pod: &CpuSet, neighbours: Vec<u32>) {
+    fn configure<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        id: u32,
+        key: &SetKey,
+        pod: &CpuSet,
+        neighbours: Vec<u32>,
+    ) {
         let spec = PoolSpec {
             cpus: pod.clone(),
             nice: key.nice,
@@ -165,8 +203,8 @@ impl<H: Host> Engine<H> {
             neighbours,
         };
         let one = key.bound || key.context != Context::Managed;
-        let target = if one { 1 } else { self.cpus().target(pod) };
-        self.pool(id).configure(spec, target);
+        let target = if one { 1 } else { engine.cpus().target(pod) };
+        engine.pool(id).configure(spec, target);
     }
 
     /// A queue stops using the set. The last user retires the pools that no other set has in use,
@@ -175,11 +213,11 @@ impl<H: Host> Engine<H> {
     ///
     /// No timer is armed there meanwhile: a queue keeps every set that it ever used until it is
     /// destroyed, and a thread that arms an item has the queue.
-    pub(crate) fn leave_set(&self, set: &PoolSet) {
-        let sets = self.sets.lock();
+    pub(crate) fn leave_set<H: Host>(&self, engine: &Engine<H>, set: &PoolSet) {
+        let sets = self.lock();
         let mut deserted = Vec::new();
         if set.users.fetch_sub(1, Ordering::SeqCst) == 1 {
-            for pool in set.pools.iter().map(|&id| self.pool(id)) {
+            for pool in set.pools.iter().map(|&id| engine.pool(id)) {
                 if pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1 {
                     if !pool.has_timers() {
                         pool.state.set_retired(true);
@@ -189,15 +227,21 @@ impl<H: Host> Engine<H> {
             }
         }
         drop(sets);
-        deserted.into_iter().for_each(|pool| self.nudge_all(pool));
+        deserted.into_iter().for_each(|pool| pool.nudge_all(engine));
     }
 
-    fn neighbours(&self, key: &SetKey, pools: &[u32], of: usize) -> Vec<u32> {
+    fn neighbours<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: &SetKey,
+        pools: &[u32],
+        of: usize,
+    ) -> Vec<u32> {
         if key.bound || key.strict {
             return Vec::new();
         }
         let distance = |pod: &CpuSet| match (key.pods[of].first(), pod.first()) {
-            (Some(a), Some(b)) => (self.config.topology.distance(a, b), a.abs_diff(b)),
+            (Some(a), Some(b)) => (engine.config.topology.distance(a, b), a.abs_diff(b)),
             _ => (u32::MAX, 0),
         };
         let mut others: Vec<usize> = (0..pools.len()).filter(|&other| other != of).collect();

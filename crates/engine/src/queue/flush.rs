@@ -134,16 +134,16 @@ impl<H: Host> Wq<H> {
 
     /// False if it timed out.
     fn flush_outside(&self, deadline: Option<u64>) -> bool {
-        self.engine().check_flush_dependency(self);
-        self.engine().before_wait();
+        self.engine().caller().check_flush_dependency(self);
+        self.engine().caller().before_wait();
         loop {
             let waiter = Waiter::new(0);
             let began = self.begin_flush(&waiter);
             if let Began::Nothing = began {
                 return true;
             }
-            let _noted = self.engine().note_wait(WaitsFor::Queue(self.identity().addr()));
-            let _blocked = self.engine().block();
+            let _noted = self.engine().caller().note_wait(WaitsFor::Queue(self.identity().addr()));
+            let _blocked = self.engine().caller().block();
             if !self.wait_or_time_out(&waiter, deadline) {
                 return false;
             }

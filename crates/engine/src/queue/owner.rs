@@ -79,31 +79,29 @@ impl<H: Host> Owner<H> {
         // SAFETY: taken once: `last` is not dropped here.
         let wq = Box::into_raw(unsafe { ManuallyDrop::take(&mut last.0) });
         // SAFETY: live, and ours alone. The queue keeps its engine.
-        unsafe { (*wq).engine().left().push(wq) };
+        unsafe { (*wq).engine().left.push(wq) };
     }
 }
 
-impl<H: Host> Engine<H> {
-    /// Releases the queues whose last reference a fork held. The caller holds no locks.
-    #[inline]
-    pub(crate) fn release_unreleased_queues(&self) {
-        if !self.left().is_empty() {
-            self.release_all_left();
-        }
+/// Releases the queues whose last reference a fork held. The caller holds no locks.
+#[inline]
+pub(crate) fn release_unreleased_queues<H: Host>(engine: &Engine<H>) {
+    if !engine.left.is_empty() {
+        release_all_left(engine);
     }
+}
 
-    #[cold]
-    fn release_all_left(&self) {
-        let mut next = self.left().take_all();
-        while !next.is_null() {
-            let wq = next;
-            // SAFETY: from `release_later`, which made it of a box; taken once, and so ours alone.
-            let last = unsafe {
-                next = <Wq<H> as Node>::next(wq);
-                Owner(ManuallyDrop::new(Box::from_raw(wq)))
-            };
-            last.go();
-        }
+#[cold]
+fn release_all_left<H: Host>(engine: &Engine<H>) {
+    let mut next = engine.left.take_all();
+    while !next.is_null() {
+        let wq = next;
+        // SAFETY: from `release_later`, which made it of a box; taken once, and so ours alone.
+        let last = unsafe {
+            next = <Wq<H> as Node>::next(wq);
+            Owner(ManuallyDrop::new(Box::from_raw(wq)))
+        };
+        last.go();
     }
 }
 
@@ -129,14 +127,14 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// See [`QueueError`]; an error leaves nothing behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
-        engine.release_unreleased_queues();
+        release_unreleased_queues(engine);
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
         // Register first, then refit if the CPUs have changed since. A change publishes the value
         // first and then visits the registered queues. So the change finds the queue, or the queue
         // sees the value.
-        engine.registry().register(&owner);
+        engine.registry.register(&owner);
         // The same with a shutdown, which sets its mark first and then visits the queues.
-        engine.shut_late_queue(owner.wq());
+        engine.shutdown_state.shut_late_queue(owner.wq());
         let queue = Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) };
         queue.refit()?;
         Ok(queue)
@@ -160,8 +158,7 @@ impl<H: Host> Queue<H> {
 
 /// Whether the calling thread must not wait for a queue: the awaited items may be behind its own.
 fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
-    // SAFETY: the host's promise for the calling thread.
-    let thread = unsafe { &*engine.host().thread() };
+    let thread = engine.caller().thread;
     !thread.worker().is_null() || !thread.frame().is_null()
 }
 
@@ -210,7 +207,7 @@ impl<H: Host> Drop for Handle<H> {
 
 impl<H: Host> Drop for Owner<H> {
     fn drop(&mut self) {
-        self.wq().engine().registry().unregister(self);
+        self.wq().engine().registry.unregister(self);
         // SAFETY: taken once, here; the owner is not accessed after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
         // An expiry in progress when the last handle was dropped may still have queued its item.

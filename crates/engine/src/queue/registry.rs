@@ -8,6 +8,7 @@ use crate::host::Host;
 use crate::host::PageList;
 use crate::queue::Wq;
 use crate::queue::owner::Owner;
+use crate::queue::owner::release_unreleased_queues;
 use crate::sync::{Lock, LockGuard, Ordering};
 
 /// Weak entries: an entry does not keep its queue alive.
@@ -68,8 +69,8 @@ impl<H: Host> Engine<H> {
     /// meanwhile keeps its memory until the end of the visit, but not its name. The visit never
     /// waits for it, even if it still has running items.
     pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
-        self.release_unreleased_queues();
-        for owner in self.registry().owners() {
+        release_unreleased_queues(self);
+        for owner in self.registry.owners() {
             f(owner.wq());
             Owner::let_go(owner);
         }

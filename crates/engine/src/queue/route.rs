@@ -91,7 +91,7 @@ impl<H: Host> Wq<H> {
         } else {
             // The CPU may have come back. A caller that only gets refusals never becomes busy, so
             // ask for the check here.
-            self.engine.request_check();
+            self.engine.watch.request_check(&self.engine);
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
     }
@@ -117,7 +117,7 @@ impl<H: Host> Wq<H> {
         &self,
         change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
     ) -> Result<(), QueueError> {
-        let _change = self.engine.begin_change();
+        let _change = self.engine.reports.begin_change(&self.engine);
         let mut tunable = self.tunable.lock();
         let outcome = change(self, &mut tunable);
         drop(tunable);
@@ -226,11 +226,11 @@ impl<H: Host> Wq<H> {
             // other.
             return Ok(own.set.clone());
         }
-        let set = self.engine.pool_set(key)?;
+        let set = self.engine.sets.use_set(&self.engine, key)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);
-            self.engine.leave_set(&set);
+            self.engine.sets.leave_set(&self.engine, &set);
         } else {
             sets.push(UsedSet { set: set.clone(), counted: 0 });
         }
@@ -271,14 +271,14 @@ impl<H: Host> Wq<H> {
                 Some(&(id, _)) => id,
                 None => {
                     let (id, pwq) =
-                        self.engine.pwqs().allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
+                        self.engine.pwqs.allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
                     let pool_of_pwq = self.engine.pool(pool);
                     pwq.attach(self, pool_of_pwq, limits(pool_of_pwq), flush.colour());
                     known.push((id, pool));
                     id
                 }
             };
-            let pwq = self.engine.pwqs().get(id).expect("an id that was given out names a pwq");
+            let pwq = self.engine.pwqs.get(id).expect("an id that was given out names a pwq");
             pwq.set_home(self.engine.pool(pool));
             pwqs.push(pwq);
         }

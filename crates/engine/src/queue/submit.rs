@@ -186,13 +186,13 @@ impl<H: Host> Wq<H> {
             return Admission::Refuse(Queued::Refused);
         }
         let Some(run) = owned.last_run() else { return Admission::Admit };
-        let running = self.engine().slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
+        let running = self.engine().slots.get(run.slot).is_some_and(|s| s.is_running(run.run));
         if !running {
             return Admission::Admit;
         }
         // The item goes to the pwq on which it runs, if that belongs to this queue. It stays close
         // to its data, and an item that enqueues itself stays there when the attributes change.
-        let pwq = self.engine().pwqs().get(work.ticket().pwq());
+        let pwq = self.engine().pwqs.get(work.ticket().pwq());
         Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
     }
 
@@ -214,7 +214,7 @@ impl<H: Host> Wq<H> {
     /// items that are unexpectedly long; this path reads no clock.
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.item_ns.load(Ordering::Relaxed)) {
-            self.engine().wake_neighbour_worker(pool, Maker::Watch);
+            pool.wake_neighbour_worker(self.engine(), Maker::Watch);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, assert_nothing_held, prefetch};
 use crate::timer::{TimerBase, Timers};
+use crate::worker::run::report_payload;
 
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;
@@ -219,7 +220,7 @@ impl<H: Host> Queue<H> {
             Queued::Refused | Queued::AlreadyPending => {
                 if grabbed.was_pending {
                     // SAFETY: the item came off its list and is not queued again.
-                    unsafe { self.engine().let_go(work_of(item), func) };
+                    unsafe { let_go(self.engine(), work_of(item), func) };
                 }
                 Rearmed::Refused
             }
@@ -354,44 +355,12 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         unsafe {
             let was_armed = match item.as_ref().work.place() {
-                Place::Timer(pool) => self.expire_now(item, pool),
+                Place::Timer(pool) => expire_now(self, item, pool),
                 _ => false,
             };
             // It may have run by now.
             self.flush_work(work_of(item))
-                || (was_armed && !self.is_behind_caller(&item.as_ref().work))
-        }
-    }
-
-    /// Removes an item from a pool's timers. False if it is not in them.
-    pub(crate) unsafe fn disarm(&self, work: NonNull<Work>, pool: u32) -> bool {
-        let item = work.cast::<Delayed<H>>();
-        // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the
-        // work of a `Delayed`.
-        match unsafe { self.unlink(item, pool) } {
-            Some(queue) => {
-                drop(queue);
-                true
-            }
-            None => false,
-        }
-    }
-
-    unsafe fn unlink(&self, item: NonNull<Delayed<H>>, pool: u32) -> Option<Weak<Owner<H>>> {
-        let pool = self.pool(pool);
-        // SAFETY: the caller's promise that the item is live.
-        let delayed = unsafe { item.as_ref() };
-        let base = delayed.base(pool);
-        let mut timers = base.lock();
-        if delayed.work.place() != Place::Timer(pool.id) {
-            return None;
-        }
-        delayed.work.set_place(Place::Detached);
-        // SAFETY: the place, read under the lock, says that the item is in this wheel.
-        unsafe {
-            timers.remove(item.as_ptr());
-            base.publish(&timers);
-            Some(Weak::from_raw(delayed.node.queue.get().0))
+                || (was_armed && !self.caller().is_ahead_of(&item.as_ref().work))
         }
     }
 
@@ -403,38 +372,12 @@ impl<H: Host> Engine<H> {
             unsafe { item.as_ref() }.work.forget();
         }
     }
+}
 
+impl<H: Host> Pool<H> {
     /// Takes off all armed items of a pool, to be released. Returns their number.
-    pub(crate) fn release_armed(&self, pool: &Pool<H>) -> u64 {
-        pool.timer_bases().into_iter().map(|base| self.release_armed_in(base)).sum()
-    }
-
-    fn release_armed_in(&self, base: &TimerBase<H>) -> u64 {
-        let mut released = 0;
-        loop {
-            let mut timers = base.lock();
-            let item = timers.pop_any();
-            base.publish(&timers);
-            let Some(item) = NonNull::new(item) else { return released };
-            // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
-            let owner = unsafe {
-                item.as_ref().work.set_place(Place::Detached);
-                drop(timers);
-                Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
-            };
-            // SAFETY: as above, and it is in no list.
-            unsafe { self.dispose_later(owner, work_of(item)) };
-            released += 1;
-        }
-    }
-
-    /// Queues an armed item ahead of time. False if it is not armed any more.
-    unsafe fn expire_now(&self, item: NonNull<Delayed<H>>, pool: u32) -> bool {
-        // SAFETY: the caller's promise that the item is live.
-        let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
-        // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue, None, Holder::ThisThread(None)) };
-        true
+    pub(crate) fn release_armed(&self, engine: &Engine<H>) -> u64 {
+        self.timer_bases().into_iter().map(|base| release_armed_in(engine, base)).sum()
     }
 
     /// Queues what is due.
@@ -442,113 +385,183 @@ impl<H: Host> Engine<H> {
     /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
     /// destructor, which may cancel another item that is due.
     #[cold]
-    pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
-        for base in pool.timer_bases() {
-            self.fire_base(base, now, None, Holder::ThisThread(Some(pool)));
+    pub(crate) fn fire_timers(&self, engine: &Engine<H>, now: u64) {
+        for base in self.timer_bases() {
+            fire_base(engine, base, now, None, Holder::ThisThread(Some(self)));
         }
     }
 
     /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
     /// pool, and without user code on the watcher's thread.
-    pub(crate) fn fire_timers_as_watcher(&self, pool: &Pool<H>, now: u64) {
-        let cpu = pool.spec().cpus.first();
-        for base in pool.timer_bases() {
-            self.fire_base(base, now, cpu, Holder::AnotherThread);
+    pub(crate) fn fire_timers_as_watcher(&self, engine: &Engine<H>, now: u64) {
+        let cpu = self.spec().cpus.first();
+        for base in self.timer_bases() {
+            fire_base(engine, base, now, cpu, Holder::AnotherThread);
         }
     }
+}
 
-    /// `cpu`: where the timers expire, if not on the caller's CPU.
-    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>, holder: Holder<'_, H>) {
-        loop {
-            let mut timers = base.lock();
-            let item = timers.pop_due(now);
-            base.publish(&timers);
-            let Some(item) = NonNull::new(item) else { return };
-            // SAFETY: an item that came off the wheel is live and ours.
-            unsafe {
-                item.as_ref().work.set_place(Place::Detached);
-                drop(timers);
-                let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
-                self.expired(item, queue, cpu, holder);
-            }
+/// Removes an item from a pool's timers. False if it is not in them.
+pub(crate) unsafe fn disarm<H: Host>(engine: &Engine<H>, work: NonNull<Work>, pool: u32) -> bool {
+    let item = work.cast::<Delayed<H>>();
+    // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the
+    // work of a `Delayed`.
+    match unsafe { unlink(engine, item, pool) } {
+        Some(queue) => {
+            drop(queue);
+            true
         }
+        None => false,
     }
+}
 
-    unsafe fn expired(
-        &self,
-        item: NonNull<Delayed<H>>,
-        queue: Weak<Owner<H>>,
-        cpu: Option<u32>,
-        holder: Holder<'_, H>,
-    ) {
-        // SAFETY: the item is the caller's.
-        let work = unsafe { &item.as_ref().work };
-        let owned = work.word.owned();
-        // Read it now: a refused item is idle from then on, before its holder is notified.
-        let func = work.func();
-        let outcome = match queue.upgrade() {
-            // SAFETY: the item is ours, and live until its function was called.
-            Some(owner) => unsafe {
-                let cpu = item.as_ref().node.cpu.get().or(cpu);
-                let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
-                if let Holder::AnotherThread = holder {
-                    // Not dropped here: dropping the last owner of a queue waits for its items.
-                    Owner::let_go(owner);
-                }
-                outcome
-            },
-            None => {
-                work.word.release(owned);
-                Queued::Refused
-            }
+unsafe fn unlink<H: Host>(
+    engine: &Engine<H>,
+    item: NonNull<Delayed<H>>,
+    pool: u32,
+) -> Option<Weak<Owner<H>>> {
+    let pool = engine.pool(pool);
+    // SAFETY: the caller's promise that the item is live.
+    let delayed = unsafe { item.as_ref() };
+    let base = delayed.base(pool);
+    let mut timers = base.lock();
+    if delayed.work.place() != Place::Timer(pool.id) {
+        return None;
+    }
+    delayed.work.set_place(Place::Detached);
+    // SAFETY: the place, read under the lock, says that the item is in this wheel.
+    unsafe {
+        timers.remove(item.as_ptr());
+        base.publish(&timers);
+        Some(Weak::from_raw(delayed.node.queue.get().0))
+    }
+}
+
+fn release_armed_in<H: Host>(engine: &Engine<H>, base: &TimerBase<H>) -> u64 {
+    let mut released = 0;
+    loop {
+        let mut timers = base.lock();
+        let item = timers.pop_any();
+        base.publish(&timers);
+        let Some(item) = NonNull::new(item) else { return released };
+        // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
+        let owner = unsafe {
+            item.as_ref().work.set_place(Place::Detached);
+            drop(timers);
+            Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
         };
-        if outcome == Queued::Yes {
-            return;
-        }
-        let item = work_of(item);
-        match holder {
-            Holder::ThisThread(pool) => {
-                // User code follows, and the caller checks no other timer before it returns. So
-                // settle first.
-                pool.into_iter().for_each(|pool| self.settle(pool));
-                // SAFETY: the item came off the wheel and is not queued again.
-                self.run_as_in_an_item(None, || unsafe { self.let_go(item, func) });
-            }
-            Holder::AnotherThread => self.release_on_own_thread(item, func),
+        // SAFETY: as above, and it is in no list.
+        unsafe { engine.disposal.dispose_later(engine, owner, work_of(item)) };
+        released += 1;
+    }
+}
+
+/// Queues an armed item ahead of time. False if it is not armed any more.
+unsafe fn expire_now<H: Host>(engine: &Engine<H>, item: NonNull<Delayed<H>>, pool: u32) -> bool {
+    // SAFETY: the caller's promise that the item is live.
+    let Some(queue) = (unsafe { unlink(engine, item, pool) }) else { return false };
+    // SAFETY: the item is ours, as it came off the wheel.
+    unsafe { expired(engine, item, queue, None, Holder::ThisThread(None)) };
+    true
+}
+
+/// `cpu`: where the timers expire, if not on the caller's CPU.
+fn fire_base<H: Host>(
+    engine: &Engine<H>,
+    base: &TimerBase<H>,
+    now: u64,
+    cpu: Option<u32>,
+    holder: Holder<'_, H>,
+) {
+    loop {
+        let mut timers = base.lock();
+        let item = timers.pop_due(now);
+        base.publish(&timers);
+        let Some(item) = NonNull::new(item) else { return };
+        // SAFETY: an item that came off the wheel is live and ours.
+        unsafe {
+            item.as_ref().work.set_place(Place::Detached);
+            drop(timers);
+            let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
+            expired(engine, item, queue, cpu, holder);
         }
     }
+}
 
-    /// Releases an item that is not queued again, on a thread of its own if one can be created.
-    #[cold]
-    fn release_on_own_thread(&self, work: NonNull<Work>, func: ItemFn) {
-        let Some(engine) = self.me() else { return };
-        let link = Link(work.as_ptr());
-        let main = Box::new(move || {
-            let link = link;
-            if let Some(work) = NonNull::new(link.0) {
-                // SAFETY: the item came off the wheel and is not queued again.
-                engine.run_as_in_an_item(None, || unsafe { engine.let_go(work, func) });
+unsafe fn expired<H: Host>(
+    engine: &Engine<H>,
+    item: NonNull<Delayed<H>>,
+    queue: Weak<Owner<H>>,
+    cpu: Option<u32>,
+    holder: Holder<'_, H>,
+) {
+    // SAFETY: the item is the caller's.
+    let work = unsafe { &item.as_ref().work };
+    let owned = work.word.owned();
+    // Read it now: a refused item is idle from then on, before its holder is notified.
+    let func = work.func();
+    let outcome = match queue.upgrade() {
+        // SAFETY: the item is ours, and live until its function was called.
+        Some(owner) => unsafe {
+            let cpu = item.as_ref().node.cpu.get().or(cpu);
+            let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
+            if let Holder::AnotherThread = holder {
+                // Not dropped here: dropping the last owner of a queue waits for its items.
+                Owner::let_go(owner);
             }
-        });
-        let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
-        if self.host().spawn(&spec, main).is_err() {
-            // SAFETY: as above, and `main` was not called.
-            self.run_as_in_an_item(None, || unsafe { self.let_go(work, func) });
+            outcome
+        },
+        None => {
+            work.word.release(owned);
+            Queued::Refused
         }
+    };
+    if outcome == Queued::Yes {
+        return;
     }
-
-    /// Releases an item that is not queued again: notifies its holder. `func` is the item's
-    /// function. The item itself is not accessed here, because its holder may own it again already.
-    ///
-    /// # Safety
-    /// The holder was not notified yet, and the item is in no list. The caller does not use it
-    /// afterwards.
-    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: ItemFn) {
-        assert_nothing_held("an item's destructor");
-        // SAFETY: by this function's contract.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
-        if let Err(payload) = outcome {
-            self.report_payload("(released)", payload);
+    let item = work_of(item);
+    match holder {
+        Holder::ThisThread(pool) => {
+            // User code follows, and the caller checks no other timer before it returns. So
+            // settle first.
+            pool.into_iter().for_each(|pool| pool.settle(engine));
+            // SAFETY: the item came off the wheel and is not queued again.
+            engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, item, func) });
         }
+        Holder::AnotherThread => release_on_own_thread(engine, item, func),
+    }
+}
+
+/// Releases an item that is not queued again, on a thread of its own if one can be created.
+#[cold]
+fn release_on_own_thread<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func: ItemFn) {
+    let Some(me) = engine.me() else { return };
+    let link = Link(work.as_ptr());
+    let main = Box::new(move || {
+        let link = link;
+        if let Some(work) = NonNull::new(link.0) {
+            // SAFETY: the item came off the wheel and is not queued again.
+            me.caller().run_as_in_an_item(None, || unsafe { let_go(&me, work, func) });
+        }
+    });
+    let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+    if engine.host().spawn(&spec, main).is_err() {
+        // SAFETY: as above, and `main` was not called.
+        engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });
+    }
+}
+
+/// Releases an item that is not queued again: notifies its holder. `func` is the item's
+/// function. The item itself is not accessed here, because its holder may own it again already.
+///
+/// # Safety
+/// The holder was not notified yet, and the item is in no list. The caller does not use it
+/// afterwards.
+pub(crate) unsafe fn let_go<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func: ItemFn) {
+    assert_nothing_held("an item's destructor");
+    // SAFETY: by this function's contract.
+    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
+    if let Err(payload) = outcome {
+        report_payload(engine, "(released)", payload);
     }
 }

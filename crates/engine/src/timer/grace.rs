@@ -41,7 +41,9 @@ use crate::item::{Place, Work, WorkFn, WorkList};
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard, Rank};
+use crate::timer::delayed::let_go;
 use crate::wake::{Waiter, Waiters};
+use crate::worker::Caller;
 
 /// A work item that can be queued after a grace period. Embed it as [`Work`].
 #[repr(C)]
@@ -170,7 +172,7 @@ impl<H: Host> Queue<H> {
             graced.cpu.set(engine.host().current_cpu());
             graced.queue.set(Link(queue));
         }
-        let mut lists = engine.grace().0.lock();
+        let mut lists = engine.grace.0.lock();
         // A shutdown closes the gate and then takes the items off, under this lock. Either it takes
         // the lock after us and finds the item, or it took the lock before us and we see the closed
         // gate here.
@@ -198,7 +200,7 @@ impl<H: Host> Engine<H> {
     /// Driver: begins a grace period. False if no item has arrived; the driver may then sleep until
     /// it is called. The last period has ended.
     pub fn begin_grace(&self) -> bool {
-        let mut lists = self.grace().0.lock();
+        let mut lists = self.grace.0.lock();
         let arrivals = lists.arrivals;
         debug_assert!(lists.items[1 - arrivals].is_empty(), "the last grace period has not ended");
         lists.driven = !lists.items[arrivals].is_empty();
@@ -210,14 +212,72 @@ impl<H: Host> Engine<H> {
 
     /// Driver: ends its work, because the engine was shut down.
     pub fn abandon_grace(&self) {
-        self.grace().0.lock().driven = false;
+        self.grace.0.lock().driven = false;
     }
 
+    /// Driver: ends the grace period that began last. Queues the items that waited for it.
+    ///
+    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
+    /// destructor, which may cancel another item.
+    pub fn end_grace(&self) {
+        loop {
+            let mut lists = self.grace.0.lock();
+            let waiting = 1 - lists.arrivals;
+            let Some(work) = NonNull::new(lists.items[waiting].pop_front()) else { return };
+            // SAFETY: an item of the list is live, and ours from here on.
+            unsafe { work.as_ref() }.set_place(Place::Detached);
+            let waiters = lists.take_waiters(work);
+            drop(lists);
+            // SAFETY: as above; its place said that it is part of a `Graced`.
+            unsafe { self.grace.queue_after_period(self, work.cast()) };
+            waiters.complete(self.host());
+        }
+    }
+
+    /// Waits until an item that waits for a grace period has been queued, then as
+    /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
+    /// would not end before the caller continues: for such an item it returns false. It also
+    /// returns false if the caller runs items of the ordered queue that the item was queued on.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn flush_after_grace(&self, item: NonNull<Graced<H>>, may_wait: bool) -> bool {
+        let work: NonNull<Work> = item.cast();
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let (mut waited, mut round) = (false, 0);
+        loop {
+            let (pending, run) = item.word.snapshot();
+            let place = item.place();
+            let inside = run.is_some_and(|run| self.caller().runs(run, item));
+            match place {
+                // The pending run starts after the caller's run has ended.
+                Place::Grace(_) if pending && (inside || !may_wait) => return false,
+                Place::Grace(_) if pending => {
+                    waited = self.grace.wait_for(self, work);
+                    if waited {
+                        break;
+                    }
+                }
+                // Another thread is adding it to a list or removing it.
+                Place::Detached if pending => {
+                    self.host().relax(round);
+                    round += 1;
+                }
+                _ => break,
+            }
+        }
+        // SAFETY: by this function's contract. It may have run by now.
+        unsafe { self.flush_work(work) || (waited && !self.caller().is_ahead_of(item)) }
+    }
+}
+
+impl<H: Host> Grace<H> {
     /// Takes off all items that wait for a grace period, to be released. Returns their number.
-    pub(crate) fn release_graced(&self) -> u64 {
+    pub(crate) fn release_all(&self, engine: &Engine<H>) -> u64 {
         let mut released = 0;
         loop {
-            let mut lists = self.grace().0.lock();
+            let mut lists = self.0.lock();
             let first = lists.items[0].pop_front();
             let item = if first.is_null() { lists.items[1].pop_front() } else { first };
             let Some(work) = NonNull::new(item) else { return released };
@@ -229,35 +289,16 @@ impl<H: Host> Engine<H> {
             let waiters = lists.take_waiters(work);
             drop(lists);
             // SAFETY: as above, and it is in no list.
-            unsafe { self.dispose_later(owner, work) };
+            unsafe { engine.disposal.dispose_later(engine, owner, work) };
             // The waiters check again, and release the item themselves.
-            waiters.complete(self.host());
+            waiters.complete(engine.host());
             released += 1;
-        }
-    }
-
-    /// Driver: ends the grace period that began last. Queues the items that waited for it.
-    ///
-    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
-    /// destructor, which may cancel another item.
-    pub fn end_grace(&self) {
-        loop {
-            let mut lists = self.grace().0.lock();
-            let waiting = 1 - lists.arrivals;
-            let Some(work) = NonNull::new(lists.items[waiting].pop_front()) else { return };
-            // SAFETY: an item of the list is live, and ours from here on.
-            unsafe { work.as_ref() }.set_place(Place::Detached);
-            let waiters = lists.take_waiters(work);
-            drop(lists);
-            // SAFETY: as above; its place said that it is part of a `Graced`.
-            unsafe { self.queue_after_period(work.cast()) };
-            waiters.complete(self.host());
         }
     }
 
     /// # Safety
     /// The item has just left its list and is the caller's.
-    unsafe fn queue_after_period(&self, item: NonNull<Graced<H>>) {
+    unsafe fn queue_after_period(&self, engine: &Engine<H>, item: NonNull<Graced<H>>) {
         let work: NonNull<Work> = item.cast();
         // SAFETY: by this function's contract.
         let (word, func, cpu, queue) = unsafe {
@@ -279,15 +320,15 @@ impl<H: Host> Engine<H> {
         }
         // The queue no longer exists, or drains: release the item.
         // SAFETY: it is in no list, and its holder is notified once.
-        self.run_as_in_an_item(None, || unsafe { self.let_go(work, func) });
+        engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });
     }
 
     /// Removes an item from the lists. False if it is not there any more.
     ///
     /// # Safety
     /// `work` is live.
-    pub(crate) unsafe fn leave_grace(&self, work: NonNull<Work>) -> bool {
-        let mut lists = self.grace().0.lock();
+    pub(crate) unsafe fn leave(&self, engine: &Engine<H>, work: NonNull<Work>) -> bool {
+        let mut lists = self.0.lock();
         // SAFETY: by this function's contract.
         let Place::Grace(list) = (unsafe { work.as_ref() }).place() else { return false };
         // SAFETY: its place, read under the lock, names the list, and says that it is part of a
@@ -300,59 +341,15 @@ impl<H: Host> Engine<H> {
         let waiters = lists.take_waiters(work);
         drop(lists);
         drop(queue);
-        waiters.complete(self.host());
+        waiters.complete(engine.host());
         true
     }
 
-    /// Waits until an item that waits for a grace period has been queued, then as
-    /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
-    /// would not end before the caller continues: for such an item it returns false. It also
-    /// returns false if the caller runs items of the ordered queue that the item was queued on.
-    ///
-    /// # Safety
-    /// As [`Engine::cancel`].
-    pub unsafe fn flush_after_grace(&self, item: NonNull<Graced<H>>, may_wait: bool) -> bool {
-        let work: NonNull<Work> = item.cast();
-        // SAFETY: by this function's contract.
-        let item = unsafe { work.as_ref() };
-        let (mut waited, mut round) = (false, 0);
-        loop {
-            let (pending, run) = item.word.snapshot();
-            let place = item.place();
-            let inside = run.is_some_and(|run| self.runs(run, item));
-            match place {
-                // The pending run starts after the caller's run has ended.
-                Place::Grace(_) if pending && (inside || !may_wait) => return false,
-                Place::Grace(_) if pending => {
-                    waited = self.wait_for_grace(work);
-                    if waited {
-                        break;
-                    }
-                }
-                // Another thread is adding it to a list or removing it.
-                Place::Detached if pending => {
-                    self.host().relax(round);
-                    round += 1;
-                }
-                _ => break,
-            }
-        }
-        // SAFETY: by this function's contract. It may have run by now.
-        unsafe { self.flush_work(work) || (waited && !self.is_behind_caller(item)) }
-    }
-
-    /// Whether the item is queued behind an item that the calling thread runs: waiting for it would
-    /// deadlock.
-    pub(crate) fn is_behind_caller(&self, item: &Work) -> bool {
-        let pwq = self.pwqs().get(item.ticket().pwq());
-        item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))
-    }
-
     /// Waits until an item has left the lists. False, and at once, if it is in none.
-    fn wait_for_grace(&self, work: NonNull<Work>) -> bool {
-        self.before_wait();
+    fn wait_for(&self, engine: &Engine<H>, work: NonNull<Work>) -> bool {
+        engine.caller().before_wait();
         let waiter = Waiter::new(work.as_ptr().addr());
-        let mut lists = self.grace().0.lock();
+        let mut lists = self.0.lock();
         // SAFETY: the caller's promise that the item is live.
         if !matches!(unsafe { work.as_ref() }.place(), Place::Grace(_)) {
             return false;
@@ -360,8 +357,17 @@ impl<H: Host> Engine<H> {
         // SAFETY: the waiter is in no chain, and waited for below.
         unsafe { lists.waiters.push(&waiter) };
         drop(lists);
-        let _blocked = self.block();
-        waiter.wait(self.host());
+        let _blocked = engine.caller().block();
+        waiter.wait(engine.host());
         true
+    }
+}
+
+impl<'a, H: Host> Caller<'a, H> {
+    /// Whether the item is queued behind an item that the calling thread runs: waiting for it would
+    /// deadlock.
+    pub(crate) fn is_ahead_of(self, item: &Work) -> bool {
+        let pwq = self.engine.pwqs.get(item.ticket().pwq());
+        item.is_pending() && pwq.is_some_and(|pwq| self.engine.runs_queue(pwq.wq().cast()))
     }
 }

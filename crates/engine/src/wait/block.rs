@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::host::ThreadState;
 use crate::host::{Host, Report};
-use crate::queue::{Warned, Wq};
+use crate::queue::Warned;
+use crate::worker::Caller;
 use crate::worker::Worker;
 
 /// The calling thread's role in the engine.
@@ -31,8 +32,8 @@ impl<H: Host> Engine<H> {
     /// items. Outside of work items it only runs `f`. Costs four locked instructions, and a wake if
     /// items wait.
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.before_wait();
-        let _blocked = self.block();
+        self.caller().before_wait();
+        let _blocked = self.caller().block();
         f()
     }
 
@@ -44,58 +45,54 @@ impl<H: Host> Engine<H> {
     #[inline]
     pub fn assert_may_wait(&self) {
         if cfg!(debug_assertions) {
-            assert!(!self.is_in_bh(), "an item of a BH queue was about to wait, which it must not");
+            assert!(
+                !self.caller().is_in_bh(),
+                "an item of a BH queue was about to wait, which it must not"
+            );
         }
     }
 
     /// The role and position of the calling thread.
     pub fn context(&self) -> Context {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        // SAFETY: the worker of this thread lives on the thread's stack below us.
-        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        let caller = self.caller();
+        let worker = caller.worker();
         let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
-        let stretch = thread.frame().addr();
+        let stretch = caller.thread.frame().addr();
         Context { worker: worker.is_some(), bh: bh && stretch != 0, stretch }
     }
+}
 
-    fn is_in_bh(&self) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        // SAFETY: the worker of this thread lives on the thread's stack below us.
-        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+impl<'a, H: Host> Caller<'a, H> {
+    fn is_in_bh(self) -> bool {
+        let worker = self.worker();
         let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
         if is_bh {
-            self.report_bh_wait(thread);
+            self.report_bh_wait();
         }
         is_bh
     }
 
     /// For calls that may have to wait and have already begun. They must not be unwound, so this
     /// only reports.
-    pub(crate) fn before_wait(&self) {
+    pub(crate) fn before_wait(self) {
         let _ = self.is_in_bh();
     }
 
     #[cold]
-    fn report_bh_wait(&self, thread: &ThreadState) {
-        let Some(frame) = thread.frames().next() else { return };
-        // SAFETY: null, or a queue, which lives while one of its items runs.
-        let Some(wq) = (unsafe { frame.wq.cast::<Wq<H>>().as_ref() }) else { return };
+    fn report_bh_wait(self) {
+        let Some(wq) = self.queue() else { return };
         if wq.warn_once(Warned::BH_WAITS) {
-            self.host().report(Report::BhWaits { queue: wq.name().to_owned() });
+            self.engine.host().report(Report::BhWaits { queue: wq.name().to_owned() });
         }
     }
 
-    pub(crate) fn block(&self) -> Blocked<H> {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        let worker = thread.worker().cast::<Worker<H>>();
-        // SAFETY: the worker of this thread lives on the thread's stack below us.
-        if let Some(worker) = unsafe { worker.as_ref() } {
+    pub(crate) fn block(self) -> Blocked<H> {
+        let thread = self.thread;
+        let worker = self.worker();
+        if let Some(worker) = worker {
             worker.begin_wait();
         }
-        let forks = thread.forks();
+        let (worker, forks) = (worker.map_or(std::ptr::null(), std::ptr::from_ref), thread.forks());
         Blocked { worker, thread, forks }
     }
 }
@@ -108,7 +105,7 @@ impl<H: Host> Drop for Blocked<H> {
             // In a child that was forked during the wait. There, no thread waits for its end.
             return;
         }
-        // SAFETY: as in `block`.
+        // SAFETY: the worker of this thread lives on the thread's stack below us.
         if let Some(worker) = unsafe { self.worker.as_ref() } {
             worker.end_wait();
         }

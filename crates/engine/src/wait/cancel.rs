@@ -14,6 +14,7 @@ use crate::queue::Wq;
 use crate::queue::pwq::{Inner, Pwq};
 use crate::slot::{RemoteSlot, WaitsFor};
 use crate::sync::LockGuard;
+use crate::timer::delayed::disarm;
 use crate::wake::{Waiter, Waiters};
 
 /// The result of a grab.
@@ -205,13 +206,13 @@ impl<H: Host> Engine<H> {
             let taken = match item.place() {
                 Place::Detached => false,
                 // SAFETY: by this function's contract.
-                Place::Timer(pool) => unsafe { self.disarm(work, pool) },
+                Place::Timer(pool) => unsafe { disarm(self, work, pool) },
                 // SAFETY: by this function's contract.
-                Place::Grace(_) => unsafe { self.leave_grace(work) },
+                Place::Grace(_) => unsafe { self.grace.leave(self, work) },
                 // SAFETY: by this function's contract.
-                Place::Disposal(_) => unsafe { self.leave_disposal(work, &mut kept) },
+                Place::Disposal(_) => unsafe { self.disposal.leave(self, work, &mut kept) },
                 // SAFETY: by this function's contract.
-                _ => unsafe { self.take_off(work) },
+                _ => unsafe { take_off(self, work) },
             };
             if taken {
                 return Grabbed { owned: item.word.owned(), was_pending: true, _kept: kept };
@@ -233,7 +234,7 @@ impl<H: Host> Engine<H> {
         let item = unsafe { work.as_ref() };
         // The ticket may be stale by the time we have the lock of the pwq that it names. Pwqs are
         // never freed, so the access is safe, and the ticket is checked again under the lock.
-        let pwq = self.pwqs().get(item.ticket().pwq())?;
+        let pwq = self.pwqs.get(item.ticket().pwq())?;
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
         let (place, ticket) = item.spot();
@@ -243,7 +244,7 @@ impl<H: Host> Engine<H> {
         let remote = match place {
             Place::Worklist => None,
             Place::Scheduled(slot) | Place::Deferred(slot) => {
-                Some(self.slots().get(slot)?.lock_remote(self.host()))
+                Some(self.slots.get(slot)?.lock_remote(self.host()))
             }
             // Not pushed yet, started, or detached.
             Place::Detached
@@ -261,52 +262,52 @@ impl<H: Host> Engine<H> {
         Some(Located { pwq, inner, remote, place })
     }
 
-    /// Removes a queued item from its list. False if it is not in one at the moment.
-    unsafe fn take_off(&self, work: NonNull<Work>) -> bool {
-        // SAFETY: the caller's promise, handed on.
-        let Some(mut found) = (unsafe { self.locate(work) }) else { return false };
-        // SAFETY: located in that list, whose guards are held.
-        unsafe { found.unlink(work) };
-        let waiters = found.take_waiters(work);
-        let Located { pwq, inner, remote, place } = found;
-        drop(remote);
-        // The item counts until `finish`, and so keeps the queue alive.
-        let mut inner = pwq.return_unused(inner, &mut |pwq| self.make_ready(pwq));
-        let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
-        let ready = plugged && pwq.unplug(&mut inner);
-        // SAFETY: the caller's promise that the item is live; and it is ours now.
-        let colour = unsafe { work.as_ref() }.ticket().colour();
-        let wq: *const Wq<H> = pwq.wq();
-        // The queue lives at least until this, because it counts the item.
-        let over = pwq.finish(colour, 1);
-        drop(inner);
-        if ready {
-            self.make_ready(pwq);
-        }
-        if over {
-            // SAFETY: a flush waits for this colour, so the queue exists.
-            unsafe { &*wq }.end_colour(self, pwq, colour);
-        }
-        waiters.complete(self.host());
-        true
-    }
-
     /// Waits until a run, which `item` names, has ended. Returns at once if it has, or if the
     /// caller is inside it.
     pub(crate) fn wait_for_run(&self, run: RunId, item: &Work) -> bool {
-        let Some(slot) = self.slots().get(run.slot) else { return false };
-        if !slot.is_running(run.run) || self.runs(run, item) {
+        let Some(slot) = self.slots.get(run.slot) else { return false };
+        if !slot.is_running(run.run) || self.caller().runs(run, item) {
             return false;
         }
-        self.before_wait();
+        self.caller().before_wait();
         let waiter = Waiter::new(0);
         // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
         let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, item, &waiter) };
         if waits {
-            let _noted = self.note_wait(WaitsFor::Run(run));
-            let _blocked = self.block();
+            let _noted = self.caller().note_wait(WaitsFor::Run(run));
+            let _blocked = self.caller().block();
             waiter.wait(self.host());
         }
         waits
     }
+}
+
+/// Removes a queued item from its list. False if it is not in one at the moment.
+unsafe fn take_off<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> bool {
+    // SAFETY: the caller's promise, handed on.
+    let Some(mut found) = (unsafe { engine.locate(work) }) else { return false };
+    // SAFETY: located in that list, whose guards are held.
+    unsafe { found.unlink(work) };
+    let waiters = found.take_waiters(work);
+    let Located { pwq, inner, remote, place } = found;
+    drop(remote);
+    // The item counts until `finish`, and so keeps the queue alive.
+    let mut inner = pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine));
+    let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
+    let ready = plugged && pwq.unplug(&mut inner);
+    // SAFETY: the caller's promise that the item is live; and it is ours now.
+    let colour = unsafe { work.as_ref() }.ticket().colour();
+    let wq: *const Wq<H> = pwq.wq();
+    // The queue lives at least until this, because it counts the item.
+    let over = pwq.finish(colour, 1);
+    drop(inner);
+    if ready {
+        pwq.make_ready(engine);
+    }
+    if over {
+        // SAFETY: a flush waits for this colour, so the queue exists.
+        unsafe { &*wq }.end_colour(engine, pwq, colour);
+    }
+    waiters.complete(engine.host());
+    true
 }

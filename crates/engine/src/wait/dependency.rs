@@ -4,23 +4,20 @@
 //! Reported once for each queue that does it, as the kernel does in `check_flush_dependency()`. A
 //! cancel is exempt: it waits only for what runs already.
 
-use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::queue::pwq::Pwq;
 use crate::queue::{Name, Warned, Wq};
+use crate::worker::Caller;
 
-impl<H: Host> Engine<H> {
+impl<'a, H: Host> Caller<'a, H> {
     /// The queue of the item that the calling thread is in, if it is a `MEM_RECLAIM` queue.
-    fn reclaimer(&self) -> Option<&Wq<H>> {
-        // SAFETY: the host's promise for the calling thread.
-        let frame = unsafe { &*self.host().thread() }.frames().next()?;
-        // SAFETY: a queue lives while one of its items runs.
-        let wq = unsafe { frame.wq.cast::<Wq<H>>().as_ref() }?;
+    fn reclaimer(self) -> Option<&'a Wq<H>> {
+        let wq = self.queue()?;
         wq.rescuer().map(|_| wq)
     }
 
     /// The caller is about to flush `wq`.
-    pub(crate) fn check_flush_dependency(&self, wq: &Wq<H>) {
+    pub(crate) fn check_flush_dependency(self, wq: &Wq<H>) {
         if wq.rescuer().is_none()
             && let Some(from) = self.reclaimer()
         {
@@ -30,7 +27,7 @@ impl<H: Host> Engine<H> {
 
     /// The caller is about to wait for an item that was enqueued on `pwq`, by a ticket that may be
     /// stale. The caller holds no lock.
-    pub(crate) fn check_item_dependency(&self, pwq: &Pwq<H>) {
+    pub(crate) fn check_item_dependency(self, pwq: &Pwq<H>) {
         if pwq.rescuer().is_some() {
             return;
         }
@@ -40,10 +37,10 @@ impl<H: Host> Engine<H> {
     }
 
     #[cold]
-    fn report_dependency(&self, from: &Wq<H>, on: &str) {
+    fn report_dependency(self, from: &Wq<H>, on: &str) {
         if from.warn_once(Warned::FLUSH_DEPENDENCY) {
             let (from, on) = (from.name().to_owned(), on.to_owned());
-            self.report(Report::FlushDependency { from, on });
+            self.engine.report(Report::FlushDependency { from, on });
         }
     }
 }

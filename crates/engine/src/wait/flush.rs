@@ -23,17 +23,17 @@ impl<H: Host> Engine<H> {
         loop {
             let (pending, run) = item.word.snapshot();
             let running =
-                |run: RunId| self.slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
+                |run: RunId| self.slots.get(run.slot).is_some_and(|s| s.is_running(run.run));
             if round == 0
                 && (pending || run.is_some_and(running))
-                && let Some(pwq) = self.pwqs().get(item.ticket().pwq())
+                && let Some(pwq) = self.pwqs.get(item.ticket().pwq())
             {
-                self.check_item_dependency(pwq);
+                self.caller().check_item_dependency(pwq);
             }
             if !pending {
                 return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
             }
-            if run.is_some_and(|run| self.runs(run, item)) {
+            if run.is_some_and(|run| self.caller().runs(run, item)) {
                 // The pending run starts after the caller's run has ended.
                 return waited;
             }
@@ -44,7 +44,7 @@ impl<H: Host> Engine<H> {
                 }
                 Place::Disposal(_) => {
                     // SAFETY: by this function's contract.
-                    if unsafe { self.dispose_of(work) } {
+                    if unsafe { self.disposal.dispose_of(self, work) } {
                         return true;
                     }
                 }
@@ -52,20 +52,22 @@ impl<H: Host> Engine<H> {
                 _ => {
                     let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
-                    if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
+                    if self.caller().is_inside_an_item()
+                        && unsafe { self.help(work) } == Helped::Ran
+                    {
                         // Helping is needed: its queue's only permit may be the one that the
                         // caller's item holds.
                         return true;
                     }
-                    self.before_wait();
+                    self.caller().before_wait();
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract; the waiter is waited for if it was put
                     // in.
-                    match unsafe { self.wait_behind(work, &waiter, epoch) } {
+                    match unsafe { wait_behind(self, work, &waiter, epoch) } {
                         Some(true) => {
                             // SAFETY: by this function's contract.
-                            let _noted = unsafe { self.note_wait_for_item(work) };
-                            let _blocked = self.block();
+                            let _noted = unsafe { self.caller().note_wait_for_item(work) };
+                            let _blocked = self.caller().block();
                             waiter.wait(self.host());
                             // SAFETY: the waiter has left its chain, so it is ours again.
                             if unsafe { waiter.key.get() } != RECHECK {
@@ -83,31 +85,31 @@ impl<H: Host> Engine<H> {
             round += 1;
         }
     }
+}
 
-    /// Puts a waiter behind a queued item. `None` if the item is in no list at the moment, or if
-    /// its queue may have been thawed since `epoch`, so that help may run it now; false if it is
-    /// behind the caller in an ordered queue, and the caller would wait for itself.
-    unsafe fn wait_behind(
-        &self,
-        work: NonNull<Work>,
-        waiter: &Waiter<H>,
-        epoch: u32,
-    ) -> Option<bool> {
-        // SAFETY: the caller's promise, handed on.
-        let mut found = unsafe { self.locate(work) }?;
-        if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
-            return Some(false);
-        }
-        // The guards include the lock under which a thaw takes the waiters. A thaw that did so
-        // before is visible here in the epoch; a thaw that comes later finds the waiter.
-        if self.freeze_epoch() != epoch {
-            return None;
-        }
-        // SAFETY: located, hence live; the guards that we hold guard its ticket.
-        let item = unsafe { work.as_ref() };
-        item.set_ticket(item.ticket().with_waited_for(true));
-        // SAFETY: the waiter is in no chain, and the caller waits for it.
-        unsafe { found.inner.waiters.push(waiter) };
-        Some(true)
+/// Puts a waiter behind a queued item. `None` if the item is in no list at the moment, or if
+/// its queue may have been thawed since `epoch`, so that help may run it now; false if it is
+/// behind the caller in an ordered queue, and the caller would wait for itself.
+unsafe fn wait_behind<H: Host>(
+    engine: &Engine<H>,
+    work: NonNull<Work>,
+    waiter: &Waiter<H>,
+    epoch: u32,
+) -> Option<bool> {
+    // SAFETY: the caller's promise, handed on.
+    let mut found = unsafe { engine.locate(work) }?;
+    if found.pwq.is_ordered() && engine.runs_queue(found.pwq.wq().cast()) {
+        return Some(false);
     }
+    // The guards include the lock under which a thaw takes the waiters. A thaw that did so
+    // before is visible here in the epoch; a thaw that comes later finds the waiter.
+    if engine.freeze_epoch() != epoch {
+        return None;
+    }
+    // SAFETY: located, hence live; the guards that we hold guard its ticket.
+    let item = unsafe { work.as_ref() };
+    item.set_ticket(item.ticket().with_waited_for(true));
+    // SAFETY: the waiter is in no chain, and the caller waits for it.
+    unsafe { found.inner.waiters.push(waiter) };
+    Some(true)
 }

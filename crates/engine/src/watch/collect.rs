@@ -11,6 +11,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::{Pods, Scope};
 
 use super::running::running_of;
+use super::survey::Survey;
 use crate::dump::{
     ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump,
     PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
@@ -77,16 +78,17 @@ impl<H: Host> Engine<H> {
         let at_ns = self.host().now();
         let queues = self.dump_queues(|_| true);
         let mut pools = Vec::new();
-        self.for_each_pool(|pool| pools.push(self.dump_pool(pool)));
+        self.for_each_pool(|pool| pools.push(pool.dump(self)));
         let known =
             |slot: u32| pools.iter().any(|pool| pool.workers.iter().any(|w| w.slot == slot));
-        let helpers = self.slots_at_work().filter(|&slot| !known(slot));
-        let helpers = helpers.map(|slot| self.dump_worker(slot, String::new(), false)).collect();
+        let helpers = Survey::of(self).slots_at_work().filter(|&slot| !known(slot));
+        let helpers =
+            helpers.map(|slot| Survey::of(self).dump_worker(slot, String::new(), false)).collect();
         let mut dump = Dump {
             at_ns,
-            machine: self.dump_machine(),
-            blocking: self.dump_blocking(),
-            scopes: self.dump_scopes(),
+            machine: Survey::of(self).dump_machine(),
+            blocking: Survey::of(self).dump_blocking(),
+            scopes: Survey::of(self).dump_scopes(),
             pools,
             helpers,
             queues,
@@ -107,45 +109,17 @@ impl<H: Host> Engine<H> {
         });
         queues
     }
+}
 
-    fn dump_machine(&self) -> MachineDump {
-        let config = self.config();
-        MachineDump {
-            allowed: self.cpus().allowed.clone(),
-            unbound: self.cpus().unbound_cpumask.clone(),
-            isolated: config.topology.isolated().clone(),
-            default_scope: config.default_scope,
-        }
-    }
-
-    fn dump_blocking(&self) -> BlockingDump {
-        let Detection { tier, reason } = self.host().detection();
-        BlockingDump { tier, reason }
-    }
-
-    fn dump_scopes(&self) -> Vec<ScopeDump> {
-        let (topology, size) = (&self.config().topology, self.config().cache_shard_size);
-        let scope = |scope: Scope| {
-            let pods = Pods::of(topology, scope, size);
-            let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));
-            ScopeDump {
-                scope,
-                nr_pods: pods.pods().len(),
-                pod_cpus: pods.pods().to_vec(),
-                cpu_pod: topology.possible().iter().filter_map(pod_of).collect(),
-            }
-        };
-        Scope::ALL.into_iter().map(scope).collect()
-    }
-
-    fn dump_pool(&self, pool: &Pool<H>) -> PoolDump {
-        let counts = pool.state.counts();
+impl<H: Host> Pool<H> {
+    fn dump(&self, engine: &Engine<H>) -> PoolDump {
+        let counts = self.state.counts();
         let mut workers = Vec::with_capacity(counts.workers as usize + WORKERS_SPARE);
         let mut ready = Vec::with_capacity(READY_MAX);
         let mut nr_ready = 0;
         {
-            let mut inner = pool.lock();
-            pool.for_each_ready(self.host(), &mut inner, |pwq| {
+            let mut inner = self.lock();
+            self.for_each_ready(engine.host(), &mut inner, |pwq| {
                 nr_ready += 1;
                 if ready.len() < READY_MAX {
                     ready.push(pwq.id);
@@ -153,26 +127,28 @@ impl<H: Host> Engine<H> {
             });
             let room = workers.capacity();
             for &id in inner.workers.iter().take(room) {
-                workers.push((id, inner.idle.has(self.slot(id))));
+                workers.push((id, inner.idle.has(engine.slot(id))));
             }
         }
-        let name = |_| pool.spec().thread_name();
-        let workers =
-            workers.into_iter().map(|(id, idle)| self.dump_worker(id, name(id), idle)).collect();
-        let (nr_armed, armed) = self.dump_armed(pool, |_| true);
-        let next = pool.timers.next(Ordering::Relaxed);
+        let name = |_| self.spec().thread_name();
+        let workers = workers
+            .into_iter()
+            .map(|(id, idle)| Survey::of(engine).dump_worker(id, name(id), idle))
+            .collect();
+        let (nr_armed, armed) = self.dump_armed(|_| true);
+        let next = self.timers.next(Ordering::Relaxed);
         PoolDump {
-            id: pool.id,
-            cpus: pool.spec().cpus.clone(),
-            nice: pool.spec().nice,
+            id: self.id,
+            cpus: self.spec().cpus.clone(),
+            nice: self.spec().nice,
             actual_nice: None,
-            target: pool.target(),
+            target: self.target(),
             nr_workers: counts.workers,
-            workers_max: self.workers_max(pool),
+            workers_max: self.workers_max(engine),
             nr_running: counts.running,
             nr_idle: counts.idle,
             waking: counts.waking,
-            retired: pool.state.is_retired(),
+            retired: self.state.is_retired(),
             nr_ready,
             ready,
             next_timer_ns: (next != NEVER).then_some(next),
@@ -183,14 +159,10 @@ impl<H: Host> Engine<H> {
     }
 
     /// Armed items of a pool, and how many there are.
-    fn dump_armed(
-        &self,
-        pool: &Pool<H>,
-        wanted: impl Fn(&Wq<H>) -> bool,
-    ) -> (usize, Vec<ArmedItem>) {
+    fn dump_armed(&self, wanted: impl Fn(&Wq<H>) -> bool) -> (usize, Vec<ArmedItem>) {
         let mut found: Vec<(ArmedItem, Option<Arc<Owner<H>>>)> = Vec::with_capacity(ITEMS_MAX);
         let mut total = 0;
-        for base in pool.timer_bases() {
+        for base in self.timer_bases() {
             let timers = base.lock();
             total += timers.armed();
             timers.for_each(|item| {
@@ -219,15 +191,48 @@ impl<H: Host> Engine<H> {
         armed.sort_by_key(|item| (item.deadline_ns, item.item.address));
         (total, armed)
     }
+}
+
+impl<'a, H: Host> Survey<'a, H> {
+    fn dump_machine(self) -> MachineDump {
+        let config = self.engine.config();
+        MachineDump {
+            allowed: self.engine.cpus().allowed.clone(),
+            unbound: self.engine.cpus().unbound_cpumask.clone(),
+            isolated: config.topology.isolated().clone(),
+            default_scope: config.default_scope,
+        }
+    }
+
+    fn dump_blocking(self) -> BlockingDump {
+        let Detection { tier, reason } = self.engine.host().detection();
+        BlockingDump { tier, reason }
+    }
+
+    fn dump_scopes(self) -> Vec<ScopeDump> {
+        let (topology, size) =
+            (&self.engine.config().topology, self.engine.config().cache_shard_size);
+        let scope = |scope: Scope| {
+            let pods = Pods::of(topology, scope, size);
+            let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));
+            ScopeDump {
+                scope,
+                nr_pods: pods.pods().len(),
+                pod_cpus: pods.pods().to_vec(),
+                cpu_pod: topology.possible().iter().filter_map(pod_of).collect(),
+            }
+        };
+        Scope::ALL.into_iter().map(scope).collect()
+    }
 
     /// Slots whose owner is in an item.
-    pub(crate) fn slots_at_work(&self) -> impl Iterator<Item = u32> {
-        let slots = (0..).map_while(|id| self.slots().get(id).map(|slot| (id, slot)));
+    pub(crate) fn slots_at_work(self) -> impl Iterator<Item = u32> {
+        let slots = (0..).map_while(|id| self.engine.slots.get(id).map(|slot| (id, slot)));
         slots.filter(|(_, slot)| slot.present_run().is_some()).map(|(id, _)| id)
     }
 
-    pub(crate) fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
-        let slot = self.slot(id);
+    pub(crate) fn dump_worker(self, id: u32, thread: String, idle: bool) -> WorkerDump {
+        let slot = self.engine.slot(id);
         let running = running_of(slot);
         let state = match () {
             () if idle => WorkerState::Idle,
@@ -247,7 +252,7 @@ impl<H: Host> Engine<H> {
         // lists itself, so take the lock for running workers only.
         if running.is_some() {
             (behind, set_aside) = (Items::with_room(), Items::with_room());
-            let mut remote = slot.lock_remote(self.host());
+            let mut remote = slot.lock_remote(self.engine.host());
             remote.visit(|scheduled, deferred| {
                 behind.list(scheduled);
                 set_aside.list(deferred);
@@ -297,12 +302,12 @@ impl<H: Host> Wq<H> {
         let flushers = self.flush.lock().flushers();
         let mut pwqs = Vec::new();
         for (id, pool) in self.pwq_ids() {
-            let Some(pwq) = self.engine().pwqs().get(id) else { continue };
+            let Some(pwq) = self.engine().pwqs.get(id) else { continue };
             pwqs.push(dump_pwq(pwq, pool));
         }
         let ids = |slot: &Slot<H>| slot.batch.get().0;
         let mine = |id: &u32| pwqs.iter().any(|pwq| Some(pwq.id) == ids(self.engine().slot(*id)));
-        let slots = self.engine().slots_at_work().filter(mine).collect();
+        let slots = Survey::of(self.engine()).slots_at_work().filter(mine).collect();
         let mut dump = QueueDump {
             name: self.name().to_owned(),
             flags: self.flags(),

@@ -4,8 +4,8 @@
 //! attributes holds a lock from its beginning to its end, and creates threads meanwhile, which may
 //! fail. Its reports are delivered when that lock is released.
 
+use super::Watch;
 use crate::engine::Engine;
-use crate::host::ThreadState;
 use crate::host::{Host, Report};
 use crate::sync::{Lock, Ordering};
 
@@ -23,43 +23,42 @@ impl PendingReports {
 pub(crate) struct Change<'a, H: Host>(&'a Engine<H>);
 
 impl<H: Host> Engine<H> {
-    fn calling_thread(&self) -> &ThreadState {
-        // SAFETY: the host's promise for the calling thread; the reference stays on that thread.
-        unsafe { &*self.host().thread() }
-    }
-
-    /// Begins a change. Must precede its locks.
-    pub(crate) fn begin_change(&self) -> Change<'_, H> {
-        self.calling_thread().count_change(1);
-        Change(self)
-    }
-
     /// Delivers a report; inside a change of the calling thread, at the end of that change.
     pub(crate) fn report(&self, report: Report) {
-        if self.calling_thread().is_changing() {
-            self.pending_reports().0.lock().push(report);
-        } else if self.is_watch() {
-            self.report_on_own_thread(vec![report]);
+        if self.caller().thread.is_changing() {
+            self.reports.0.lock().push(report);
+        } else if self.watch.is_caller(self) {
+            self.watch.report_on_own_thread(self, vec![report]);
         } else {
             self.host().report(report);
         }
     }
+}
 
+impl<H: Host> Watch<H> {
     /// Whether the calling thread is the watcher's.
-    fn is_watch(&self) -> bool {
-        let watch = self.watch_state().thread.load(Ordering::Relaxed);
-        watch != 0 && watch == self.host().thread_id()
+    fn is_caller(&self, engine: &Engine<H>) -> bool {
+        let watch = self.thread.load(Ordering::Relaxed);
+        watch != 0 && watch == engine.host().thread_id()
+    }
+}
+
+impl PendingReports {
+    /// Begins a change. Must precede its locks.
+    pub(crate) fn begin_change<'a, H: Host>(&self, engine: &'a Engine<H>) -> Change<'a, H> {
+        engine.caller().thread.count_change(1);
+        Change(engine)
     }
 }
 
 impl<H: Host> Drop for Change<'_, H> {
     fn drop(&mut self) {
-        let thread = self.0.calling_thread();
+        let thread = self.0.caller().thread;
         thread.count_change(-1);
         if !thread.is_changing() {
             // This may deliver reports of another thread's change early. That is harmless: this
             // thread holds no locks, and that change can continue.
-            let pending_reports = std::mem::take(&mut *self.0.pending_reports().0.lock());
+            let pending_reports = std::mem::take(&mut *self.0.reports.0.lock());
             pending_reports.into_iter().for_each(|report| self.0.host().report(report));
         }
     }

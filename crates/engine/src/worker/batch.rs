@@ -8,8 +8,9 @@ use crate::host::thread::Frame;
 use crate::host::{Host, Report};
 use crate::item::Work;
 use crate::pool::Pool;
+use crate::pool::put_back;
+use crate::queue::Warned;
 use crate::queue::pwq::Pwq;
-use crate::queue::{Warned, Wq};
 use crate::slot::{Next, NotRunning, Slot};
 use crate::worker::run::{Tally, report_panic, run_item};
 
@@ -22,35 +23,33 @@ struct Runner<'a, H: Host> {
     pool: Option<&'a Pool<H>>,
 }
 
-impl<H: Host> Engine<H> {
-    /// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
-    pub(crate) fn run_batch(
-        &self,
-        (id, slot): (u32, &Slot<H>),
-        pool: Option<&Pool<H>>,
-        thread: &ThreadState,
-        pwq: &Pwq<H>,
-    ) {
-        let runner = Runner { engine: self, id, slot, pool };
-        let (forks, read_sides) = (thread.forks(), thread.read_sides());
-        let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
-        thread.set_frame(&frame);
-        let tally = Tally::new(self, pwq, slot);
-        // One `catch_unwind` around the batch rather than one for each item: an item that does not
-        // panic pays nothing for it.
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
-            report_panic(self, pwq, payload);
-        }
-        if thread.forks() != forks {
-            // The item forked and returned in the child. There, no thread waits for this worker.
-            self.host().end_forked_thread();
-        }
-        if thread.read_sides() > read_sides {
-            self.end_read_sides(read_sides);
-        }
-        thread.set_frame(frame.outer);
-        tally.publish();
+/// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
+pub(crate) fn run_batch<H: Host>(
+    engine: &Engine<H>,
+    (id, slot): (u32, &Slot<H>),
+    pool: Option<&Pool<H>>,
+    thread: &ThreadState,
+    pwq: &Pwq<H>,
+) {
+    let runner = Runner { engine: engine, id, slot, pool };
+    let (forks, read_sides) = (thread.forks(), thread.read_sides());
+    let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
+    thread.set_frame(&frame);
+    let tally = Tally::new(engine, pwq, slot);
+    // One `catch_unwind` around the batch rather than one for each item: an item that does not
+    // panic pays nothing for it.
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
+        report_panic(engine, pwq, payload);
     }
+    if thread.forks() != forks {
+        // The item forked and returned in the child. There, no thread waits for this worker.
+        engine.host().end_forked_thread();
+    }
+    if thread.read_sides() > read_sides {
+        engine.end_read_sides(read_sides);
+    }
+    thread.set_frame(frame.outer);
+    tally.publish();
 }
 
 impl<H: Host> Engine<H> {
@@ -62,11 +61,7 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub fn end_read_sides(&self, keep: u32) {
         let function = self.host().end_read_sides(keep);
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
-        // SAFETY: null, or a queue, which stays while its items run.
-        let Some(wq) = wq.and_then(|wq| unsafe { wq.as_ref() }) else { return };
+        let Some(wq) = self.caller().queue() else { return };
         if wq.warn_once(Warned::READ_SIDE_LEFT) {
             self.host().report(Report::ReadSideLeft { queue: wq.name().to_owned(), function });
         }
@@ -88,12 +83,12 @@ impl<H: Host> Runner<'_, H> {
                 }
                 Next::AtRunEnd(aside) => {
                     if let Some(pool) = self.pool {
-                        self.engine.count_again(pool, aside.was, self.engine.host().now());
+                        pool.count_again(aside.was, self.engine.host().now());
                     }
                     if let NotRunning::FoundBlocked(_) = aside.was {
                         tally.pwq.note_block(true);
                     }
-                    self.engine.put_back(aside);
+                    put_back(&self.engine, aside);
                 }
                 Next::WaitedFor(item) => number = self.run_waited_for(tally, item),
                 Next::Empty => return,

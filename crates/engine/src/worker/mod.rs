@@ -2,10 +2,12 @@
 //! behalf.
 
 mod batch;
+mod caller;
 mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
 
+pub(crate) use caller::Caller;
 pub use query::Busy;
 
 use std::cell::Cell;
@@ -18,12 +20,14 @@ use crate::host::Cpus;
 use crate::host::ThreadState;
 use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
+use crate::pool::give_back;
 use crate::pool::progress::Maker;
 use crate::pool::{MOVING, NEVER, Pool};
 use crate::queue::Wq;
 use crate::queue::pwq::{ALONE, Pwq, Taken};
 use crate::slot::{Slot, WasRunning};
 use crate::sync::{Link, Ordering};
+use crate::worker::batch::run_batch;
 
 /// What a worker does next.
 enum Step {
@@ -88,7 +92,7 @@ impl<H: Host> Worker<H> {
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
-        self.engine.place_thread(self.slot(), &self.pool().spec().cpus, placed.0);
+        self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
         self.pool().state.arrive();
         loop {
@@ -104,20 +108,20 @@ impl<H: Host> Worker<H> {
         }
         self.slot().set_worker(false);
         thread.set_worker(std::ptr::null());
-        self.engine.forget_thread_number(self.slot());
-        self.engine.slots().release(self.slot);
+        self.slot().forget_thread_number(&self.engine);
+        self.engine.slots.release(self.slot);
     }
 
     fn step(&self, thread: &ThreadState) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let now = engine.host().now();
-        engine.heartbeat(now);
+        engine.watch.heartbeat(engine, now);
         if pool.has_due_timers(now) {
-            engine.fire_timers(pool, now);
+            pool.fire_timers(engine, now);
         }
         let may_continue = || may_start_another(pool.state.counts(), pool.target());
-        if !may_continue() && !engine.find_blocked_worker(pool, self.slot) {
-            if engine.may_find_blocked(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
+        if !may_continue() && !pool.find_blocked_worker(engine, self.slot) {
+            if pool.may_find_blocked(engine) && self.yields.get() < YIELDS_BEFORE_PARK {
                 // The surplus running worker may be about to block, and may need this CPU to get
                 // that far.
                 self.yields.set(self.yields.get() + 1);
@@ -177,18 +181,18 @@ impl<H: Host> Worker<H> {
         let host = engine.host();
         let intensive = pwq.cpu_intensive();
         let sharers = if intensive { ALONE } else { pool.target() };
-        let mut ready = |pwq: &Pwq<H>| engine.make_ready(pwq);
-        let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers, &mut ready);
+        let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
+        let taken = pwq.take(host, &engine.slots, (self.slot, slot), sharers, &mut ready);
         let Taken::Some { count, left, more, item_ns } = taken else {
-            engine.unpin(pwq);
+            pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
             // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
-            engine.settle(from);
+            from.settle(engine);
             return;
         };
         // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
-        engine.unpin(pwq);
+        pwq.release_pin(engine);
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
         from.last_progress_at.store(now, Ordering::Relaxed);
@@ -217,11 +221,11 @@ impl<H: Host> Worker<H> {
         if from.looks_ready() {
             self.share(from, left as u64, item_ns);
         }
-        engine.settle(pool);
+        pool.settle(engine);
         let before = slot.number();
-        let run = || engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
-        if count == 1 && !intensive && engine.presumes_block(pool, pwq) {
-            engine.run_presumed_to_block(pool, (self.slot, slot), pwq, run);
+        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq);
+        if count == 1 && !intensive && pool.presumes_block(engine, pwq) {
+            pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
         } else {
             run();
         }
@@ -233,7 +237,7 @@ impl<H: Host> Worker<H> {
             slot.end_block();
         }
         if count > 1 {
-            engine.end_batch_hint(slot);
+            slot.end_batch_hint(engine);
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
@@ -252,13 +256,13 @@ impl<H: Host> Worker<H> {
         if !std::ptr::eq(from, self.pool()) {
             // The rest was enqueued while this worker was on its way up. Submitters relied on its
             // arrival, so it settles `from` for them.
-            self.engine.settle(from);
+            from.settle(&self.engine);
             // More work is left to steal, and the other workers of this pod have none.
-            self.engine.bring_helper(self.pool());
+            self.pool().bring_helper(&self.engine);
         }
         let at_target = from.state.counts().running >= from.target();
         if at_target && wake_neighbour(left, item_ns) {
-            self.engine.wake_neighbour_worker(from, Maker::Caller);
+            from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
 
@@ -288,8 +292,8 @@ impl<H: Host> Worker<H> {
         }
         // Give the batch back first: the settlement below must see those items as ready.
         let (behind, counted) = slot.begin_block();
-        self.engine.end_batch_hint(slot);
-        self.engine.give_back(behind);
+        slot.end_batch_hint(&self.engine);
+        give_back(&self.engine, behind);
         if counted != WasRunning::No {
             self.counts_after.set(true);
         }
@@ -298,7 +302,7 @@ impl<H: Host> Worker<H> {
             // submitter as in `go_idle`.
             pool.block().settle(&self.engine);
         } else {
-            self.engine.settle(pool);
+            pool.settle(&self.engine);
         }
     }
 
@@ -316,7 +320,7 @@ impl<H: Host> Worker<H> {
             self.pool().state.unblock();
             self.slot().end_block();
         }
-        self.engine.heartbeat(0);
+        self.engine.watch.heartbeat(&self.engine, 0);
     }
 
     /// Joins the idle stack, unless work arrived meanwhile.
@@ -335,7 +339,7 @@ impl<H: Host> Worker<H> {
             let step = self.exit(&mut inner);
             drop(inner);
             // Items that are ready now wait behind running workers; the watcher must know of them.
-            engine.settle(pool);
+            pool.settle(engine);
             return step;
         }
         self.yields.set(0);
@@ -346,7 +350,7 @@ impl<H: Host> Worker<H> {
         if !engine.host().reverts(Cure::WatchedWork) {
             // Items that are ready now wait behind running workers, which may run for long.
             // Settling calls the watcher for them.
-            engine.settle(pool);
+            pool.settle(engine);
         }
         Step::Park(deadline)
     }
@@ -392,7 +396,7 @@ impl<H: Host> Worker<H> {
                 if let Some(id) = next {
                     pool.nudge(engine, id);
                 }
-                engine.settle(pool);
+                pool.settle(engine);
                 return step;
             }
             if pool.next_wake() <= now || pool.has_due_timers(now) {
@@ -426,7 +430,7 @@ impl<H: Host> Worker<H> {
         }
         if self.pool.replace(home) != home {
             let spec = self.pool().spec();
-            engine.go_to(slot, &spec.cpus);
+            slot.go_to(engine, &spec.cpus);
             engine.host().rename_thread(&spec.thread_name());
         }
         self.pool()

@@ -34,6 +34,7 @@ use crate::queue::pwq::{ALONE, Pwq, Taken};
 use crate::queue::{QueueError, Wq};
 use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
+use crate::worker::batch::run_batch;
 
 /// Items that a rescuer runs for one pwq before it serves the next (the kernel's `RESCUER_BATCH`).
 const RESCUER_BATCH: u32 = 16;
@@ -114,7 +115,7 @@ impl<H: Host> Wq<H> {
     pub(crate) fn stop_rescuer(&self) {
         let (engine, Some(rescuer)) = (self.engine(), self.rescuer()) else { return };
         if !rescuer.started.load(Ordering::SeqCst) {
-            return engine.slots().release(rescuer.slot);
+            return engine.slots.release(rescuer.slot);
         }
         rescuer.stop.store(true, Ordering::SeqCst);
         let event = &raw const engine.slot(rescuer.slot).event;
@@ -133,10 +134,10 @@ impl<H: Host> Wq<H> {
             }
         });
         let (_, id) = next?;
-        let pwq = self.engine().pwqs().get(id).expect("a queue's pwq has a place");
+        let pwq = self.engine().pwqs.get(id).expect("a queue's pwq has a place");
         // Only the rescuer clears a mark, so it is still set here.
         let pool = pwq.mayday.swap(0, Ordering::SeqCst) - 1;
-        self.engine().rescue(pwq, self.engine().pool(pool), slot);
+        pwq.rescue(self.engine(), self.engine().pool(pool), slot);
         next.map(|(_, id)| id)
     }
 }
@@ -154,7 +155,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
-    engine.place_thread(engine.slot(slot), &queue.cpus(), placed);
+    engine.slot(slot).place_thread(engine, &queue.cpus(), placed);
     let mut last = 0;
     loop {
         while let Some(answered) = queue.answer_mayday(slot, last) {
@@ -166,8 +167,8 @@ fn rescuer_main<H: Host>(
         let _ = host.park(&engine.slot(slot).event, None);
     }
     thread.set_rescuer(false);
-    engine.forget_thread_number(engine.slot(slot));
-    engine.slots().release(slot);
+    engine.slot(slot).forget_thread_number(engine);
+    engine.slots.release(slot);
     // SAFETY: the queue lives until this wake is seen, and is not accessed afterwards.
     unsafe { WakeToken::<H>::new(&raw const rescuer.finished) }.send(host);
 }
@@ -175,73 +176,75 @@ fn rescuer_main<H: Host>(
 impl<H: Host> Engine<H> {
     /// Whether the calling thread is a queue's rescuer.
     pub fn is_rescuer(&self) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        unsafe { &*self.host().thread() }.is_rescuer()
+        self.caller().thread.is_rescuer()
     }
+}
 
+impl<H: Host> Pwq<H> {
+    /// Runs items of `pwq` in the caller's slot, one at a time, until its batch is over.
+    fn rescue(&self, engine: &Engine<H>, pool: &Pool<H>, id: u32) {
+        let (host, slot) = (engine.host(), engine.slot(id));
+        let thread = engine.caller().thread;
+        slot.go_to(engine, &pool.spec().cpus);
+        let mut budget = RESCUER_BATCH;
+        while budget > 0 {
+            let pinned = pool.take_ready(host, &mut pool.lock(), self);
+            // A worker that leaves all the rest to others takes one item.
+            let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
+            let taken = self.take(host, &engine.slots, (id, slot), ALONE, &mut ready);
+            let more = matches!(taken, Taken::Some { more: true, .. });
+            if more && self.claim_ready() {
+                pool.push_ready(self).settle(engine);
+            }
+            if pinned {
+                self.release_pin(engine);
+            }
+            let Taken::Some { count, .. } = taken else { break };
+            let began = host.now();
+            slot.batch.set(self.id, began);
+            pool.last_batch_at.set(began as usize);
+            run_batch(engine, (id, slot), None, thread, self);
+            if self.release(host.now().saturating_sub(began), count, &mut ready) {
+                pool.push_ready(self).settle(engine);
+            }
+            budget = budget.saturating_sub(count);
+        }
+        if budget == 0 && pool.is_helpless() {
+            // Its turn comes again after those of the other pwqs.
+            self.mayday.store(pool.id + 1, Ordering::SeqCst);
+        }
+        pool.settle(engine);
+    }
+}
+
+impl<H: Host> Pool<H> {
     /// Whether a pool has work and lacks a worker that it needs for it.
-    fn is_helpless(&self, pool: &Pool<H>) -> bool {
-        let counts = pool.state.counts();
-        pool.looks_ready() && counts.running < pool.target() && counts.idle == 0
+    fn is_helpless(&self) -> bool {
+        let counts = self.state.counts();
+        self.looks_ready() && counts.running < self.target() && counts.idle == 0
     }
 
     /// No worker can be spawned for `pool`: calls the rescuers of the queues that wait there.
     #[cold]
-    pub(crate) fn send_maydays(&self, pool: &Pool<H>) {
-        if !self.is_helpless(pool) {
+    pub(crate) fn send_maydays(&self, engine: &Engine<H>) {
+        if !self.is_helpless() {
             return;
         }
         let (mut rescuers, mut count) = ([0_u32; MAYDAYS_AT_ONCE], 0);
-        pool.for_each_ready(self.host(), &mut pool.lock(), |pwq| {
+        self.for_each_ready(engine.host(), &mut self.lock(), |pwq| {
             // A pwq on a ready list is live. Its queue may be destroyed; then the pwq is empty.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE
-                && pwq.mayday.swap(pool.id + 1, Ordering::SeqCst) == 0
+                && pwq.mayday.swap(self.id + 1, Ordering::SeqCst) == 0
             {
                 rescuers[count] = slot;
                 count += 1;
             }
         });
         for &slot in &rescuers[..count] {
-            let event = &raw const self.slot(slot).event;
+            let event = &raw const engine.slot(slot).event;
             // SAFETY: slots live as long as the engine.
-            unsafe { WakeToken::<H>::new(event) }.send(self.host());
+            unsafe { WakeToken::<H>::new(event) }.send(engine.host());
         }
-    }
-
-    /// Runs items of `pwq` in the caller's slot, one at a time, until its batch is over.
-    fn rescue(&self, pwq: &Pwq<H>, pool: &Pool<H>, id: u32) {
-        let (host, slot) = (self.host(), self.slot(id));
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*host.thread() };
-        self.go_to(slot, &pool.spec().cpus);
-        let mut budget = RESCUER_BATCH;
-        while budget > 0 {
-            let pinned = pool.take_ready(host, &mut pool.lock(), pwq);
-            // A worker that leaves all the rest to others takes one item.
-            let mut ready = |pwq: &Pwq<H>| self.make_ready(pwq);
-            let taken = pwq.take(host, self.slots(), (id, slot), ALONE, &mut ready);
-            let more = matches!(taken, Taken::Some { more: true, .. });
-            if more && pwq.claim_ready() {
-                pool.push_ready(pwq).settle(self);
-            }
-            if pinned {
-                self.unpin(pwq);
-            }
-            let Taken::Some { count, .. } = taken else { break };
-            let began = host.now();
-            slot.batch.set(pwq.id, began);
-            pool.last_batch_at.set(began as usize);
-            self.run_batch((id, slot), None, thread, pwq);
-            if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
-                pool.push_ready(pwq).settle(self);
-            }
-            budget = budget.saturating_sub(count);
-        }
-        if budget == 0 && self.is_helpless(pool) {
-            // Its turn comes again after those of the other pwqs.
-            pwq.mayday.store(pool.id + 1, Ordering::SeqCst);
-        }
-        self.settle(pool);
     }
 }

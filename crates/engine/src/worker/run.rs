@@ -84,39 +84,37 @@ pub(crate) fn report_panic<H: Host>(
     payload: Box<dyn Any + Send>,
 ) {
     // SAFETY: the caller holds the pwq, so its queue is live.
-    engine.report_payload(unsafe { &*pwq.wq() }.name(), payload);
+    report_payload(engine, unsafe { &*pwq.wq() }.name(), payload);
 }
 
 impl<H: Host> Engine<H> {
     /// Reports a panic that was caught inside the item that the calling thread is in. Does not
     /// unwind.
     pub fn report_panic_here(&self, payload: &(dyn Any + Send)) {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
-        let wq = wq.filter(|wq| !wq.is_null());
-        // SAFETY: a queue lives while one of its items runs. Null: an item whose queue is
-        // destroyed.
-        let queue = wq.and_then(|wq| unsafe { wq.as_ref() }).map_or("", Wq::name);
-        self.report_message(queue, payload);
+        let queue = self.caller().queue().map_or("", Wq::name);
+        report_message(self, queue, payload);
     }
+}
 
-    fn report_message(&self, queue: &str, payload: &(dyn Any + Send)) {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_default();
-        self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
-    }
+fn report_message<H: Host>(engine: &Engine<H>, queue: &str, payload: &(dyn Any + Send)) {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    engine.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+}
 
-    /// Reports a panic. Does not unwind, even if the payload's destructor panics.
-    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
-        self.report_message(queue, &*payload);
-        assert_nothing_held("a panic's payload");
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // The destructor's own panic payload may panic in turn when it is dropped: leak it.
-            std::mem::forget(again);
-        }
+/// Reports a panic. Does not unwind, even if the payload's destructor panics.
+pub(crate) fn report_payload<H: Host>(
+    engine: &Engine<H>,
+    queue: &str,
+    payload: Box<dyn Any + Send>,
+) {
+    report_message(engine, queue, &*payload);
+    assert_nothing_held("a panic's payload");
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // The destructor's own panic payload may panic in turn when it is dropped: leak it.
+        std::mem::forget(again);
     }
 }
