@@ -25,7 +25,6 @@ use crate::queue::{Names, Wq};
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::timer::grace::Grace;
-use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
 use crate::watch::reports::PendingReports;
@@ -176,23 +175,11 @@ impl<H: Host> Engine<H> {
         self.pools.get(id).expect("a pool id that was given out names a pool")
     }
 
-    /// Takes a free run slot.
-    pub(crate) fn allocate_slot(&self) -> Option<u32> {
-        self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
-    }
-
     /// Asks every worker to exit once it finds no work. Call it when all queues are destroyed or
     /// accept no items.
     pub fn retire(&self) {
-        self.retire_pools();
+        self.for_each_pool(|pool| pool.retire(self));
         self.watch.retire(self);
-    }
-
-    pub(crate) fn retire_pools(&self) {
-        self.for_each_pool(|pool| {
-            pool.state.set_retired(true);
-            pool.nudge_all(self);
-        });
     }
 
     /// Pools that are or were in use. Pools are reused and never destroyed.
@@ -207,26 +194,5 @@ impl<H: Host> Engine<H> {
         let mut workers = 0;
         self.for_each_pool(|pool| workers += pool.state.counts().workers);
         workers
-    }
-}
-
-impl<H: Host> Pool<H> {
-    /// Wakes every parked worker of a pool without picking it, as the pool has changed in more than
-    /// its items: each one checks retirement and timers.
-    pub(crate) fn nudge_all(&self, engine: &Engine<H>) {
-        let mut events = Vec::new();
-        let inner = self.lock();
-        let mut idle = inner.idle.top();
-        while let Some(id) = idle {
-            let slot = engine.slot(id);
-            events.push(&raw const slot.event);
-            idle = inner.idle.below(slot);
-        }
-        drop(inner);
-        for event in events {
-            // SAFETY: slots live as long as the engine.
-            unsafe { WakeToken::<H>::new(event) }.send(&engine.host);
-        }
-        self.settle(engine);
     }
 }

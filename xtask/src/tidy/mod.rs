@@ -18,6 +18,7 @@ mod links;
 mod loom_cfg;
 mod machine_paths;
 mod make_targets;
+mod own_words;
 mod parse;
 mod pure_policy;
 mod safety;
@@ -48,6 +49,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure_policy::RULE,
     loom_cfg::RULE,
     atomics::RULE,
+    own_words::RULE,
     machine_paths::RULE,
     links::RULE,
     make_targets::RULE,

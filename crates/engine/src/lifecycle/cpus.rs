@@ -141,9 +141,9 @@ impl<H: Host> Engine<H> {
         drop(changing);
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
-        self.report(report);
+        self.caller().report(report);
         if let Some(QueueError::NoThread(reason)) = failed {
-            self.report(Report::SpawnFailed { reason });
+            self.caller().report(Report::SpawnFailed { reason });
         }
         true
     }
@@ -192,17 +192,17 @@ impl Versions {
             }
         };
         for (slot, mask) in &rescuers {
-            place(engine.slot(*slot).thread.load(Ordering::Relaxed), mask);
+            place(engine.slot(*slot).thread(), mask);
         }
         engine.for_each_pool(|pool| {
             let workers = pool.list_workers();
             let pod = cpus.place(&pool.spec().cpus);
             for id in workers {
                 // Relaxed: written under `placing`.
-                place(engine.slot(id).thread.load(Ordering::Relaxed), &pod);
+                place(engine.slot(id).thread(), &pod);
             }
         });
-        place(engine.watch.thread.load(Ordering::Relaxed), &cpus.allowed);
+        place(engine.watch.thread(), &cpus.allowed);
     }
 }
 
@@ -215,7 +215,7 @@ impl<H: Host> Slot<H> {
         }
         // W2, then R2 (see the module).
         let placing = engine.versions.placing.lock();
-        self.thread.store(thread, Ordering::Relaxed);
+        self.set_thread(thread);
         drop(placing);
         while !ptr::eq(engine.cpus(), placed) {
             placed = engine.cpus();
@@ -226,7 +226,7 @@ impl<H: Host> Slot<H> {
 
     /// Moves the calling thread, which serves `slot`, to the CPUs of this pod.
     pub(crate) fn go_to(&self, engine: &Engine<H>, pod: &CpuSet) {
-        let thread = self.thread.load(Ordering::Relaxed);
+        let thread = self.thread();
         // Repeat if a change was published meanwhile: it may have moved this thread before our own
         // move. A change that is published after the last check moves this thread afterwards.
         let mut placed: *const Cpus = ptr::null();
@@ -240,9 +240,9 @@ impl<H: Host> Slot<H> {
     /// Removes the calling thread's number: it ends.
     pub(crate) fn forget_thread_number(&self, engine: &Engine<H>) {
         // Relaxed: only this thread has written it.
-        if self.thread.load(Ordering::Relaxed) != 0 {
+        if self.thread() != 0 {
             let _placing = engine.versions.placing.lock();
-            self.thread.store(0, Ordering::Relaxed);
+            self.set_thread(0);
         }
     }
 }

@@ -195,7 +195,7 @@ impl<H: Host> Disposal<H> {
         self.0.lock()
     }
 
-    /// Opens the batch for items of a queue. [`Engine::close_disposal`] must follow.
+    /// Opens the batch for items of a queue. [`Disposal::close`] must follow.
     pub(crate) fn open(&self, owner: Option<&Arc<Owner<H>>>) -> u32 {
         let is_same = |known: &Option<Arc<Owner<H>>>| match (known, owner) {
             (Some(known), Some(owner)) => Arc::ptr_eq(known, owner),
@@ -427,7 +427,7 @@ impl<H: Host> Disposal<H> {
         state.disposers -= 1;
         let is_only = state.disposers == 0;
         drop(state);
-        engine.report(Report::SpawnFailed { reason });
+        engine.caller().report(Report::SpawnFailed { reason });
         if is_only {
             while self.dispose_next(engine, false) {}
         }

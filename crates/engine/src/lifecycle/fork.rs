@@ -25,7 +25,7 @@
 //! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold
 //! the allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues
 //! whose last reference is the fork's are released later, by a thread that creates or drops a queue
-//! ([`Engine::release_unreleased_queues`]).
+//! (`release_unreleased_queues`).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -48,6 +48,7 @@ use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
 use crate::sync::{AtomicBool, Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
+use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
 use crate::watch::Shared;
 
@@ -205,7 +206,7 @@ impl ForkState {
                 && let Err(error) = wq.start_rescuer(rescuer)
             {
                 let reason = error.to_string();
-                engine.report(Report::SpawnFailed { reason });
+                engine.caller().report(Report::SpawnFailed { reason });
             }
         });
     }
@@ -259,7 +260,7 @@ impl<H: Host> Forking<'_, H> {
         engine.pools.for_each(|(_, pool)| {
             for base in pool.timer_bases() {
                 if let Some(timers) = at.next() {
-                    Engine::forget_armed(&mut *timers);
+                    forget_armed(&mut *timers);
                     base.publish(timers);
                 }
             }

@@ -111,7 +111,7 @@ impl<H: Host> Engine<H> {
         if unfinished.is_empty() {
             self.retire()
         } else {
-            self.retire_pools()
+            self.for_each_pool(|pool| pool.retire(self));
         }
         let took_ns = self.host().now().saturating_sub(began);
         Ok(ShutdownReport { how, took_ns, released, unfinished, releasing, unreleased })

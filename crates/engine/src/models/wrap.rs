@@ -7,7 +7,7 @@
 //! **Bounds.** The production worker and queue; the slot's number is reset between two runs, as if
 //! it had wrapped; one worker and one more for each wait; up to two preemptions.
 //!
-//! **Seen to fail** when `Engine::runs`, `defer`, `wait_for` or `take_over` compares the number
+//! **Seen to fail** when `Caller::runs`, `defer`, `wait_for` or `take_over` compares the number
 //! alone.
 
 use std::sync::{Arc, Mutex, Weak};

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::item::word::SLOTS_MAX;
 use crate::queue::QueueError;
+use crate::slot::Slot;
 use crate::sync::{Link, Ordering};
 use crate::watch::COOL_DOWN_NS;
 use crate::worker::Worker;
@@ -41,7 +42,7 @@ impl<H: Host> Pool<H> {
             let Err(reason) = self.spawn_worker(engine) else { return true };
             self.state.abort_wake();
             // While the claim stood, other threads relied on it: a worker may have parked, or the
-            // cap may have risen. A thread that makes such a change from here on settles the self
+            // cap may have risen. A thread that makes such a change from here on settles the pool
             // by itself.
             let counts = self.state.counts();
             let has_room = matches!(reason, NoWorker::Full) && !self.is_full(engine);
@@ -113,7 +114,7 @@ impl<H: Host> Pool<H> {
                 self.wake_idle_neighbour(engine);
             }
             if self.spec().single && is_full {
-                // The self's only worker checks items and timers after its present item, before
+                // The pool's only worker checks items and timers after its present item, before
                 // which they cannot run anyway. It may be in a wait, with no worker running.
                 return engine.watch.heartbeat(engine, 0);
             }
@@ -122,7 +123,7 @@ impl<H: Host> Pool<H> {
         engine.watch.wake(engine);
         // Last, because the reporter is user code.
         match refused {
-            Some(reason) => engine.report(Report::SpawnFailed { reason }),
+            Some(reason) => engine.caller().report(Report::SpawnFailed { reason }),
             None if is_full => self.note_full(engine),
             None => {}
         }
@@ -130,13 +131,13 @@ impl<H: Host> Pool<H> {
 
     /// Spawns a thread for a worker of `pool`, whose wake is claimed.
     fn try_spawn(&self, engine: &Engine<H>) -> Result<(), String> {
-        let slot = engine.allocate_slot();
+        let slot = Slot::allocate(&engine.slots);
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;
         let Some(me) = engine.me() else {
             engine.slots.release(slot);
             return Err("the engine is being destroyed".to_owned());
         };
-        engine.slot(slot).home.store(self.id, Ordering::Relaxed);
+        engine.slot(slot).set_home(self.id);
         self.state.add_worker();
         self.lock().workers.push(slot);
         let placed = engine.cpus();

@@ -103,7 +103,7 @@ impl<H: Host> Pool<H> {
         let stuck = self.looks_ready() && self.sum_over_sharers(engine, able) == 0;
         if stuck && !self.full_reported.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(engine);
-            engine.report(Report::WorkersMax { pool: self.spec().label.clone(), max });
+            engine.caller().report(Report::WorkersMax { pool: self.spec().label.clone(), max });
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::pool::Pool;
 use crate::pool::progress::Maker;
-use crate::pool::{NEVER, Pool};
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
@@ -24,7 +24,7 @@ impl<H: Host> Slot<H> {
         engine: &Engine<H>,
         mut f: impl FnMut(&mut RemoteSlot<'_, H>) -> Option<R>,
     ) -> Option<R> {
-        // The pwq's lock must be taken before the self's, but only the self's lock shows which pwq
+        // The pwq's lock must be taken before the slot's, but only the slot's lock shows which pwq
         // it is. So guess, lock both, check, and retry with the right pwq.
         let mut guess = self.batch.get().0;
         loop {
@@ -55,18 +55,8 @@ impl<H: Host> Slot<H> {
     /// Ends the watcher's interest in the batch behind a worker's item: its tail was taken, or the
     /// caller is about to take it.
     pub(crate) fn end_batch_hint(&self, engine: &Engine<H>) {
-        let began = self.batch_began.load(Ordering::Acquire);
-        if began == NEVER {
-            return;
-        }
-        // Acquire: keeps this load before the exchange. If the exchange succeeds, the batch was in
-        // progress at the load, and a worker does not leave its pool during a batch.
-        let home = self.home.load(Ordering::Acquire);
-        // Only the thread that ends this batch counts it down: the owner and the watcher may race.
-        let ours =
-            self.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
-        if ours.is_ok() {
-            engine.pool(home).scheduled_batches.fetch_sub(1, Ordering::SeqCst);
+        if let Some(home) = self.end_batch() {
+            engine.pool(home).remove_scheduled_batch();
         }
     }
 }
@@ -124,7 +114,7 @@ impl<H: Host> Pool<H> {
         let workers = self.list_workers();
         for id in workers {
             let slot = engine.slot(id);
-            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
+            if slot.batch_began().saturating_add(STUCK_NS) > now {
                 continue;
             }
             slot.end_batch_hint(engine);

@@ -12,7 +12,6 @@ use super::{NEVER, Pool};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::queue::pwq::Pwq;
-use crate::sync::Ordering;
 
 /// Items that take this long keep a worker away from the timers for too long.
 const LONG_ITEM_NS: u64 = 1_000_000;
@@ -111,7 +110,7 @@ impl<H: Host> Pool<H> {
             counts,
             target: self.target(),
             ready: self.looks_ready(),
-            scheduled: self.scheduled_batches.load(Ordering::SeqCst) > 0,
+            scheduled: self.has_scheduled_batches(),
             watcher_helps: self.watcher_helps(engine),
             timer,
             keeper_until: self.keeper_until(),
@@ -137,7 +136,7 @@ impl<H: Host> Pool<H> {
 
     /// How long after the next timer's expiry the watcher may check it.
     pub(crate) fn timer_slack(&self) -> u64 {
-        let long = self.item_ns.load(Ordering::Relaxed) >= LONG_ITEM_NS;
+        let long = self.item_ns() >= LONG_ITEM_NS;
         if long { 0 } else { TIMER_SLACK_NS }
     }
 }

@@ -21,11 +21,7 @@
 use super::Pool;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::sync::Ordering;
 use crate::wake::WakeToken;
-
-/// A value of `Slot::home`: the worker is moving from one pool to another.
-pub(crate) const MOVING: u32 = u32::MAX;
 
 impl<H: Host> Pool<H> {
     /// Brings a worker to `pool` that the nearest neighbour can spare. The caller has claimed the
@@ -45,9 +41,7 @@ impl<H: Host> Pool<H> {
         self.lock().workers.push(id);
         drop(placing);
         let slot = engine.slot(id);
-        // Release: its partner is the Acquire load in `Worker::move_home`. The worker sees that it
-        // is on the new list.
-        slot.home.store(self.id, Ordering::Release);
+        slot.end_move(self.id);
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(engine.host());
         true
@@ -72,10 +66,7 @@ impl<H: Host> Pool<H> {
         inner.workers.retain(|&worker| worker != id);
         self.state.exit_idle();
         let slot = engine.slot(id);
-        slot.home.store(MOVING, Ordering::Relaxed);
-        // Release: its partner is the Acquire load in `Worker::sleep`. A worker that finds itself
-        // picked also finds that it moves.
-        slot.picked.store(true, Ordering::Release);
+        slot.pick_to_move();
         Some(id)
     }
 }

@@ -261,7 +261,7 @@ impl<H: Host> Wq<H> {
             let again = rounds % DRAIN_REPORTS_AGAIN == 0 && rounds <= DRAIN_REPORTS_LAST;
             if rounds == DRAIN_REPORTS || again {
                 let queue = self.name().to_owned();
-                self.engine().report(Report::DrainIsLong { queue, rounds });
+                self.engine().caller().report(Report::DrainIsLong { queue, rounds });
             }
         }
     }

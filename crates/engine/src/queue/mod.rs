@@ -71,11 +71,11 @@ pub struct Wq<H: Host> {
     /// the whole list.
     pub(crate) next_unreleased: Cell<Link<Wq<H>>>,
     /// The queue's position in the list of all queues.
-    pub(crate) registered: AtomicU64,
+    registered: AtomicU64,
     /// By CPU id; null for CPUs that the queue does not use. Replaced entry by entry.
     routes: Box<[Route<H>]>,
     /// Open, draining (a count, in units of `DRAINING`), closed.
-    pub(crate) gate: AtomicU32,
+    gate: AtomicU32,
     /// The reports made about this queue: bits of [`Warned`].
     warned: AtomicU32,
     /// Distributes submitters outside of the mask over its CPUs.
@@ -342,6 +342,11 @@ impl<H: Host> Wq<H> {
     }
 
     /// Accepts items only from the queue's own from here on, permanently.
+    /// Whether the queue accepts items from everywhere. A hint.
+    pub(crate) fn is_open(&self) -> bool {
+        self.gate.load(Ordering::Relaxed) == 0
+    }
+
     pub(crate) fn close_gate(&self) {
         self.gate.fetch_or(CLOSED, Ordering::SeqCst);
     }

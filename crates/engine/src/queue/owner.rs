@@ -71,7 +71,7 @@ unsafe impl<H: Host> Node for Wq<H> {
 
 impl<H: Host> Owner<H> {
     /// As [`Owner::let_go`], if no memory may be freed: the queue of a last owner is kept for
-    /// [`Engine::release_unreleased_queues`].
+    /// `release_unreleased_queues`.
     pub(crate) fn release_later(owner: Arc<Owner<H>>) {
         // The registry's weak entry keeps the count's memory until the owner is dropped.
         let Some(last) = Arc::into_inner(owner) else { return };
@@ -172,7 +172,7 @@ fn drop_on_own_thread<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -
     let outcome = engine.host().spawn(&spec, reap);
     let begun = outcome.is_ok();
     if let Err(error) = outcome {
-        engine.report(Report::SpawnFailed { reason: error.0 });
+        engine.caller().report(Report::SpawnFailed { reason: error.0 });
     }
     begun
 }

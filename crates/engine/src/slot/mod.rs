@@ -7,6 +7,7 @@ mod batch;
 mod idle;
 mod not_running;
 mod now;
+mod parking;
 mod wait;
 
 use std::cell::UnsafeCell;
@@ -15,12 +16,14 @@ pub(crate) use idle::IdleStack;
 pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
+pub(crate) use parking::MOVING;
 pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
 use crate::item::{Place, Ticket, Work, WorkList};
+use crate::slab::Slab;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 use crate::wake::Waiters;
 use batch::BatchHint;
@@ -60,19 +63,19 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch began (the host's clock), if it has several items and its tail was
     /// not taken back; else `u64::MAX`. While it is set, the worker counts in its pool's
     /// `scheduled_batches`.
-    pub(crate) batch_began: AtomicU64,
+    batch_began: AtomicU64,
     /// What the owner took last, for readers on other threads.
     pub(crate) batch: BatchHint,
     /// The event that the worker parks on.
     pub(crate) event: H::Event,
     /// The worker's thread, as the host names it; 0 if none. Guard: `placing` of the engine's CPUs.
-    pub(crate) thread: AtomicU64,
+    thread: AtomicU64,
     /// Whether the worker is in a declared wait. A hint.
-    pub(crate) waits: AtomicBool,
+    waits: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
-    pub(crate) picked: AtomicBool,
+    picked: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
-    pub(crate) home: AtomicU32,
+    home: AtomicU32,
     /// The worker's place on the idle stack.
     idle: idle::IdleLink,
     /// The run's description of itself. It has a lock of its own, the last in rank.
@@ -147,6 +150,11 @@ impl<H: Host> Slot<H> {
             description: now::Description::new(),
             wait: wait::WaitNote::new(),
         }
+    }
+
+    /// Takes a free slot.
+    pub(crate) fn allocate(slots: &Slab<Slot<H>>) -> Option<u32> {
+        slots.allocate(|_| Slot::new()).map(|(id, _)| id)
     }
 
     /// Whether this run is still in progress.
@@ -310,11 +318,11 @@ impl<H: Host> Slot<H> {
         self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
         self.batch_began.store(u64::MAX, Ordering::Relaxed);
         host.renew(&self.event);
-        self.thread.store(0, Ordering::Relaxed);
-        self.waits.store(false, Ordering::Relaxed);
+        self.set_thread(0);
+        self.set_waits(false);
         self.wait.set(WaitsFor::Unknown);
         self.wait.set_helper(0);
-        self.picked.store(false, Ordering::Relaxed);
+        self.unpick();
         self.idle.forget();
     }
 

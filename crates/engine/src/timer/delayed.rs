@@ -363,14 +363,14 @@ impl<H: Host> Engine<H> {
                 || (was_armed && !self.caller().is_ahead_of(&item.as_ref().work))
         }
     }
+}
 
-    /// In a forked child: makes all armed items idle, without notifying their holders.
-    pub(crate) fn forget_armed(timers: &mut Timers<H>) {
-        while let Some(item) = NonNull::new(timers.pop_any()) {
-            // The weak reference is leaked: dropping the last one of a queue would free memory.
-            // SAFETY: an item that came off the wheel is live and ours.
-            unsafe { item.as_ref() }.work.forget();
-        }
+/// In a forked child: makes all armed items idle, without notifying their holders.
+pub(crate) fn forget_armed<H: Host>(timers: &mut Timers<H>) {
+    while let Some(item) = NonNull::new(timers.pop_any()) {
+        // The weak reference is leaked: dropping the last one of a queue would free memory.
+        // SAFETY: an item that came off the wheel is live and ours.
+        unsafe { item.as_ref() }.work.forget();
     }
 }
 
@@ -391,7 +391,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
+    /// As [`Pool::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
     /// pool, and without user code on the watcher's thread.
     pub(crate) fn fire_timers_as_watcher(&self, engine: &Engine<H>, now: u64) {
         let cpu = self.spec().cpus.first();

@@ -16,6 +16,7 @@ use crate::slot::{RemoteSlot, WaitsFor};
 use crate::sync::LockGuard;
 use crate::timer::delayed::disarm;
 use crate::wake::{Waiter, Waiters};
+use crate::worker::Caller;
 
 /// The result of a grab.
 #[must_use = "the caller owns the item and must release its word"]
@@ -157,7 +158,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         if let (_, Some(run)) = item.word.snapshot() {
-            self.wait_for_run(run, item);
+            self.caller().wait_for_run(run, item);
         }
         Ok(was_pending)
     }
@@ -223,60 +224,64 @@ impl<H: Host> Engine<H> {
             round += 1;
         }
     }
+}
 
-    /// Finds the list that a queued item is in, and takes its guards. `None` if it is in no list at
-    /// the moment.
-    ///
-    /// # Safety
-    /// As [`Engine::cancel`].
-    pub(crate) unsafe fn locate(&self, work: NonNull<Work>) -> Option<Located<'_, H>> {
-        // SAFETY: by this function's contract.
-        let item = unsafe { work.as_ref() };
-        // The ticket may be stale by the time we have the lock of the pwq that it names. Pwqs are
-        // never freed, so the access is safe, and the ticket is checked again under the lock.
-        let pwq = self.pwqs.get(item.ticket().pwq())?;
-        let mut inner = pwq.lock();
-        pwq.splice(&mut inner);
-        let (place, ticket) = item.spot();
-        if ticket.pwq() != pwq.id {
-            return None;
-        }
-        let remote = match place {
-            Place::Worklist => None,
-            Place::Scheduled(slot) | Place::Deferred(slot) => {
-                Some(self.slots.get(slot)?.lock_remote(self.host()))
-            }
-            // Not pushed yet, started, or detached.
-            Place::Detached
-            | Place::Inbox
-            | Place::Timer(_)
-            | Place::Grace(_)
-            | Place::Disposal(_) => return None,
-        };
-        // Check again under the slot's lock: the item may have started, and be queued again on
-        // another pwq.
-        let (now, ticket) = item.spot();
-        if now != place || ticket.pwq() != pwq.id {
-            return None;
-        }
-        Some(Located { pwq, inner, remote, place })
+/// Finds the list that a queued item is in, and takes its guards. `None` if it is in no list at
+/// the moment.
+///
+/// # Safety
+/// As [`Engine::cancel`].
+pub(crate) unsafe fn locate<H: Host>(
+    engine: &Engine<H>,
+    work: NonNull<Work>,
+) -> Option<Located<'_, H>> {
+    // SAFETY: by this function's contract.
+    let item = unsafe { work.as_ref() };
+    // The ticket may be stale by the time we have the lock of the pwq that it names. Pwqs are
+    // never freed, so the access is safe, and the ticket is checked again under the lock.
+    let pwq = engine.pwqs.get(item.ticket().pwq())?;
+    let mut inner = pwq.lock();
+    pwq.splice(&mut inner);
+    let (place, ticket) = item.spot();
+    if ticket.pwq() != pwq.id {
+        return None;
     }
+    let remote = match place {
+        Place::Worklist => None,
+        Place::Scheduled(slot) | Place::Deferred(slot) => {
+            Some(engine.slots.get(slot)?.lock_remote(engine.host()))
+        }
+        // Not pushed yet, started, or detached.
+        Place::Detached | Place::Inbox | Place::Timer(_) | Place::Grace(_) | Place::Disposal(_) => {
+            return None;
+        }
+    };
+    // Check again under the slot's lock: the item may have started, and be queued again on
+    // another pwq.
+    let (now, ticket) = item.spot();
+    if now != place || ticket.pwq() != pwq.id {
+        return None;
+    }
+    Some(Located { pwq, inner, remote, place })
+}
 
+impl<H: Host> Caller<'_, H> {
     /// Waits until a run, which `item` names, has ended. Returns at once if it has, or if the
     /// caller is inside it.
-    pub(crate) fn wait_for_run(&self, run: RunId, item: &Work) -> bool {
-        let Some(slot) = self.slots.get(run.slot) else { return false };
-        if !slot.is_running(run.run) || self.caller().runs(run, item) {
+    pub(crate) fn wait_for_run(self, run: RunId, item: &Work) -> bool {
+        let Some(slot) = self.engine.slots.get(run.slot) else { return false };
+        if !slot.is_running(run.run) || self.runs(run, item) {
             return false;
         }
-        self.caller().before_wait();
+        self.before_wait();
         let waiter = Waiter::new(0);
         // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
-        let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, item, &waiter) };
+        let waits =
+            unsafe { slot.lock_remote(self.engine.host()).wait_for(run.run, item, &waiter) };
         if waits {
-            let _noted = self.caller().note_wait(WaitsFor::Run(run));
-            let _blocked = self.caller().block();
-            waiter.wait(self.host());
+            let _noted = self.note_wait(WaitsFor::Run(run));
+            let _blocked = self.block();
+            waiter.wait(self.engine.host());
         }
         waits
     }
@@ -285,7 +290,7 @@ impl<H: Host> Engine<H> {
 /// Removes a queued item from its list. False if it is not in one at the moment.
 unsafe fn take_off<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> bool {
     // SAFETY: the caller's promise, handed on.
-    let Some(mut found) = (unsafe { engine.locate(work) }) else { return false };
+    let Some(mut found) = (unsafe { locate(engine, work) }) else { return false };
     // SAFETY: located in that list, whose guards are held.
     unsafe { found.unlink(work) };
     let waiters = found.take_waiters(work);

@@ -40,7 +40,7 @@ impl<'a, H: Host> Caller<'a, H> {
     fn report_dependency(self, from: &Wq<H>, on: &str) {
         if from.warn_once(Warned::FLUSH_DEPENDENCY) {
             let (from, on) = (from.name().to_owned(), on.to_owned());
-            self.engine.report(Report::FlushDependency { from, on });
+            self.report(Report::FlushDependency { from, on });
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::item::word::RunId;
 use crate::item::{Place, Work};
 use crate::wait::Helped;
+use crate::wait::cancel::locate;
 use crate::wake::{RECHECK, Waiter};
 
 impl<H: Host> Engine<H> {
@@ -31,7 +32,7 @@ impl<H: Host> Engine<H> {
                 self.caller().check_item_dependency(pwq);
             }
             if !pending {
-                return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
+                return run.is_some_and(|run| self.caller().wait_for_run(run, item)) || waited;
             }
             if run.is_some_and(|run| self.caller().runs(run, item)) {
                 // The pending run starts after the caller's run has ended.
@@ -40,7 +41,7 @@ impl<H: Host> Engine<H> {
             match item.place() {
                 // Armed, not queued: the only thing to wait for is a run in progress.
                 Place::Timer(_) | Place::Grace(_) => {
-                    return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
+                    return run.is_some_and(|run| self.caller().wait_for_run(run, item)) || waited;
                 }
                 Place::Disposal(_) => {
                     // SAFETY: by this function's contract.
@@ -97,7 +98,7 @@ unsafe fn wait_behind<H: Host>(
     epoch: u32,
 ) -> Option<bool> {
     // SAFETY: the caller's promise, handed on.
-    let mut found = unsafe { engine.locate(work) }?;
+    let mut found = unsafe { locate(engine, work) }?;
     if found.pwq.is_ordered() && engine.runs_queue(found.pwq.wq().cast()) {
         return Some(false);
     }

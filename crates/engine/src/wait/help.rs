@@ -10,8 +10,9 @@ use crate::item::word::{RUN_MASK, RunId};
 use crate::item::{Place, Work};
 use crate::pool::put_back;
 use crate::queue::pwq::Pwq;
+use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
-use crate::wait::cancel::Located;
+use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
 use crate::worker::run::{Tally, report_panic, run_item};
 
@@ -49,7 +50,7 @@ impl<H: Host> Engine<H> {
         if matches!(place, Place::Disposal(_)) && unsafe { self.disposal.dispose_of(self, work) } {
             return Helped::Ran;
         }
-        let Some(id) = self.allocate_slot() else { return Helped::No };
+        let Some(id) = Slot::allocate(&self.slots) else { return Helped::No };
         // SAFETY: by this function's contract.
         match unsafe { help_in(self, id, work) } {
             // In the child the slot stays allocated.
@@ -128,7 +129,7 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
         return None;
     }
     // SAFETY: the caller's promise, passed on.
-    let mut found = unsafe { engine.locate(work) }?;
+    let mut found = unsafe { locate(engine, work) }?;
     let inner = &mut found.inner;
     if inner.is_frozen()
         || !found.pwq.home().admits_caller(engine)

@@ -3,7 +3,7 @@
 //! README.md in this folder has the protocol: which workers are sampled and when, why a worker is
 //! counted out once and in once, and what may be missed.
 
-use uwork_policy::blocking::{Tier, patience_ns, usual_block_ns, was_block};
+use uwork_policy::blocking::{Tier, was_block};
 use uwork_policy::concurrency::may_start_another;
 
 use super::samples::{Samples, Source};
@@ -12,10 +12,7 @@ use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
-use crate::sync::Ordering;
 
-/// How long a pool stays suspect after a sleep.
-const SUSPECT_NS: u64 = 1_000_000_000;
 /// The next scan after a worker was found asleep comes this soon: its replacement may sleep as
 /// well.
 pub(super) const SOON_NS: u64 = 50_000;
@@ -25,8 +22,6 @@ const MET_NS: u64 = super::STUCK_NS / 2;
 /// Interval of scans for sleepers that run again, while the pool runs fewer workers than its
 /// target.
 const RETURNS_NS: u64 = 1_000_000;
-/// For this long after a presumed sleep more of them are expected.
-const PRESUMES_NS: u64 = 10_000_000;
 /// How many workers `find_blocked_worker` queries at most.
 const UNCOVER_MAX: usize = 2;
 
@@ -48,19 +43,18 @@ impl<H: Host> Pool<H> {
         if tier == Tier::Declared {
             return NEVER;
         }
-        let suspect = is_suspect(self, now);
+        let suspect = self.blocking.expects_at(now);
         if self.state.counts().running < self.target() {
-            // The self can wake a worker by its own rule, so no sleeper holds anything up. Sleepers
+            // The pool can wake a worker by its own rule, so no sleeper holds anything up. Sleepers
             // that run again must still be counted, but less often.
-            let seen_at = self.seen_at.load(Ordering::Relaxed);
-            if now.saturating_sub(seen_at) < RETURNS_NS {
+            if self.blocking.since_samples(now) < RETURNS_NS {
                 return NEVER;
             }
         }
-        self.seen_at.store(now, Ordering::Relaxed);
+        self.blocking.note_samples(now);
         // Recording costs each switch of the thread some microseconds. Presumed sleeps need no
         // records.
-        let presumes = now.saturating_sub(self.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
+        let presumes = self.blocking.presumes_at(now);
         let observe = suspect && tier == Tier::Events && !presumes;
         // Allocate before the lock is taken, with room for a worker that is created meanwhile.
         let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
@@ -72,7 +66,7 @@ impl<H: Host> Pool<H> {
         let mut next = NEVER;
         for id in workers {
             let slot = engine.slot(id);
-            let thread = slot.thread.load(Ordering::Relaxed);
+            let thread = slot.thread();
             if presumes {
                 samples.stop_recording(id);
             }
@@ -125,7 +119,7 @@ impl<H: Host> Pool<H> {
                     next = next.min(self.judge_sleep(engine, sleeper, since, now));
                 }
                 Some(Activity::Stopped) if samples.note_stop(id) => {
-                    engine.report(Report::WorkerStopped { thread });
+                    engine.caller().report(Report::WorkerStopped { thread });
                 }
                 _ => {}
             }
@@ -140,7 +134,7 @@ impl<H: Host> Pool<H> {
             self.count_blocked_out(engine, id, run, since, now);
             return now.saturating_add(SOON_NS);
         }
-        self.expect_blocks_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        self.blocking.expect_more(now);
         since.saturating_add(patience_of(self))
     }
 
@@ -152,7 +146,7 @@ impl<H: Host> Pool<H> {
         since: u64,
         now: u64,
     ) -> bool {
-        self.expect_blocks_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        self.blocking.expect_more(now);
         count_out(engine, id, run, NotRunning::FoundBlocked(since)).is_some()
     }
 
@@ -163,7 +157,7 @@ impl<H: Host> Pool<H> {
         samples: &mut Samples<H>,
         (id, thread, run): (u32, u64, u64),
     ) {
-        if engine.slot(id).waits.load(Ordering::Relaxed) {
+        if engine.slot(id).waits() {
             return;
         }
         let activity = samples.sample_again(engine.host(), self, id, thread);
@@ -194,7 +188,7 @@ impl<H: Host> Pool<H> {
         match was {
             NotRunning::No | NotRunning::Declared => return,
             NotRunning::Hog | NotRunning::Presumed => {}
-            NotRunning::FoundBlocked(since) => note_block(self, now.saturating_sub(since)),
+            NotRunning::FoundBlocked(since) => self.blocking.note_block(now.saturating_sub(since)),
         }
         self.state.unblock();
     }
@@ -202,7 +196,7 @@ impl<H: Host> Pool<H> {
     /// Whether there is a reason to look for a sleeper in this pool.
     pub(crate) fn may_find_blocked(&self, engine: &Engine<H>) -> bool {
         engine.host().tier() != Tier::Declared
-            && self.expect_blocks_until.load(Ordering::Relaxed) != 0
+            && self.blocking.expects_any()
             && self.looks_ready()
             && patience_of(self) == 0
     }
@@ -217,9 +211,9 @@ impl<H: Host> Pool<H> {
         let mut looks = 0;
         for id in self.recent().filter(|&id| id != caller) {
             let slot = engine.slot(id);
-            let thread = slot.thread.load(Ordering::Relaxed);
+            let thread = slot.thread();
             let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
-            let left = slot.home.load(Ordering::Relaxed) != self.id;
+            let left = slot.home() != self.id;
             if left || slot.not_running() != NotRunning::No {
                 continue;
             }
@@ -243,7 +237,7 @@ impl<H: Host> Pool<H> {
 /// The pool of a worker in a run that does not end meanwhile. The worker may have moved since
 /// it was found on another pool's list.
 fn home_of<H: Host>(engine: &Engine<H>, id: u32) -> &Pool<H> {
-    engine.pool(engine.slot(id).home.load(Ordering::Relaxed))
+    engine.pool(engine.slot(id).home())
 }
 
 /// Takes a worker off the running count for the rest of its run, gives back the items scheduled
@@ -284,12 +278,12 @@ impl<H: Host> Pool<H> {
     /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This
     /// limits unverified presumptions to one at a time.
     fn last_presumed_sleeps(&self, engine: &Engine<H>) -> bool {
-        let Some(id) = self.presumed_last() else { return true };
+        let Some(id) = self.blocking.presumed_last() else { return true };
         let slot = engine.slot(id);
         if slot.not_running() != NotRunning::Presumed {
             return true;
         }
-        let thread = slot.thread.load(Ordering::Relaxed);
+        let thread = slot.thread();
         slot.present_run().is_some()
             && matches!(engine.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
     }
@@ -305,12 +299,12 @@ impl<H: Host> Pool<H> {
         f: impl FnOnce(),
     ) {
         let host = engine.host();
-        let time = || (host.now(), host.cpu_time(slot.thread.load(Ordering::Relaxed)).unwrap_or(0));
+        let time = || (host.now(), host.cpu_time(slot.thread()).unwrap_or(0));
         slot.presume_block();
-        self.note_presumed(id);
+        self.blocking.note_presumed(id);
         self.block().settle(engine);
         let (began, cpu_began) = time();
-        self.presumed_at.store(began, Ordering::Relaxed);
+        self.blocking.note_presumed_at(began);
         f();
         let (ended, cpu_ended) = time();
         if slot.end_presumed_block() {
@@ -318,25 +312,8 @@ impl<H: Host> Pool<H> {
         }
         let slept = was_block(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began));
         pwq.note_block(slept);
-        let until = ended.saturating_add(SUSPECT_NS);
-        self.expect_blocks_until.store(until, Ordering::Relaxed);
+        self.blocking.expect_more(ended);
     }
-}
-
-/// Whether sleeps are expected in this pool. Only the watcher calls this; it also clears an
-/// expectation that has expired.
-pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
-    let until = pool.expect_blocks_until.load(Ordering::Relaxed);
-    if until != 0 && until <= now {
-        pool.expect_blocks_until.store(0, Ordering::Relaxed);
-    }
-    until > now
-}
-
-/// Updates the pool's usual sleep with one that is over.
-pub(super) fn note_block<H: Host>(pool: &Pool<H>, slept_ns: u64) {
-    let usual = pool.usual_block_ns.load(Ordering::Relaxed);
-    pool.usual_block_ns.store(usual_block_ns(usual, slept_ns), Ordering::Relaxed);
 }
 
 /// Whether a worker has slept long enough to be replaced.
@@ -345,6 +322,5 @@ fn is_due<H: Host>(pool: &Pool<H>, since: Option<u64>, now: u64) -> bool {
 }
 
 fn patience_of<H: Host>(pool: &Pool<H>) -> u64 {
-    let usual = pool.usual_block_ns.load(Ordering::Relaxed);
-    patience_ns(usual, pool.state.counts().idle > 0)
+    pool.blocking.patience_ns(pool.state.counts().idle > 0)
 }

@@ -237,7 +237,7 @@ impl<'a, H: Host> Survey<'a, H> {
         let state = match () {
             () if idle => WorkerState::Idle,
             () if running.is_none() => WorkerState::Between,
-            () if slot.waits.load(Ordering::Relaxed) => WorkerState::Waiting,
+            () if slot.waits() => WorkerState::Waiting,
             () if matches!(
                 slot.not_running(),
                 NotRunning::FoundBlocked(_) | NotRunning::Presumed
@@ -258,7 +258,7 @@ impl<'a, H: Host> Survey<'a, H> {
                 set_aside.list(deferred);
             });
         }
-        let thread_id = slot.thread.load(Ordering::Relaxed);
+        let thread_id = slot.thread();
         WorkerDump { thread, thread_id, slot: id, state, running, behind, set_aside }
     }
 }
@@ -296,7 +296,7 @@ impl<H: Host> Wq<H> {
         };
         let rescuer = self.rescuer().map(|rescuer| {
             let slot = self.engine().slot(rescuer.slot());
-            let thread_id = slot.thread.load(Ordering::Relaxed);
+            let thread_id = slot.thread();
             RescuerDump { slot: rescuer.slot(), thread_id, running: running_of(slot) }
         });
         let flushers = self.flush.lock().flushers();
@@ -336,7 +336,7 @@ impl<H: Host> Wq<H> {
         match () {
             () if self.is_sealed() => Gate::Sealed,
             () if self.is_closed() => Gate::Closed,
-            () if self.gate.load(Ordering::Relaxed) != 0 => Gate::Draining,
+            () if !self.is_open() => Gate::Draining,
             () => Gate::Open,
         }
     }

@@ -109,13 +109,18 @@ impl<H: Host> Engine<H> {
 impl<H: Host> Pool<H> {
     fn count_hog_out(&self, engine: &Engine<H>, id: u32, run: u64, used_ns: u64) {
         let Some(function) = count_out(engine, id, run, NotRunning::Hog) else { return };
-        // A self that is not confined is the right place for long computations: no report.
+        // A pool that is not confined is the right place for long computations: no report.
         if let Some(function) = function.filter(|_| self.spec().confined)
             && let Some(count) = engine.hogs.note(function)
         {
             // SAFETY: a slot gets functions from items only.
             let Function { address, name } = unsafe { Function::at(function) };
-            engine.report(Report::CpuIntensive { function: address, name, count, used_ns });
+            engine.caller().report(Report::CpuIntensive {
+                function: address,
+                name,
+                count,
+                used_ns,
+            });
         }
     }
 }
@@ -152,7 +157,7 @@ impl Hogs {
             if slot.not_running() != NotRunning::No {
                 continue;
             }
-            let thread = slot.thread.load(Ordering::Relaxed);
+            let thread = slot.thread();
             let Some(cpu_ns) = engine.host().cpu_time(thread) else { continue };
             let met = match runs.get(&id) {
                 Some(&(known, met)) if known == run => met,
@@ -185,7 +190,7 @@ impl<'a, H: Host> Survey<'a, H> {
     fn is_sleeping_hog(self, id: u32) -> bool {
         let slot = self.engine.slot(id);
         self.engine.host().tier() != Tier::Declared && slot.not_running() == NotRunning::Hog && {
-            let thread = slot.thread.load(Ordering::Relaxed);
+            let thread = slot.thread();
             matches!(self.engine.host().activity(thread), Some(Activity::Sleeps { .. }))
         }
     }

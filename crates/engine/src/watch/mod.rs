@@ -107,7 +107,7 @@ pub(crate) struct Watch<H: Host> {
     /// How often a pool was found without a worker that it should have had.
     rescues: AtomicU64,
     /// The thread's number on the host. Guard: `placing` of the engine's CPUs.
-    pub(crate) thread: AtomicU64,
+    thread: AtomicU64,
     event: H::Event,
     shared: Lock<Shared>,
     retired: AtomicU32,
@@ -170,6 +170,11 @@ impl<H: Host> Watch<H> {
         }
     }
 
+    /// The watcher's thread, as the host names it; 0 if none.
+    pub(crate) fn thread(&self) -> u64 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
     /// Stores the number of the watcher's thread, which calls this; 0 when it ends.
     fn set_thread(&self, engine: &Engine<H>, thread: u64) {
         let _placing = engine.versions.hold_placing();
@@ -214,8 +219,7 @@ impl<H: Host> Pool<H> {
         // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
         let awake = engine.watch.awake.load(Ordering::SeqCst);
         // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
-        let calls = awake == ASLEEP
-            || (awake == LINGERS && self.expect_blocks_until.load(Ordering::Relaxed) != 0);
+        let calls = awake == ASLEEP || (awake == LINGERS && self.blocking.expects_any());
         if calls && self.watcher_helps(engine) {
             engine.watch.wake(engine);
         }

@@ -7,7 +7,8 @@
 use super::Watch;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
-use crate::sync::{Lock, Ordering};
+use crate::sync::Lock;
+use crate::worker::Caller;
 
 /// Reports of changes in progress.
 pub(crate) struct PendingReports(Lock<Vec<Report>>);
@@ -22,15 +23,16 @@ impl PendingReports {
 /// the thread ends, that is, when this is dropped, after the locks of the change.
 pub(crate) struct Change<'a, H: Host>(&'a Engine<H>);
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Caller<'_, H> {
     /// Delivers a report; inside a change of the calling thread, at the end of that change.
-    pub(crate) fn report(&self, report: Report) {
-        if self.caller().thread.is_changing() {
-            self.reports.0.lock().push(report);
-        } else if self.watch.is_caller(self) {
-            self.watch.report_on_own_thread(self, vec![report]);
+    pub(crate) fn report(self, report: Report) {
+        let engine = self.engine;
+        if self.thread.is_changing() {
+            engine.reports.0.lock().push(report);
+        } else if engine.watch.is_caller(engine) {
+            engine.watch.report_on_own_thread(engine, vec![report]);
         } else {
-            self.host().report(report);
+            engine.host().report(report);
         }
     }
 }
@@ -38,7 +40,7 @@ impl<H: Host> Engine<H> {
 impl<H: Host> Watch<H> {
     /// Whether the calling thread is the watcher's.
     fn is_caller(&self, engine: &Engine<H>) -> bool {
-        let watch = self.thread.load(Ordering::Relaxed);
+        let watch = self.thread();
         watch != 0 && watch == engine.host().thread_id()
     }
 }

@@ -2,15 +2,14 @@
 
 use uwork_policy::blocking::Tier;
 
+use super::STUCK_NS;
 use super::Watch;
 use super::hogs::Runs;
 use super::samples::Samples;
-use super::{STUCK_NS, blocked};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
-use crate::sync::Ordering;
 use crate::worker::rescuer::MAYDAY_INTERVAL_NS;
 
 /// The longest interval between two scans. The watcher sees a run that computes for too long within
@@ -73,8 +72,8 @@ impl<H: Host> Watch<H> {
         let mut next = self.serve_timers(engine, now, false);
         engine.for_each_pool(|pool| {
             // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
-            let scheduled_batches = pool.scheduled_batches.load(Ordering::SeqCst) > 0;
-            let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
+            let scheduled_batches = pool.has_scheduled_batches();
+            let starved = pool.create_again_at() != 0;
             if (scheduled_batches || pool.looks_ready()) && (starved || pool.watcher_helps(engine))
             {
                 waiting.push(pool.id);
@@ -93,14 +92,14 @@ impl<H: Host> Watch<H> {
             if !pool.spec().single {
                 next = next.min(pool.find_blocked_workers(engine, &mut seen.samples, now));
                 next = next.min(engine.hogs.find(engine, pool, &mut seen.runs, now));
-                if blocked::is_suspect(pool, now) {
+                if pool.blocking.expects_at(now) {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
             pool.retry_starved(engine, now);
-            let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
+            let since_take = pool.since_progress(now);
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
                 pool.wake_neighbour_worker(engine, Maker::Caller);
             }
@@ -112,7 +111,7 @@ impl<H: Host> Watch<H> {
     /// Whether sleeps are expected anywhere.
     pub(super) fn is_any_suspect(&self, engine: &Engine<H>, now: u64) -> bool {
         let mut any = false;
-        engine.for_each_pool(|pool| any |= blocked::is_suspect(pool, now));
+        engine.for_each_pool(|pool| any |= pool.blocking.expects_at(now));
         any
     }
 
@@ -134,14 +133,13 @@ impl<H: Host> Watch<H> {
 impl<H: Host> Pool<H> {
     /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
     fn retry_starved(&self, engine: &Engine<H>, now: u64) {
-        let again_at = self.create_again_at.load(Ordering::Relaxed);
+        let again_at = self.create_again_at();
         if again_at == 0 || !self.looks_ready() {
             return;
         }
         if again_at <= now {
             self.settle(engine);
-        } else if self.mayday_at.load(Ordering::Relaxed) <= now {
-            self.mayday_at.store(now.saturating_add(MAYDAY_INTERVAL_NS), Ordering::Relaxed);
+        } else if self.claim_maydays(now, MAYDAY_INTERVAL_NS) {
             self.send_maydays(engine);
         }
     }

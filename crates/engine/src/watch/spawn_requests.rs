@@ -65,7 +65,7 @@ impl<H: Host> Watch<H> {
             return;
         }
         engine.for_each_pool(|pool| {
-            if pool.is_spawn_requested.swap(false, Ordering::SeqCst) {
+            if pool.take_spawn_request() {
                 pool.bring_worker(engine, Maker::Caller);
             }
         });
@@ -94,12 +94,10 @@ impl<H: Host> Pool<H> {
         if !watch.present.load(Ordering::SeqCst) {
             return false;
         }
-        self.is_spawn_requested.store(true, Ordering::SeqCst);
+        self.request_spawn();
         watch.is_spawn_requested.store(true, Ordering::SeqCst);
         // R1 after W1 (see the module): the watcher may have ended since the first check.
-        if !watch.present.load(Ordering::SeqCst)
-            && self.is_spawn_requested.swap(false, Ordering::SeqCst)
-        {
+        if !watch.present.load(Ordering::SeqCst) && self.take_spawn_request() {
             return false;
         }
         engine.watch.nudge(engine);
@@ -109,28 +107,27 @@ impl<H: Host> Pool<H> {
     /// Whether a pool lacks a worker without reason. Settles the pool if that has lasted too long.
     fn is_stranded(&self, engine: &Engine<H>, now: u64, has_gap: bool) -> bool {
         let counts = self.state.counts();
-        let since = self.stranded_since.load(Ordering::Relaxed);
-        // A self that cannot have another worker has a reason.
-        let has_reason = || {
-            now < self.create_again_at.load(Ordering::Relaxed)
-                || (counts.idle == 0 && self.is_full(engine))
-        };
+        let since = self.stranded_since();
+        // A pool that cannot have another worker has a reason.
+        let has_reason =
+            || now < self.create_again_at() || (counts.idle == 0 && self.is_full(engine));
         if !is_stranded(counts, self.target(), self.looks_ready()) || has_reason() {
             if since != 0 {
-                self.stranded_since.store(0, Ordering::Relaxed);
+                self.set_stranded_since(0);
             }
             return false;
         }
         // A worker that took work since then restarts the time as well.
-        let last_batch_at = self.last_batch_at.get() as u64;
-        if since == 0 || has_gap || last_batch_at >= since {
-            self.stranded_since.store(now.max(1), Ordering::Relaxed);
+        if since == 0 || has_gap || self.last_batch_at() >= since {
+            self.set_stranded_since(now.max(1));
         } else if now.saturating_sub(since) >= STRANDED_NS {
-            self.stranded_since.store(0, Ordering::Relaxed);
+            self.set_stranded_since(0);
             engine.watch.rescues.fetch_add(1, Ordering::Relaxed);
             self.settle(engine);
             let missing_ns = now.saturating_sub(since);
-            engine.report(Report::WorkerMissing { pool: self.spec().label.clone(), missing_ns });
+            engine
+                .caller()
+                .report(Report::WorkerMissing { pool: self.spec().label.clone(), missing_ns });
         }
         true
     }

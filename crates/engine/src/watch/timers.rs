@@ -114,7 +114,7 @@ fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
 /// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are
 /// not expected to end their batches in time.
 fn slack<H: Host>(pool: &Pool<H>, timer: u64, now: u64) -> u64 {
-    let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
+    let since_take = pool.since_progress(now);
     let is_far = timer.saturating_sub(now) >= TIMER_SLACK_NS;
     if is_far || since_take >= TIMER_SLACK_NS { 0 } else { pool.timer_slack() }
 }

@@ -250,7 +250,7 @@ impl<'a, H: Host> Survey<'a, H> {
     fn find_backlogs(self) -> BTreeMap<Backed, Progress> {
         let mut places = BTreeSet::new();
         self.engine.for_each_pool(|pool| {
-            if pool.looks_ready() || pool.scheduled_batches.load(Ordering::SeqCst) > 0 {
+            if pool.looks_ready() || pool.has_scheduled_batches() {
                 places.insert(Backed::Pool(pool.id));
             }
         });
@@ -288,7 +288,7 @@ impl<'a, H: Host> Survey<'a, H> {
                 let pool: &Pool<H> = self.engine.pool(id);
                 let workers = pool.list_workers();
                 let moved = workers.iter().map(|&id| self.engine.slot(id).progress());
-                (pool.last_batch_at.get() as u64, moved.fold(0, u64::wrapping_add))
+                (pool.last_batch_at(), moved.fold(0, u64::wrapping_add))
             }
             Backed::Deadlock(slot) => self.progress_of_deadlock(slot),
             _ => {

@@ -31,7 +31,7 @@ pub(crate) fn run_batch<H: Host>(
     thread: &ThreadState,
     pwq: &Pwq<H>,
 ) {
-    let runner = Runner { engine: engine, id, slot, pool };
+    let runner = Runner { engine, id, slot, pool };
     let (forks, read_sides) = (thread.forks(), thread.read_sides());
     let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
     thread.set_frame(&frame);

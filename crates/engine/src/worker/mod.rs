@@ -22,11 +22,11 @@ use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
 use crate::pool::give_back;
 use crate::pool::progress::Maker;
-use crate::pool::{MOVING, NEVER, Pool};
+use crate::pool::{NEVER, Pool};
 use crate::queue::Wq;
 use crate::queue::pwq::{ALONE, Pwq, Taken};
-use crate::slot::{Slot, WasRunning};
-use crate::sync::{Link, Ordering};
+use crate::slot::{MOVING, Slot, WasRunning};
+use crate::sync::Link;
 use crate::worker::batch::run_batch;
 
 /// What a worker does next.
@@ -195,16 +195,13 @@ impl<H: Host> Worker<H> {
         pwq.release_pin(engine);
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
-        from.last_progress_at.store(now, Ordering::Relaxed);
-        from.last_batch_at.set(now as usize);
-        from.item_ns.store(item_ns, Ordering::Relaxed);
+        from.note_progress(now);
+        from.note_batch(now);
+        from.note_item_ns(item_ns);
         if count > 1 {
-            // SeqCst: first this count, then `settle` below reads whether the watcher is awake. The
-            // watcher announces its sleep first and reads the count second (watch/mod.rs).
-            pool.scheduled_batches.fetch_add(1, Ordering::SeqCst);
-            // Release: a watcher that sees the batch also sees that it is counted, and in this
-            // pool.
-            slot.batch_began.store(now, Ordering::Release);
+            // First the count, then the batch.
+            pool.add_scheduled_batch();
+            slot.begin_batch(now);
         }
         // A worker of a CPU-intensive queue leaves the running count for the whole batch.
         if intensive {
@@ -281,7 +278,7 @@ impl<H: Host> Worker<H> {
     pub(crate) fn begin_wait(&self) {
         let (pool, slot) = (self.pool(), self.slot());
         self.waits.set(self.waits.get() + 1);
-        slot.waits.store(true, Ordering::Relaxed);
+        slot.set_waits(true);
         if pool.spec().single {
             // No other worker can take over, so the rest of the batch stays scheduled here.
             if slot.declare_not_running() {
@@ -313,7 +310,7 @@ impl<H: Host> Worker<H> {
         if self.waits.get() > 0 {
             return;
         }
-        self.slot().waits.store(false, Ordering::Relaxed);
+        self.slot().set_waits(false);
         if self.counts_after.take() {
             // Count first, then clear the mark. Once the mark is clear, another thread may mark
             // this run absent and take it off the count, so the count must already include it.
@@ -376,14 +373,11 @@ impl<H: Host> Worker<H> {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
         loop {
             let _ = engine.host().park(&slot.event, deadline);
-            // Acquire pairs with the Release store of `picked` in `give_away_idle`: a picked worker
-            // sees `home == MOVING`, which was stored first. Other data was stored under the pool
-            // lock before the wake that ended the park, or is read again under that lock below.
-            if slot.picked.load(Ordering::Acquire) {
+            if slot.is_picked() {
                 break;
             }
             let mut inner = pool.lock();
-            if slot.picked.load(Ordering::Relaxed) {
+            if slot.is_picked_locked() {
                 break;
             }
             let now = engine.host().now();
@@ -400,7 +394,7 @@ impl<H: Host> Worker<H> {
                 return step;
             }
             if pool.next_wake() <= now || pool.has_due_timers(now) {
-                pool.last_progress_at.store(now, Ordering::Relaxed);
+                pool.note_progress(now);
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
@@ -408,10 +402,10 @@ impl<H: Host> Worker<H> {
             let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
             deadline = self.deadline(keeps_timers);
         }
-        slot.picked.store(false, Ordering::Relaxed);
+        slot.unpick();
         let pool = self.move_home();
         // A sign of progress: the watcher must not take this pool for stuck now.
-        pool.last_progress_at.store(engine.host().now(), Ordering::Relaxed);
+        pool.note_progress(engine.host().now());
         // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
         // before, and relies on that scan.
         pool.state.arrive();
@@ -421,12 +415,11 @@ impl<H: Host> Worker<H> {
     /// The pool that the worker was picked for: its own, or one that it moves to now.
     fn move_home(&self) -> &Pool<H> {
         let (engine, slot) = (&*self.engine, self.slot());
-        // Acquire: its partner is the Release store at the end of the move (`transfer_from`).
-        let mut home = slot.home.load(Ordering::Acquire);
+        let mut home = slot.home_after_move();
         while home == MOVING {
             // The worker woke by itself during the move. The mover wakes it at the end.
             let _ = engine.host().park(&slot.event, None);
-            home = slot.home.load(Ordering::Acquire);
+            home = slot.home_after_move();
         }
         if self.pool.replace(home) != home {
             let spec = self.pool().spec();

@@ -32,6 +32,7 @@ use crate::host::{Host, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{ALONE, Pwq, Taken};
 use crate::queue::{QueueError, Wq};
+use crate::slot::Slot;
 use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
 use crate::worker::batch::run_batch;
@@ -57,7 +58,7 @@ pub(crate) struct Rescuer<H: Host> {
 impl<H: Host> Rescuer<H> {
     /// Allocates a slot for a rescuer, whose thread is created later.
     pub(crate) fn new(engine: &Engine<H>) -> Result<Rescuer<H>, QueueError> {
-        let slot = engine.allocate_slot();
+        let slot = Slot::allocate(&engine.slots);
         let slot = slot.ok_or_else(|| QueueError::NoThread("no run slot is free".to_owned()))?;
         Ok(Rescuer {
             slot,
@@ -128,7 +129,7 @@ impl<H: Host> Wq<H> {
     fn answer_mayday(&self, slot: u32, last: u32) -> Option<u32> {
         let mut next: Option<(bool, u32)> = None;
         self.pwqs().for_each(|pwq| {
-            if pwq.mayday.load(Ordering::SeqCst) != 0 {
+            if pwq.calls_rescuer() {
                 let turn = (pwq.id <= last, pwq.id);
                 next = Some(next.map_or(turn, |known| known.min(turn)));
             }
@@ -136,7 +137,7 @@ impl<H: Host> Wq<H> {
         let (_, id) = next?;
         let pwq = self.engine().pwqs.get(id).expect("a queue's pwq has a place");
         // Only the rescuer clears a mark, so it is still set here.
-        let pool = pwq.mayday.swap(0, Ordering::SeqCst) - 1;
+        let pool = pwq.answer_call().expect("a mark that the rescuer alone clears");
         pwq.rescue(self.engine(), self.engine().pool(pool), slot);
         next.map(|(_, id)| id)
     }
@@ -202,7 +203,7 @@ impl<H: Host> Pwq<H> {
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
             slot.batch.set(self.id, began);
-            pool.last_batch_at.set(began as usize);
+            pool.note_batch(began);
             run_batch(engine, (id, slot), None, thread, self);
             if self.release(host.now().saturating_sub(began), count, &mut ready) {
                 pool.push_ready(self).settle(engine);
@@ -211,7 +212,7 @@ impl<H: Host> Pwq<H> {
         }
         if budget == 0 && pool.is_helpless() {
             // Its turn comes again after those of the other pwqs.
-            self.mayday.store(pool.id + 1, Ordering::SeqCst);
+            self.call_rescuer_again(pool.id);
         }
         pool.settle(engine);
     }
@@ -235,7 +236,7 @@ impl<H: Host> Pool<H> {
             // A pwq on a ready list is live. Its queue may be destroyed; then the pwq is empty.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE
-                && pwq.mayday.swap(self.id + 1, Ordering::SeqCst) == 0
+                && pwq.call_rescuer(self.id)
             {
                 rescuers[count] = slot;
                 count += 1;

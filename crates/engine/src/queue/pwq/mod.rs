@@ -4,6 +4,7 @@
 //! has items and a free permit is on its pool's ready list. README.md has the protocol.
 
 mod backlog;
+mod hints;
 mod node;
 mod permit;
 mod take;
@@ -11,8 +12,6 @@ mod take;
 pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
 pub(crate) use take::{ALONE, Taken};
-
-use uwork_policy::blocking::{PRESUME_BLOCKED_AFTER, block_score_after};
 
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
@@ -57,7 +56,7 @@ pub(crate) struct Pwq<H: Host> {
     /// The slot of its queue's rescuer, plus one; 0 if there is none. Constant while attached.
     rescuer: AtomicU32,
     /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
-    pub(crate) mayday: AtomicU32,
+    mayday: AtomicU32,
     /// A score of how often its runs were found blocked lately. A hint.
     block_score: AtomicU32,
     /// The pool that it becomes ready in, unless the caller knows a better one.
@@ -186,19 +185,6 @@ impl<H: Host> Pwq<H> {
         drop(inner);
         self.block_score.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Release);
-    }
-
-    /// Records whether a run that was sampled for it was blocked.
-    pub(crate) fn note_block(&self, slept: bool) {
-        // A race with other writers costs a single count.
-        let block_score = self.block_score.load(Ordering::Relaxed);
-        self.block_score.store(block_score_after(block_score, slept), Ordering::Relaxed);
-    }
-
-    /// Whether the next run is presumed to block.
-    #[inline]
-    pub(crate) fn presumes_block(&self) -> bool {
-        self.block_score.load(Ordering::Relaxed) >= PRESUME_BLOCKED_AFTER
     }
 
     /// In a child after a fork: returns all queued items; no holder and no waiter is left.
