@@ -207,7 +207,7 @@ impl Versions {
 }
 
 impl<H: Host> Slot<H> {
-    /// The calling thread starts to serve `slot`, on the CPUs that `placed` gives to `pod`.
+    /// The calling thread starts to serve this slot, on the CPUs that `placed` gives to `pod`.
     pub(crate) fn place_thread(&self, engine: &Engine<H>, pod: &CpuSet, mut placed: *const Cpus) {
         let thread = engine.host().thread_id();
         if thread == 0 {
@@ -224,7 +224,7 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Moves the calling thread, which serves `slot`, to the CPUs of this pod.
+    /// Moves the calling thread, which serves this slot, to the CPUs of this pod.
     pub(crate) fn go_to(&self, engine: &Engine<H>, pod: &CpuSet) {
         let thread = self.thread();
         // Repeat if a change was published meanwhile: it may have moved this thread before our own

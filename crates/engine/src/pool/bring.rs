@@ -97,7 +97,7 @@ impl<H: Host> Pool<H> {
         Ok(())
     }
 
-    /// Handles that no worker can come to `pool`. This is not fatal: the pool has other workers and
+    /// Handles that no worker can come to this pool. This is not fatal: the pool has other workers and
     /// rescuers, and the watcher retries.
     fn note_no_worker(&self, engine: &Engine<H>, reason: NoWorker) {
         let is_full = self.is_full(engine);
@@ -129,7 +129,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Spawns a thread for a worker of `pool`, whose wake is claimed.
+    /// Spawns a thread for a worker of this pool, whose wake is claimed.
     fn try_spawn(&self, engine: &Engine<H>) -> Result<(), String> {
         let slot = Slot::allocate(&engine.slots);
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;

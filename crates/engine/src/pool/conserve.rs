@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
 impl<H: Host> Slot<H> {
-    /// Moves the items scheduled behind the present item of the owner of `slot` back in front of
+    /// Moves the items scheduled behind the present item of the owner back in front of
     /// their pwq. `f` is called with the slot's lists first; if it returns `None`, nothing is
     /// moved. Not for the owner itself.
     ///
@@ -98,7 +98,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Wakes a worker of `pool`, in which no item waits, if a neighbour is overloaded.
+    /// Wakes a worker of this pool, in which no item waits, if a neighbour is overloaded.
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, engine: &Engine<H>) {
         if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
@@ -106,7 +106,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Takes back the batches behind items of `pool` that have been running for long.
+    /// Takes back the batches behind items of this pool that have been running for long.
     pub(crate) fn take_back_stuck(&self, engine: &Engine<H>, now: u64) {
         if self.scheduled_batches.load(Ordering::Relaxed) == 0 {
             return;

@@ -204,7 +204,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// A timer of `pool` is overdue, and no worker has fired it. Called by the watcher.
+    /// A timer of this pool is overdue, and no worker has fired it. Called by the watcher.
     pub(crate) fn bring_for_timers(&self, engine: &Engine<H>, now: u64) {
         // A worker on its way up sees the timers. A worker is brought up even above the target; it
         // finds nothing else to do, and parks.

@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::wake::WakeToken;
 
 impl<H: Host> Pool<H> {
-    /// Brings a worker to `pool` that the nearest neighbour can spare. The caller has claimed the
+    /// Brings a worker to this pool that the nearest neighbour can spare. The caller has claimed the
     /// wake; if this returns true, the claim is used up.
     pub(crate) fn bring_from_neighbour(&self, engine: &Engine<H>) -> bool {
         let neighbours = self.spec().neighbours.iter().map(|&id| engine.pool(id));

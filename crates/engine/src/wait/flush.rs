@@ -52,10 +52,9 @@ impl<H: Host> Engine<H> {
                 Place::Detached => {}
                 _ => {
                     let epoch = self.freeze_epoch();
+                    let inside = self.caller().is_inside_an_item();
                     // SAFETY: by this function's contract.
-                    if self.caller().is_inside_an_item()
-                        && unsafe { self.help(work) } == Helped::Ran
-                    {
+                    if inside && unsafe { self.help(work) } == Helped::Ran {
                         // Helping is needed: its queue's only permit may be the one that the
                         // caller's item holds.
                         return true;

@@ -182,7 +182,7 @@ impl<H: Host> Pool<H> {
         engine.watch.heartbeat(engine, 0);
     }
 
-    /// Counts a worker of `pool` again: it did not count for reason `was`, and runs again or has
+    /// Counts a worker of this pool again: it did not count for reason `was`, and runs again or has
     /// ended its run.
     pub(crate) fn count_again(&self, was: NotRunning, now: u64) {
         match was {
@@ -266,7 +266,7 @@ pub(super) fn count_out<H: Host>(
 }
 
 impl<H: Host> Pool<H> {
-    /// Whether the single item that a worker of `pool` took from this pwq is presumed to sleep.
+    /// Whether the single item that a worker of this pool took from this pwq is presumed to sleep.
     #[inline]
     pub(crate) fn presumes_block(&self, engine: &Engine<H>, pwq: &Pwq<H>) -> bool {
         pwq.presumes_block()
@@ -288,7 +288,7 @@ impl<H: Host> Pool<H> {
             && matches!(engine.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
     }
 
-    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: the worker stops
+    /// Runs `f`, an item that is presumed to sleep, as worker `id` of this pool: the worker stops
     /// counting as running before the item begins.
     #[cold]
     pub(crate) fn run_presumed_to_block(

@@ -212,7 +212,7 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Pool<H> {
-    /// Calls the watcher: something waits in `pool` behind running workers. The caller holds no
+    /// Calls the watcher: something waits in this pool behind running workers. The caller holds no
     /// locks.
     #[inline]
     pub(crate) fn call_watch(&self, engine: &Engine<H>) {

@@ -87,7 +87,7 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Pool<H> {
-    /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
+    /// Leaves the caller's claim on a wake in this pool to the watcher. False if the watcher's thread
     /// does not serve.
     pub(crate) fn leave_spawn_to_watcher(&self, engine: &Engine<H>) -> bool {
         let watch = &engine.watch;

@@ -88,7 +88,7 @@ impl<H: Host> Runner<'_, H> {
                     if let NotRunning::FoundBlocked(_) = aside.was {
                         tally.pwq.note_block(true);
                     }
-                    put_back(&self.engine, aside);
+                    put_back(self.engine, aside);
                 }
                 Next::WaitedFor(item) => number = self.run_waited_for(tally, item),
                 Next::Empty => return,

@@ -182,7 +182,7 @@ impl<H: Host> Engine<H> {
 }
 
 impl<H: Host> Pwq<H> {
-    /// Runs items of `pwq` in the caller's slot, one at a time, until its batch is over.
+    /// Runs items of this pwq in the caller's slot, one at a time, until its batch is over.
     fn rescue(&self, engine: &Engine<H>, pool: &Pool<H>, id: u32) {
         let (host, slot) = (engine.host(), engine.slot(id));
         let thread = engine.caller().thread;
@@ -225,7 +225,7 @@ impl<H: Host> Pool<H> {
         self.looks_ready() && counts.running < self.target() && counts.idle == 0
     }
 
-    /// No worker can be spawned for `pool`: calls the rescuers of the queues that wait there.
+    /// No worker can be spawned for this pool: calls the rescuers of the queues that wait there.
     #[cold]
     pub(crate) fn send_maydays(&self, engine: &Engine<H>) {
         if !self.is_helpless() {
