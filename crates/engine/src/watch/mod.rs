@@ -21,11 +21,11 @@
 //! could miss, and the item would wait for the long run in front of it.
 //!
 //! Before it sleeps, the watcher lingers (LINGERS, entered by the same protocol), so that not every
-//! other item wakes it. In a pool where workers sleep undeclared ([`sleepers`]), a thread that
+//! other item wakes it. In a pool where workers sleep undeclared ([`blocked`]), a thread that
 //! leaves something waiting wakes it from that state as well.
 //!
 //! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that
-//! submitters need ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
+//! submitters need ([`spawn_requests`]), and checks whether the CPUs have changed ([`changes`]).
 
 mod blocked;
 mod changes;
