@@ -9,7 +9,7 @@ command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: make mu
 
 # The files that implement waiting, cancelling, freezing and admission.
 files=()
-for file in flush cancel freeze dependency word pwq/mod pwq/take pwq/node pwq/place queue/limits; do
+for file in wait/{flush,cancel,dependency} lifecycle/freeze item/word queue/{flush,limits} queue/pwq/{mod,take,node,permit}; do
     files+=(--file "crates/engine/src/$file.rs")
 done
 out="${CARGO_TARGET_DIR:-target}/mutants"
@@ -21,8 +21,8 @@ out=$(cd "$out" && pwd)
 rm -rf "$out/tree"
 mkdir "$out/tree"
 git ls-files -co --exclude-standard -z | tar -c --null --ignore-failed-read -T - | tar -x -C "$out/tree"
-sed -i 's/\bunsafe fn/fn/' "$out"/tree/crates/engine/src/{flush,cancel}.rs
-sed -i 's/^unsafe fn/fn/' "$out/tree/crates/engine/src/pwq/take.rs"
+sed -i 's/\bunsafe fn/fn/' "$out"/tree/crates/engine/src/wait/{flush,cancel}.rs
+sed -i 's/^unsafe fn/fn/' "$out/tree/crates/engine/src/queue/pwq/take.rs"
 
 # Builds dominate the time: no optimization, no debug information, no symbol lookups for panics.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=none RUST_BACKTRACE=0

@@ -1,38 +1,34 @@
 //! The engine as a whole: its configuration, its tables, and the pools that queues share.
 
-mod cap;
-mod sets;
-
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 use uwork_policy::topology::Topology;
 
-pub use cap::POOL_WORKERS_LIMIT;
-pub(crate) use sets::{Context, PoolSet, SetKey};
-
-use crate::cpus::{Cpus, Versions};
-use crate::disposal::Disposal;
-use crate::freeze::FreezeState;
-use crate::grace::Grace;
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::inbox::Inbox;
+use crate::item::word::SLOTS_MAX;
+use crate::item::{Ticket, Work};
+use crate::lifecycle::cpus::Versions;
+use crate::lifecycle::disposal::Disposal;
+use crate::lifecycle::fork::ForkState;
+use crate::lifecycle::freeze::Freeze;
+use crate::lifecycle::shutdown::ShutdownState;
 use crate::pool::Pool;
-use crate::pwq::Pwq;
-use crate::queue::{Name, Wq};
-use crate::registry::Registry;
-use crate::reports::PendingReports;
-use crate::shutdown::ShutdownState;
+use crate::pool::PoolSets;
+use crate::pool::cap::Cap;
+use crate::queue::pwq::Pwq;
+use crate::queue::registry::Registry;
+use crate::queue::{Names, Wq};
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering, Rank};
-use crate::wake::WakeToken;
+use crate::timer::grace::Grace;
 use crate::watch::Hogs;
 use crate::watch::Watch;
-use crate::word::{RunId, SLOTS_MAX};
-use crate::work::{Ticket, Work};
+use crate::watch::reports::PendingReports;
+use crate::worker::Caller;
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -80,31 +76,25 @@ const POOLS_MAX: u32 = 1 << 16;
 pub struct Engine<H: Host> {
     host: H,
     me: Weak<Engine<H>>,
-    config: Config,
-    versions: Versions,
-    slots: Slab<Slot<H>>,
-    pwqs: Slab<Pwq<H>>,
-    pools: Slab<Pool<H>>,
-    /// All pool sets, each with the key that it serves.
-    sets: Lock<Vec<Arc<PoolSet>>>,
-    /// Names of all queues.
-    names: Lock<HashSet<Name>>,
-    registry: Registry<H>,
-    watch: Watch<H>,
-    hogs: Hogs,
-    /// How many workers each pool may have; 0 if that follows from its queues' limits.
-    pool_workers_max: AtomicU32,
-    freeze: Lock<FreezeState<H>>,
-    /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
-    freeze_epoch: AtomicU32,
-    grace: Grace<H>,
-    disposal: Disposal<H>,
-    pending_reports: PendingReports,
+    pub(crate) config: Config,
+    pub(crate) versions: Versions,
+    pub(crate) slots: Slab<Slot<H>>,
+    pub(crate) pwqs: Slab<Pwq<H>>,
+    pub(crate) pools: Slab<Pool<H>>,
+    pub(crate) sets: PoolSets,
+    pub(crate) names: Names,
+    pub(crate) registry: Registry<H>,
+    pub(crate) watch: Watch<H>,
+    pub(crate) hogs: Hogs,
+    pub(crate) cap: Cap,
+    pub(crate) freeze: Freeze<H>,
+    pub(crate) grace: Grace<H>,
+    pub(crate) disposal: Disposal<H>,
+    pub(crate) reports: PendingReports,
     pub(crate) shutdown_state: ShutdownState,
-    /// Set in a forked child until the work that comes with its first worker is done.
-    pub(crate) fork_unfinished: AtomicBool,
-    /// Queues whose last reference was held by a fork.
-    left: Inbox<Wq<H>>,
+    pub(crate) fork: ForkState,
+    /// Queues whose last reference was held by a fork, until they are released.
+    pub(crate) left: Inbox<Wq<H>>,
 }
 
 impl<H: Host> Engine<H> {
@@ -122,19 +112,18 @@ impl<H: Host> Engine<H> {
             slots: Slab::new(SLOTS_MAX),
             pwqs: Slab::new(Ticket::PWQS_MAX),
             pools: Slab::new(POOLS_MAX),
-            sets: Lock::ranked(Rank::EngineSets, Vec::new()),
-            names: Lock::new(HashSet::new()),
+            sets: PoolSets::new(),
+            names: Names::new(),
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
-            pool_workers_max: AtomicU32::new(0),
-            freeze: Lock::ranked(Rank::Freeze, FreezeState::new()),
-            freeze_epoch: AtomicU32::new(0),
+            cap: Cap::new(),
+            freeze: Freeze::new(),
             grace: Grace::new(),
             disposal: Disposal::new(),
-            pending_reports: PendingReports::new(),
+            reports: PendingReports::new(),
             shutdown_state: ShutdownState::new(),
-            fork_unfinished: AtomicBool::new(false),
+            fork: ForkState::new(),
             left: Inbox::new(),
         })
     }
@@ -149,29 +138,20 @@ impl<H: Host> Engine<H> {
         &self.config
     }
 
+    /// The calling thread.
+    #[inline]
+    pub(crate) fn caller(&self) -> Caller<'_, H> {
+        Caller::of(self)
+    }
+
     /// Whether the calling thread is inside a run of this item.
     pub fn runs_item(&self, item: &Work) -> bool {
-        item.word.snapshot().1.is_some_and(|run| self.runs(run, item))
+        item.word.snapshot().1.is_some_and(|run| self.caller().runs(run, item))
     }
 
     /// Whether the calling thread is inside an item of the queue with this identity.
     pub fn runs_queue(&self, identity: *const ()) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        unsafe { &*self.host.thread() }.runs_queue(identity)
-    }
-
-    /// Whether the calling thread is inside any item.
-    pub(crate) fn is_inside_an_item(&self) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        !unsafe { &*self.host.thread() }.frame().is_null()
-    }
-
-    /// Whether the calling thread is inside this run, which `item` names.
-    pub(crate) fn runs(&self, run: RunId, item: &Work) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host.thread() };
-        // A slot in which this thread runs items can only be in a run that the thread is in.
-        thread.runs_slot(run.slot) && self.slot(run.slot).is_running_item(run.run, item)
+        self.caller().thread.runs_queue(identity)
     }
 
     /// A counted reference; None while the engine is being destroyed.
@@ -179,63 +159,10 @@ impl<H: Host> Engine<H> {
         self.me.upgrade()
     }
 
-    /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
-    ///
-    /// A waiter reads it before it tries to help, and again under the pwq's lock before it joins the
-    /// chain of waiters. A thaw takes the waiters out under the same lock. So the waiter sees the
-    /// change, or the thaw finds the waiter.
-    pub fn freeze_epoch(&self) -> u32 {
-        self.freeze_epoch.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn next_freeze_epoch(&self) {
-        self.freeze_epoch.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn freeze_state(&self) -> &Lock<FreezeState<H>> {
-        &self.freeze
-    }
-
-    pub(crate) fn grace(&self) -> &Grace<H> {
-        &self.grace
-    }
-
-    pub(crate) fn disposal(&self) -> &Disposal<H> {
-        &self.disposal
-    }
-
-    pub(crate) fn pending_reports(&self) -> &PendingReports {
-        &self.pending_reports
-    }
-
-    pub(crate) fn hogs(&self) -> &Hogs {
-        &self.hogs
-    }
-
-    pub(crate) fn versions(&self) -> &Versions {
-        &self.versions
-    }
-
-    pub(crate) fn registry(&self) -> &Registry<H> {
-        &self.registry
-    }
-
-    pub(crate) fn watch_state(&self) -> &Watch<H> {
-        &self.watch
-    }
-
     /// Visits every pool that is or was in use. Takes no lock, since pools are never destroyed.
     pub(crate) fn for_each_pool(&self, f: impl FnMut(&Pool<H>)) {
         let pools = (0..POOLS_MAX).map_while(|id| self.pools.get(id));
         pools.take_while(|pool| pool.is_configured()).for_each(f);
-    }
-
-    pub(crate) fn slots(&self) -> &Slab<Slot<H>> {
-        &self.slots
-    }
-
-    pub(crate) fn pwqs(&self) -> &Slab<Pwq<H>> {
-        &self.pwqs
     }
 
     /// The slot with an id that was given out.
@@ -248,69 +175,11 @@ impl<H: Host> Engine<H> {
         self.pools.get(id).expect("a pool id that was given out names a pool")
     }
 
-    /// Takes a free run slot.
-    pub(crate) fn allocate_slot(&self) -> Option<u32> {
-        self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
-    }
-
-    /// Queues whose last reference was held by a fork, until they are released.
-    pub(crate) fn left(&self) -> &Inbox<Wq<H>> {
-        &self.left
-    }
-
-    /// Locks the list of pool sets.
-    pub(crate) fn lock_sets(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
-        self.sets.lock()
-    }
-
-    pub(crate) fn lock_names(&self) -> LockGuard<'_, HashSet<Name>> {
-        self.names.lock()
-    }
-
-    pub(crate) fn pools_table(&self) -> &Slab<Pool<H>> {
-        &self.pools
-    }
-
-    /// Registers a queue's name. Returns false if it is taken.
-    pub(crate) fn claim_name(&self, name: Name) -> bool {
-        self.names.lock().insert(name)
-    }
-
-    pub(crate) fn release_name(&self, name: &Name) {
-        self.names.lock().remove(name);
-    }
-
     /// Asks every worker to exit once it finds no work. Call it when all queues are destroyed or
     /// accept no items.
     pub fn retire(&self) {
-        self.retire_pools();
-        self.retire_watch();
-    }
-
-    pub(crate) fn retire_pools(&self) {
-        self.for_each_pool(|pool| {
-            pool.state.set_retired(true);
-            self.nudge_all(pool);
-        });
-    }
-
-    /// Wakes every parked worker of a pool without picking it, as the pool has changed in more than
-    /// its items: each one checks retirement and timers.
-    pub(crate) fn nudge_all(&self, pool: &Pool<H>) {
-        let mut events = Vec::new();
-        let inner = pool.lock();
-        let mut idle = inner.idle_top;
-        while let Some(id) = idle {
-            let slot = self.slot(id);
-            events.push(&raw const slot.event);
-            idle = slot.idle_below_locked(&inner);
-        }
-        drop(inner);
-        for event in events {
-            // SAFETY: slots live as long as the engine.
-            unsafe { WakeToken::<H>::new(event) }.send(&self.host);
-        }
-        self.settle(pool);
+        self.for_each_pool(|pool| pool.retire(self));
+        self.watch.retire(self);
     }
 
     /// Pools that are or were in use. Pools are reused and never destroyed.

@@ -44,6 +44,7 @@ pub struct Exchanges<'a> {
     /// copy.
     pub all: &'a [Exchange],
     /// Counts released exchanges. Callers that find none free sleep on it.
+    // tidy: allow(own-words): the host keeps this word, and lends it
     pub freed: &'a AtomicU32,
 }
 

@@ -19,6 +19,7 @@ mod loom_cfg;
 mod machine_paths;
 mod make_targets;
 mod markdown_width;
+mod own_words;
 mod parse;
 mod pure_policy;
 mod safety;
@@ -50,6 +51,7 @@ pub(crate) const RULES: &[Rule] = &[
     pure_policy::RULE,
     loom_cfg::RULE,
     atomics::RULE,
+    own_words::RULE,
     machine_paths::RULE,
     links::RULE,
     make_targets::RULE,

@@ -1,7 +1,7 @@
 //! Functions and their names.
 
 use super::{Awaited, Dump, Function, ItemDump, Items, QueueDump, RunningInfo, Stall, WorkerDump};
-use crate::function::ItemFn;
+use crate::item::ItemFn;
 
 impl Function {
     /// An item's function, without its name.
@@ -92,7 +92,7 @@ impl Dump {
     ///
     /// # Safety
     /// The dump is as the engine has collected it.
-    pub(super) unsafe fn ask_functions(&mut self) {
+    pub(crate) unsafe fn ask_functions(&mut self) {
         // SAFETY: by this function's contract.
         unsafe { ask_all(self.shown()) };
     }
@@ -119,7 +119,7 @@ impl QueueDump {
     ///
     /// # Safety
     /// As [`Dump::ask_functions`].
-    pub(super) unsafe fn ask_functions(&mut self) {
+    pub(crate) unsafe fn ask_functions(&mut self) {
         // SAFETY: by this function's contract.
         unsafe { ask_all(self.shown()) };
     }
@@ -200,7 +200,7 @@ mod tests {
     use std::ptr::NonNull;
 
     use super::*;
-    use crate::work::{Action, ItemName, Work, WorkFn};
+    use crate::item::{Action, ItemName, Work, WorkFn};
 
     struct First;
 

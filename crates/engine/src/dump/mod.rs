@@ -10,13 +10,13 @@
 //! collection, without the locks (`functions`). [`Dump::name_functions`] names the functions that
 //! have no name of their own, with a resolver of the caller's.
 
-mod collect;
 mod functions;
-mod running;
+mod shutdown;
 mod stall;
 mod text;
 
 pub use functions::StandsFor;
+pub use shutdown::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
 };

@@ -9,9 +9,6 @@ use super::{
     ArmedItem, Dump, Function, Gate, ItemDump, Items, NodeDump, PoolDump, PwqDump, QueueDump,
     RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
-use crate::disposal::Releasing;
-use crate::plural::Count;
-use crate::shutdown::{Shutdown, ShutdownReport};
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,7 +98,7 @@ impl ArmedItem {
 }
 
 impl WorkerDump {
-    fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
+    pub(super) fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
         let state = match self.state {
             WorkerState::Idle => "idle",
             WorkerState::Running => "running",
@@ -223,47 +220,6 @@ impl fmt::Display for Function {
             Some(name) => f.write_str(name),
             None => write!(f, "function {:#x}", self.address),
         }
-    }
-}
-
-impl fmt::Display for ShutdownReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.how {
-            Shutdown::Drain => "drain",
-            Shutdown::Cancel => "cancel",
-        };
-        write!(f, "shutdown by {how} took {}", Nanos(self.took_ns))?;
-        write!(f, "; {} released", Count(self.released, "item"))?;
-        if self.is_complete() {
-            return writeln!(f, "; nothing is left");
-        }
-        write!(f, "; {} did not end", Count(self.unfinished.len() as u64, "queue"))?;
-        if !self.releasing.is_empty() {
-            let count = self.releasing.len() as u64;
-            write!(f, "; {} did not return", Count(count, "destructor"))?;
-        }
-        if self.unreleased > 0 {
-            write!(f, "; {} not released", Count(self.unreleased, "item"))?;
-        }
-        writeln!(f)?;
-        for left in &self.releasing {
-            let Releasing { queue, function, thread, for_ns } = left;
-            let name = function.name.as_deref().unwrap_or("an unnamed function");
-            write!(f, "  destructor of {name}")?;
-            if !queue.is_empty() {
-                write!(f, ", queue {queue}")?;
-            }
-            writeln!(f, ", thread {thread}, for {}", Nanos(*for_ns))?;
-        }
-        for left in &self.unfinished {
-            let (pending, running) = (left.pending(), left.running());
-            writeln!(f, "  queue {}: {pending} pending, {running} running", left.queue.name)?;
-            for worker in &left.workers {
-                // Relative to the end of the shutdown, when the snapshot was taken.
-                worker.print(f, left.at_ns)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -11,12 +11,12 @@
 
 use std::ptr::NonNull;
 
-use crate::cancel::DepthError;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::submit::Queued;
+use crate::item::Work;
+use crate::queue::submit::Queued;
 use crate::sync::{AtomicU32, Ordering, const_unless_modelled};
-use crate::work::Work;
+use crate::wait::cancel::DepthError;
 
 /// The number of queueings of one item that have not ended. See the module.
 pub struct Held(AtomicU32);

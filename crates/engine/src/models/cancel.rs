@@ -16,7 +16,7 @@ use loom::thread;
 
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 #[test]
 fn a_pending_item_is_cancelled_or_run() {

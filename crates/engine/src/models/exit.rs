@@ -20,7 +20,7 @@ use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::queue::Kind;
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 #[test]
 fn a_picked_worker_is_not_culled() {

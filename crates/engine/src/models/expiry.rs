@@ -19,7 +19,7 @@ use super::world::{Item, Timed, World};
 use super::{Preemptions, explore};
 use crate::host::Report;
 use crate::queue::Kind;
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 /// Later than every timer of a model.
 const LATER: u64 = 1_000_000;
@@ -39,7 +39,7 @@ fn an_expiry_during_the_last_drop_ends_the_item_once() {
         world.settle();
         world.explored(|| {
             let (engine, pool) = (world.engine.clone(), queue.pool_of(0).id);
-            let expiry = thread::spawn(move || engine.fire_timers(engine.pool(pool), LATER));
+            let expiry = thread::spawn(move || engine.pool(pool).fire_timers(&engine, LATER));
             drop(queue);
             expiry.join().unwrap();
         });
@@ -60,7 +60,7 @@ fn an_expiry_inside_an_item_during_the_last_drop_ends_the_item_once() {
         let (engine, pool) = (std::sync::Arc::downgrade(&world.engine), queue.pool_of(0).id);
         let fires = Item::with(move |_| {
             let engine = engine.upgrade().expect("it runs this");
-            engine.fire_timers(engine.pool(pool), LATER);
+            engine.pool(pool).fire_timers(&engine, LATER);
         });
         world.settle();
         world.explored(|| {

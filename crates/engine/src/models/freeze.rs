@@ -19,7 +19,7 @@ use uwork_policy::flags::Flags;
 
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 #[test]
 fn nothing_runs_between_a_freeze_and_its_thaw() {

@@ -22,12 +22,12 @@ use loom::thread;
 use super::host::LoomHost;
 use super::world::World;
 use super::{Preemptions, explore};
-use crate::delayed::Delayed;
 use crate::handle::Held;
-use crate::owner::Queue;
-use crate::submit::Queued;
+use crate::item::{Action, Work};
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 use crate::sync::Cell;
-use crate::work::{Action, Work};
+use crate::timer::delayed::Delayed;
 
 /// The contents of the frame. The model keeps its memory alive, so that loom reports a late access.
 #[repr(C)]
@@ -145,7 +145,7 @@ fn a_frame_ends_after_its_expired_timer_was_released() {
         world.explored(|| {
             let engine = world.engine.clone();
             let later = 1_000_000;
-            let expiry = thread::spawn(move || engine.fire_timers(engine.pool(pool), later));
+            let expiry = thread::spawn(move || engine.pool(pool).fire_timers(&engine, later));
             assert_eq!(frame.end(&world), 0);
             expiry.join().unwrap();
         });

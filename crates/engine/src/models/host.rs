@@ -4,15 +4,15 @@
 use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
 
-use crate::cpus::Cpus;
+use crate::host::Cpus;
 use uwork_policy::blocking::Tier;
 
 use crate::futex::Futex;
+use crate::host::ThreadState;
 use crate::host::{
     Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
 use crate::sync::{AtomicU32, Ordering};
-use crate::thread::ThreadState;
 
 /// The time in every model. It is so early that no batch ever counts as stuck.
 pub(crate) const NOW: u64 = 1;

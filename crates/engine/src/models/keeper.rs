@@ -22,12 +22,12 @@ use loom::thread;
 use super::host::{Event, FAR, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::delayed::Delayed;
 use crate::host::Cure;
-use crate::owner::Queue;
+use crate::item::{Action, Work};
 use crate::pool::NEVER;
-use crate::submit::Queued;
-use crate::work::{Action, Work};
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
+use crate::timer::delayed::Delayed;
 
 /// An item with a timer that never expires in a model.
 #[repr(C)]
@@ -135,7 +135,7 @@ fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
         world.settle();
         let (held, gate) = world.hold_a_worker(&queue);
         let item = Item::new();
-        world.engine.wake_watch();
+        world.engine.watch.wake(&world.engine);
         world.explored(|| {
             let engine = world.engine.clone();
             let watch = thread::spawn(move || _ = engine.watch_sleeps());

@@ -20,7 +20,7 @@ use loom::thread;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 #[test]
 fn two_submitters_and_a_worker() {

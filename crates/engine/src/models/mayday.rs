@@ -12,7 +12,7 @@ use uwork_policy::flags::Flags;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
 
 #[test]
 fn an_item_that_the_only_worker_waits_for_is_rescued() {

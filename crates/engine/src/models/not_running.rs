@@ -22,9 +22,9 @@ use loom::thread;
 use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
 use crate::host::Cure;
+use crate::item::{Action, Place, Work};
 use crate::pool::state::PoolState;
 use crate::slot::{Next, NotRunning, Slot, WasRunning};
-use crate::work::{Action, Place, Work};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

@@ -11,9 +11,9 @@ use loom::thread;
 
 use super::{Preemptions, explore};
 use crate::inbox::{Inbox, Node};
+use crate::item::word::{Acquire, RunId};
+use crate::item::{Action, Work};
 use crate::sync::{AtomicU32, Cell, Ordering};
-use crate::word::{Acquire, RunId};
-use crate::work::{Action, Work};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

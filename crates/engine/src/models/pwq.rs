@@ -20,12 +20,12 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
+use crate::item::word::{Acquire, RunId};
+use crate::item::{Action, Place, Ticket, Work};
 use crate::pool::Pool;
-use crate::pwq::{Limits, Pwq, Taken};
+use crate::queue::pwq::{Limits, Pwq, Taken};
 use crate::slab::Slab;
 use crate::slot::{Next, Slot};
-use crate::word::{Acquire, RunId};
-use crate::work::{Action, Place, Ticket, Work};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

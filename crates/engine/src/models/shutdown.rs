@@ -18,10 +18,10 @@ use loom::thread;
 
 use super::world::{Timed, World};
 use super::{Preemptions, explore};
-use crate::owner::Queue;
+use crate::dump::Shutdown;
 use crate::queue::Kind;
-use crate::shutdown::Shutdown;
-use crate::submit::Queued;
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 
 use super::host::LoomHost;
 

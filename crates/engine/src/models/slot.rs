@@ -18,10 +18,10 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
+use crate::item::{Action, Place, Work, WorkList};
 use crate::slot::{Next, Slot};
 use crate::sync::Cell;
 use crate::wake::Waiter;
-use crate::work::{Action, Place, Work, WorkList};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 

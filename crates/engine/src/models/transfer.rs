@@ -17,9 +17,9 @@ use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use super::host::{Event, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::owner::Queue;
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 use crate::queue::{Attrs, Kind};
-use crate::submit::Queued;
 
 /// A queue whose pods, one for each CPU, share their work.
 fn sharing(world: &World) -> Queue<LoomHost> {

@@ -21,8 +21,8 @@ use loom::thread;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::help::Helped;
-use crate::submit::Queued;
+use crate::queue::submit::Queued;
+use crate::wait::Helped;
 
 #[test]
 fn queue_flush_drop_retire() {
@@ -158,8 +158,8 @@ fn items_taken_back_keep_their_order() {
         world.explored(|| {
             let engine = world.engine.clone();
             let watch = thread::spawn(move || {
-                engine.slots().for_each(|(_, slot)| {
-                    let _ = engine.take_back(slot, |_| Some(()));
+                engine.slots.for_each(|(_, slot)| {
+                    let _ = slot.take_back(&engine, |_| Some(()));
                 });
             });
             gate.wake();

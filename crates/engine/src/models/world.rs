@@ -10,14 +10,14 @@ use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
 use super::host::{Event, LoomHost};
-use crate::delayed::Delayed;
 use crate::engine::{Config, Engine};
 use crate::host::Report;
-use crate::owner::Queue;
+use crate::item::{Action, Work};
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 use crate::queue::{Attrs, Kind, QueueSpec};
-use crate::submit::Queued;
 use crate::sync::Cell;
-use crate::work::{Action, Work};
+use crate::timer::delayed::Delayed;
 
 /// An engine on a machine of `cpus` CPUs that share everything.
 pub(crate) struct World {

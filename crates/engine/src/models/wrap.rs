@@ -7,7 +7,7 @@
 //! **Bounds.** The production worker and queue; the slot's number is reset between two runs, as if
 //! it had wrapped; one worker and one more for each wait; up to two preemptions.
 //!
-//! **Seen to fail** when `Engine::runs`, `defer`, `wait_for` or `take_over` compares the number
+//! **Seen to fail** when `Caller::runs`, `defer`, `wait_for` or `take_over` compares the number
 //! alone.
 
 use std::sync::{Arc, Mutex, Weak};
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, Weak};
 use super::host::{Event, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
-use crate::owner::Queue;
-use crate::submit::Queued;
+use crate::queue::owner::Queue;
+use crate::queue::submit::Queued;
 
 /// Runs a new item once on the first worker, and then resets that worker's number: the next run has
 /// the number that the item names.

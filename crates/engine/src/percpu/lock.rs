@@ -44,6 +44,7 @@ impl Token {
 pub struct CpuLock {
     /// See the module. The sections are the platform's code: they load it with acquire, and store
     /// to it.
+    // tidy: allow(own-words): the models play the sections, which are the platform's code
     pub(crate) owner: AtomicU64,
 }
 

@@ -2,27 +2,35 @@
 //!
 //! README.md has the park and kick protocol.
 
+mod blocking;
 mod bring;
+pub(crate) mod cap;
+mod conserve;
+mod hints;
 pub(crate) mod progress;
 pub(crate) mod ready;
+mod retire;
+mod sets;
 pub(crate) mod state;
 mod transfer;
 
-use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::inbox::Inbox;
-use crate::pwq::Pwq;
+use crate::queue::pwq::Pwq;
+use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
-use crate::worker::Worker;
+use blocking::BlockingState;
+pub use cap::POOL_WORKERS_LIMIT;
+pub(crate) use conserve::{give_back, put_back};
 use progress::Unsettled;
 use ready::ReadyList;
+pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
-pub(crate) use transfer::MOVING;
 
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
@@ -73,45 +81,35 @@ pub(crate) struct Pool<H: Host> {
     /// Whether `inner.ready` is non-empty. A hint for threads without the lock.
     has_ready: Line<AtomicBool>,
     /// When a worker may be spawned again after a failure; 0 if no spawn has failed. A hint.
-    pub(crate) create_again_at: AtomicU64,
+    create_again_at: AtomicU64,
     /// When the rescuers are called next. A hint.
-    pub(crate) mayday_at: AtomicU64,
+    mayday_at: AtomicU64,
     /// When work was last taken, or a worker last came up for it. A hint.
-    pub(crate) last_progress_at: AtomicU64,
+    last_progress_at: AtomicU64,
     /// When work was last taken; unlike `last_progress_at`, a worker's arrival does not count. A hint.
-    pub(crate) last_batch_at: Hint,
+    last_batch_at: Hint,
     /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
-    pub(crate) sets_in_use: AtomicU32,
+    sets_in_use: AtomicU32,
     /// How long each of the items taken last took. A hint.
-    pub(crate) item_ns: AtomicU64,
+    item_ns: AtomicU64,
     /// Workers with items scheduled behind the one that they run. A hint.
-    pub(crate) scheduled_batches: AtomicU32,
-    /// Blocks are expected here until this time, because one was found lately: the watcher samples
-    /// the workers more often. A hint.
-    pub(crate) expect_blocks_until: AtomicU64,
-    /// When its workers were last sampled. A hint.
-    pub(crate) seen_at: AtomicU64,
-    /// When an item was last presumed to block. A hint.
-    pub(crate) presumed_at: AtomicU64,
-    /// The worker of that item. A hint.
-    presumed: AtomicU32,
-    /// How long an undeclared block typically lasts. A hint.
-    pub(crate) usual_block_ns: AtomicU64,
+    scheduled_batches: AtomicU32,
+    pub(crate) blocking: BlockingState,
     /// Workers that took a batch lately: the latest one of each residue class. Hints.
     recent: [AtomicU32; RECENT],
     /// The sum of its queues' limits: the number of their items that may run at once.
-    pub(crate) limits: AtomicU64,
+    limits: AtomicU64,
     /// Whether the report was made that the pool has as many workers as it may have, and all block.
-    pub(crate) full_reported: AtomicBool,
+    full_reported: AtomicBool,
     /// How long the keeper sleeps; `NEVER` if unknown. Written by the keeper, under the pool lock.
     keeper_until: AtomicU64,
     /// Whether its timers were left to the watcher lately. A hint.
     left_timers: AtomicBool,
     /// Whether a wake is claimed for a worker that the watcher is to spawn.
-    pub(crate) is_spawn_requested: AtomicBool,
+    is_spawn_requested: AtomicBool,
     /// Since when the watcher has found the pool stranded, without a worker that it is owed; 0 if
     /// it is not stranded.
-    pub(crate) stranded_since: AtomicU64,
+    stranded_since: AtomicU64,
     /// Queues that send new items here. Without any, only its timers bring a worker up.
     routed: AtomicU32,
     /// Deferrable timers: they never wake a parked worker.
@@ -124,8 +122,7 @@ pub(crate) struct Pool<H: Host> {
 /// Guard: the pool lock.
 pub(crate) struct PoolInner<H: Host> {
     pub(crate) ready: ReadyList<H>,
-    /// The worker that parked last.
-    pub(crate) idle_top: Option<u32>,
+    pub(crate) idle: IdleStack,
     /// The keeper: the parked worker that sleeps no longer than until the next timer.
     pub(crate) keeper: Option<u32>,
     /// The slots of all workers.
@@ -145,12 +142,7 @@ impl<H: Host> Pool<H> {
             last_batch_at: Hint::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             scheduled_batches: AtomicU32::new(0),
-            expect_blocks_until: AtomicU64::new(0),
-            seen_at: AtomicU64::new(0),
-            presumed_at: AtomicU64::new(0),
-            presumed: AtomicU32::new(NO_SLOT),
-            // A long initial value: the first worker that blocks is replaced at once.
-            usual_block_ns: AtomicU64::new(PATIENCE_MAX_NS),
+            blocking: BlockingState::new(),
             recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
             limits: AtomicU64::new(0),
             full_reported: AtomicBool::new(false),
@@ -167,7 +159,7 @@ impl<H: Host> Pool<H> {
                 Rank::Pool,
                 PoolInner {
                     ready: ReadyList::new(),
-                    idle_top: None,
+                    idle: IdleStack::new(),
                     keeper: None,
                     workers: Vec::new(),
                 },
@@ -180,7 +172,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn forget(&self, inner: &mut PoolInner<H>) {
         let _ = self.ready_inbox.take_all();
         inner.ready = ReadyList::new();
-        inner.idle_top = None;
+        inner.idle = IdleStack::new();
         inner.keeper = None;
         inner.workers.clear();
         self.has_ready.0.store(false, Ordering::SeqCst);
@@ -191,7 +183,7 @@ impl<H: Host> Pool<H> {
         self.stranded_since.store(0, Ordering::Relaxed);
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_progress_at.store(0, Ordering::Relaxed);
-        self.expect_blocks_until.store(0, Ordering::Relaxed);
+        self.blocking.forget();
         self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
@@ -221,16 +213,6 @@ impl<H: Host> Pool<H> {
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
-    }
-
-    /// This worker begins an item that is presumed to block.
-    pub(crate) fn note_presumed(&self, slot: u32) {
-        self.presumed.store(slot, Ordering::Relaxed);
-    }
-
-    /// The worker that began such an item last.
-    pub(crate) fn presumed_last(&self) -> Option<u32> {
-        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     /// This worker takes a batch.
@@ -431,8 +413,8 @@ impl<H: Host> Pool<H> {
     /// The picked worker is off the stack before it is woken. Idle workers retire under the same
     /// lock, so a picked worker cannot retire in between and leave the work behind.
     fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
-        let top = inner.idle_top?;
-        let below = engine.slot(top).idle_below_locked(inner);
+        let top = inner.idle.top()?;
+        let below = inner.idle.below(engine.slot(top));
         let id = match below {
             Some(below) if inner.keeper == Some(top) => below,
             _ => top,
@@ -440,7 +422,7 @@ impl<H: Host> Pool<H> {
         self.remove_idle(engine, inner, id);
         self.state.leave_idle();
         let slot = engine.slot(id);
-        slot.picked.store(true, Ordering::Relaxed);
+        slot.pick();
         // SAFETY: slots live as long as the engine.
         Some(unsafe { WakeToken::new(&raw const slot.event) })
     }
@@ -448,12 +430,7 @@ impl<H: Host> Pool<H> {
     /// Puts a worker on the idle stack. Returns true if it is the keeper.
     pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
         let slot = engine.slot(id);
-        // SAFETY: both cells are guarded by the pool lock, which the caller holds.
-        unsafe {
-            slot.idle_below.set(inner.idle_top);
-            slot.is_idle.set(true);
-        }
-        inner.idle_top = Some(id);
+        inner.idle.push(slot, id);
         self.adopt_timers(inner, id)
     }
 
@@ -485,25 +462,7 @@ impl<H: Host> Pool<H> {
 
     /// Takes a worker off the idle stack, from any position.
     pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
-        let slot = engine.slot(id);
-        let below = slot.idle_below_locked(inner);
-        if inner.idle_top == Some(id) {
-            inner.idle_top = below;
-        } else {
-            let mut above = inner.idle_top;
-            while let Some(upper) = above {
-                let upper_slot = engine.slot(upper);
-                let next = upper_slot.idle_below_locked(inner);
-                if next == Some(id) {
-                    // SAFETY: guarded by the pool lock, which the caller holds.
-                    unsafe { upper_slot.idle_below.set(below) };
-                    break;
-                }
-                above = next;
-            }
-        }
-        // SAFETY: guarded by the pool lock, which the caller holds.
-        unsafe { slot.is_idle.set(false) };
+        inner.idle.remove(&engine.slots, id);
         if inner.keeper == Some(id) {
             inner.keeper = None;
             self.state.set_kept(false);
@@ -526,18 +485,14 @@ impl<H: Host> Pool<H> {
 
     /// Whether the caller is a worker of this pool.
     pub(crate) fn is_run_by_caller(&self, engine: &Engine<H>) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
-        // SAFETY: the worker of this thread lives on the thread's stack below us.
-        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        let worker = engine.caller().worker();
         worker.is_some_and(|worker| std::ptr::eq(worker.pool(), self))
     }
 
     /// Whether the caller is a worker of this pool and in no item: it will scan the ready list
     /// before it does anything else.
     pub(crate) fn is_served_by_caller(&self, engine: &Engine<H>) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
+        let thread = engine.caller().thread;
         thread.frame().is_null() && self.is_run_by_caller(engine)
     }
 

@@ -11,8 +11,7 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 use super::{NEVER, Pool};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
-use crate::pwq::Pwq;
-use crate::sync::Ordering;
+use crate::queue::pwq::Pwq;
 
 /// Items that take this long keep a worker away from the timers for too long.
 const LONG_ITEM_NS: u64 = 1_000_000;
@@ -30,7 +29,7 @@ impl<'a, H: Host> Unsettled<'a, H> {
 
     /// Does what the pool is owed after the change.
     pub(crate) fn settle(self, engine: &Engine<H>) {
-        engine.settle(self.take());
+        self.take().settle(engine);
     }
 
     /// As [`Unsettled::settle`], for a submitter, which must not spawn threads: the watcher spawns
@@ -48,14 +47,14 @@ impl<'a, H: Host> Unsettled<'a, H> {
             return;
         }
         if !owed.worker {
-            return engine.call_watch(pool);
+            return pool.call_watch(engine);
         }
-        engine.settle_with(pool, Maker::Watch);
+        pool.settle_with(engine, Maker::Watch);
     }
 
     /// As [`Unsettled::settle`], for a thread that arms timers, which must not spawn threads.
     pub(crate) fn settle_for_arming_thread(self, engine: &Engine<H>) {
-        engine.settle_with(self.take(), Maker::Watch);
+        self.take().settle_with(engine, Maker::Watch);
     }
 
     /// Leaves the change to the caller, a worker of the pool between two items. Its next step ends
@@ -111,8 +110,8 @@ impl<H: Host> Pool<H> {
             counts,
             target: self.target(),
             ready: self.looks_ready(),
-            scheduled: self.scheduled_batches.load(Ordering::SeqCst) > 0,
-            watcher_helps: engine.watcher_helps(self),
+            scheduled: self.has_scheduled_batches(),
+            watcher_helps: self.watcher_helps(engine),
             timer,
             keeper_until: self.keeper_until(),
             timer_slack: self.timer_slack(),
@@ -137,30 +136,38 @@ impl<H: Host> Pool<H> {
 
     /// How long after the next timer's expiry the watcher may check it.
     pub(crate) fn timer_slack(&self) -> u64 {
-        let long = self.item_ns.load(Ordering::Relaxed) >= LONG_ITEM_NS;
+        let long = self.item_ns() >= LONG_ITEM_NS;
         if long { 0 } else { TIMER_SLACK_NS }
     }
 }
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Pwq<H> {
+    /// Puts a pwq, whose readiness the caller claimed, on its list, and settles. This covers items
+    /// that other submitters enqueued before: those found the pwq ready and did not settle.
+    pub(crate) fn make_ready(&self, engine: &Engine<H>) {
+        self.home().push_ready(self).settle(engine);
+    }
+}
+
+impl<H: Host> Pool<H> {
     /// Does what a pool is owed, after any change. The caller holds no lock.
     #[inline]
-    pub(crate) fn settle(&self, pool: &Pool<H>) {
-        self.settle_with(pool, Maker::Caller);
+    pub(crate) fn settle(&self, engine: &Engine<H>) {
+        self.settle_with(engine, Maker::Caller);
     }
 
     #[inline]
-    fn settle_with(&self, pool: &Pool<H>, maker: Maker) {
+    fn settle_with(&self, engine: &Engine<H>, maker: Maker) {
         loop {
-            let owed = obligation(pool.view(self));
+            let owed = obligation(self.view(engine));
             if owed == Obligation::NOTHING {
                 return;
             }
             if !owed.worker {
-                return self.call_for(pool, owed);
+                return self.call_for(engine, owed);
             }
-            if pool.state.begin_wake(pool.target()) {
-                self.bring_worker(pool, maker);
+            if self.state.begin_wake(self.target()) {
+                self.bring_worker(engine, maker);
                 return;
             }
             // The counters have changed since the snapshot, so what is owed may have as well.
@@ -168,48 +175,42 @@ impl<H: Host> Engine<H> {
     }
 
     /// The pool has enough workers: calls the keeper or the watcher, as owed.
-    fn call_for(&self, pool: &Pool<H>, owed: Obligation) {
+    fn call_for(&self, engine: &Engine<H>, owed: Obligation) {
         if owed.keeper {
-            let keeper = pool.lock().keeper;
+            let keeper = self.lock().keeper;
             if let Some(id) = keeper {
-                pool.nudge(self, id);
+                self.nudge(engine, id);
             }
         }
         if owed.look == 0 {
-            self.call_watch(pool);
-        } else if owed.look != NEVER && !self.host().reverts(Cure::KeptTimers) {
-            pool.note_left_timers();
-            self.call_watch_by(owed.look);
+            self.call_watch(engine);
+        } else if owed.look != NEVER && !engine.host().reverts(Cure::KeptTimers) {
+            self.note_left_timers();
+            engine.watch.call_by(engine, owed.look);
         }
     }
 
     /// Whether a scan by the watcher can help items that wait behind running workers.
-    pub(crate) fn watcher_helps(&self, pool: &Pool<H>) -> bool {
-        let finds = self.hogs().is_on() || self.host().tier() != Tier::Declared;
-        pool.others_may_help() || (finds && !pool.spec().single)
-    }
-
-    /// Puts a pwq, whose readiness the caller claimed, on its list, and settles. This covers items
-    /// that other submitters enqueued before: those found the pwq ready and did not settle.
-    pub(crate) fn make_ready(&self, pwq: &Pwq<H>) {
-        pwq.home().push_ready(pwq).settle(self);
+    pub(crate) fn watcher_helps(&self, engine: &Engine<H>) -> bool {
+        let finds = engine.hogs.is_on() || engine.host().tier() != Tier::Declared;
+        self.others_may_help() || (finds && !self.spec().single)
     }
 
     /// Brings up one more worker if fewer run than the target, even if no item waits in this pool:
     /// the worker finds work in a neighbour's pool.
-    pub(crate) fn bring_helper(&self, pool: &Pool<H>) {
-        if pool.state.begin_wake(pool.target()) {
-            self.bring_worker(pool, Maker::Caller);
+    pub(crate) fn bring_helper(&self, engine: &Engine<H>) {
+        if self.state.begin_wake(self.target()) {
+            self.bring_worker(engine, Maker::Caller);
         }
     }
 
-    /// A timer of `pool` is overdue, and no worker has fired it. Called by the watcher.
-    pub(crate) fn bring_for_timers(&self, pool: &Pool<H>, now: u64) {
+    /// A timer of this pool is overdue, and no worker has fired it. Called by the watcher.
+    pub(crate) fn bring_for_timers(&self, engine: &Engine<H>, now: u64) {
         // A worker on its way up sees the timers. A worker is brought up even above the target; it
         // finds nothing else to do, and parks.
-        if pool.state.begin_wake(u32::MAX) && !self.bring_worker(pool, Maker::Caller) {
+        if self.state.begin_wake(u32::MAX) && !self.bring_worker(engine, Maker::Caller) {
             // No worker can come. A rescuer may serve the items that the timers enqueue.
-            self.fire_timers_as_watcher(pool, now);
+            self.fire_timers_as_watcher(engine, now);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::pwq::Pwq;
+use crate::queue::pwq::Pwq;
 
 /// A singly linked queue. Guard: the pool lock.
 pub(crate) struct ReadyList<H: Host> {

@@ -21,35 +21,29 @@
 use super::Pool;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::sync::Ordering;
 use crate::wake::WakeToken;
 
-/// A value of `Slot::home`: the worker is moving from one pool to another.
-pub(crate) const MOVING: u32 = u32::MAX;
-
-impl<H: Host> Engine<H> {
-    /// Brings a worker to `pool` that the nearest neighbour can spare. The caller has claimed the
+impl<H: Host> Pool<H> {
+    /// Brings a worker to this pool that the nearest neighbour can spare. The caller has claimed the
     /// wake; if this returns true, the claim is used up.
-    pub(crate) fn transfer_worker(&self, pool: &Pool<H>) -> bool {
-        let neighbours = pool.spec().neighbours.iter().map(|&id| self.pool(id));
-        let may_spare = |other: &&Pool<H>| pool.spec().shares && other.has_idle_to_spare();
-        neighbours.filter(may_spare).any(|other| self.transfer_from(other, pool))
+    pub(crate) fn bring_from_neighbour(&self, engine: &Engine<H>) -> bool {
+        let neighbours = self.spec().neighbours.iter().map(|&id| engine.pool(id));
+        let may_spare = |other: &&Pool<H>| self.spec().shares && other.has_idle_to_spare();
+        neighbours.filter(may_spare).any(|other| self.transfer_from(engine, other))
     }
 
-    fn transfer_from(&self, other: &Pool<H>, pool: &Pool<H>) -> bool {
+    fn transfer_from(&self, engine: &Engine<H>, other: &Pool<H>) -> bool {
         // Under `placing`: a thread that places threads on CPUs finds the worker on exactly one
         // list.
-        let placing = self.versions().hold_placing();
-        let Some(id) = other.give_away_idle(self) else { return false };
-        pool.state.add_worker();
-        pool.lock().workers.push(id);
+        let placing = engine.versions.hold_placing();
+        let Some(id) = other.give_away_idle(engine) else { return false };
+        self.state.add_worker();
+        self.lock().workers.push(id);
         drop(placing);
-        let slot = self.slot(id);
-        // Release: its partner is the Acquire load in `Worker::move_home`. The worker sees that it
-        // is on the new list.
-        slot.home.store(pool.id, Ordering::Release);
+        let slot = engine.slot(id);
+        slot.end_move(self.id);
         // SAFETY: slots live as long as the engine.
-        unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(self.host());
+        unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(engine.host());
         true
     }
 }
@@ -66,16 +60,13 @@ impl<H: Host> Pool<H> {
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;
-        let top = inner.idle_top?;
-        let id = if top == keeper { engine.slot(top).idle_below_locked(&inner)? } else { top };
+        let top = inner.idle.top()?;
+        let id = if top == keeper { inner.idle.below(engine.slot(top))? } else { top };
         self.remove_idle(engine, &mut inner, id);
         inner.workers.retain(|&worker| worker != id);
         self.state.exit_idle();
         let slot = engine.slot(id);
-        slot.home.store(MOVING, Ordering::Relaxed);
-        // Release: its partner is the Acquire load in `Worker::sleep`. A worker that finds itself
-        // picked also finds that it moves.
-        slot.picked.store(true, Ordering::Release);
+        slot.pick_to_move();
         Some(id)
     }
 }

@@ -7,10 +7,11 @@ use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
 use crate::dump::NodeDump;
-use crate::engine::{Engine, PoolSet};
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::{Pwq, PwqNode};
+use crate::pool::PoolSet;
+use crate::queue::pwq::{Pwq, PwqNode};
 use crate::wake::Waiters;
 
 /// A queue's nodes. The last one is for pwqs whose pod spans several.
@@ -118,11 +119,11 @@ impl<H: Host> BecameReady<H> {
         for pwq in self.pwqs {
             // SAFETY: pwqs live as long as their engine. The READY claim keeps this pwq what it
             // was, even if its queue no longer exists.
-            engine.make_ready(unsafe { &*pwq });
+            (unsafe { &*pwq }).make_ready(engine);
         }
         self.waiters.complete(engine.host());
-        self.deserted.iter().for_each(|&id| engine.nudge_all(engine.pool(id)));
-        self.roomier.iter().for_each(|&id| engine.settle(engine.pool(id)));
+        self.deserted.iter().for_each(|&id| engine.pool(id).nudge_all(engine));
+        self.roomier.iter().for_each(|&id| engine.pool(id).settle(engine));
     }
 }
 
@@ -229,7 +230,7 @@ impl<H: Host> Wq<H> {
             };
             let (limit, before) = (self.limit_in(&used.set, tunable).max(held), used.counted);
             if limit != before {
-                self.engine().count_limit(&used.set, limit, before);
+                used.set.count_limit(self.engine(), limit, before);
                 used.counted = limit;
             }
             if limit > before {

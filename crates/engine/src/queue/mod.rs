@@ -1,10 +1,15 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
+pub(crate) mod flush;
 mod limits;
 mod name;
+pub(crate) mod owner;
+pub(crate) mod pwq;
+pub(crate) mod registry;
 mod round_robin;
 mod route;
 mod spec;
+pub(crate) mod submit;
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,23 +18,26 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
 pub(crate) use limits::BecameReady;
-pub(crate) use name::Name;
+pub(crate) use name::{Name, Names};
+pub use owner::Queue;
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, scope_names,
 };
+pub use submit::Queued;
 
-use crate::cpus::Cpus;
-use crate::engine::{Engine, PoolSet};
-use crate::flush::FlushState;
+use crate::engine::Engine;
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::Pwq;
-use crate::rescuer::Rescuer;
+use crate::pool::PoolSet;
+use crate::queue::flush::FlushState;
+use crate::queue::pwq::Pwq;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, Cell, Link, Lock, LockGuard, Ordering, Rank,
     assert_nothing_held,
 };
+use crate::worker::rescuer::Rescuer;
 use limits::Nodes;
 use round_robin::RoundRobin;
 use route::Route;
@@ -63,11 +71,11 @@ pub struct Wq<H: Host> {
     /// the whole list.
     pub(crate) next_unreleased: Cell<Link<Wq<H>>>,
     /// The queue's position in the list of all queues.
-    pub(crate) registered: AtomicU64,
+    registered: AtomicU64,
     /// By CPU id; null for CPUs that the queue does not use. Replaced entry by entry.
     routes: Box<[Route<H>]>,
     /// Open, draining (a count, in units of `DRAINING`), closed.
-    pub(crate) gate: AtomicU32,
+    gate: AtomicU32,
     /// The reports made about this queue: bits of [`Warned`].
     warned: AtomicU32,
     /// Distributes submitters outside of the mask over its CPUs.
@@ -103,13 +111,13 @@ pub(crate) struct Pwqs<'a, H: Host> {
 
 impl<H: Host> Pwqs<'_, H> {
     pub(crate) fn for_each(&self, f: impl FnMut(&Pwq<H>)) {
-        self.ids.iter().filter_map(|&(id, _)| self.engine.pwqs().get(id)).for_each(f);
+        self.ids.iter().filter_map(|&(id, _)| self.engine.pwqs.get(id)).for_each(f);
     }
 
     /// Calls `f` with each pwq and the pool that it was created for.
     fn for_each_with_pool(&self, mut f: impl FnMut(&Pwq<H>, &Pool<H>)) {
         for &(id, pool) in &*self.ids {
-            if let Some(pwq) = self.engine.pwqs().get(id) {
+            if let Some(pwq) = self.engine.pwqs.get(id) {
                 f(pwq, self.engine.pool(pool));
             }
         }
@@ -148,7 +156,7 @@ impl<H: Host> Wq<H> {
         if spec.max_active == 0 || spec.max_active > MAX_ACTIVE_LIMIT {
             return Err(QueueError::BadMaxActive(spec.max_active));
         }
-        if !engine.claim_name(name) {
+        if !engine.names.claim(name) {
             return Err(QueueError::NameTaken(spec.name));
         }
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
@@ -181,7 +189,7 @@ impl<H: Host> Wq<H> {
             debug_assert!(fresh, "the queue is new");
         }
         if wq.flags.contains(Flags::FREEZABLE) {
-            engine.enter_freezable(&wq);
+            engine.freeze.enter(engine, &wq);
         }
         wq.change(|wq, tunable| wq.apply_new(tunable, spec.kind))?;
         if let Some(rescuer) = wq.rescuer() {
@@ -320,7 +328,7 @@ impl<H: Host> Wq<H> {
     /// Releases the name for other queues. Only once: another queue may have taken it since.
     pub(crate) fn release_name(&self) {
         if !self.name_released.swap(true, Ordering::SeqCst) {
-            self.engine.release_name(&self.name);
+            self.engine.names.release(&self.name);
         }
     }
 
@@ -334,6 +342,11 @@ impl<H: Host> Wq<H> {
     }
 
     /// Accepts items only from the queue's own from here on, permanently.
+    /// Whether the queue accepts items from everywhere. A hint.
+    pub(crate) fn is_open(&self) -> bool {
+        self.gate.load(Ordering::Relaxed) == 0
+    }
+
     pub(crate) fn close_gate(&self) {
         self.gate.fetch_or(CLOSED, Ordering::SeqCst);
     }
@@ -358,7 +371,7 @@ impl<H: Host> Wq<H> {
         if gate & SEALED != 0 {
             return false;
         }
-        self.runs_here() || (gate == SHUT && self.engine.is_inside_an_item())
+        self.runs_here() || (gate == SHUT && self.engine.caller().is_inside_an_item())
     }
 }
 
@@ -369,10 +382,10 @@ impl<H: Host> Drop for Wq<H> {
         self.settle();
         self.stop_rescuer();
         if self.flags.contains(Flags::FREEZABLE) {
-            self.engine.leave_freezable(self);
+            self.engine.freeze.leave(self);
         }
         let pwqs = std::mem::take(&mut *self.pwqs.lock());
-        let known = |&(id, _): &(u32, u32)| self.engine.pwqs().get(id);
+        let known = |&(id, _): &(u32, u32)| self.engine.pwqs.get(id);
         for pwq in pwqs.iter().filter_map(known) {
             // The last worker may still be between the end of its last item and the release of the
             // pwq.
@@ -386,17 +399,17 @@ impl<H: Host> Drop for Wq<H> {
         // them.
         for pwq in pwqs.iter().filter_map(known) {
             if pwq.kill() {
-                self.engine.pwqs().release(pwq.id);
+                self.engine.pwqs.release(pwq.id);
             }
         }
         let routed = self.tunable.lock().routed.take();
         let deserted = self.remove_routes(routed);
         let sets = std::mem::take(&mut *self.sets.lock());
         for UsedSet { set, counted } in sets {
-            self.engine.count_limit(&set, 0, counted);
-            self.engine.leave_set(&set);
+            set.count_limit(&self.engine, 0, counted);
+            self.engine.sets.leave_set(&self.engine, &set);
         }
-        deserted.iter().for_each(|&id| self.engine.nudge_all(self.engine.pool(id)));
+        deserted.iter().for_each(|&id| self.engine.pool(id).nudge_all(&self.engine));
         self.release_name();
     }
 }

@@ -1,5 +1,9 @@
 //! A queue's name, without an allocation of its own.
 
+use std::collections::HashSet;
+
+use crate::sync::{Lock, LockGuard};
+
 use std::fmt;
 
 use super::NAME_MAX;
@@ -55,5 +59,27 @@ mod tests {
         assert!(Name::new("a\nb").is_none() && Name::new("\u{1b}[31m").is_none());
         assert!(Name::new(&"x".repeat(NAME_MAX + 1)).is_none());
         assert!(Name::new("a").unwrap() != Name::EMPTY);
+    }
+}
+
+/// The names of all queues.
+pub(crate) struct Names(Lock<HashSet<Name>>);
+
+impl Names {
+    pub(crate) fn new() -> Names {
+        Names(Lock::new(HashSet::new()))
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, HashSet<Name>> {
+        self.0.lock()
+    }
+
+    /// Registers a queue's name. Returns false if it is taken.
+    pub(crate) fn claim(&self, name: Name) -> bool {
+        self.0.lock().insert(name)
+    }
+
+    pub(crate) fn release(&self, name: &Name) {
+        self.0.lock().remove(name);
     }
 }

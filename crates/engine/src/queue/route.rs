@@ -8,13 +8,13 @@ use uwork_policy::scope::{EffectiveAffinityScope, Pods, effective_cpumask};
 
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
-use crate::cpus::Cpus;
-use crate::engine::{Context, PoolSet, SetKey};
+use crate::host::Cpus;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::{Limits, Pwq};
-use crate::rescuer::Rescuer;
+use crate::pool::{Context, PoolSet, SetKey};
+use crate::queue::pwq::{Limits, Pwq};
 use crate::sync::{AtomicPtr, Ordering};
+use crate::worker::rescuer::Rescuer;
 
 /// The destination of an item that is queued on a given CPU.
 pub(super) struct Route<H: Host> {
@@ -91,7 +91,7 @@ impl<H: Host> Wq<H> {
         } else {
             // The CPU may have come back. A caller that only gets refusals never becomes busy, so
             // ask for the check here.
-            self.engine.request_check();
+            self.engine.watch.request_check(&self.engine);
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
     }
@@ -117,7 +117,7 @@ impl<H: Host> Wq<H> {
         &self,
         change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
     ) -> Result<(), QueueError> {
-        let _change = self.engine.begin_change();
+        let _change = self.engine.reports.begin_change(&self.engine);
         let mut tunable = self.tunable.lock();
         let outcome = change(self, &mut tunable);
         drop(tunable);
@@ -226,11 +226,11 @@ impl<H: Host> Wq<H> {
             // other.
             return Ok(own.set.clone());
         }
-        let set = self.engine.pool_set(key)?;
+        let set = self.engine.sets.use_set(&self.engine, key)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);
-            self.engine.leave_set(&set);
+            self.engine.sets.leave_set(&self.engine, &set);
         } else {
             sets.push(UsedSet { set: set.clone(), counted: 0 });
         }
@@ -275,14 +275,14 @@ impl<H: Host> Wq<H> {
                 Some(&(id, _)) => id,
                 None => {
                     let (id, pwq) =
-                        self.engine.pwqs().allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
+                        self.engine.pwqs.allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
                     let pool_of_pwq = self.engine.pool(pool);
                     pwq.attach(self, pool_of_pwq, limits(pool_of_pwq), flush.colour());
                     known.push((id, pool));
                     id
                 }
             };
-            let pwq = self.engine.pwqs().get(id).expect("an id that was given out names a pwq");
+            let pwq = self.engine.pwqs.get(id).expect("an id that was given out names a pwq");
             pwq.set_home(self.engine.pool(pool));
             pwqs.push(pwq);
         }

@@ -4,23 +4,28 @@
 //! protocol, its states, and the proof that nothing is lost.
 
 mod batch;
+mod idle;
 mod not_running;
 mod now;
+mod parking;
 mod wait;
 
 use std::cell::UnsafeCell;
 
+pub(crate) use idle::IdleStack;
 pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
+pub(crate) use parking::MOVING;
 pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering, Rank};
+use crate::item::word::RUN_MASK;
+use crate::item::{Place, Ticket, Work, WorkList};
+use crate::slab::Slab;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 use crate::wake::Waiters;
-use crate::word::RUN_MASK;
-use crate::work::{Place, Ticket, Work, WorkList};
 use batch::BatchHint;
 
 /// The owner is neither in an item nor at its lists.
@@ -58,23 +63,21 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch began (the host's clock), if it has several items and its tail was
     /// not taken back; else `u64::MAX`. While it is set, the worker counts in its pool's
     /// `scheduled_batches`.
-    pub(crate) batch_began: AtomicU64,
+    batch_began: AtomicU64,
     /// What the owner took last, for readers on other threads.
     pub(crate) batch: BatchHint,
     /// The event that the worker parks on.
     pub(crate) event: H::Event,
     /// The worker's thread, as the host names it; 0 if none. Guard: `placing` of the engine's CPUs.
-    pub(crate) thread: AtomicU64,
+    thread: AtomicU64,
     /// Whether the worker is in a declared wait. A hint.
-    pub(crate) waits: AtomicBool,
+    waits: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
-    pub(crate) picked: AtomicBool,
+    picked: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
-    pub(crate) home: AtomicU32,
-    /// The idle worker below this one. Guard: pool lock.
-    pub(crate) idle_below: Cell<Option<u32>>,
-    /// Whether the worker is on the idle stack. Guard: pool lock.
-    pub(crate) is_idle: Cell<bool>,
+    home: AtomicU32,
+    /// The worker's place on the idle stack.
+    idle: idle::IdleLink,
     /// The run's description of itself. It has a lock of its own, the last in rank.
     description: now::Description,
     /// What the run waits for.
@@ -143,23 +146,15 @@ impl<H: Host> Slot<H> {
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             home: AtomicU32::new(0),
-            idle_below: Cell::new(None),
-            is_idle: Cell::new(false),
+            idle: idle::IdleLink::new(),
             description: now::Description::new(),
             wait: wait::WaitNote::new(),
         }
     }
 
-    /// The idle worker below this one, under the lock of its pool.
-    pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
-        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
-        unsafe { self.idle_below.get() }
-    }
-
-    /// Whether the worker is on the idle stack, under the lock of its pool.
-    pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
-        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
-        unsafe { self.is_idle.get() }
+    /// Takes a free slot.
+    pub(crate) fn allocate(slots: &Slab<Slot<H>>) -> Option<u32> {
+        slots.allocate(|_| Slot::new()).map(|(id, _)| id)
     }
 
     /// Whether this run is still in progress.
@@ -323,16 +318,12 @@ impl<H: Host> Slot<H> {
         self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
         self.batch_began.store(u64::MAX, Ordering::Relaxed);
         host.renew(&self.event);
-        self.thread.store(0, Ordering::Relaxed);
-        self.waits.store(false, Ordering::Relaxed);
+        self.set_thread(0);
+        self.set_waits(false);
         self.wait.set(WaitsFor::Unknown);
         self.wait.set_helper(0);
-        self.picked.store(false, Ordering::Relaxed);
-        // SAFETY: the child has no other thread.
-        unsafe {
-            self.idle_below.set(None);
-            self.is_idle.set(false);
-        }
+        self.unpick();
+        self.idle.forget();
     }
 
     /// Locks the run's description.

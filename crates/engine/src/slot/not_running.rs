@@ -6,8 +6,7 @@
 
 use super::{RemoteSlot, Slot, detach_all};
 use crate::host::{Cure, Host};
-use crate::sync::Ordering;
-use crate::work::WorkList;
+use crate::item::WorkList;
 
 /// Why a worker that is in an item is off the running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +117,7 @@ impl<H: Host> Slot<H> {
     pub(crate) fn computes(&self) -> bool {
         let sleeps =
             || matches!(self.not_running(), NotRunning::FoundBlocked(_) | NotRunning::Presumed);
-        self.present_run().is_some() && !self.waits.load(Ordering::Relaxed) && !sleeps()
+        self.present_run().is_some() && !self.waits() && !sleeps()
     }
 
     /// Why the owner is off the running count. Stale by the time it is used.

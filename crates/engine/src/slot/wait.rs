@@ -8,8 +8,8 @@
 
 use super::Slot;
 use crate::host::Host;
-use crate::sync::{Hint, Ordering};
-use crate::word::RunId;
+use crate::item::word::RunId;
+use crate::sync::Hint;
 
 /// What a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl<H: Host> Slot<H> {
 
     /// The thread that runs items here, as the host names it; 0 if unknown. A hint.
     pub(crate) fn runner(&self) -> u64 {
-        match self.thread.load(Ordering::Relaxed) {
+        match self.thread() {
             0 => self.wait.helper(),
             thread => thread,
         }

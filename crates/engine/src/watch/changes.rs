@@ -1,4 +1,4 @@
-//! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So
+//! The watcher checks whether the CPUs have changed ([`crate::lifecycle::cpus`]) while any worker is busy. So
 //! a change is noticed within a second without effort by a worker, and applied by a thread that
 //! holds no work and serves no pool. `next_check` is the time of the next check, or says that none
 //! is planned. A worker that finds that time over wakes the watcher. While no worker is busy, there
@@ -17,6 +17,7 @@
 //! item is found by the lists of its pool instead; one that returns from a wait checks `next_check`
 //! again.
 
+use super::Watch;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::sync::Ordering;
@@ -27,67 +28,67 @@ use super::NO_CHECK;
 /// The longest time between two checks of the CPUs while any worker is busy.
 const SCAN_NS: u64 = 250_000_000;
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Watch<H> {
     /// A worker becomes busy at `now`; 0 if it does not know the time. Calls the watcher if a check
     /// is due.
     #[inline]
-    pub(crate) fn heartbeat(&self, now: u64) {
+    pub(crate) fn heartbeat(&self, engine: &Engine<H>, now: u64) {
         // SeqCst: R1, after the count of running workers was raised (see the module).
-        if self.watch_state().next_check.load(Ordering::SeqCst) <= now {
-            self.request_check();
+        if self.next_check.load(Ordering::SeqCst) <= now {
+            self.request_check(engine);
         }
     }
 
     #[cold]
-    pub(crate) fn request_check(&self) {
-        if self.host().thread_id() == 0 {
+    pub(crate) fn request_check(&self, engine: &Engine<H>) {
+        if engine.host().thread_id() == 0 {
             return;
         }
-        let (watch, now) = (self.watch_state(), self.host().now());
+        let (watch, now) = (self, engine.host().now());
         let due = watch.next_check.load(Ordering::SeqCst);
         let next = now.saturating_add(SCAN_NS);
         let claim = |due| {
             watch.next_check.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
-        if due <= now && claim(due) && self.start_watch().is_ok() {
+        if due <= now && claim(due) && self.start(engine).is_ok() {
             watch.called.store(true, Ordering::SeqCst);
             // SAFETY: the event lives as long as the engine.
-            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(engine.host());
         }
     }
 
     /// Checks the CPUs if the watcher was called or the time has come. Returns until when the
     /// watcher may sleep.
-    pub(super) fn check_cpus(&self, at: Option<u64>) -> Option<u64> {
-        let watch = self.watch_state();
+    pub(super) fn check_cpus(&self, engine: &Engine<H>, at: Option<u64>) -> Option<u64> {
+        let watch = self;
         let called = watch.called.swap(false, Ordering::SeqCst);
-        if !called && at.is_none_or(|at| at > self.host().now()) {
+        if !called && at.is_none_or(|at| at > engine.host().now()) {
             return at;
         }
-        if let Some(cpus) = self.host().cpus_changed() {
-            self.set_cpus(cpus);
+        if let Some(cpus) = engine.host().cpus_changed() {
+            engine.set_cpus(cpus);
         }
-        self.refit_again();
+        engine.versions.refit_again(engine);
         // W2 before R2: set the mark, then search for busy workers (see the module).
         watch.next_check.store(NO_CHECK, Ordering::SeqCst);
         // The worker that called may be done already, and will be busy again: one more check is
         // cheaper than a call for each item.
-        if !called && !self.is_any_worker_busy() {
+        if !called && !self.is_any_worker_busy(engine) {
             return None;
         }
-        let next = self.host().now().saturating_add(SCAN_NS);
+        let next = engine.host().now().saturating_add(SCAN_NS);
         watch.next_check.store(next, Ordering::SeqCst);
         Some(next)
     }
 
     /// Whether any worker searches for items or computes in one.
-    fn is_any_worker_busy(&self) -> bool {
+    fn is_any_worker_busy(&self, engine: &Engine<H>) -> bool {
         let mut found = false;
-        self.for_each_pool(|pool| {
+        engine.for_each_pool(|pool| {
             let counts = pool.state.counts();
             found |= counts.running > 0;
             if !found && counts.workers > counts.idle {
-                found = pool.list_workers().iter().any(|&id| self.slot(id).computes());
+                found = pool.list_workers().iter().any(|&id| engine.slot(id).computes());
             }
         });
         found

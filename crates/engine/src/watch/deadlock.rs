@@ -17,12 +17,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use uwork_policy::deadlock::{behind, cycle, is_waited_for};
 
+use super::Watch;
+use super::stall::function_at;
+use super::survey::Survey;
 use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::item::Place;
 use crate::slot::{Slot, WaitsFor};
 use crate::sync::{Ordering, fence};
-use crate::work::Place;
 
 use super::watchdog::{Backed, Progress};
 
@@ -37,10 +40,56 @@ struct Run {
     waits_for: WaitsFor,
 }
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Watch<H> {
+    #[cold]
+    fn suspect(&self, engine: &Engine<H>, slot: u32) {
+        let runs = Survey::of(engine).present_runs();
+        let Some(node) = runs.iter().position(|run| run.slot == slot) else { return };
+        if is_waited_for(&Survey::of(engine).behind(&runs, node), node) {
+            self.hold().suspects.insert(slot);
+            self.request_check(engine);
+        }
+    }
+
+    /// Makes all runs that wait suspects: the watchdog was off when they began.
+    pub(super) fn suspect_all(&self, engine: &Engine<H>) {
+        let waits = |&id: &u32| engine.slot(id).waits_for() != WaitsFor::Unknown;
+        let waiting: Vec<u32> = Survey::of(engine).slots_at_work().filter(waits).collect();
+        self.hold().suspects.extend(waiting);
+    }
+}
+
+impl<H: Host> Slot<H> {
+    /// Checks for a deadlock when the run in the caller's slot is about to wait, after it has noted
+    /// for what.
+    pub(crate) fn check_wait(&self, engine: &Engine<H>) {
+        if engine.watchdog_thresh() == 0 {
+            return;
+        }
+        // A Dekker pair; the partner is the same fence of another thread. Each thread notes its own
+        // wait (W), and then reads the others' (R). Of two that begin a wait at once, at least one
+        // sees the other's note: without the fences both could miss, and neither would be a
+        // suspect.
+        fence(Ordering::SeqCst);
+        let (mut own, mut others) = (None, false);
+        for id in Survey::of(engine).slots_at_work() {
+            let slot = engine.slot(id);
+            if std::ptr::eq(slot, self) {
+                own = Some(id);
+            } else {
+                others |= slot.waits_for() != WaitsFor::Unknown;
+            }
+        }
+        if let (Some(own), true) = (own, others) {
+            engine.watch.suspect(engine, own);
+        }
+    }
+}
+
+impl<'a, H: Host> Survey<'a, H> {
     /// The cycle of items that wait for each other, and that one of these slots waits for; empty if
     /// there is none.
-    pub(super) fn deadlock_behind(&self, slots: &[u32]) -> Vec<DeadlockedItem> {
+    pub(super) fn deadlock_behind(self, slots: &[u32]) -> Vec<DeadlockedItem> {
         let runs = self.present_runs();
         let waits: Vec<Vec<usize>> =
             runs.iter().map(|run| self.ways_out(&runs, run.waits_for)).collect();
@@ -55,68 +104,26 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether these runs still wait for the same: a run that moved meanwhile was not stuck.
-    fn still_wait(&self, runs: &[Run], nodes: &[usize]) -> bool {
+    fn still_wait(self, runs: &[Run], nodes: &[usize]) -> bool {
         nodes.iter().all(|&node| self.run_in(runs[node].slot).as_ref() == Some(&runs[node]))
     }
 
-    fn present_runs(&self) -> Vec<Run> {
+    fn present_runs(self) -> Vec<Run> {
         self.slots_at_work().filter_map(|slot| self.run_in(slot)).collect()
     }
 
-    /// Checks for a deadlock when the run in the caller's slot is about to wait, after it has noted
-    /// for what.
-    pub(crate) fn check_wait(&self, caller: &Slot<H>) {
-        if self.watchdog_thresh() == 0 {
-            return;
-        }
-        // A Dekker pair; the partner is the same fence of another thread. Each thread notes its own
-        // wait (W), and then reads the others' (R). Of two that begin a wait at once, at least one
-        // sees the other's note: without the fences both could miss, and neither would be a
-        // suspect.
-        fence(Ordering::SeqCst);
-        let (mut own, mut others) = (None, false);
-        for id in self.slots_at_work() {
-            let slot = self.slot(id);
-            if std::ptr::eq(slot, caller) {
-                own = Some(id);
-            } else {
-                others |= slot.waits_for() != WaitsFor::Unknown;
-            }
-        }
-        if let (Some(own), true) = (own, others) {
-            self.suspect(own);
-        }
-    }
-
-    #[cold]
-    fn suspect(&self, slot: u32) {
-        let runs = self.present_runs();
-        let Some(node) = runs.iter().position(|run| run.slot == slot) else { return };
-        if is_waited_for(&self.behind(&runs, node), node) {
-            self.watch_state().hold().suspects.insert(slot);
-            self.request_check();
-        }
-    }
-
-    /// Makes all runs that wait suspects: the watchdog was off when they began.
-    pub(super) fn suspect_all(&self) {
-        let waits = |&id: &u32| self.slot(id).waits_for() != WaitsFor::Unknown;
-        let waiting: Vec<u32> = self.slots_at_work().filter(waits).collect();
-        self.watch_state().hold().suspects.extend(waiting);
-    }
-
-    fn behind(&self, runs: &[Run], node: usize) -> Vec<Vec<usize>> {
+    fn behind(self, runs: &[Run], node: usize) -> Vec<Vec<usize>> {
         behind(runs.len(), node, |node| self.ways_out(runs, runs[node].waits_for))
     }
 
     /// The deadlocks that suspects are in, without those that were reported, and whether suspects
     /// are left.
     pub(super) fn find_deadlocks(
-        &self,
+        self,
         told: &[Vec<(u32, u64)>],
     ) -> (BTreeMap<Backed, Progress>, bool) {
         // Suspects that other threads add from here on stay.
-        let suspects = std::mem::take(&mut self.watch_state().hold().suspects);
+        let suspects = std::mem::take(&mut self.engine.watch.hold().suspects);
         let (mut found, mut left) = (BTreeMap::new(), Vec::new());
         let runs = if suspects.is_empty() { Vec::new() } else { self.present_runs() };
         for slot in suspects {
@@ -135,20 +142,20 @@ impl<H: Host> Engine<H> {
             left.push(slot);
         }
         let any = !left.is_empty();
-        self.watch_state().hold().suspects.extend(left);
+        self.engine.watch.hold().suspects.extend(left);
         (found, any)
     }
 
     /// Numbers that change when an item of a deadlock makes progress.
-    fn progress_in(&self, runs: &[Run], nodes: &[usize]) -> Progress {
+    fn progress_in(self, runs: &[Run], nodes: &[usize]) -> Progress {
         let mut waits = DefaultHasher::new();
         nodes.iter().for_each(|&node| runs[node].waits_for.hash(&mut waits));
-        let moved = nodes.iter().map(|&node| self.slot(runs[node].slot).progress());
+        let moved = nodes.iter().map(|&node| self.engine.slot(runs[node].slot).progress());
         (waits.finish(), moved.fold(0, u64::wrapping_add))
     }
 
     /// The progress of the deadlock that this slot is in; zeros if it is in none.
-    pub(super) fn progress_of_deadlock(&self, slot: u32) -> Progress {
+    pub(super) fn progress_of_deadlock(self, slot: u32) -> Progress {
         let runs = self.present_runs();
         let node = runs.iter().position(|run| run.slot == slot);
         let nodes = node.and_then(|node| cycle(&self.behind(&runs, node), node));
@@ -158,8 +165,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    fn run_in(&self, slot: u32) -> Option<Run> {
-        let at = self.slot(slot);
+    fn run_in(self, slot: u32) -> Option<Run> {
+        let at = self.engine.slot(slot);
         let run = at.present_run()?;
         let running = at.running()?;
         let (pwq, waits_for) = (at.batch.get().0?, at.waits_for());
@@ -168,13 +175,13 @@ impl<H: Host> Engine<H> {
 
     /// The runs of which at least one must end before the waiter continues; empty if that is not
     /// known.
-    fn ways_out(&self, runs: &[Run], waits_for: WaitsFor) -> Vec<usize> {
+    fn ways_out(self, runs: &[Run], waits_for: WaitsFor) -> Vec<usize> {
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         match waits_for {
             WaitsFor::Unknown => Vec::new(),
             WaitsFor::Run(id) => those(&|run| (run.slot, run.run) == (id.slot, id.run)),
             WaitsFor::Item { address, pwq } => {
-                let Some(pwq) = self.pwqs().get(pwq) else { return Vec::new() };
+                let Some(pwq) = self.engine.pwqs.get(pwq) else { return Vec::new() };
                 match pwq.find(address).map(|found| found.place) {
                     // It is not pending any more: it has started.
                     None => those(&|run| run.item == address),
@@ -186,21 +193,22 @@ impl<H: Host> Engine<H> {
             }
             WaitsFor::Queue(wq) => {
                 let mut starts = false;
-                self.pwqs().for_each(|(_, pwq)| {
-                    let waits = |b: crate::pwq::Backlog| b.queued > 0 && !b.saturated;
+                self.engine.pwqs.for_each(|(_, pwq)| {
+                    let waits = |b: crate::queue::pwq::Backlog| b.queued > 0 && !b.saturated;
                     starts |= pwq.wq().addr() == wq && pwq.backlog().is_some_and(waits);
                 });
                 // An item that can start now may be the one that the flush waits for.
-                let is_of =
-                    |run: &Run| self.pwqs().get(run.pwq).is_some_and(|pwq| pwq.wq().addr() == wq);
+                let is_of = |run: &Run| {
+                    self.engine.pwqs.get(run.pwq).is_some_and(|pwq| pwq.wq().addr() == wq)
+                };
                 if starts { Vec::new() } else { those(&is_of) }
             }
         }
     }
 
     /// The runs of which at least one must end before an item that waits on this pwq can start.
-    fn ways_to_start(&self, runs: &[Run], id: u32) -> Vec<usize> {
-        let Some(pwq) = self.pwqs().get(id) else { return Vec::new() };
+    fn ways_to_start(self, runs: &[Run], id: u32) -> Vec<usize> {
+        let Some(pwq) = self.engine.pwqs.get(id) else { return Vec::new() };
         let Some(backlog) = pwq.backlog() else { return Vec::new() };
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         if !backlog.saturated {
@@ -216,7 +224,7 @@ impl<H: Host> Engine<H> {
             None => vec![id],
             Some(node) => self.pwqs_of(Backed::Node { node, wq: pwq.wq().addr() }),
         };
-        let active = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.nr_active as usize);
+        let active = |&id: &u32| self.engine.pwqs.get(id)?.backlog().map(|b| b.nr_active as usize);
         let places: usize = pwqs.iter().filter_map(active).sum();
         let holders = those(&|run| pwqs.contains(&run.pwq));
         // If fewer runs than permits were found, some holder is between two items, and makes
@@ -224,16 +232,17 @@ impl<H: Host> Engine<H> {
         if holders.len() < places { Vec::new() } else { holders }
     }
 
-    fn deadlocked(&self, run: &Run) -> DeadlockedItem {
-        let name_of = |id: u32| self.pwqs().get(id).map_or(String::new(), |pwq| pwq.queue_name());
+    fn deadlocked(self, run: &Run) -> DeadlockedItem {
+        let name_of =
+            |id: u32| self.engine.pwqs.get(id).map_or(String::new(), |pwq| pwq.queue_name());
         let waits_for = match run.waits_for {
             WaitsFor::Item { address, pwq: id } => {
-                let pwq = self.pwqs().get(id);
+                let pwq = self.engine.pwqs.get(id);
                 match pwq.and_then(|pwq| pwq.find(address)) {
                     None => Awaited::Running,
                     Some(found) => Awaited::Pending {
                         address,
-                        function: Some(Self::function_at(found.func)),
+                        function: Some(function_at(found.func)),
                         queue: name_of(id),
                         ordered: pwq.is_some_and(|pwq| pwq.is_ordered()),
                     },
@@ -241,7 +250,7 @@ impl<H: Host> Engine<H> {
             }
             WaitsFor::Queue(wq) => {
                 let mut name = String::new();
-                self.pwqs().for_each(|(_, pwq)| {
+                self.engine.pwqs.for_each(|(_, pwq)| {
                     if name.is_empty() && pwq.wq().addr() == wq {
                         name = pwq.queue_name();
                     }
@@ -254,7 +263,7 @@ impl<H: Host> Engine<H> {
             slot: run.slot,
             run: run.run,
             address: run.item,
-            function: Self::function_at(run.func),
+            function: function_at(run.func),
             queue: name_of(run.pwq),
             waits_for,
         }

@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use uwork_policy::blocking::Tier;
 use uwork_policy::concurrency::{hog_report_due, may_replace_hog};
 
+use super::blocked::count_out;
+use super::survey::Survey;
 use crate::dump::Function;
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
@@ -85,40 +87,69 @@ impl<H: Host> Engine<H> {
     /// How much CPU time a run may use before it stops counting as running, in nanoseconds; 0: no
     /// limit.
     pub fn cpu_intensive_thresh(&self) -> u64 {
-        self.hogs().threshold_ns.load(Ordering::Relaxed)
+        self.hogs.threshold_ns.load(Ordering::Relaxed)
     }
 
     /// Changes the threshold. It applies to runs that are seen from now on.
     pub fn set_cpu_intensive_thresh(&self, ns: u64) {
-        self.hogs().threshold_ns.store(ns, Ordering::Relaxed);
+        self.hogs.threshold_ns.store(ns, Ordering::Relaxed);
     }
 
     /// The number of violations from which on a function is reported; 0: never.
     pub fn cpu_intensive_warning_thresh(&self) -> u64 {
-        self.hogs().warning_threshold.load(Ordering::Relaxed)
+        self.hogs.warning_threshold.load(Ordering::Relaxed)
     }
 
     /// Changes the number of violations from which on a function is reported.
     pub fn set_cpu_intensive_warning_thresh(&self, violations: u64) {
-        self.hogs().warning_threshold.store(violations, Ordering::Relaxed);
+        self.hogs.warning_threshold.store(violations, Ordering::Relaxed);
     }
+}
 
+impl<H: Host> Pool<H> {
+    fn count_hog_out(&self, engine: &Engine<H>, id: u32, run: u64, used_ns: u64) {
+        let Some(function) = count_out(engine, id, run, NotRunning::Hog) else { return };
+        // A pool that is not confined is the right place for long computations: no report.
+        if let Some(function) = function.filter(|_| self.spec().confined)
+            && let Some(count) = engine.hogs.note(function)
+        {
+            // SAFETY: a slot gets functions from items only.
+            let Function { address, name } = unsafe { Function::at(function) };
+            engine.caller().report(Report::CpuIntensive {
+                function: address,
+                name,
+                count,
+                used_ns,
+            });
+        }
+    }
+}
+
+impl Hogs {
     /// Measures the runs of a pool in which something waits, and counts hogs out. Returns when to
     /// measure again.
-    pub(crate) fn find_hogs(&self, pool: &Pool<H>, runs: &mut Runs, now: u64) -> u64 {
-        let threshold = self.cpu_intensive_thresh();
+    pub(crate) fn find<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        pool: &Pool<H>,
+        runs: &mut Runs,
+        now: u64,
+    ) -> u64 {
+        let threshold = engine.cpu_intensive_thresh();
         if threshold == 0 {
             return NEVER;
         }
         let workers = pool.list_workers();
-        if !pool.spec().confined && !may_replace_hog(self.computing(&workers), pool.target()) {
+        if !pool.spec().confined
+            && !may_replace_hog(Survey::of(engine).computing(&workers), pool.target())
+        {
             // As many as twice the target compute: the CPUs are busy, and more workers would not
             // help.
             return NEVER;
         }
         let mut next = NEVER;
         for id in workers {
-            let slot = self.slot(id);
+            let slot = engine.slot(id);
             let Some(run) = slot.present_run() else {
                 runs.remove(&id);
                 continue;
@@ -126,8 +157,8 @@ impl<H: Host> Engine<H> {
             if slot.not_running() != NotRunning::No {
                 continue;
             }
-            let thread = slot.thread.load(Ordering::Relaxed);
-            let Some(cpu_ns) = self.host().cpu_time(thread) else { continue };
+            let thread = slot.thread();
+            let Some(cpu_ns) = engine.host().cpu_time(thread) else { continue };
             let met = match runs.get(&id) {
                 Some(&(known, met)) if known == run => met,
                 _ => {
@@ -140,37 +171,27 @@ impl<H: Host> Engine<H> {
                 // A thread just below the threshold may wait for a CPU: the watcher polls it no more often than this.
                 next = next.min(now.saturating_add((threshold - used).max(POLL_MIN_NS)));
             } else {
-                self.count_hog_out(pool, id, run, used);
+                pool.count_hog_out(engine, id, run, used);
             }
         }
         next
     }
+}
 
+impl<'a, H: Host> Survey<'a, H> {
     /// How many of these workers are in an item, and neither in a declared wait nor found asleep.
-    fn computing(&self, workers: &[u32]) -> u32 {
-        let computes = |&&id: &&u32| self.slot(id).computes() && !self.is_sleeping_hog(id);
+    fn computing(self, workers: &[u32]) -> u32 {
+        let computes = |&&id: &&u32| self.engine.slot(id).computes() && !self.is_sleeping_hog(id);
         workers.iter().filter(computes).count() as u32
     }
 
     /// Whether a worker that computed for too long sleeps now. It does not count as running, so the
     /// watcher takes no samples of it: query the system.
-    fn is_sleeping_hog(&self, id: u32) -> bool {
-        let slot = self.slot(id);
-        self.host().tier() != Tier::Declared && slot.not_running() == NotRunning::Hog && {
-            let thread = slot.thread.load(Ordering::Relaxed);
-            matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }))
-        }
-    }
-
-    fn count_hog_out(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
-        let Some(function) = self.count_out(id, run, NotRunning::Hog) else { return };
-        // A pool that is not confined is the right place for long computations: no report.
-        if let Some(function) = function.filter(|_| pool.spec().confined)
-            && let Some(count) = self.hogs().note(function)
-        {
-            // SAFETY: a slot gets functions from items only.
-            let Function { address, name } = unsafe { Function::at(function) };
-            self.report(Report::CpuIntensive { function: address, name, count, used_ns });
+    fn is_sleeping_hog(self, id: u32) -> bool {
+        let slot = self.engine.slot(id);
+        self.engine.host().tier() != Tier::Declared && slot.not_running() == NotRunning::Hog && {
+            let thread = slot.thread();
+            matches!(self.engine.host().activity(thread), Some(Activity::Sleeps { .. }))
         }
     }
 }

@@ -21,21 +21,25 @@
 //! could miss, and the item would wait for the long run in front of it.
 //!
 //! Before it sleeps, the watcher lingers (LINGERS, entered by the same protocol), so that not every
-//! other item wakes it. In a pool where workers sleep undeclared ([`sleepers`]), a thread that
+//! other item wakes it. In a pool where workers sleep undeclared ([`blocked`]), a thread that
 //! leaves something waiting wakes it from that state as well.
 //!
 //! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that
-//! submitters need ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
+//! submitters need ([`spawn_requests`]), and checks whether the CPUs have changed ([`changes`]).
 
 mod blocked;
 mod changes;
+mod collect;
 mod deadlock;
 mod hogs;
 mod reporting;
+pub(crate) mod reports;
+mod running;
 mod samples;
 mod scan;
 mod spawn_requests;
 mod stall;
+mod survey;
 mod timers;
 mod watchdog;
 
@@ -103,7 +107,7 @@ pub(crate) struct Watch<H: Host> {
     /// How often a pool was found without a worker that it should have had.
     rescues: AtomicU64,
     /// The thread's number on the host. Guard: `placing` of the engine's CPUs.
-    pub(crate) thread: AtomicU64,
+    thread: AtomicU64,
     event: H::Event,
     shared: Lock<Shared>,
     retired: AtomicU32,
@@ -152,81 +156,92 @@ impl<H: Host> Watch<H> {
     }
 }
 
-impl<H: Host> Engine<H> {
-    /// Calls the watcher: something waits in `pool` behind running workers. The caller holds no
-    /// locks.
-    #[inline]
-    pub(crate) fn call_watch(&self, pool: &Pool<H>) {
-        // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
-        let awake = self.watch_state().awake.load(Ordering::SeqCst);
-        // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
-        let calls = awake == ASLEEP
-            || (awake == LINGERS && pool.expect_blocks_until.load(Ordering::Relaxed) != 0);
-        if calls && self.watcher_helps(pool) {
-            self.wake_watch();
-        }
-    }
-
+impl<H: Host> Watch<H> {
     #[cold]
-    pub(crate) fn wake_watch(&self) {
-        let watch = self.watch_state();
+    pub(crate) fn wake(&self, engine: &Engine<H>) {
+        let watch = self;
         // The thread exists except in a forked child. After a failure the next call tries again.
-        if self.start_watch().is_err() {
+        if self.start(engine).is_err() {
             return;
         }
         if watch.awake.swap(AWAKE, Ordering::SeqCst) != AWAKE {
             // SAFETY: the event lives as long as the engine.
-            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(engine.host());
         }
     }
 
+    /// The watcher's thread, as the host names it; 0 if none.
+    pub(crate) fn thread(&self) -> u64 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Stores the number of the watcher's thread, which calls this; 0 when it ends.
+    fn set_thread(&self, engine: &Engine<H>, thread: u64) {
+        let _placing = engine.versions.hold_placing();
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
     /// Makes sure that the watcher's thread exists.
-    pub(crate) fn start_watch(&self) -> Result<(), SpawnError> {
-        if self.watch_state().present.load(Ordering::SeqCst) {
+    pub(crate) fn start(&self, engine: &Engine<H>) -> Result<(), SpawnError> {
+        if self.present.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let mut shared = self.watch_state().hold();
-        let Some(engine) = self.me().filter(|_| !shared.exists) else { return Ok(()) };
+        let mut shared = self.hold();
+        let Some(me) = engine.me().filter(|_| !shared.exists) else { return Ok(()) };
         shared.exists = true;
         drop(shared);
-        let cpus = self.cpus().allowed.clone();
+        let cpus = engine.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
-        self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
-            let watch = self.watch_state();
-            watch.hold().exists = false;
+        engine.host().spawn(&spec, Box::new(move || watch_main(&me))).inspect_err(|_| {
+            self.hold().exists = false;
             // Others may have relied on the thread meanwhile, so undo every promise that it would
             // scan. The next change of a pool tries again.
-            watch.awake.store(ASLEEP, Ordering::SeqCst);
-            watch.timers_at.store(NEVER, Ordering::SeqCst);
-            watch.next_check.store(NO_CHECK, Ordering::SeqCst);
+            self.awake.store(ASLEEP, Ordering::SeqCst);
+            self.timers_at.store(NEVER, Ordering::SeqCst);
+            self.next_check.store(NO_CHECK, Ordering::SeqCst);
         })
     }
 
     /// Ends the watcher's thread.
-    pub(crate) fn retire_watch(&self) {
-        let watch = self.watch_state();
+    pub(crate) fn retire(&self, engine: &Engine<H>) {
+        let watch = self;
         watch.retired.store(1, Ordering::SeqCst);
         // SAFETY: the event lives as long as the engine.
-        unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+        unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(engine.host());
+    }
+}
+
+impl<H: Host> Pool<H> {
+    /// Calls the watcher: something waits in this pool behind running workers. The caller holds no
+    /// locks.
+    #[inline]
+    pub(crate) fn call_watch(&self, engine: &Engine<H>) {
+        // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
+        let awake = engine.watch.awake.load(Ordering::SeqCst);
+        // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
+        let calls = awake == ASLEEP || (awake == LINGERS && self.blocking.expects_any());
+        if calls && self.watcher_helps(engine) {
+            engine.watch.wake(engine);
+        }
     }
 }
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
-    let (host, watch) = (engine.host(), engine.watch_state());
-    engine.set_watch_thread(host.thread_id());
+    let (host, watch) = (engine.host(), &engine.watch);
+    engine.watch.set_thread(engine, host.thread_id());
     watch.present.store(true, Ordering::SeqCst);
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
     let mut seen = ScanState::new();
     let (mut look_at, mut stranded_at, mut guard) = (None, NEVER, Guard::new());
     while !retired() {
-        engine.spawn_requested();
+        engine.watch.spawn_requested(engine);
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let timers_at = engine.serve_due_timers();
+            let timers_at = engine.watch.serve_due_timers(engine);
             let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
             let deadline = deadline.min(timers_at).min(stranded_at);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
-            look_at = engine.check_cpus(look_at);
-            stranded_at = engine.find_stranded();
+            look_at = engine.watch.check_cpus(engine, look_at);
+            stranded_at = engine.watch.find_stranded(engine);
             guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
@@ -236,20 +251,20 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         // The items that woke the watcher have only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let mut was_waiting = false;
-        if !engine.is_any_suspect(last_waiting) {
+        if !engine.watch.is_any_suspect(engine, last_waiting) {
             let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         }
         while !retired() {
-            engine.spawn_requested();
-            look_at = engine.check_cpus(look_at);
+            engine.watch.spawn_requested(engine);
+            look_at = engine.watch.check_cpus(engine, look_at);
             guard.look(engine, true);
             let now = host.now();
-            let mut look = engine.scan(now, &mut seen);
+            let mut look = engine.watch.scan(engine, now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
             if !look.waiting && (rested || watch.awake.load(Ordering::SeqCst) == AWAKE) {
                 // W2 before R2 (see the module): publish the state first, then scan once more.
                 watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
-                look = engine.scan(now, &mut seen);
+                look = engine.watch.scan(engine, now, &mut seen);
                 if rested && !look.waiting {
                     stranded_at = look.stranded_at;
                     break;
@@ -285,8 +300,8 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     // A claim that is left from here on stays with the thread that leaves it. Partner of both
     // stores: `leave_spawn_to_watcher`.
     watch.present.store(false, Ordering::SeqCst);
-    engine.spawn_requested();
-    engine.set_watch_thread(0);
+    engine.watch.spawn_requested(engine);
+    engine.watch.set_thread(engine, 0);
 }
 
 /// Access for the models, which run without the watcher's thread.
@@ -304,17 +319,17 @@ mod model {
         /// Sends the watcher to sleep: the steps at the end of its loop and at the beginning of the
         /// next round. Returns the time until which it sleeps.
         pub(crate) fn watch_sleeps(&self) -> u64 {
-            let watch = self.watch_state();
+            let watch = &self.watch;
             watch.awake.store(ASLEEP, Ordering::SeqCst);
-            if self.scan(self.host().now(), &mut ScanState::new()).waiting {
+            if watch.scan(self, self.host().now(), &mut ScanState::new()).waiting {
                 watch.awake.store(AWAKE, Ordering::SeqCst);
             }
-            self.serve_due_timers()
+            watch.serve_due_timers(self)
         }
 
         /// Whether the watcher is awake, or was woken.
         pub(crate) fn watch_is_called(&self) -> bool {
-            let watch = self.watch_state();
+            let watch = &self.watch;
             watch.awake.load(Ordering::SeqCst) != ASLEEP || watch.event.is_woken()
         }
 

@@ -15,6 +15,7 @@
 //! not exist, and no report is pending: the stalls are the parent's. If the reporter forks, its
 //! thread finds no more reports in the child, and ends.
 
+use super::Watch;
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
 use crate::host::{Activity, Frame, Host, Report, WorkerSpec};
@@ -26,20 +27,21 @@ const STACKS_AT_ONCE: usize = 8;
 /// The most reports that wait for delivery; further ones are dropped.
 const UNTOLD_MAX: usize = 64;
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Watch<H> {
     /// Reports these stalls. The caller holds no locks.
-    pub(super) fn tell(&self, stalls: Vec<Stall>) {
+    pub(super) fn tell(&self, engine: &Engine<H>, stalls: Vec<Stall>) {
         if stalls.is_empty() {
             return;
         }
         self.report_on_own_thread(
+            engine,
             stalls.into_iter().map(|stall| Report::Stalled(Box::new(stall))).collect(),
         );
     }
 
     /// Has the report thread deliver these reports. The caller holds no locks.
-    pub(crate) fn report_on_own_thread(&self, reports: Vec<Report>) {
-        let mut shared = self.watch_state().hold();
+    pub(crate) fn report_on_own_thread(&self, engine: &Engine<H>, reports: Vec<Report>) {
+        let mut shared = self.hold();
         let room = UNTOLD_MAX.saturating_sub(shared.pending_reports.len());
         shared.pending_reports.extend(reports.into_iter().take(room));
         let exists = std::mem::replace(&mut shared.reporter, true);
@@ -47,29 +49,29 @@ impl<H: Host> Engine<H> {
         if exists {
             return;
         }
-        let cpus = self.cpus().allowed.clone();
+        let cpus = engine.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/report".to_owned(), cpus, nice: 0 };
-        let main = self.me().map(|engine| Box::new(move || engine.report_all()));
-        if main.is_none_or(|main| self.host().spawn(&spec, main).is_err()) {
-            self.report_all();
+        let main = engine.me().map(|engine| Box::new(move || engine.watch.report_all(&engine)));
+        if main.is_none_or(|main| engine.host().spawn(&spec, main).is_err()) {
+            self.report_all(engine);
         }
     }
 
-    fn report_all(&self) {
+    fn report_all(&self, engine: &Engine<H>) {
         while let Some(reports) = self.take_reports() {
             let mut stacks_left = STACKS_AT_ONCE;
             for mut report in reports {
                 if let Report::Stalled(stall) = &mut report {
-                    self.inspect_blockers(stall, &mut stacks_left);
+                    self.inspect_blockers(engine, stall, &mut stacks_left);
                 }
-                self.host().report(report);
+                engine.host().report(report);
             }
         }
     }
 
     /// Takes the reports that are due. `None` if there are none; then the thread must end.
     fn take_reports(&self) -> Option<Vec<Report>> {
-        let mut shared = self.watch_state().hold();
+        let mut shared = self.hold();
         let reports = std::mem::take(&mut shared.pending_reports);
         shared.reporter = !reports.is_empty();
         shared.reporter.then_some(reports)
@@ -77,15 +79,15 @@ impl<H: Host> Engine<H> {
 
     /// Queries the system for the state of the workers in the way, and collects the stacks of some
     /// of them.
-    fn inspect_blockers(&self, stall: &mut Stall, stacks_left: &mut usize) {
+    fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall, stacks_left: &mut usize) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
-            if !self.is_in_same_run(worker) {
+            if !self.is_in_same_run(engine, worker) {
                 worker.stack = Err(NoCalls::WentOn);
                 continue;
             }
             let state = &mut worker.worker.state;
-            *state = match (*state, self.host().activity(worker.thread)) {
+            *state = match (*state, engine.host().activity(worker.thread)) {
                 (WorkerState::Waiting, Some(Activity::Sleeps { .. })) => WorkerState::Waiting,
                 (_, Some(Activity::Sleeps { .. })) => WorkerState::Asleep,
                 (_, Some(Activity::Stopped)) => WorkerState::Stopped,
@@ -94,24 +96,24 @@ impl<H: Host> Engine<H> {
             };
             if *stacks_left > 0 {
                 *stacks_left -= 1;
-                let stack = self.host().stack_of(worker.thread);
+                let stack = engine.host().stack_of(worker.thread);
                 worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
             }
-            if !self.is_in_same_run(worker) {
+            if !self.is_in_same_run(engine, worker) {
                 worker.stack = Err(NoCalls::WentOn);
             }
         }
         let sleeps =
             |worker: &StalledWorker| worker.blocks && worker.worker.state == WorkerState::Asleep;
-        if self.host().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
-            stall.undeclared = Some(self.host().detection().reason);
+        if engine.host().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
+            stall.undeclared = Some(engine.host().detection().reason);
         }
     }
 
     /// Whether a worker is still in the run that it was listed for.
-    fn is_in_same_run(&self, worker: &StalledWorker) -> bool {
+    fn is_in_same_run(&self, engine: &Engine<H>, worker: &StalledWorker) -> bool {
         let run = worker.worker.running.as_ref().map(|running| running.run);
-        run.is_none() || run == self.slot(worker.worker.slot).present_run()
+        run.is_none() || run == engine.slot(worker.worker.slot).present_run()
     }
 }
 
@@ -124,13 +126,13 @@ fn cut_engine_frames(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-/// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions
+/// Whether this is [`run_item`](crate::worker::run::run_item). Builds with line tables only name functions
 /// without their paths; there the file decides.
 fn runs_items(frame: &Frame) -> bool {
     let Some(name) = frame.symbol.as_deref() else { return false };
     let file = || frame.location.as_deref().unwrap_or_default();
-    name == "uwork_engine::run::run_item"
-        || name == "run_item" && file().contains("engine/src/run.rs:")
+    name == "uwork_engine::worker::run::run_item"
+        || name == "run_item" && file().contains("engine/src/worker/run.rs:")
 }
 
 #[cfg(all(test, not(loom)))]
@@ -147,11 +149,12 @@ mod tests {
 
     #[test]
     fn a_stack_ends_at_the_engine_s_frames() {
-        let (run, main) = (("uwork_engine::run::run_item", ""), ("uwork_engine::worker::main", ""));
+        let (run, main) =
+            (("uwork_engine::worker::run::run_item", ""), ("uwork_engine::worker::main", ""));
         assert_eq!(cut(&[("app::a", ""), run, main]), 1);
         assert_eq!(cut(&[("app::a", ""), run, ("app::b", ""), run, main]), 3);
         assert_eq!(cut(&[("run_item", "src/a.rs:1"), ("main", "")]), 2);
-        let short = ("run_item", "crates/engine/src/run.rs:30");
+        let short = ("run_item", "crates/engine/src/worker/run.rs:30");
         assert_eq!(cut(&[("a", "src/a.rs:1"), short, ("main", "")]), 1);
     }
 }

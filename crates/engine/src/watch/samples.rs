@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::blocked::note_block;
 use crate::host::{Activity, Host, Seen};
 use crate::pool::Pool;
 
@@ -230,6 +229,6 @@ impl<H: Host> Samples<H> {
 /// parking.
 fn learn<H: Host>(pool: &Pool<H>, met: u64, seen: Seen) {
     if let Some((_, slept_ns)) = seen.slept.filter(|&(began, _)| began >= met) {
-        note_block(pool, slept_ns);
+        pool.blocking.note_block(slept_ns);
     }
 }

@@ -2,15 +2,15 @@
 
 use uwork_policy::blocking::Tier;
 
+use super::STUCK_NS;
+use super::Watch;
 use super::hogs::Runs;
 use super::samples::Samples;
-use super::{STUCK_NS, blocked};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
-use crate::rescuer::MAYDAY_INTERVAL_NS;
-use crate::sync::Ordering;
+use crate::worker::rescuer::MAYDAY_INTERVAL_NS;
 
 /// The longest interval between two scans. The watcher sees a run that computes for too long within
 /// this time, and counts it out when the run has used up its threshold from then on.
@@ -57,10 +57,10 @@ impl<H: Host> ScanState<H> {
 /// How long the samples of a worker that is not seen are kept.
 pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Watch<H> {
     /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that
     /// could not get a worker.
-    pub(super) fn scan(&self, now: u64, seen: &mut ScanState<H>) -> Scan {
+    pub(super) fn scan(&self, engine: &Engine<H>, now: u64, seen: &mut ScanState<H>) -> Scan {
         let mut waiting = Vec::new();
         let mut longest = INTERVAL_MAX_NS;
         seen.samples.begin(now);
@@ -69,38 +69,39 @@ impl<H: Host> Engine<H> {
             seen.samples.forget_before(now.saturating_sub(REMEMBER_NS));
         }
         // Expired timers first: the items that they make ready count as waiting in this scan.
-        let mut next = self.serve_timers(now, false);
-        self.for_each_pool(|pool| {
+        let mut next = self.serve_timers(engine, now, false);
+        engine.for_each_pool(|pool| {
             // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
-            let scheduled_batches = pool.scheduled_batches.load(Ordering::SeqCst) > 0;
-            let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
-            if (scheduled_batches || pool.looks_ready()) && (starved || self.watcher_helps(pool)) {
+            let scheduled_batches = pool.has_scheduled_batches();
+            let starved = pool.create_again_at() != 0;
+            if (scheduled_batches || pool.looks_ready()) && (starved || pool.watcher_helps(engine))
+            {
                 waiting.push(pool.id);
             }
         });
-        let stranded_at = self.find_stranded();
+        let stranded_at = self.find_stranded(engine);
         // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
-        for id in self.helpers_of(&waiting) {
-            next = next.min(self.find_blocked_workers(self.pool(id), &mut seen.samples, now));
+        for id in self.helpers_of(engine, &waiting) {
+            next = next.min(engine.pool(id).find_blocked_workers(engine, &mut seen.samples, now));
         }
         for &id in &waiting {
-            let pool = self.pool(id);
+            let pool = engine.pool(id);
             if pool.others_may_help() {
-                self.take_back_stuck(pool, now);
+                pool.take_back_stuck(engine, now);
             }
             if !pool.spec().single {
-                next = next.min(self.find_blocked_workers(pool, &mut seen.samples, now));
-                next = next.min(self.find_hogs(pool, &mut seen.runs, now));
-                if blocked::is_suspect(pool, now) {
+                next = next.min(pool.find_blocked_workers(engine, &mut seen.samples, now));
+                next = next.min(engine.hogs.find(engine, pool, &mut seen.runs, now));
+                if pool.blocking.expects_at(now) {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
-            self.retry_starved(pool, now);
-            let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
+            pool.retry_starved(engine, now);
+            let since_take = pool.since_progress(now);
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
-                self.wake_neighbour_worker(pool, Maker::Caller);
+                pool.wake_neighbour_worker(engine, Maker::Caller);
             }
         }
         let suspect = longest == INTERVAL_SUSPECT_NS;
@@ -108,37 +109,38 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether sleeps are expected anywhere.
-    pub(super) fn is_any_suspect(&self, now: u64) -> bool {
+    pub(super) fn is_any_suspect(&self, engine: &Engine<H>, now: u64) -> bool {
         let mut any = false;
-        self.for_each_pool(|pool| any |= blocked::is_suspect(pool, now));
+        engine.for_each_pool(|pool| any |= pool.blocking.expects_at(now));
         any
     }
 
     /// Pools in which nothing waits, and whose workers may take the work that waits in `waiting`.
-    fn helpers_of(&self, waiting: &[u32]) -> Vec<u32> {
+    fn helpers_of(&self, engine: &Engine<H>, waiting: &[u32]) -> Vec<u32> {
         let mut helpers = Vec::new();
-        if self.host().tier() != Tier::Declared {
-            for &id in waiting.iter().filter(|&&id| self.pool(id).spec().shares) {
-                helpers.extend(&self.pool(id).spec().neighbours);
+        if engine.host().tier() != Tier::Declared {
+            for &id in waiting.iter().filter(|&&id| engine.pool(id).spec().shares) {
+                helpers.extend(&engine.pool(id).spec().neighbours);
             }
             helpers.sort_unstable();
             helpers.dedup();
-            helpers.retain(|id| !waiting.contains(id) && !self.pool(*id).spec().single);
+            helpers.retain(|id| !waiting.contains(id) && !engine.pool(*id).spec().single);
         }
         helpers
     }
+}
 
+impl<H: Host> Pool<H> {
     /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
-    fn retry_starved(&self, pool: &Pool<H>, now: u64) {
-        let again_at = pool.create_again_at.load(Ordering::Relaxed);
-        if again_at == 0 || !pool.looks_ready() {
+    fn retry_starved(&self, engine: &Engine<H>, now: u64) {
+        let again_at = self.create_again_at();
+        if again_at == 0 || !self.looks_ready() {
             return;
         }
         if again_at <= now {
-            self.settle(pool);
-        } else if pool.mayday_at.load(Ordering::Relaxed) <= now {
-            pool.mayday_at.store(now.saturating_add(MAYDAY_INTERVAL_NS), Ordering::Relaxed);
-            self.send_maydays(pool);
+            self.settle(engine);
+        } else if self.claim_maydays(now, MAYDAY_INTERVAL_NS) {
+            self.send_maydays(engine);
         }
     }
 }

@@ -22,6 +22,7 @@
 //! that stays so for [`STRANDED_NS`] gets a worker, and `rescues` counts it: each is a defect of
 //! the engine. Pools that cannot have one more worker are excluded.
 
+use super::Watch;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::pool::progress::Maker;
@@ -39,94 +40,95 @@ const STRANDED_NS: u64 = 250_000_000;
 const STRANDED_SCAN_NS: u64 = 25_000_000;
 
 impl<H: Host> Engine<H> {
-    /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
-    /// does not serve.
-    pub(crate) fn leave_spawn_to_watcher(&self, pool: &Pool<H>) -> bool {
-        let watch = self.watch_state();
-        if !watch.present.load(Ordering::SeqCst) {
-            return false;
-        }
-        pool.is_spawn_requested.store(true, Ordering::SeqCst);
-        watch.is_spawn_requested.store(true, Ordering::SeqCst);
-        // R1 after W1 (see the module): the watcher may have ended since the first check.
-        if !watch.present.load(Ordering::SeqCst)
-            && pool.is_spawn_requested.swap(false, Ordering::SeqCst)
-        {
-            return false;
-        }
-        self.nudge_watch();
-        true
+    /// How often the watcher found a pool without a worker that it should have had, and woke or
+    /// created one. A value other than 0 is a defect of the engine.
+    pub fn rescues(&self) -> u64 {
+        self.watch.rescues.load(Ordering::Relaxed)
     }
+}
 
+impl<H: Host> Watch<H> {
     /// Makes the watcher scan, whether it sleeps or not.
-    pub(crate) fn nudge_watch(&self) {
-        if self.start_watch().is_ok() {
+    pub(crate) fn nudge(&self, engine: &Engine<H>) {
+        if self.start(engine).is_ok() {
             // SAFETY: the event lives as long as the engine.
-            unsafe { WakeToken::<H>::new(&raw const self.watch_state().event) }.send(self.host());
+            unsafe { WakeToken::<H>::new(&raw const self.event) }.send(engine.host());
         }
     }
 
     /// Uses up the claims that were left to the watcher.
-    pub(super) fn spawn_requested(&self) {
-        let watch = self.watch_state();
+    pub(super) fn spawn_requested(&self, engine: &Engine<H>) {
+        let watch = self;
         if !watch.is_spawn_requested.load(Ordering::SeqCst)
             || !watch.is_spawn_requested.swap(false, Ordering::SeqCst)
         {
             return;
         }
-        self.for_each_pool(|pool| {
-            if pool.is_spawn_requested.swap(false, Ordering::SeqCst) {
-                self.bring_worker(pool, Maker::Caller);
+        engine.for_each_pool(|pool| {
+            if pool.take_spawn_request() {
+                pool.bring_worker(engine, Maker::Caller);
             }
         });
     }
 
     /// Settles each pool that has lacked a worker without reason for too long. Returns when to
     /// check again.
-    pub(super) fn find_stranded(&self) -> u64 {
-        let (now, mut next) = (self.host().now(), NEVER);
-        let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
+    pub(super) fn find_stranded(&self, engine: &Engine<H>) -> u64 {
+        let (now, mut next) = (engine.host().now(), NEVER);
+        let looked_at = self.stranded_at.swap(now, Ordering::Relaxed);
         let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_SCAN_NS;
-        self.for_each_pool(|pool| {
-            if self.is_stranded(pool, now, has_gap) {
+        engine.for_each_pool(|pool| {
+            if pool.is_stranded(engine, now, has_gap) {
                 next = now.saturating_add(STRANDED_SCAN_NS);
             }
         });
         next
     }
+}
+
+impl<H: Host> Pool<H> {
+    /// Leaves the caller's claim on a wake in this pool to the watcher. False if the watcher's thread
+    /// does not serve.
+    pub(crate) fn leave_spawn_to_watcher(&self, engine: &Engine<H>) -> bool {
+        let watch = &engine.watch;
+        if !watch.present.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.request_spawn();
+        watch.is_spawn_requested.store(true, Ordering::SeqCst);
+        // R1 after W1 (see the module): the watcher may have ended since the first check.
+        if !watch.present.load(Ordering::SeqCst) && self.take_spawn_request() {
+            return false;
+        }
+        engine.watch.nudge(engine);
+        true
+    }
 
     /// Whether a pool lacks a worker without reason. Settles the pool if that has lasted too long.
-    fn is_stranded(&self, pool: &Pool<H>, now: u64, has_gap: bool) -> bool {
-        let counts = pool.state.counts();
-        let since = pool.stranded_since.load(Ordering::Relaxed);
+    fn is_stranded(&self, engine: &Engine<H>, now: u64, has_gap: bool) -> bool {
+        let counts = self.state.counts();
+        let since = self.stranded_since();
         // A pool that cannot have another worker has a reason.
-        let has_reason = || {
-            now < pool.create_again_at.load(Ordering::Relaxed)
-                || (counts.idle == 0 && self.is_full(pool))
-        };
-        if !is_stranded(counts, pool.target(), pool.looks_ready()) || has_reason() {
+        let has_reason =
+            || now < self.create_again_at() || (counts.idle == 0 && self.is_full(engine));
+        if !is_stranded(counts, self.target(), self.looks_ready()) || has_reason() {
             if since != 0 {
-                pool.stranded_since.store(0, Ordering::Relaxed);
+                self.set_stranded_since(0);
             }
             return false;
         }
         // A worker that took work since then restarts the time as well.
-        let last_batch_at = pool.last_batch_at.get() as u64;
-        if since == 0 || has_gap || last_batch_at >= since {
-            pool.stranded_since.store(now.max(1), Ordering::Relaxed);
+        if since == 0 || has_gap || self.last_batch_at() >= since {
+            self.set_stranded_since(now.max(1));
         } else if now.saturating_sub(since) >= STRANDED_NS {
-            pool.stranded_since.store(0, Ordering::Relaxed);
-            self.watch_state().rescues.fetch_add(1, Ordering::Relaxed);
-            self.settle(pool);
+            self.set_stranded_since(0);
+            engine.watch.rescues.fetch_add(1, Ordering::Relaxed);
+            self.settle(engine);
             let missing_ns = now.saturating_sub(since);
-            self.report(Report::WorkerMissing { pool: pool.spec().label.clone(), missing_ns });
+            engine
+                .caller()
+                .report(Report::WorkerMissing { pool: self.spec().label.clone(), missing_ns });
         }
         true
-    }
-
-    /// How often the watcher found a pool without a worker that it should have had, and woke or
-    /// created one. A value other than 0 is a defect of the engine.
-    pub fn rescues(&self) -> u64 {
-        self.watch_state().rescues.load(Ordering::Relaxed)
     }
 }

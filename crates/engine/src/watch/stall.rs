@@ -1,10 +1,10 @@
 //! A snapshot of a stall, collected like a dump at the time when it is to be reported.
 
+use super::survey::Survey;
 use super::watchdog::Backed;
 use crate::dump::{
     Function, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState,
 };
-use crate::engine::Engine;
 use crate::host::Host;
 
 /// The most pwqs of a pool's ready list that are examined.
@@ -18,12 +18,18 @@ struct Listed {
     idle: bool,
 }
 
-impl<H: Host> Engine<H> {
+/// The function with this identity, which was found in a slot or in an item.
+pub(super) fn function_at(identity: usize) -> Function {
+    // SAFETY: slots get functions from items only.
+    unsafe { Function::at(identity) }
+}
+
+impl<'a, H: Host> Survey<'a, H> {
     /// The stall at a place, without stacks; `None` if nothing waits there.
-    pub(super) fn picture(&self, place: Backed, stalled_ns: u64) -> Option<Stall> {
+    pub(super) fn picture(self, place: Backed, stalled_ns: u64) -> Option<Stall> {
         let pool = match place {
             Backed::Pool(id) => Some(id),
-            Backed::Pwq(id) => self.pwqs().get(id).map(|pwq| pwq.home().id),
+            Backed::Pwq(id) => self.engine.pwqs.get(id).map(|pwq| pwq.home().id),
             Backed::Node { .. } | Backed::Deadlock(_) => None,
         };
         let (wants, pwqs) = match place {
@@ -32,19 +38,19 @@ impl<H: Host> Engine<H> {
             _ => (Wants::Place, self.pwqs_of(place)),
         };
         let mut stall = Stall {
-            at_ns: self.host().now(),
+            at_ns: self.engine.host().now(),
             stalled_ns,
             wants,
             queues: Vec::new(),
             pending: 0,
-            pool: pool.map(|id| (id, self.pool(id).spec().label.clone())),
+            pool: pool.map(|id| (id, self.engine.pool(id).spec().label.clone())),
             workers: Vec::new(),
             more_workers: 0,
             deadlock: Vec::new(),
             undeclared: None,
             workers_max: pool.and_then(|id| self.cap_reached(id)),
         };
-        for pwq in pwqs.iter().filter_map(|&id| self.pwqs().get(id)) {
+        for pwq in pwqs.iter().filter_map(|&id| self.engine.pwqs.get(id)) {
             let Some(backlog) = pwq.backlog().filter(|backlog| backlog.queued > 0) else {
                 continue;
             };
@@ -79,11 +85,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// Lists workers, and marks those in the way.
-    fn list(&self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
+    fn list(self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
         for Listed { slot, thread, idle } in listed {
             let mut worker = self.dump_worker(slot, thread, idle);
             if let Some(running) = &mut worker.running {
-                let pwq = running.pwq.and_then(|id| self.pwqs().get(id));
+                let pwq = running.pwq.and_then(|id| self.engine.pwqs.get(id));
                 running.queue = pwq.map(|pwq| pwq.queue_name());
                 if worker.behind.total > 0 && stall.wants == Wants::Worker {
                     stall.pending += worker.behind.total;
@@ -99,7 +105,7 @@ impl<H: Host> Engine<H> {
                 // another.
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };
-            let thread = self.slot(slot).runner();
+            let thread = self.engine.slot(slot).runner();
             stall.workers.push(StalledWorker {
                 thread,
                 blocks,
@@ -120,15 +126,15 @@ impl<H: Host> Engine<H> {
     }
 
     /// The cap on a pool's workers, if the pool has reached it.
-    fn cap_reached(&self, id: u32) -> Option<u32> {
-        let pool = self.pool(id);
-        (!pool.spec().single && self.is_full(pool)).then(|| self.workers_max(pool))
+    fn cap_reached(self, id: u32) -> Option<u32> {
+        let pool = self.engine.pool(id);
+        (!pool.spec().single && pool.is_full(self.engine)).then(|| pool.workers_max(self.engine))
     }
 
-    fn ready_in(&self, pool: u32) -> Vec<u32> {
+    fn ready_in(self, pool: u32) -> Vec<u32> {
         let mut ready = Vec::with_capacity(READY_MAX);
-        let pool = self.pool(pool);
-        pool.for_each_ready(self.host(), &mut pool.lock(), |pwq| {
+        let pool = self.engine.pool(pool);
+        pool.for_each_ready(self.engine.host(), &mut pool.lock(), |pwq| {
             if ready.len() < READY_MAX {
                 ready.push(pwq.id);
             }
@@ -136,33 +142,27 @@ impl<H: Host> Engine<H> {
         ready
     }
 
-    fn workers_of(&self, id: u32) -> Vec<Listed> {
-        let pool = self.pool(id);
+    fn workers_of(self, id: u32) -> Vec<Listed> {
+        let pool = self.engine.pool(id);
         let room = pool.state.counts().workers as usize;
         let mut listed = Vec::with_capacity(room);
         let inner = pool.lock();
         let workers = inner.workers.iter().take(room);
-        listed.extend(workers.map(|&slot| (slot, self.slot(slot).is_idle_locked(&inner))));
+        listed.extend(workers.map(|&slot| (slot, inner.idle.has(self.engine.slot(slot)))));
         drop(inner);
         let name = || format!("uw/{}", pool.spec().label);
         listed.into_iter().map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
     }
 
     /// The thread name of a worker; empty for other threads.
-    fn thread_of(&self, slot: u32) -> String {
+    fn thread_of(self, slot: u32) -> String {
         let mut name = String::new();
-        self.for_each_pool(|pool| {
+        self.engine.for_each_pool(|pool| {
             if pool.lock().workers.contains(&slot) {
                 name = format!("uw/{}", pool.spec().label);
             }
         });
         name
-    }
-
-    /// The function with this identity, which was found in a slot or in an item.
-    pub(super) fn function_at(identity: usize) -> Function {
-        // SAFETY: slots get functions from items only.
-        unsafe { Function::at(identity) }
     }
 }
 

@@ -33,6 +33,7 @@
 //! timer, even above the target. If no worker can be had, it queues the due items itself, so that a
 //! rescuer may take them.
 
+use super::Watch;
 use super::{ASLEEP, NO_CHECK};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
@@ -40,11 +41,11 @@ use crate::pool::progress::TIMER_SLACK_NS;
 use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
 
-impl<H: Host> Engine<H> {
+impl<H: Host> Watch<H> {
     /// Makes the watcher serve timers at `at` at the latest.
-    pub(crate) fn call_watch_by(&self, at: u64) {
+    pub(crate) fn call_by(&self, engine: &Engine<H>, at: u64) {
         // R1 of the module's diagram.
-        let watch = self.watch_state();
+        let watch = self;
         let look_at = watch.next_check.load(Ordering::SeqCst);
         let looks_before = (look_at != NO_CHECK && look_at <= at)
             || watch.called.load(Ordering::SeqCst)
@@ -54,29 +55,29 @@ impl<H: Host> Engine<H> {
             // Before the wake, so that the next thread need not call again. The watcher overwrites
             // it when it scans.
             watch.timers_at.fetch_min(at, Ordering::SeqCst);
-            self.nudge_watch();
+            self.nudge(engine);
         }
     }
 
     /// Serves the overdue timers. Returns when the next one without a keeper is due; the watcher is
     /// about to sleep until then.
-    pub(super) fn serve_due_timers(&self) -> u64 {
-        let watch = self.watch_state();
+    pub(super) fn serve_due_timers(&self, engine: &Engine<H>) -> u64 {
+        let watch = self;
         // W2 before R2 (see the module).
         watch.timers_at.store(NEVER, Ordering::SeqCst);
-        let until = self.serve_timers(self.host().now(), true);
+        let until = self.serve_timers(engine, engine.host().now(), true);
         watch.timers_at.store(until, Ordering::SeqCst);
         until
     }
 
     /// Wakes or creates a worker for each pool with overdue timers and no keeper. Returns when the
     /// next timer is due. `sleeps`: the watcher will not scan again before that.
-    pub(super) fn serve_timers(&self, now: u64, sleeps: bool) -> u64 {
+    pub(super) fn serve_timers(&self, engine: &Engine<H>, now: u64, sleeps: bool) -> u64 {
         let (mut until, mut overdue) = (NEVER, Vec::new());
-        if self.host().reverts(Cure::KeptTimers) {
+        if engine.host().reverts(Cure::KeptTimers) {
             return until;
         }
-        self.for_each_pool(|pool| {
+        engine.for_each_pool(|pool| {
             let Some(at) = left_timer(pool, now, sleeps) else { return };
             if at > now {
                 until = until.min(at);
@@ -85,8 +86,8 @@ impl<H: Host> Engine<H> {
             }
         });
         for id in overdue {
-            let pool = self.pool(id);
-            self.bring_for_timers(pool, now);
+            let pool = engine.pool(id);
+            pool.bring_for_timers(engine, now);
             if pool.next_wake() != NEVER {
                 // The worker may fail to come, or come late: check once more.
                 until = until.min(now.saturating_add(TIMER_SLACK_NS));
@@ -113,7 +114,7 @@ fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
 /// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are
 /// not expected to end their batches in time.
 fn slack<H: Host>(pool: &Pool<H>, timer: u64, now: u64) -> u64 {
-    let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
+    let since_take = pool.since_progress(now);
     let is_far = timer.saturating_sub(now) >= TIMER_SLACK_NS;
     if is_far || since_take >= TIMER_SLACK_NS { 0 } else { pool.timer_slack() }
 }

@@ -48,6 +48,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::survey::Survey;
 use crate::dump::Stall;
 use crate::engine::Engine;
 use crate::host::Host;
@@ -151,8 +152,8 @@ impl Guard {
         if late > period {
             self.watched.values_mut().for_each(|watched| watched.since += late);
         }
-        let mut found = engine.find_backlogs();
-        let (deadlocks, suspects) = engine.find_deadlocks(&self.deadlocks);
+        let mut found = Survey::of(engine).find_backlogs();
+        let (deadlocks, suspects) = Survey::of(engine).find_deadlocks(&self.deadlocks);
         found.extend(deadlocks);
         self.watched.retain(|place, _| found.contains_key(place));
         self.next = if at_work { now.saturating_add(period) } else { NEVER };
@@ -165,10 +166,10 @@ impl Guard {
         if suspects {
             self.next = self.next.min(now.saturating_add(period));
         }
-        if self.next == NEVER && engine.arm_watch_calls(&self.watched) {
+        if self.next == NEVER && Survey::of(engine).arm_watch_calls(&self.watched) {
             self.next = now.saturating_add(period);
         }
-        engine.tell(std::mem::take(&mut self.found));
+        engine.watch.tell(engine, std::mem::take(&mut self.found));
     }
 
     /// Compares the progress with the last check, and adds a stall that is due to `found`. Returns
@@ -183,7 +184,7 @@ impl Guard {
     ) -> u64 {
         let fresh = || Watched { progress, since: now, reported: false };
         let watched = self.watched.entry(place).or_insert_with(fresh);
-        let touched_at = engine.watch_state().watchdog.touched_at.load(Ordering::Relaxed);
+        let touched_at = engine.watch.watchdog.touched_at.load(Ordering::Relaxed);
         if watched.progress != progress {
             *watched = fresh();
         } else if touched_at > watched.since {
@@ -194,10 +195,10 @@ impl Guard {
             return if watched.reported { NEVER } else { due };
         }
         // The snapshot takes some time, so compare the progress again afterwards.
-        let stall = engine.picture(place, now.saturating_sub(watched.since));
-        if let Some(stall) =
-            stall.filter(|_| engine.progress_of(place, &engine.moves()) == progress)
-        {
+        let stall = Survey::of(engine).picture(place, now.saturating_sub(watched.since));
+        if let Some(stall) = stall.filter(|_| {
+            Survey::of(engine).progress_of(place, &Survey::of(engine).moves()) == progress
+        }) {
             watched.reported = true;
             if self.is_news(engine, &stall) {
                 self.found.push(stall);
@@ -229,29 +230,31 @@ impl<H: Host> Engine<H> {
     /// How long work may wait without progress before that is reported, in nanoseconds; 0: for
     /// ever.
     pub fn watchdog_thresh(&self) -> u64 {
-        self.watch_state().watchdog.threshold_ns.load(Ordering::Relaxed)
+        self.watch.watchdog.threshold_ns.load(Ordering::Relaxed)
     }
 
     /// Changes the threshold, with immediate effect. The shortest is a millisecond.
     pub fn set_watchdog_thresh(&self, ns: u64) {
         let ns = if ns == 0 { 0 } else { ns.max(PERIOD_MIN_NS) };
-        self.watch_state().watchdog.threshold_ns.store(ns, Ordering::Relaxed);
+        self.watch.watchdog.threshold_ns.store(ns, Ordering::Relaxed);
         if self.pools() > 0 {
-            self.suspect_all();
+            self.watch.suspect_all(self);
             // If the watchdog was off, it does not know of the items that wait now.
-            self.request_check();
+            self.watch.request_check(self);
         }
     }
+}
 
+impl<'a, H: Host> Survey<'a, H> {
     /// The places where something waits, and the progress of each.
-    fn find_backlogs(&self) -> BTreeMap<Backed, Progress> {
+    fn find_backlogs(self) -> BTreeMap<Backed, Progress> {
         let mut places = BTreeSet::new();
-        self.for_each_pool(|pool| {
-            if pool.looks_ready() || pool.scheduled_batches.load(Ordering::SeqCst) > 0 {
+        self.engine.for_each_pool(|pool| {
+            if pool.looks_ready() || pool.has_scheduled_batches() {
                 places.insert(Backed::Pool(pool.id));
             }
         });
-        self.pwqs().for_each(|(id, pwq)| {
+        self.engine.pwqs.for_each(|(id, pwq)| {
             if !pwq.marks().1 {
                 return;
             }
@@ -268,9 +271,9 @@ impl<H: Host> Engine<H> {
         places.into_iter().map(|place| (place, self.progress_of(place, &moves))).collect()
     }
 
-    fn moves(&self) -> Moves {
+    fn moves(self) -> Moves {
         let mut moves = HashMap::new();
-        for slot in self.slots_at_work().map(|id| self.slot(id)) {
+        for slot in self.slots_at_work().map(|id| self.engine.slot(id)) {
             if let Some(pwq) = slot.batch.get().0 {
                 let sum: &mut u64 = moves.entry(pwq).or_default();
                 *sum = sum.wrapping_add(slot.progress());
@@ -279,18 +282,18 @@ impl<H: Host> Engine<H> {
         Moves(moves)
     }
 
-    fn progress_of(&self, place: Backed, moves: &Moves) -> Progress {
+    fn progress_of(self, place: Backed, moves: &Moves) -> Progress {
         match place {
             Backed::Pool(id) => {
-                let pool: &Pool<H> = self.pool(id);
+                let pool: &Pool<H> = self.engine.pool(id);
                 let workers = pool.list_workers();
-                let moved = workers.iter().map(|&id| self.slot(id).progress());
-                (pool.last_batch_at.get() as u64, moved.fold(0, u64::wrapping_add))
+                let moved = workers.iter().map(|&id| self.engine.slot(id).progress());
+                (pool.last_batch_at(), moved.fold(0, u64::wrapping_add))
             }
             Backed::Deadlock(slot) => self.progress_of_deadlock(slot),
             _ => {
                 let pwqs = self.pwqs_of(place);
-                let started = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.started);
+                let started = |&id: &u32| self.engine.pwqs.get(id)?.backlog().map(|b| b.started);
                 let started = pwqs.iter().filter_map(started).fold(0, u64::wrapping_add);
                 let moved = pwqs.iter().filter_map(|id| moves.0.get(id));
                 (started, moved.fold(0, |sum, moved| sum.wrapping_add(*moved)))
@@ -299,12 +302,12 @@ impl<H: Host> Engine<H> {
     }
 
     /// The pwqs that share the permits of a place.
-    pub(super) fn pwqs_of(&self, place: Backed) -> Vec<u32> {
+    pub(super) fn pwqs_of(self, place: Backed) -> Vec<u32> {
         let mut pwqs = Vec::new();
         match place {
             Backed::Pool(_) | Backed::Deadlock(_) => {}
             Backed::Pwq(id) => pwqs.push(id),
-            Backed::Node { node, wq } => self.pwqs().for_each(|(id, pwq)| {
+            Backed::Node { node, wq } => self.engine.pwqs.for_each(|(id, pwq)| {
                 let shares = || pwq.backlog().is_some_and(|backlog| backlog.node == Some(node));
                 if pwq.wq().addr() == wq && shares() {
                     pwqs.push(id);
@@ -315,18 +318,19 @@ impl<H: Host> Engine<H> {
     }
 
     /// The slots that run items of these pwqs.
-    pub(super) fn holders_of(&self, pwqs: &[u32]) -> Vec<u32> {
-        let of = |id: &u32| self.slot(*id).batch.get().0.is_some_and(|pwq| pwqs.contains(&pwq));
+    pub(super) fn holders_of(self, pwqs: &[u32]) -> Vec<u32> {
+        let of =
+            |id: &u32| self.engine.slot(*id).batch.get().0.is_some_and(|pwq| pwqs.contains(&pwq));
         self.slots_at_work().filter(of).collect()
     }
 
     /// Makes the next item behind a reached limit call the watcher. True if something waits now
     /// that did not before.
-    fn arm_watch_calls(&self, known: &BTreeMap<Backed, Watched>) -> bool {
+    fn arm_watch_calls(self, known: &BTreeMap<Backed, Watched>) -> bool {
         let mut any = false;
-        self.pwqs().for_each(|(_, pwq)| {
+        self.engine.pwqs.for_each(|(_, pwq)| {
             if pwq.marks().1 && pwq.arm_watch_call() {
-                self.make_ready(pwq);
+                pwq.make_ready(self.engine);
                 any = true;
             }
         });

@@ -1,0 +1,261 @@
+//! The CPUs that the process may use, which change while it runs.
+//!
+//! A change is applied in this order; each step relies on the one before:
+//!
+//! 1. The new value is published. Workers that start from here on use it.
+//! 2. Every worker thread is placed: on the allowed CPUs of its pod, or on any
+//!    allowed CPU if the pod has none left. From here on no item runs on a forbidden CPU.
+//! 3. The pools' targets are set.
+//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pool keeps its
+//!    old routes, which lead to placed workers, and is tried again later.
+//!
+//! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
+//!
+//! ```text
+//! the change                             a worker that starts
+//! W1: publish the value                  W2: `placing`: store the thread's number in the slot
+//! R1: `placing`: place all known threads R2: published value != mine ? move, check again
+//! ```
+//!
+//! The lock `placing` orders the two. If the worker has it first, the change finds the thread's
+//! number. If the change has it first, the worker's check comes after the publication. The worker
+//! checks again after it has moved itself: a newer value may be published and applied in between,
+//! and then its move to the older value must not be the last.
+//!
+//! **A worker that ends** removes its thread's number under `placing`. So a number in a slot is
+//! that of a live thread, and not of another thread that got the same number from the system since.
+
+use std::ptr;
+use std::sync::Arc;
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::engine::Engine;
+use crate::host::{Cpus, Host, Report};
+use crate::pool::Pool;
+use crate::queue::QueueError;
+use crate::queue::owner::Owner;
+use crate::slot::Slot;
+use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
+
+/// The current value and all previous ones.
+///
+/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and a
+/// change to a known value reuses that value.
+pub(crate) struct Versions {
+    now: AtomicPtr<Cpus>,
+    kept: Lock<Vec<Arc<Cpus>>>,
+    /// Serializes changes.
+    changing: Lock<()>,
+    /// Guards the threads' numbers in the slots, except against threads that start.
+    placing: Lock<()>,
+    /// Whether a queue could not be given its routes.
+    unfit: AtomicBool,
+}
+
+impl Versions {
+    pub(crate) fn new(first: Cpus) -> Versions {
+        let first = Arc::new(first);
+        Versions {
+            now: AtomicPtr::new(Arc::as_ptr(&first).cast_mut()),
+            kept: Lock::new(vec![first]),
+            changing: Lock::ranked(Rank::Changing, ()),
+            placing: Lock::ranked(Rank::Placing, ()),
+            unfit: AtomicBool::new(false),
+        }
+    }
+
+    /// Locks the current value, and the placement of threads.
+    pub(crate) fn hold(&self) -> LockGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// The same, at its later position in the lock order.
+    pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Cpus>>>) {
+        (self.placing.lock(), self.kept.lock())
+    }
+
+    /// Locks the placement of threads.
+    pub(crate) fn hold_placing(&self) -> LockGuard<'_, ()> {
+        self.placing.lock()
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> &Cpus {
+        // SAFETY: `kept` keeps the value for as long as `self` lives. Acquire: the partner is the
+        // publication; it makes the whole value visible.
+        unsafe { &*self.now.load(Ordering::Acquire) }
+    }
+
+    /// Makes a value current. False if it is already.
+    fn publish(&self, cpus: Cpus) -> bool {
+        let mut kept = self.kept.lock();
+        let known = kept.iter().find(|known| ***known == cpus).cloned();
+        let value = known.unwrap_or_else(|| {
+            let value = Arc::new(cpus);
+            kept.push(value.clone());
+            value
+        });
+        let value = Arc::as_ptr(&value).cast_mut();
+        self.now.swap(value, Ordering::AcqRel) != value
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// The CPUs that the process may use at present.
+    #[inline]
+    pub fn cpus(&self) -> &Cpus {
+        self.versions.now()
+    }
+
+    /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
+    /// nothing to change.
+    ///
+    /// When the call returns, no worker runs on a CPU that is no longer allowed. Items that are
+    /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
+    /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
+    /// no thread could be created stays as it was, on workers that are moved; it is tried again
+    /// later.
+    ///
+    /// Creates threads, and reports the change. Must not be called inside a work item.
+    pub fn set_cpus(&self, cpus: Cpus) -> bool {
+        let allowed = cpus.allowed.and(self.config().topology.possible());
+        let unbound = cpus.unbound_cpumask.and(&allowed);
+        if allowed.is_empty() {
+            return false;
+        }
+        let unbound_cpumask = if unbound.is_empty() { allowed.clone() } else { unbound };
+        let report = Report::CpusChanged { allowed: allowed.clone(), limit: cpus.cpu_limit };
+        let versions = &self.versions;
+        let change = self.reports.begin_change(self);
+        let changing = versions.changing.lock();
+        if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
+            return false;
+        }
+        // Dropped only after the lock is released: dropping the last owner of a queue waits for its
+        // items.
+        let owners = self.registry.owners();
+        self.versions.place_all(self, &owners);
+        self.for_each_pool(|pool| pool.retarget(self));
+        let failed = self.versions.refit_all(&owners);
+        drop(changing);
+        drop(change);
+        owners.into_iter().for_each(Owner::let_go);
+        self.caller().report(report);
+        if let Some(QueueError::NoThread(reason)) = failed {
+            self.caller().report(Report::SpawnFailed { reason });
+        }
+        true
+    }
+}
+
+impl Versions {
+    /// Tries again to give queues their routes, after a failure.
+    pub(crate) fn refit_again<H: Host>(&self, engine: &Engine<H>) {
+        let versions = self;
+        if versions.unfit.load(Ordering::Relaxed) {
+            let _change = engine.reports.begin_change(engine);
+            let changing = versions.changing.lock();
+            let owners = engine.registry.owners();
+            let _ = self.refit_all(&owners);
+            drop(changing);
+            owners.into_iter().for_each(Owner::let_go);
+        }
+    }
+
+    /// Gives every queue its routes. Returns the first failure.
+    fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
+        let mut failed = None;
+        for owner in owners {
+            if let Err(error) = owner.wq().refit() {
+                failed.get_or_insert(error);
+            }
+        }
+        self.unfit.store(failed.is_some(), Ordering::Relaxed);
+        failed
+    }
+
+    /// Moves every thread to the CPUs that the current value gives it.
+    fn place_all<H: Host>(&self, engine: &Engine<H>, owners: &[Arc<Owner<H>>]) {
+        let (cpus, host) = (engine.cpus(), engine.host());
+        // Without `placing`, because this reads queues' attributes. A rescuer that is not listed
+        // yet sees the new value by itself. A slot that gets another owner meanwhile is placed
+        // again below, as a worker's.
+        let mut rescuers = Vec::new();
+        for wq in owners.iter().map(|owner| owner.wq()) {
+            rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
+        }
+        let _placing = self.placing.lock();
+        let place = |thread: u64, cpus: &CpuSet| {
+            if thread != 0 {
+                host.set_cpus(thread, cpus);
+            }
+        };
+        for (slot, mask) in &rescuers {
+            place(engine.slot(*slot).thread(), mask);
+        }
+        engine.for_each_pool(|pool| {
+            let workers = pool.list_workers();
+            let pod = cpus.place(&pool.spec().cpus);
+            for id in workers {
+                // Relaxed: written under `placing`.
+                place(engine.slot(id).thread(), &pod);
+            }
+        });
+        place(engine.watch.thread(), &cpus.allowed);
+    }
+}
+
+impl<H: Host> Slot<H> {
+    /// The calling thread starts to serve this slot, on the CPUs that `placed` gives to `pod`.
+    pub(crate) fn place_thread(&self, engine: &Engine<H>, pod: &CpuSet, mut placed: *const Cpus) {
+        let thread = engine.host().thread_id();
+        if thread == 0 {
+            return;
+        }
+        // W2, then R2 (see the module).
+        let placing = engine.versions.placing.lock();
+        self.set_thread(thread);
+        drop(placing);
+        while !ptr::eq(engine.cpus(), placed) {
+            placed = engine.cpus();
+            // SAFETY: from `cpus`; it lives as long as the engine.
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+        }
+    }
+
+    /// Moves the calling thread, which serves this slot, to the CPUs of this pod.
+    pub(crate) fn go_to(&self, engine: &Engine<H>, pod: &CpuSet) {
+        let thread = self.thread();
+        // Repeat if a change was published meanwhile: it may have moved this thread before our own
+        // move. A change that is published after the last check moves this thread afterwards.
+        let mut placed: *const Cpus = ptr::null();
+        while thread != 0 && !ptr::eq(engine.cpus(), placed) {
+            placed = engine.cpus();
+            // SAFETY: from `cpus`; it lives as long as the engine.
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+        }
+    }
+
+    /// Removes the calling thread's number: it ends.
+    pub(crate) fn forget_thread_number(&self, engine: &Engine<H>) {
+        // Relaxed: only this thread has written it.
+        if self.thread() != 0 {
+            let _placing = engine.versions.placing.lock();
+            self.set_thread(0);
+        }
+    }
+}
+
+impl<H: Host> Pool<H> {
+    fn retarget(&self, engine: &Engine<H>) {
+        let spec = self.spec();
+        if spec.confined {
+            return;
+        }
+        self.set_target(engine.cpus().target(&spec.cpus));
+        // A submitter that read the old target may have woken no worker. A submitter that reads
+        // between the two lines wakes too few at worst, and the next batch wakes the rest.
+        self.settle(engine);
+    }
+}

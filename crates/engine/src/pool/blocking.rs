@@ -1,0 +1,108 @@
+//! What a pool knows of its undeclared blocks. Hints, all of them: they decide how often the watcher
+//! samples the workers and how long it waits with a replacement, never whether an item runs.
+
+use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns, usual_block_ns};
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// How long more blocks are expected after one was found.
+const EXPECT_NS: u64 = 1_000_000_000;
+/// For this long after a presumed block more of them are expected.
+const PRESUMES_NS: u64 = 10_000_000;
+/// No worker.
+const NO_SLOT: u32 = u32::MAX;
+
+/// See the module.
+pub(crate) struct BlockingState {
+    /// Blocks are expected until this time, because one was found lately: the watcher samples the
+    /// workers more often. 0 if none are expected.
+    expect_until: AtomicU64,
+    /// When the workers were last sampled.
+    sampled_at: AtomicU64,
+    /// When an item was last presumed to block.
+    presumed_at: AtomicU64,
+    /// The worker of that item.
+    presumed: AtomicU32,
+    /// How long an undeclared block typically lasts.
+    usual_ns: AtomicU64,
+}
+
+impl BlockingState {
+    pub(super) fn new() -> BlockingState {
+        BlockingState {
+            expect_until: AtomicU64::new(0),
+            sampled_at: AtomicU64::new(0),
+            presumed_at: AtomicU64::new(0),
+            presumed: AtomicU32::new(NO_SLOT),
+            // A long initial value: the first worker that blocks is replaced at once.
+            usual_ns: AtomicU64::new(PATIENCE_MAX_NS),
+        }
+    }
+
+    /// In a child after a fork.
+    pub(super) fn forget(&self) {
+        self.expect_until.store(0, Ordering::Relaxed);
+    }
+
+    /// A block was found or presumed at `now`: more of them are expected for a while.
+    pub(crate) fn expect_more(&self, now: u64) {
+        self.expect_until.store(now.saturating_add(EXPECT_NS), Ordering::Relaxed);
+    }
+
+    /// Whether blocks were expected when the watcher last checked.
+    #[inline]
+    pub(crate) fn expects_any(&self) -> bool {
+        self.expect_until.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether blocks are expected. Only the watcher calls this; it also clears an expectation that
+    /// has expired.
+    pub(crate) fn expects_at(&self, now: u64) -> bool {
+        let until = self.expect_until.load(Ordering::Relaxed);
+        if until != 0 && until <= now {
+            self.expect_until.store(0, Ordering::Relaxed);
+        }
+        until > now
+    }
+
+    /// How long ago the workers were last sampled.
+    pub(crate) fn since_samples(&self, now: u64) -> u64 {
+        now.saturating_sub(self.sampled_at.load(Ordering::Relaxed))
+    }
+
+    /// The workers are sampled at `now`.
+    pub(crate) fn note_samples(&self, now: u64) {
+        self.sampled_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether an item was presumed to block lately.
+    pub(crate) fn presumes_at(&self, now: u64) -> bool {
+        now.saturating_sub(self.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS
+    }
+
+    /// This worker is about to begin an item that is presumed to block.
+    pub(crate) fn note_presumed(&self, slot: u32) {
+        self.presumed.store(slot, Ordering::Relaxed);
+    }
+
+    /// An item that is presumed to block begins at `now`.
+    pub(crate) fn note_presumed_at(&self, now: u64) {
+        self.presumed_at.store(now, Ordering::Relaxed);
+    }
+
+    /// The worker that began such an item last.
+    pub(crate) fn presumed_last(&self) -> Option<u32> {
+        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
+    }
+
+    /// Takes a block that is over into account.
+    pub(crate) fn note_block(&self, blocked_ns: u64) {
+        let usual = self.usual_ns.load(Ordering::Relaxed);
+        self.usual_ns.store(usual_block_ns(usual, blocked_ns), Ordering::Relaxed);
+    }
+
+    /// How long a worker may block before it is replaced.
+    pub(crate) fn patience_ns(&self, has_idle_worker: bool) -> u64 {
+        patience_ns(self.usual_ns.load(Ordering::Relaxed), has_idle_worker)
+    }
+}

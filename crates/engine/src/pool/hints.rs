@@ -1,0 +1,95 @@
+//! A pool's marks and hints, as its workers, submitters and the watcher change them.
+
+use super::Pool;
+use crate::host::Host;
+use crate::sync::Ordering;
+
+impl<H: Host> Pool<H> {
+    /// Work was taken at `now`, or a worker came up for it.
+    #[inline]
+    pub(crate) fn note_progress(&self, now: u64) {
+        self.last_progress_at.store(now, Ordering::Relaxed);
+    }
+
+    /// How long ago that was.
+    pub(crate) fn since_progress(&self, now: u64) -> u64 {
+        now.saturating_sub(self.last_progress_at.load(Ordering::Relaxed))
+    }
+
+    /// Work was taken at `now`.
+    #[inline]
+    pub(crate) fn note_batch(&self, now: u64) {
+        self.last_batch_at.set(now as usize);
+    }
+
+    /// When work was last taken.
+    pub(crate) fn last_batch_at(&self) -> u64 {
+        self.last_batch_at.get() as u64
+    }
+
+    /// How long each of the items taken last took.
+    #[inline]
+    pub(crate) fn item_ns(&self) -> u64 {
+        self.item_ns.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn note_item_ns(&self, ns: u64) {
+        self.item_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// A worker has items scheduled behind the one that it is about to run.
+    ///
+    /// SeqCst: first this count, then `settle` reads whether the watcher is awake. The watcher
+    /// announces its sleep first and reads the count second (watch/mod.rs).
+    #[inline]
+    pub(crate) fn add_scheduled_batch(&self) {
+        self.scheduled_batches.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It has none any more.
+    pub(crate) fn remove_scheduled_batch(&self) {
+        self.scheduled_batches.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether any worker has items scheduled behind the one that it runs.
+    #[inline]
+    pub(crate) fn has_scheduled_batches(&self) -> bool {
+        self.scheduled_batches.load(Ordering::SeqCst) > 0
+    }
+
+    /// When a worker may be spawned again after a failure; 0 if no spawn has failed.
+    pub(crate) fn create_again_at(&self) -> u64 {
+        self.create_again_at.load(Ordering::Relaxed)
+    }
+
+    /// Whether the rescuers are due to be called again at `now`; if so, the next call is due
+    /// `interval` later.
+    pub(crate) fn claim_maydays(&self, now: u64, interval: u64) -> bool {
+        let is_due = self.mayday_at.load(Ordering::Relaxed) <= now;
+        if is_due {
+            self.mayday_at.store(now.saturating_add(interval), Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// Leaves a claimed wake to the watcher.
+    pub(crate) fn request_spawn(&self) {
+        self.is_spawn_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes such a claim. Returns false if there is none.
+    #[must_use]
+    pub(crate) fn take_spawn_request(&self) -> bool {
+        self.is_spawn_requested.swap(false, Ordering::SeqCst)
+    }
+
+    /// Since when the watcher has found the pool stranded; 0 if it is not.
+    pub(crate) fn stranded_since(&self) -> u64 {
+        self.stranded_since.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stranded_since(&self, since: u64) {
+        self.stranded_since.store(since, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,33 @@
+//! Changes that every worker of a pool must see.
+
+use super::Pool;
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::wake::WakeToken;
+
+impl<H: Host> Pool<H> {
+    /// Asks every worker to exit once it finds no work.
+    pub(crate) fn retire(&self, engine: &Engine<H>) {
+        self.state.set_retired(true);
+        self.nudge_all(engine);
+    }
+
+    /// Wakes every parked worker of a pool without picking it, as the pool has changed in more than
+    /// its items: each one checks retirement and timers.
+    pub(crate) fn nudge_all(&self, engine: &Engine<H>) {
+        let mut events = Vec::new();
+        let inner = self.lock();
+        let mut idle = inner.idle.top();
+        while let Some(id) = idle {
+            let slot = engine.slot(id);
+            events.push(&raw const slot.event);
+            idle = inner.idle.below(slot);
+        }
+        drop(inner);
+        for event in events {
+            // SAFETY: slots live as long as the engine.
+            unsafe { WakeToken::<H>::new(event) }.send(engine.host());
+        }
+        self.settle(engine);
+    }
+}

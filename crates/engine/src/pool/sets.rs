@@ -1,0 +1,262 @@
+//! Pool sets: which queues share pools, and the pools of each set.
+
+use std::sync::Arc;
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::{Pool, PoolSpec};
+use crate::queue::QueueError;
+use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
+
+/// The properties that two queues must have in common to share pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetKey {
+    pub(crate) pods: Vec<CpuSet>,
+    pub(crate) nice: i32,
+    pub(crate) context: Context,
+    /// Pools of CPU-bound queues have a target of one worker, and share work with no other pool.
+    pub(crate) bound: bool,
+    /// Whether pods neither steal nor share work.
+    pub(crate) strict: bool,
+}
+
+/// What runs the items of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// As many workers as the work needs.
+    Managed,
+    /// A single worker, for items that do not wait.
+    Bh,
+    /// A single worker, for a single queue.
+    Dedicated,
+}
+
+/// The pools of one kind, one for each pod.
+#[derive(Debug)]
+pub(crate) struct PoolSet {
+    key: SetKey,
+    /// Pool ids, in the order of the pods.
+    pub(crate) pools: Vec<u32>,
+    /// Queues that use the set. Changed under the lock of the list of sets.
+    users: AtomicU32,
+}
+
+impl SetKey {
+    /// Whether the two differ at most in their pods.
+    fn is_like(&self, other: &SetKey) -> bool {
+        let without_pods = |key: &SetKey| SetKey { pods: Vec::new(), ..key.clone() };
+        without_pods(self) == without_pods(other)
+    }
+}
+
+impl PoolSet {
+    pub(crate) fn is_for(&self, key: &SetKey) -> bool {
+        self.key == *key
+    }
+
+    /// The pool of exactly this pod.
+    fn pool_of_pod(&self, pod: &CpuSet) -> Option<u32> {
+        self.key.pods.iter().position(|known| known == pod).map(|at| self.pools[at])
+    }
+
+    /// The position of the pod that holds this CPU.
+    pub(crate) fn pod_of(&self, cpu: u32) -> Option<usize> {
+        self.key.pods.iter().position(|pod| pod.contains(cpu))
+    }
+}
+/// All pool sets, each with the key that it serves.
+pub(crate) struct PoolSets(Lock<Vec<Arc<PoolSet>>>);
+
+impl PoolSets {
+    pub(crate) fn new() -> PoolSets {
+        PoolSets(Lock::ranked(Rank::EngineSets, Vec::new()))
+    }
+
+    /// Locks the list.
+    pub(crate) fn lock(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
+        self.0.lock()
+    }
+
+    /// The pools for this key, each with a worker, and with one more user.
+    pub(crate) fn use_set<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: SetKey,
+    ) -> Result<Arc<PoolSet>, QueueError> {
+        let set = self.find_or_make_set(engine, key)?;
+        // Threads are created without the lock. If another thread is spawning a pool's first
+        // worker, that thread has claimed the wake.
+        for &id in &set.pools {
+            // A queue that accepts no items needs no worker.
+            let deserted = !engine.is_shut_down() && engine.pool(id).lock().workers.is_empty();
+            if deserted && let Err(error) = engine.pool(id).create_first_worker(engine) {
+                self.leave_set(engine, &set);
+                return Err(error);
+            }
+        }
+        // Start the watcher now rather than when it is first needed: then threads may be
+        // unavailable.
+        if !engine.is_shut_down()
+            && let Err(error) = engine.watch.start(engine)
+        {
+            self.leave_set(engine, &set);
+            return Err(QueueError::NoThread(error.0));
+        }
+        Ok(set)
+    }
+
+    fn find_or_make_set<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: SetKey,
+    ) -> Result<Arc<PoolSet>, QueueError> {
+        let mut sets = self.lock();
+        let free = |set: &PoolSet| {
+            key.context != Context::Dedicated || set.users.load(Ordering::SeqCst) == 0
+        };
+        let set = match sets.iter().find(|set| set.key == key && free(set)) {
+            Some(set) => set.clone(),
+            None => {
+                let pools = self.pools_for(engine, &sets, &key)?;
+                let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(0) });
+                sets.push(set.clone());
+                set
+            }
+        };
+        if set.users.fetch_add(1, Ordering::SeqCst) == 0 {
+            for &id in &set.pools {
+                let pool = engine.pool(id);
+                pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
+                // Workers decide to exit under the pool lock: workers still present after this
+                // stay.
+                if !engine.is_shut_down() {
+                    pool.state.set_retired(false);
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// A pool for each pod of a new set. A pool of a single CPU is shared by all sets that contain
+    /// that CPU and are alike in everything else: its target is one worker, whatever other CPUs are
+    /// permitted.
+    fn pools_for<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        sets: &[Arc<PoolSet>],
+        key: &SetKey,
+    ) -> Result<Vec<u32>, QueueError> {
+        let allocate = || match engine.pools.allocate(Pool::new) {
+            Some((id, _)) => Ok(id),
+            None => Err(QueueError::TooManyPools),
+        };
+        let mut pools = Vec::with_capacity(key.pods.len());
+        if key.bound {
+            let alike = sets.iter().filter(|set| set.key.is_like(key));
+            let known = |pod| alike.clone().find_map(|set| set.pool_of_pod(pod));
+            for pod in &key.pods {
+                let id = match known(pod) {
+                    Some(id) => id,
+                    None => {
+                        let id = allocate()?;
+                        self.configure(engine, id, key, pod, Vec::new());
+                        id
+                    }
+                };
+                pools.push(id);
+            }
+            return Ok(pools);
+        }
+        for _ in &key.pods {
+            pools.push(allocate()?);
+        }
+        for (index, pod) in key.pods.iter().enumerate() {
+            self.configure(
+                engine,
+                pools[index],
+                key,
+                pod,
+                self.neighbours(engine, key, &pools, index),
+            );
+        }
+        Ok(pools)
+    }
+
+    fn configure<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        id: u32,
+        key: &SetKey,
+        pod: &CpuSet,
+        neighbours: Vec<u32>,
+    ) {
+        let spec = PoolSpec {
+            cpus: pod.clone(),
+            nice: key.nice,
+            label: label(key, pod),
+            confined: key.bound || key.context != Context::Managed,
+            single: key.context != Context::Managed,
+            bh: key.context == Context::Bh,
+            shares: !key.bound && !key.strict && key.pods.len() > 1,
+            neighbours,
+        };
+        let one = key.bound || key.context != Context::Managed;
+        let target = if one { 1 } else { engine.cpus().target(pod) };
+        engine.pool(id).configure(spec, target);
+    }
+
+    /// A queue stops using the set. The last user retires the pools that no other set has in use,
+    /// unless they have timers. Then the workers stay until the pool is used and abandoned again.
+    /// They also wake for deferrable timers, because no new item will wake them.
+    ///
+    /// No timer is armed there meanwhile: a queue keeps every set that it ever used until it is
+    /// destroyed, and a thread that arms an item has the queue.
+    pub(crate) fn leave_set<H: Host>(&self, engine: &Engine<H>, set: &PoolSet) {
+        let sets = self.lock();
+        let mut deserted = Vec::new();
+        if set.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            for pool in set.pools.iter().map(|&id| engine.pool(id)) {
+                if pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1 {
+                    if !pool.has_timers() {
+                        pool.state.set_retired(true);
+                    }
+                    deserted.push(pool);
+                }
+            }
+        }
+        drop(sets);
+        deserted.into_iter().for_each(|pool| pool.nudge_all(engine));
+    }
+
+    fn neighbours<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        key: &SetKey,
+        pools: &[u32],
+        of: usize,
+    ) -> Vec<u32> {
+        if key.bound || key.strict {
+            return Vec::new();
+        }
+        let distance = |pod: &CpuSet| match (key.pods[of].first(), pod.first()) {
+            (Some(a), Some(b)) => (engine.config.topology.distance(a, b), a.abs_diff(b)),
+            _ => (u32::MAX, 0),
+        };
+        let mut others: Vec<usize> = (0..pools.len()).filter(|&other| other != of).collect();
+        others.sort_by_key(|&other| distance(&key.pods[other]));
+        others.into_iter().map(|other| pools[other]).collect()
+    }
+}
+
+fn label(key: &SetKey, pod: &CpuSet) -> String {
+    let kind = match key.context {
+        Context::Managed if key.bound => "",
+        Context::Managed => "u",
+        Context::Bh => "bh",
+        Context::Dedicated => "k",
+    };
+    let nice = if key.nice < 0 { "H" } else { "" };
+    format!("{kind}{pod}{nice}")
+}

@@ -1,0 +1,362 @@
+//! A pwq: one queue's items on one pool.
+//!
+//! Submitters push to `inbox`; workers take batches out of `worklist` under the lock. A pwq that
+//! has items and a free permit is on its pool's ready list. README.md has the protocol.
+
+mod backlog;
+mod hints;
+mod node;
+mod permit;
+mod take;
+
+pub(crate) use backlog::Backlog;
+pub(crate) use node::Node as PwqNode;
+pub(crate) use take::{ALONE, Taken};
+
+use crate::host::Host;
+use crate::inbox::{Inbox, Node};
+use crate::item::{Place, WorkList};
+use crate::pool::Pool;
+use crate::queue::{Name, Wq};
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering, Rank,
+};
+use crate::wake::Waiters;
+
+/// On a pool's ready list, or about to be put there.
+const READY: u32 = 1;
+/// As many workers hold it as its limit permits. The next release of a permit, of the pwq or of its
+/// node, makes the pwq ready again if items wait.
+const SATURATED: u32 = 2;
+/// Its queue is destroyed. The last `unpin` gives the pwq back to the slab, or `kill` itself.
+const DEAD: u32 = 4;
+/// A worker took it off a ready list and has not unpinned it yet.
+const PIN: u32 = 8;
+
+/// Flush colours (the kernel's `WORK_NR_COLORS`).
+pub(crate) const COLOURS: usize = 16;
+/// A flush waits until no item of this colour is in flight.
+const AWAITED: u32 = 1 << 31;
+
+/// A pwq (see the module). The order of the fields keeps what submitters write off the cache lines
+/// that workers write under the lock.
+#[repr(C, align(128))]
+pub(crate) struct Pwq<H: Host> {
+    pub(crate) inbox: Inbox<crate::item::Work>,
+    /// `READY`, `SATURATED`, `DEAD`, pins.
+    state: AtomicU32,
+    /// Constant.
+    pub(crate) id: u32,
+    /// Constant while attached.
+    wq: AtomicPtr<Wq<H>>,
+    /// Whether workers that run its items leave the running count. Constant while attached.
+    cpu_intensive: AtomicBool,
+    /// Whether items run in the order in which they were enqueued. Constant while attached.
+    ordered: AtomicBool,
+    /// The slot of its queue's rescuer, plus one; 0 if there is none. Constant while attached.
+    rescuer: AtomicU32,
+    /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
+    mayday: AtomicU32,
+    /// A score of how often its runs were found blocked lately. A hint.
+    block_score: AtomicU32,
+    /// The pool that it becomes ready in, unless the caller knows a better one.
+    home: AtomicPtr<Pool<H>>,
+    /// Guard: the ready list that holds the pwq.
+    next_ready: Cell<Link<Pwq<H>>>,
+    /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
+    in_flight: Line<[AtomicU32; COLOURS]>,
+    inner: Line<Lock<Inner<H>>>,
+}
+
+/// A queue's settings for the running of its items.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) max_active: u32,
+    pub(crate) cpu_intensive: bool,
+    /// Whether items run in the order in which they were enqueued.
+    pub(crate) ordered: bool,
+    /// The slot of the queue's rescuer.
+    pub(crate) rescuer: Option<u32>,
+    pub(crate) name: Name,
+}
+
+/// Guard: the pwq lock.
+pub(crate) struct Inner<H: Host> {
+    pub(crate) worklist: WorkList,
+    /// Items in the worklist.
+    pub(crate) queued: usize,
+    /// Items spliced since the pwq was attached.
+    pub(crate) spliced: u64,
+    /// Workers and helpers that hold a permit of this pwq.
+    pub(crate) nr_active: u32,
+    /// The queue's name, for readers that do not keep the queue alive.
+    pub(crate) name: Name,
+    /// The limit of `nr_active`; 0 while the queue is frozen. If the limit is shared, the node's
+    /// limit applies instead.
+    pub(crate) max_active: u32,
+    /// The node with which the limit is shared, or null.
+    node: *const PwqNode<H>,
+    /// Permits that the node has granted to the pwq and that are not yet used.
+    granted: u32,
+    /// The colour of items that are spliced now.
+    pub(crate) colour: usize,
+    /// Waiters for the next run of an item; the key is the item's address.
+    pub(crate) waiters: Waiters<H>,
+    /// How long an item took lately.
+    pub(crate) item_ns: u64,
+    /// Items that were started, for the statistics.
+    pub(crate) started: u64,
+    /// The sum of `started` over the queues that it served before, plus one for each. It only
+    /// grows, so a reader cannot mistake one queue's count for another's.
+    pub(crate) started_before: u64,
+}
+
+// SAFETY: `next_ready` is only touched under the guard named at the field, all else is atomic or
+// locked.
+unsafe impl<H: Host> Sync for Pwq<H> {}
+// SAFETY: nothing in a pwq is tied to a thread.
+unsafe impl<H: Host> Send for Pwq<H> {}
+
+// SAFETY: both methods touch nothing but the link.
+unsafe impl<H: Host> Node for Pwq<H> {
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the caller alone may touch the link.
+        unsafe { (*this).next_ready.set(Link(next)) }
+    }
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller alone may touch the link.
+        unsafe { (*this).next_ready.get().0 }
+    }
+}
+
+impl<H: Host> Pwq<H> {
+    pub(crate) fn new(id: u32) -> Pwq<H> {
+        Pwq {
+            inbox: Inbox::new(),
+            state: AtomicU32::new(DEAD),
+            id,
+            wq: AtomicPtr::new(std::ptr::null_mut()),
+            cpu_intensive: AtomicBool::new(false),
+            ordered: AtomicBool::new(false),
+            rescuer: AtomicU32::new(0),
+            mayday: AtomicU32::new(0),
+            home: AtomicPtr::new(std::ptr::null_mut()),
+            next_ready: Cell::new(Link(std::ptr::null_mut())),
+            block_score: AtomicU32::new(0),
+            in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
+            inner: Line(Lock::ranked(
+                Rank::Pwq,
+                Inner {
+                    worklist: WorkList::new(),
+                    queued: 0,
+                    spliced: 0,
+                    nr_active: 0,
+                    name: Name::EMPTY,
+                    max_active: 1,
+                    node: std::ptr::null(),
+                    granted: 0,
+                    colour: 0,
+                    waiters: Waiters::new(),
+                    item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
+                    started: 0,
+                    started_before: 0,
+                },
+            )),
+        }
+    }
+
+    /// Makes a fresh or recycled pwq serve `wq` on `pool`.
+    pub(crate) fn attach(&self, wq: *const Wq<H>, pool: &Pool<H>, limits: Limits, colour: usize) {
+        self.wq.store(wq.cast_mut(), Ordering::Relaxed);
+        self.ordered.store(limits.ordered, Ordering::Relaxed);
+        self.cpu_intensive.store(limits.cpu_intensive, Ordering::Relaxed);
+        self.rescuer.store(limits.rescuer.map_or(0, |slot| slot + 1), Ordering::Relaxed);
+        self.mayday.store(0, Ordering::Relaxed);
+        self.set_home(pool);
+        let mut inner = self.lock();
+        debug_assert!(inner.worklist.is_empty() && inner.nr_active == 0 && inner.node.is_null());
+        inner.colour = colour;
+        inner.max_active = limits.max_active;
+        inner.name = limits.name;
+        inner.item_ns = uwork_policy::batch::UNKNOWN_RUN_NS;
+        inner.started_before += inner.started + 1;
+        inner.started = 0;
+        inner.spliced = 0;
+        drop(inner);
+        self.block_score.store(0, Ordering::Relaxed);
+        self.state.store(0, Ordering::Release);
+    }
+
+    /// In a child after a fork: returns all queued items; no holder and no waiter is left.
+    pub(crate) fn forget(&self, inner: &mut Inner<H>) -> WorkList {
+        self.splice(inner);
+        inner.queued = 0;
+        inner.nr_active = 0;
+        inner.granted = 0;
+        inner.colour = 0;
+        inner.waiters = Waiters::new();
+        self.in_flight.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        self.mayday.store(0, Ordering::Relaxed);
+        self.state.fetch_and(DEAD, Ordering::SeqCst);
+        inner.worklist.take()
+    }
+
+    /// The queue, as an identity and, while the pwq is attached, as a pointer.
+    #[inline]
+    pub(crate) fn wq(&self) -> *const Wq<H> {
+        self.wq.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn cpu_intensive(&self) -> bool {
+        self.cpu_intensive.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered.load(Ordering::Relaxed)
+    }
+
+    /// The slot of its queue's rescuer.
+    pub(crate) fn rescuer(&self) -> Option<u32> {
+        self.rescuer.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Takes out the waiters for the next run of `item`, which is in no list.
+    pub(crate) fn take_waiters(&self, item: *mut crate::item::Work) -> Waiters<H> {
+        // SAFETY: the caller owns the item.
+        let work = unsafe { &*item };
+        let waiters = self.lock().waiters.take_matching(item.addr());
+        work.set_ticket(work.ticket().with_waited_for(false));
+        waiters
+    }
+
+    pub(crate) fn set_home(&self, pool: &Pool<H>) {
+        self.home.store(std::ptr::from_ref(pool).cast_mut(), Ordering::Release);
+    }
+
+    /// The pool that the pwq becomes ready in, unless a worker or submitter knows a better one.
+    pub(crate) fn home(&self) -> &Pool<H> {
+        // SAFETY: pools live as long as their engine, which outlives its pwqs.
+        unsafe { &*self.home.load(Ordering::Acquire) }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> LockGuard<'_, Inner<H>> {
+        self.inner.0.lock()
+    }
+
+    /// Moves the inbox to the end of the worklist.
+    #[inline]
+    pub(crate) fn splice(&self, inner: &mut Inner<H>) {
+        let stack = self.inbox.take_all();
+        if stack.is_null() {
+            return;
+        }
+        let colour = inner.colour;
+        // SAFETY: the items taken from the inbox are ours alone.
+        let count = unsafe {
+            inner.worklist.append_stack(stack, |work| {
+                work.set_placement(Place::Worklist, work.ticket().with_colour(colour));
+            })
+        };
+        inner.queued += count;
+        inner.spliced += count as u64;
+        // The pwq lock orders this before any flush that reads the count of this colour.
+        self.in_flight.0[colour].fetch_add(count as u32, Ordering::AcqRel);
+    }
+
+    /// Claims READY: the right, and the duty, to put the pwq on a ready list.
+    #[inline]
+    pub(crate) fn claim_ready(&self) -> bool {
+        // SeqCst: this read comes after the push that made the inbox non-empty. Its partner is
+        // `unsaturate`, which clears SATURATED first and reads the inbox second. At least one of
+        // the two sees the other.
+        let state = self.state.load(Ordering::SeqCst);
+        state & (READY | SATURATED) == 0
+            && self.state.fetch_or(READY, Ordering::SeqCst) & READY == 0
+    }
+
+    /// Trades READY for a pin: a worker took the pwq off a ready list, and keeps it alive.
+    pub(crate) fn pin(&self) {
+        // SeqCst: the worker splices the inbox after this. A submitter that still reads READY
+        // pushed before that, so the splice finds its item.
+        self.state.fetch_add(PIN - READY, Ordering::SeqCst);
+    }
+
+    /// Releases a pin. Returns true if the pwq is dead and the caller must give it back.
+    #[must_use]
+    pub(crate) fn unpin(&self) -> bool {
+        // Partner: `kill`. Each is a single read-modify-write of this word, so exactly one of all
+        // these calls finds that it is the last.
+        let state = self.state.fetch_sub(PIN, Ordering::SeqCst) - PIN;
+        state & DEAD != 0 && state & READY == 0 && state / PIN == 0
+    }
+
+    /// The queue gives up a pwq that has no items. Returns true if the caller must give it back.
+    #[must_use]
+    pub(crate) fn kill(&self) -> bool {
+        // A new queue may get the same address; it must not take this pwq for its own.
+        self.wq.store(std::ptr::null_mut(), Ordering::Relaxed);
+        let state = self.state.fetch_or(DEAD, Ordering::SeqCst);
+        state & READY == 0 && state / PIN == 0
+    }
+
+    /// Counts `count` items of this colour as finished. Returns true if a flush waited for the
+    /// last.
+    #[inline]
+    #[must_use]
+    pub(crate) fn finish(&self, colour: usize, count: u32) -> bool {
+        // Release: publishes what the items did. Acquire: for the flusher that this thread may
+        // wake.
+        // Both sides change the same word: either this sees AWAITED, or `await_colour` sees 0.
+        self.in_flight.0[colour].fetch_sub(count, Ordering::AcqRel) == AWAITED | count
+    }
+
+    /// A flush starts to wait for a colour. Returns false if no item of it is in flight.
+    pub(crate) fn await_colour(&self, colour: usize) -> bool {
+        let mut count = self.in_flight.0[colour].load(Ordering::Acquire);
+        while count != 0 {
+            debug_assert!(count & AWAITED == 0, "one flush waits for one colour");
+            match self.in_flight.0[colour].compare_exchange(
+                count,
+                count | AWAITED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Clears AWAITED: the colour has no more items in flight.
+    pub(crate) fn clear_awaited(&self, colour: usize) {
+        self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
+    }
+
+    /// Whether it is ready, and whether it is saturated. A hint.
+    pub(crate) fn marks(&self) -> (bool, bool) {
+        let state = self.state.load(Ordering::Relaxed);
+        (state & READY != 0, state & SATURATED != 0)
+    }
+
+    /// Items that were spliced and are not known to be finished, by colour, and whether a flush
+    /// waits.
+    pub(crate) fn in_flight(&self) -> [(u32, bool); COLOURS] {
+        let load = |colour: usize| self.in_flight.0[colour].load(Ordering::Relaxed);
+        std::array::from_fn(|colour| (load(colour) & !AWAITED, load(colour) & AWAITED != 0))
+    }
+
+    /// Whether all spliced items have finished.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.in_flight.0.iter().all(|count| count.load(Ordering::Acquire) & !AWAITED == 0)
+    }
+
+    /// Whether no item is queued or running, and how many items were spliced in total.
+    pub(crate) fn survey(&self) -> (bool, u64) {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        (self.is_quiet(), inner.spliced)
+    }
+}

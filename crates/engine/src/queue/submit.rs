@@ -1,0 +1,228 @@
+//! Enqueueing an item: the hottest path. Up to the push it takes no lock, reads no clock, allocates
+//! nothing and counts nothing.
+//!
+//! A submitter that has made its pwq ready settles the pool. If the pool is owed a wake, the
+//! submitter takes the pool's lock to pick a worker; if it is owed a scan by the watcher, the
+//! watcher's lock. If no worker is parked, the submitter takes one that a neighbour can spare, or
+//! leaves its claim to the watcher, which spawns one. A submitter spawns a thread only for a pool
+//! without any worker, or while no watcher serves: in a child after a fork.
+
+use std::ptr::NonNull;
+
+use uwork_policy::concurrency::wake_neighbour;
+use uwork_policy::cpu_choice::{NodeChoice, choose_node};
+
+use crate::host::{Host, Report};
+use crate::item::word::{Acquire, Owned};
+use crate::item::{Place, Ticket, Work};
+use crate::pool::Pool;
+use crate::pool::progress::Maker;
+use crate::queue::pwq::Pwq;
+use crate::queue::{QueueError, Warned, Wq};
+use crate::sync::Ordering;
+
+/// The result of enqueueing an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an item that was not queued stays with the caller"]
+pub enum Queued {
+    /// The item will run. From now on it belongs to the engine.
+    Yes,
+    /// The item was pending already: its next run sees everything that the caller wrote before.
+    AlreadyPending,
+    /// The item is disabled.
+    Disabled,
+    /// The queue drains or is being destroyed, and the caller is not one of its items.
+    Refused,
+}
+
+impl Queued {
+    /// Whether this call queued the item.
+    pub fn is_queued(self) -> bool {
+        self == Queued::Yes
+    }
+}
+
+impl<H: Host> Wq<H> {
+    /// Enqueues `work` in the pod of the calling CPU.
+    ///
+    /// # Safety
+    /// `work` is live, and stays so and at its address, until its function was called or a cancel
+    /// has taken it back.
+    #[inline(always)]
+    pub unsafe fn queue(&self, work: NonNull<Work>) -> Queued {
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { work.as_ref() }.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Queued::AlreadyPending,
+        };
+        // SAFETY: the caller's promise, and we own the item now.
+        unsafe { self.queue_owned(work, owned, None) }
+    }
+
+    /// Enqueues `work` in the pod of `cpu`.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it; the item is unchanged.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    pub unsafe fn queue_on(&self, cpu: u32, work: NonNull<Work>) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { work.as_ref() }.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Ok(Queued::AlreadyPending),
+        };
+        // SAFETY: the caller's promise, and we own the item now.
+        Ok(unsafe { self.queue_owned(work, owned, Some(cpu)) })
+    }
+
+    /// Enqueues `work` in a pod of the NUMA node: the calling CPU's pod if that CPU is on the node.
+    /// Without a node, or with one that does not exist, this is [`Wq::queue`].
+    ///
+    /// # Errors
+    /// The queue is a per-CPU one.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    pub unsafe fn queue_node(
+        &self,
+        node: Option<u32>,
+        work: NonNull<Work>,
+    ) -> Result<Queued, QueueError> {
+        if self.is_per_cpu() {
+            return Err(QueueError::NotForThisKind(
+                "enqueue_node is for unbound, ordered and dedicated queues; this one is per-CPU",
+            ));
+        }
+        let local = self.engine().host().current_cpu();
+        let (topology, allowed) = (&self.engine().config().topology, &self.engine().cpus().allowed);
+        if let NodeChoice::Cpu(cpu) = choose_node(local, node, topology, allowed) {
+            // SAFETY: the caller's promise.
+            let outcome = unsafe { self.queue_on(cpu, work) };
+            // An error means that the CPU has just been taken away; the item is unchanged.
+            if outcome.is_ok() {
+                return outcome;
+            }
+        }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.queue(work) })
+    }
+
+    /// Enqueues an item that the caller owns.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    #[inline(always)]
+    pub(crate) unsafe fn queue_owned(
+        &self,
+        item: NonNull<Work>,
+        owned: Owned,
+        cpu: Option<u32>,
+    ) -> Queued {
+        let cpu = match cpu {
+            Some(cpu) => cpu,
+            None => self.engine().host().current_cpu(),
+        };
+        // Relaxed: a drain waits for the items that were enqueued before it. A submitter that races
+        // with the start of the drain may fall on either side.
+        if !owned.is_fresh() || self.gate.load(Ordering::Relaxed) != 0 {
+            // SAFETY: by this function's contract.
+            return unsafe { self.queue_with_care(item, owned, cpu) };
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.push(item, self.route(cpu), cpu, false) };
+        Queued::Yes
+    }
+
+    /// # Safety
+    /// The item is live and the caller's; from here on it belongs to the pwq.
+    #[inline(always)]
+    unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+        // SAFETY: the item is live and ours.
+        unsafe { item.as_ref() }.set_placement(Place::Inbox, Ticket::new(pwq.id, collision));
+        // SAFETY: as above.
+        unsafe { pwq.inbox.push(item.as_ptr()) };
+        // Every submitter tries, not only the first to push: that thread may be preempted before it
+        // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
+        // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
+        if pwq.claim_ready() {
+            self.make_ready(pwq, cpu, collision);
+        }
+    }
+
+    /// Enqueues an item that has run before, or one on a queue that drains.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, cpu: u32) -> Queued {
+        // SAFETY: the item is live and ours.
+        match self.check_admission(unsafe { item.as_ref() }, owned) {
+            Admission::Refuse(outcome) => return outcome,
+            // SAFETY: by this function's contract.
+            Admission::Admit => unsafe { self.push(item, self.route(cpu), cpu, false) },
+            // SAFETY: by this function's contract.
+            Admission::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
+            // SAFETY: by this function's contract.
+            Admission::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
+        }
+        Queued::Yes
+    }
+
+    /// The checks that an item needs unless it is enqueued for the first time.
+    #[inline]
+    fn check_admission(&self, work: &Work, owned: Owned) -> Admission<'_, H> {
+        if owned.disable_depth() > 0 {
+            work.word.release(owned);
+            return Admission::Refuse(Queued::Disabled);
+        }
+        let gate = self.gate.load(Ordering::SeqCst);
+        if gate != 0 && !self.admits_caller(gate) {
+            work.word.release(owned);
+            if self.warn_once(Warned::REFUSED) {
+                let queue = self.name().to_owned();
+                self.engine().host().report(Report::QueuedWhileDraining { queue });
+            }
+            return Admission::Refuse(Queued::Refused);
+        }
+        let Some(run) = owned.last_run() else { return Admission::Admit };
+        let running = self.engine().slots.get(run.slot).is_some_and(|s| s.is_running(run.run));
+        if !running {
+            return Admission::Admit;
+        }
+        // The item goes to the pwq on which it runs, if that belongs to this queue. It stays close
+        // to its data, and an item that enqueues itself stays there when the attributes change.
+        let pwq = self.engine().pwqs.get(work.ticket().pwq());
+        Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
+    }
+
+    /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the
+    /// pool.
+    #[inline(never)]
+    fn make_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+        // The only pwq of an ordered queue goes to the pool of the submitting CPU; every other pwq
+        // has a home pool.
+        let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
+        let changed = pool.push_ready(pwq);
+        changed.settle_for_submitter(self.engine());
+        if pool.spec().shares && pool.state.counts().running >= pool.target() {
+            self.consider_neighbour(pool);
+        }
+    }
+
+    /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
+    /// items that are unexpectedly long; this path reads no clock.
+    fn consider_neighbour(&self, pool: &Pool<H>) {
+        if wake_neighbour(1, pool.item_ns()) {
+            pool.wake_neighbour_worker(self.engine(), Maker::Watch);
+        }
+    }
+}
+
+/// Whether an item may be enqueued, and where.
+enum Admission<'a, H: Host> {
+    Refuse(Queued),
+    Admit,
+    /// The item still runs. The pwq is the one on which it runs, if that belongs to this queue.
+    Collision(Option<&'a Pwq<H>>),
+}

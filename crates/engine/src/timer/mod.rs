@@ -1,0 +1,448 @@
+//! The timers of one pool: hierarchical wheels of armed delayed items.
+//!
+//! A pool has two [`TimerBase`]s: one that the keeper covers, and one for deferrable items,
+//! for which no thread wakes; workers that are awake check it.
+//!
+//! `uwork_policy::timer` decides the placement. Each slot keeps a lower bound of its expiries. So
+//! the next expiry is known to the nanosecond without examining the timers, and a slot of a coarse
+//! level is only redistributed when one of its timers is due. Insert and remove take constant time.
+
+pub(crate) mod delayed;
+pub(crate) mod grace;
+
+pub use delayed::{Delayed, Rearmed};
+pub use grace::Graced;
+
+use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
+
+use crate::host::Host;
+use crate::pool::NEVER;
+use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
+
+/// The position of a timer on the due list.
+const DUE: (u8, u8) = (u8::MAX, 0);
+
+/// The most lists that a sort merges: each holds a power of two runs, so this is more than memory
+/// holds.
+const MERGES: usize = 48;
+
+type Levels<H> = [[Slot<H>; SLOTS]; LEVELS];
+
+/// A wheel, its lock, and the parts that are readable without the lock.
+pub(crate) struct TimerBase<H: Host> {
+    /// The earliest expiry, or `NEVER`. Written under the lock.
+    next: AtomicU64,
+    /// Whether the wheel has its slots: they are allocated without the lock, for the first timer.
+    has_slots: AtomicBool,
+    timers: Lock<Timers<H>>,
+}
+
+impl<H: Host> TimerBase<H> {
+    pub(crate) fn new() -> TimerBase<H> {
+        TimerBase {
+            next: AtomicU64::new(NEVER),
+            has_slots: AtomicBool::new(false),
+            timers: Lock::ranked(Rank::Timers, Timers::new()),
+        }
+    }
+
+    /// The earliest expiry: exact, or too early if its timer was removed. `NEVER` if nothing is
+    /// armed.
+    #[inline]
+    pub(crate) fn next(&self, order: Ordering) -> u64 {
+        self.next.load(order)
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, Timers<H>> {
+        self.timers.lock()
+    }
+
+    /// Takes the lock in order to arm a timer.
+    pub(crate) fn lock_to_arm(&self) -> LockGuard<'_, Timers<H>> {
+        // Acquire pairs with `make_slots`: a thread that sees the flag finds the slots under the
+        // lock.
+        if !self.has_slots.load(Ordering::Acquire) {
+            self.make_slots();
+        }
+        self.timers.lock()
+    }
+
+    #[cold]
+    fn make_slots(&self) {
+        let mut levels: Option<Box<Levels<H>>> = Some(Box::new(std::array::from_fn(|_| {
+            std::array::from_fn(|_| Slot { head: std::ptr::null_mut(), earliest: NEVER })
+        })));
+        let mut timers = self.timers.lock();
+        if timers.levels.is_none() {
+            std::mem::swap(&mut timers.levels, &mut levels);
+        }
+        // Release the lock before a surplus set of slots is freed.
+        drop(timers);
+        self.has_slots.store(true, Ordering::Release);
+    }
+
+    /// Publishes the next expiry after a change. True if it is earlier than before.
+    pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
+        let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
+        if next != before {
+            // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the
+            // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
+            // keeper would sleep past the timer. With `Pool::remove_route`: either the thread that
+            // arms a deferrable item reads that only the keeper will come, or the workers that are
+            // nudged then read this expiry.
+            self.next.store(next, Ordering::SeqCst);
+        }
+        next < before
+    }
+}
+
+/// Guard: the lock of the `TimerBase` around it. Rank: after the pool lock.
+pub(crate) struct Timers<H: Host> {
+    /// The wheel's current tick. Nothing armed is due before it.
+    tick: u64,
+    armed: usize,
+    /// How many timers were ever armed here: timers for the same instant expire in that order.
+    sequence: u64,
+    /// Timers that are due and not taken yet, in order. Removed as from a slot.
+    due: *mut Delayed<H>,
+    /// A bit for each slot that is not empty.
+    occupied: [u64; LEVELS],
+    /// Allocated before anything is armed.
+    levels: Option<Box<Levels<H>>>,
+}
+
+struct Slot<H: Host> {
+    head: *mut Delayed<H>,
+    /// No expiry in the slot is earlier.
+    earliest: u64,
+}
+
+// SAFETY: the armed items belong to the holder of the wheel.
+unsafe impl<H: Host> Send for Timers<H> {}
+
+impl<H: Host> Timers<H> {
+    fn new() -> Timers<H> {
+        Timers {
+            tick: 0,
+            armed: 0,
+            sequence: 0,
+            due: std::ptr::null_mut(),
+            occupied: [0; LEVELS],
+            levels: None,
+        }
+    }
+
+    fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
+        let levels = self.levels.as_mut().expect("the slots are made before anything is armed");
+        &mut levels[spot.level][spot.slot]
+    }
+
+    fn earliest(&self, spot: Spot) -> u64 {
+        let levels = self.levels.as_ref().expect("the slots are made before anything is armed");
+        levels[spot.level][spot.slot].earliest
+    }
+
+    /// The first slot that is not empty: everything else is due later.
+    fn first(&self) -> Option<Spot> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        Some(Spot { level, slot: self.occupied[level].trailing_zeros() as usize })
+    }
+
+    /// The next expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
+    fn next(&self) -> u64 {
+        match self.first() {
+            // SAFETY: the timers on the due list are in this wheel, in order.
+            _ if !self.due.is_null() => unsafe { (*self.due).node.expiry.get() },
+            Some(spot) => self.earliest(spot),
+            None => NEVER,
+        }
+    }
+
+    /// Arms `item` for the expiry in its node.
+    ///
+    /// # Safety
+    /// `item` is live, in no list, and the caller's.
+    pub(crate) unsafe fn insert(&mut self, item: *mut Delayed<H>, now: u64) {
+        if self.armed == 0 {
+            self.tick = tick_of(now);
+        }
+        self.armed += 1;
+        self.sequence += 1;
+        // SAFETY: by this function's contract.
+        unsafe {
+            (*item).node.sequence.set(self.sequence);
+            self.link(item);
+        }
+    }
+
+    /// Changes the expiry of an armed item. An item that stays in its slot, such as a timeout that
+    /// is postponed again and again, is not moved: its neighbours are not accessed.
+    ///
+    /// # Safety
+    /// `item` is in this wheel.
+    pub(crate) unsafe fn move_to(&mut self, item: *mut Delayed<H>, expiry: u64, now: u64) {
+        // SAFETY: by this function's contract; an item that was removed is the caller's.
+        unsafe {
+            let node = &(*item).node;
+            let spot = place(self.tick, expiry);
+            if node.spot.get() != (spot.level as u8, spot.slot as u8) {
+                self.remove(item);
+                node.expiry.set(expiry);
+                return self.insert(item, now);
+            }
+            self.sequence += 1;
+            node.sequence.set(self.sequence);
+            node.expiry.set(expiry);
+            let slot = self.slot(spot);
+            slot.earliest = slot.earliest.min(expiry);
+        }
+    }
+
+    unsafe fn link(&mut self, item: *mut Delayed<H>) {
+        // SAFETY: the caller owns `item`; the slot's head is in this wheel.
+        unsafe {
+            let node = &(*item).node;
+            let expiry = node.expiry.get();
+            let spot = place(self.tick, expiry);
+            self.occupied[spot.level] |= 1 << spot.slot;
+            let slot = self.slot(spot);
+            slot.earliest = slot.earliest.min(expiry);
+            node.spot.set((spot.level as u8, spot.slot as u8));
+            link_front(&mut slot.head, item);
+        }
+    }
+
+    /// Removes an armed item.
+    ///
+    /// # Safety
+    /// `item` is in this wheel.
+    pub(crate) unsafe fn remove(&mut self, item: *mut Delayed<H>) {
+        // SAFETY: `item` and its neighbours are in this wheel.
+        unsafe {
+            let node = &(*item).node;
+            let (level, slot) = node.spot.get();
+            let (prev, next) = (node.prev.get().0, node.next.get().0);
+            if !next.is_null() {
+                (*next).node.prev.set(Link(prev));
+            }
+            if !prev.is_null() {
+                (*prev).node.next.set(Link(next));
+            } else if (level, slot) == DUE {
+                self.due = next;
+            } else {
+                let spot = Spot { level: level as usize, slot: slot as usize };
+                self.slot(spot).head = next;
+                if next.is_null() {
+                    self.slot(spot).earliest = NEVER;
+                    self.occupied[spot.level] &= !(1 << spot.slot);
+                }
+            }
+        }
+        self.armed -= 1;
+    }
+
+    /// Removes and returns the timer that is due first; null if none is due.
+    pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
+        while self.due.is_null() {
+            let Some(spot) = self.first() else { break };
+            if self.earliest(spot) > now {
+                break;
+            }
+            self.tick = self.tick.max(first_tick(self.tick, spot));
+            if spot.level == 0 {
+                self.gather_due(spot, now);
+            } else {
+                self.take_apart(spot);
+            }
+        }
+        let item = self.due;
+        if !item.is_null() {
+            // SAFETY: the timers on the due list are in this wheel.
+            unsafe { self.remove(item) };
+        }
+        item
+    }
+
+    /// How many are armed.
+    pub(crate) fn armed(&self) -> usize {
+        self.armed
+    }
+
+    /// Visits the armed timers, in no order, until `f` returns false.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
+        let slots = self.levels.iter().flat_map(|levels| levels.as_flattened());
+        for head in std::iter::once(self.due).chain(slots.map(|slot| slot.head)) {
+            let mut item = head;
+            // SAFETY: the timers of a slot are in this wheel.
+            while let Some(timer) = unsafe { item.as_ref() } {
+                if !f(timer) {
+                    return;
+                }
+                // SAFETY: as above; the links are this wheel's.
+                item = unsafe { timer.node.next.get().0 };
+            }
+        }
+    }
+
+    /// Removes and returns any timer; null if nothing is armed.
+    pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
+        let item = match self.first() {
+            _ if !self.due.is_null() => self.due,
+            Some(spot) => self.slot(spot).head,
+            None => return std::ptr::null_mut(),
+        };
+        // SAFETY: an item of one of our lists is in this wheel.
+        unsafe { self.remove(item) };
+        item
+    }
+
+    /// Empties a slot. Returns its timers as a list through `next`.
+    fn empty(&mut self, spot: Spot) -> *mut Delayed<H> {
+        self.occupied[spot.level] &= !(1 << spot.slot);
+        let slot = self.slot(spot);
+        slot.earliest = NEVER;
+        std::mem::replace(&mut slot.head, std::ptr::null_mut())
+    }
+
+    /// Moves the timers of a coarse slot, which the wheel has reached, to finer ones.
+    fn take_apart(&mut self, spot: Spot) {
+        let mut item = self.empty(spot);
+        while !item.is_null() {
+            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            unsafe {
+                let next = (*item).node.next.get().0;
+                self.link(item);
+                item = next;
+            }
+        }
+    }
+
+    /// Moves the due timers of a slot of the finest level to the due list, which is empty, in
+    /// order.
+    fn gather_due(&mut self, spot: Spot, now: u64) {
+        let mut item = self.empty(spot);
+        let mut due: *mut Delayed<H> = std::ptr::null_mut();
+        while !item.is_null() {
+            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            unsafe {
+                let node = &(*item).node;
+                let next = node.next.get().0;
+                if node.expiry.get() <= now {
+                    // The slot has the last armed timer first; this reverses the order.
+                    node.next.set(Link(due));
+                    due = item;
+                } else {
+                    self.link(item);
+                }
+                item = next;
+            }
+        }
+        // SAFETY: the list is ours, and each of its items is in this wheel.
+        unsafe {
+            self.due = sorted(due);
+            let (mut prev, mut item) = (std::ptr::null_mut(), self.due);
+            while !item.is_null() {
+                (*item).node.prev.set(Link(prev));
+                (*item).node.spot.set(DUE);
+                (prev, item) = (item, (*item).node.next.get().0);
+            }
+        }
+    }
+}
+
+/// Puts `item` at the front of a list.
+///
+/// # Safety
+/// `item` is in no list, and the list is the caller's.
+unsafe fn link_front<H: Host>(head: &mut *mut Delayed<H>, item: *mut Delayed<H>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let first = std::mem::replace(head, item);
+        (*item).node.prev.set(Link(std::ptr::null_mut()));
+        (*item).node.next.set(Link(first));
+        if !first.is_null() {
+            (*first).node.prev.set(Link(item));
+        }
+    }
+}
+
+/// Sorts a list through `next` in place, by expiry and then by order of arming: a merge sort of the
+/// runs that are already in order. Timers for one instant form one run.
+///
+/// # Safety
+/// The list is the caller's.
+unsafe fn sorted<H: Host>(mut rest: *mut Delayed<H>) -> *mut Delayed<H> {
+    // The list at index `i` is empty or the merge of 2^i runs.
+    let mut merged: [*mut Delayed<H>; MERGES] = [std::ptr::null_mut(); MERGES];
+    while !rest.is_null() {
+        // SAFETY: by this function's contract; a list is in one place at a time.
+        unsafe {
+            let mut list = rest;
+            rest = split_run(list);
+            for place in &mut merged {
+                let other = std::mem::replace(place, std::ptr::null_mut());
+                if other.is_null() {
+                    *place = list;
+                    break;
+                }
+                list = merge(other, list);
+            }
+        }
+    }
+    // SAFETY: as above.
+    merged.into_iter().fold(std::ptr::null_mut(), |all, list| unsafe { merge(list, all) })
+}
+
+/// Cuts a list, which is not empty, after its first run. Returns the rest.
+///
+/// # Safety
+/// The list is the caller's.
+unsafe fn split_run<H: Host>(mut item: *mut Delayed<H>) -> *mut Delayed<H> {
+    // SAFETY: by this function's contract.
+    unsafe {
+        loop {
+            let next = (*item).node.next.get().0;
+            if next.is_null() || key(next) < key(item) {
+                (*item).node.next.set(Link(std::ptr::null_mut()));
+                return next;
+            }
+            item = next;
+        }
+    }
+}
+
+/// Merges two lists, each in order.
+///
+/// # Safety
+/// The lists are the caller's.
+unsafe fn merge<H: Host>(mut a: *mut Delayed<H>, mut b: *mut Delayed<H>) -> *mut Delayed<H> {
+    let (mut head, mut tail) = (std::ptr::null_mut(), std::ptr::null_mut::<Delayed<H>>());
+    let mut append = |item: *mut Delayed<H>| {
+        match tail.is_null() {
+            true => head = item,
+            // SAFETY: by this function's contract.
+            false => unsafe { (*tail).node.next.set(Link(item)) },
+        }
+        tail = item;
+    };
+    while !a.is_null() && !b.is_null() {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if key(b) < key(a) {
+                std::mem::swap(&mut a, &mut b);
+            }
+            append(a);
+            a = (*a).node.next.get().0;
+        }
+    }
+    // The rest of the list that is not empty is linked already.
+    append(if a.is_null() { b } else { a });
+    head
+}
+
+/// # Safety
+/// The item is the caller's.
+unsafe fn key<H: Host>(item: *mut Delayed<H>) -> (u64, u64) {
+    // SAFETY: by this function's contract.
+    unsafe { ((*item).node.expiry.get(), (*item).node.sequence.get()) }
+}

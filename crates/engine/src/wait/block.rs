@@ -1,0 +1,113 @@
+//! Declared waits: those of uwork's own calls, and `blocking(..)`.
+
+use crate::engine::Engine;
+use crate::host::ThreadState;
+use crate::host::{Host, Report};
+use crate::queue::Warned;
+use crate::worker::Caller;
+use crate::worker::Worker;
+
+/// The calling thread's role in the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// It is a worker.
+    pub worker: bool,
+    /// It is in an item of a BH queue.
+    pub bh: bool,
+    /// An identity of the frame of items that it runs; a nested item has another one. 0 outside of
+    /// items.
+    pub stretch: usize,
+}
+
+/// While it lives, the calling worker is off the running count. It stays on its thread.
+pub(crate) struct Blocked<H: Host> {
+    worker: *const Worker<H>,
+    thread: *const ThreadState,
+    /// The value of `ThreadState::forks` when the wait began.
+    forks: u32,
+}
+
+impl<H: Host> Engine<H> {
+    /// Runs `f` with the calling worker off the running count: another worker takes the queued
+    /// items. Outside of work items it only runs `f`. Costs four locked instructions, and a wake if
+    /// items wait.
+    pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.caller().before_wait();
+        let _blocked = self.caller().block();
+        f()
+    }
+
+    /// Asserts that the caller may wait. For calls that may have to wait, before they have any
+    /// effect.
+    ///
+    /// # Panics
+    /// In debug builds, in an item of a BH queue, which must not wait.
+    #[inline]
+    pub fn assert_may_wait(&self) {
+        if cfg!(debug_assertions) {
+            assert!(
+                !self.caller().is_in_bh(),
+                "an item of a BH queue was about to wait, which it must not"
+            );
+        }
+    }
+
+    /// The role and position of the calling thread.
+    pub fn context(&self) -> Context {
+        let caller = self.caller();
+        let worker = caller.worker();
+        let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
+        let stretch = caller.thread.frame().addr();
+        Context { worker: worker.is_some(), bh: bh && stretch != 0, stretch }
+    }
+}
+
+impl<'a, H: Host> Caller<'a, H> {
+    fn is_in_bh(self) -> bool {
+        let worker = self.worker();
+        let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
+        if is_bh {
+            self.report_bh_wait();
+        }
+        is_bh
+    }
+
+    /// For calls that may have to wait and have already begun. They must not be unwound, so this
+    /// only reports.
+    pub(crate) fn before_wait(self) {
+        let _ = self.is_in_bh();
+    }
+
+    #[cold]
+    fn report_bh_wait(self) {
+        let Some(wq) = self.queue() else { return };
+        if wq.warn_once(Warned::BH_WAITS) {
+            self.engine.host().report(Report::BhWaits { queue: wq.name().to_owned() });
+        }
+    }
+
+    pub(crate) fn block(self) -> Blocked<H> {
+        let thread = self.thread;
+        let worker = self.worker();
+        if let Some(worker) = worker {
+            worker.begin_wait();
+        }
+        let (worker, forks) = (worker.map_or(std::ptr::null(), std::ptr::from_ref), thread.forks());
+        Blocked { worker, thread, forks }
+    }
+}
+
+impl<H: Host> Drop for Blocked<H> {
+    fn drop(&mut self) {
+        // SAFETY: the host keeps the state while the thread lives, and this guard does not leave
+        // the thread.
+        if unsafe { &*self.thread }.forks() != self.forks {
+            // In a child that was forked during the wait. There, no thread waits for its end.
+            return;
+        }
+        // SAFETY: the worker of this thread lives on the thread's stack below us.
+        if let Some(worker) = unsafe { self.worker.as_ref() } {
+            worker.end_wait();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A helper: a thread that waits for an item may run it itself, which saves a switch and a wake.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::host::thread::Frame;
+use crate::item::word::{RUN_MASK, RunId};
+use crate::item::{Place, Work};
+use crate::pool::put_back;
+use crate::queue::pwq::Pwq;
+use crate::slot::Slot;
+use crate::slot::{Next, WaitsFor};
+use crate::wait::cancel::{Located, locate};
+use crate::wake::Waiters;
+use crate::worker::run::{Tally, report_panic, run_item};
+
+/// The result of an attempt to help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helped {
+    /// The item ran on the calling thread.
+    Ran,
+    /// The item cannot be run here and now; the caller must wait.
+    No,
+    /// It ran, and returned in a child that it forked. Never returned to the engine's users.
+    #[doc(hidden)]
+    Forked,
+}
+
+/// An item that a helper took over, with the state that comes with it.
+struct Taken<'a, H: Host> {
+    pwq: &'a Pwq<H>,
+    waiters: Waiters<H>,
+    /// Whether it runs under the permit of an item that waits for it.
+    borrowed: bool,
+}
+
+impl<H: Host> Engine<H> {
+    /// Runs a queued item that has not started on the calling thread, if its queue permits that:
+    /// the queue is unbound, a permit under `max_active` is free, and the item is first in line if
+    /// the queue is ordered.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
+        // SAFETY: by this function's contract.
+        let place = unsafe { work.as_ref() }.place();
+        // SAFETY: as above.
+        if matches!(place, Place::Disposal(_)) && unsafe { self.disposal.dispose_of(self, work) } {
+            return Helped::Ran;
+        }
+        let Some(id) = Slot::allocate(&self.slots) else { return Helped::No };
+        // SAFETY: by this function's contract.
+        match unsafe { help_in(self, id, work) } {
+            // In the child the slot stays allocated.
+            Helped::Forked => Helped::Ran,
+            helped => {
+                self.slots.release(id);
+                helped
+            }
+        }
+    }
+}
+
+unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> Helped {
+    // SAFETY: the caller's promise, passed on.
+    let Some(Taken { pwq, waiters, borrowed }) = (unsafe { take_over(engine, work) }) else {
+        return Helped::No;
+    };
+    let thread = engine.caller().thread;
+    let began = engine.host().now();
+    let slot = engine.slot(id);
+    let forks = thread.forks();
+    let run = slot.number().wrapping_add(1) & RUN_MASK;
+    let _noted = engine.caller().note_help(WaitsFor::Run(RunId { slot: id, run }));
+    let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
+    thread.set_frame(&frame);
+    slot.batch.set(pwq.id, began);
+    slot.note_helper(thread.number(|| engine.host().thread_id()));
+    let tally = Tally::new(engine, pwq, slot);
+    // SAFETY: taken over, hence live and ours.
+    let item = unsafe { work.as_ref() };
+    let run = match waiters.is_empty() {
+        true => slot.begin(item),
+        false => slot.begin_waited_for(waiters, item),
+    };
+    // SAFETY: taken over, hence live and ours, and its run has begun.
+    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
+        tally.note(work.as_ref().ticket().colour(), run);
+        run_item(id, work.as_ptr(), run);
+    }));
+    if let Err(payload) = outcome {
+        report_panic(engine, pwq, payload);
+    }
+    while let Next::AtRunEnd(aside) = slot.next(engine.host(), run) {
+        put_back(engine, aside);
+    }
+    if thread.forks() != forks {
+        // In a child that the item forked. There is nothing to settle there.
+        return Helped::Forked;
+    }
+    thread.set_frame(frame.outer);
+    slot.note_helper(0);
+    let took = engine.host().now().saturating_sub(began);
+    if !borrowed && pwq.release(took, 1, &mut |pwq| pwq.make_ready(engine)) {
+        pwq.make_ready(engine);
+    }
+    tally.publish();
+    Helped::Ran
+}
+
+/// Whether an item of a worklist, whose lock the caller holds, is running. An item that was
+/// taken into a slot's scheduled list is not: `cut_batch` checked it.
+fn still_runs<H: Host>(engine: &Engine<H>, item: &Work) -> bool {
+    if !item.ticket().collision() {
+        return false;
+    }
+    let Some(run) = item.word.owned().last_run() else { return false };
+    let slot = engine.slots.get(run.slot).filter(|slot| slot.is_running(run.run));
+    slot.is_some_and(|slot| slot.lock_remote(engine.host()).is_running_item(run.run, item))
+}
+
+/// Takes a queued item out of its list, with a permit under `max_active`.
+unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<Taken<'_, H>> {
+    // SAFETY: the caller's promise that the item is live.
+    let item = unsafe { work.as_ref() };
+    if !item.is_pending() {
+        return None;
+    }
+    // SAFETY: the caller's promise, passed on.
+    let mut found = unsafe { locate(engine, work) }?;
+    let inner = &mut found.inner;
+    if inner.is_frozen()
+        || !found.pwq.home().admits_caller(engine)
+        || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
+        || matches!(found.place, Place::Deferred(_))
+        || (found.place == Place::Worklist && still_runs(engine, item))
+    {
+        return None;
+    }
+    // An item that waits for another item of its own queue lends it its permit.
+    let borrowed = !found.pwq.take_permit_to_help(inner);
+    if borrowed && (found.pwq.is_ordered() || !engine.runs_queue(found.pwq.wq().cast())) {
+        return None;
+    }
+    // SAFETY: it was located in that list, whose guards are held.
+    unsafe { found.unlink(work) };
+    let waiters = found.take_waiters(work);
+    let Located { pwq, inner, remote, .. } = found;
+    drop(remote);
+    drop(pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine)));
+    Some(Taken { pwq, waiters, borrowed })
+}

@@ -1,0 +1,112 @@
+//! Running the items that are scheduled in a slot.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::engine::Engine;
+use crate::host::ThreadState;
+use crate::host::thread::Frame;
+use crate::host::{Host, Report};
+use crate::item::Work;
+use crate::pool::Pool;
+use crate::pool::put_back;
+use crate::queue::Warned;
+use crate::queue::pwq::Pwq;
+use crate::slot::{Next, NotRunning, Slot};
+use crate::worker::run::{Tally, report_panic, run_item};
+
+/// The worker or rescuer that runs a batch.
+struct Runner<'a, H: Host> {
+    engine: &'a Engine<H>,
+    id: u32,
+    slot: &'a Slot<H>,
+    /// The worker's pool; None for a rescuer.
+    pool: Option<&'a Pool<H>>,
+}
+
+/// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
+pub(crate) fn run_batch<H: Host>(
+    engine: &Engine<H>,
+    (id, slot): (u32, &Slot<H>),
+    pool: Option<&Pool<H>>,
+    thread: &ThreadState,
+    pwq: &Pwq<H>,
+) {
+    let runner = Runner { engine, id, slot, pool };
+    let (forks, read_sides) = (thread.forks(), thread.read_sides());
+    let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
+    thread.set_frame(&frame);
+    let tally = Tally::new(engine, pwq, slot);
+    // One `catch_unwind` around the batch rather than one for each item: an item that does not
+    // panic pays nothing for it.
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
+        report_panic(engine, pwq, payload);
+    }
+    if thread.forks() != forks {
+        // The item forked and returned in the child. There, no thread waits for this worker.
+        engine.host().end_forked_thread();
+    }
+    if thread.read_sides() > read_sides {
+        engine.end_read_sides(read_sides);
+    }
+    thread.set_frame(frame.outer);
+    tally.publish();
+}
+
+impl<H: Host> Engine<H> {
+    /// Ends the RCU read sides beyond `keep`, and reports them: an item of the caller's frame
+    /// returned inside a read side, which would block every later grace period forever.
+    ///
+    /// Called after a batch, where the check is almost free, and by a later item of the same batch
+    /// that is about to wait for a grace period.
+    #[cold]
+    pub fn end_read_sides(&self, keep: u32) {
+        let function = self.host().end_read_sides(keep);
+        let Some(wq) = self.caller().queue() else { return };
+        if wq.warn_once(Warned::READ_SIDE_LEFT) {
+            self.host().report(Report::ReadSideLeft { queue: wq.name().to_owned(), function });
+        }
+    }
+}
+
+impl<H: Host> Runner<'_, H> {
+    fn run_items(&self, tally: &Tally<'_, H>) {
+        let host = self.engine.host();
+        let mut number = self.slot.number();
+        loop {
+            match self.slot.next(host, number) {
+                Next::Run(item, run, ticket) => {
+                    number = run;
+                    tally.note(ticket.colour(), run);
+                    // SAFETY: the item came off this slot's list, so it is live and the runner's;
+                    // its run has begun.
+                    unsafe { run_item(self.id, item, run) };
+                }
+                Next::AtRunEnd(aside) => {
+                    if let Some(pool) = self.pool {
+                        pool.count_again(aside.was, self.engine.host().now());
+                    }
+                    if let NotRunning::FoundBlocked(_) = aside.was {
+                        tally.pwq.note_block(true);
+                    }
+                    put_back(self.engine, aside);
+                }
+                Next::WaitedFor(item) => number = self.run_waited_for(tally, item),
+                Next::Empty => return,
+            }
+        }
+    }
+
+    /// Runs an item that has waiters; they are woken when the run has ended.
+    #[cold]
+    fn run_waited_for(&self, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
+        // SAFETY: the item came off this slot's list, so it is live and the runner's.
+        let work = unsafe { &*item };
+        let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
+        // SAFETY: as above, and its run has begun.
+        unsafe {
+            tally.note((*item).ticket().colour(), run);
+            run_item(self.id, item, run);
+        }
+        run
+    }
+}

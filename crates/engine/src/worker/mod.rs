@@ -1,0 +1,438 @@
+//! A worker: it takes batches, runs them, and parks. `step` never sleeps; `main` sleeps on its
+//! behalf.
+
+mod batch;
+mod caller;
+mod query;
+pub(crate) mod rescuer;
+pub(crate) mod run;
+
+pub(crate) use caller::Caller;
+pub use query::Busy;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use uwork_policy::concurrency::{may_start_another, too_many_workers, wake_neighbour};
+
+use crate::engine::Engine;
+use crate::host::Cpus;
+use crate::host::ThreadState;
+use crate::host::{Cure, Host};
+use crate::item::word::RUN_MASK;
+use crate::pool::give_back;
+use crate::pool::progress::Maker;
+use crate::pool::{NEVER, Pool};
+use crate::queue::Wq;
+use crate::queue::pwq::{ALONE, Pwq, Taken};
+use crate::slot::{MOVING, Slot, WasRunning};
+use crate::sync::Link;
+use crate::worker::batch::run_batch;
+
+/// What a worker does next.
+enum Step {
+    /// Another step.
+    Again,
+    /// No work for now: yield the CPU to other threads, then scan again.
+    Yield,
+    /// Park until woken or until this time.
+    Park(Option<u64>),
+    /// End the thread.
+    Exit,
+}
+
+/// How often a worker without work yields its CPU before it parks.
+///
+/// A thread that waits for the item that just ended often sits on the same CPU. The yield lets it
+/// run and enqueue its next item while this worker is still awake, which saves a wake and a sleep.
+/// If no other thread can run on the CPU, the yield costs one system call.
+const YIELDS_BEFORE_PARK: u32 = 1;
+
+/// A worker thread (see the module). It lives on its thread's stack.
+pub(crate) struct Worker<H: Host> {
+    engine: Arc<Engine<H>>,
+    /// The worker's pool. It changes only while the worker is idle.
+    pool: Cell<u32>,
+    slot: u32,
+    /// Yields since the worker last found work.
+    yields: Cell<u32>,
+    /// When this worker parked.
+    idle_since: Cell<u64>,
+    /// Declared waits that the worker is in; they nest.
+    waits: Cell<u32>,
+    /// Whether the worker joins the running count again when the outermost wait ends.
+    counts_after: Cell<bool>,
+}
+
+impl<H: Host> Worker<H> {
+    pub(crate) fn new(engine: Arc<Engine<H>>, pool: u32, slot: u32) -> Worker<H> {
+        Worker {
+            engine,
+            pool: Cell::new(pool),
+            slot,
+            yields: Cell::new(0),
+            idle_since: Cell::new(0),
+            waits: Cell::new(0),
+            counts_after: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool<H> {
+        self.engine.pool(self.pool.get())
+    }
+
+    fn slot(&self) -> &Slot<H> {
+        self.engine.slot(self.slot)
+    }
+
+    /// The thread's main function. The thread starts on the CPUs that `placed` gave at its
+    /// creation.
+    pub(crate) fn main(self, placed: Link<Cpus>) {
+        let host = self.engine.host();
+        // SAFETY: the host keeps the state for as long as this thread lives.
+        let thread = unsafe { &*host.thread() };
+        thread.set_worker(std::ptr::from_ref(&self).cast());
+        self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
+        self.slot().set_worker(true);
+        self.pool().state.arrive();
+        loop {
+            let step = match self.step(thread) {
+                Step::Park(deadline) => self.sleep(deadline),
+                step => step,
+            };
+            match step {
+                Step::Yield => host.yield_now(),
+                Step::Exit => break,
+                Step::Again | Step::Park(_) => {}
+            }
+        }
+        self.slot().set_worker(false);
+        thread.set_worker(std::ptr::null());
+        self.slot().forget_thread_number(&self.engine);
+        self.engine.slots.release(self.slot);
+    }
+
+    fn step(&self, thread: &ThreadState) -> Step {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        let now = engine.host().now();
+        engine.watch.heartbeat(engine, now);
+        if pool.has_due_timers(now) {
+            pool.fire_timers(engine, now);
+        }
+        let may_continue = || may_start_another(pool.state.counts(), pool.target());
+        if !may_continue() && !pool.find_blocked_worker(engine, self.slot) {
+            if pool.may_find_blocked(engine) && self.yields.get() < YIELDS_BEFORE_PARK {
+                // The surplus running worker may be about to block, and may need this CPU to get
+                // that far.
+                self.yields.set(self.yields.get() + 1);
+                return Step::Yield;
+            }
+            return self.go_idle(now);
+        }
+        let pwq = self.find_pwq();
+        let Some((pwq, from)) = pwq else {
+            if self.yields.get() < YIELDS_BEFORE_PARK {
+                self.yields.set(self.yields.get() + 1);
+                return Step::Yield;
+            }
+            return self.go_idle(now);
+        };
+        self.yields.set(0);
+        self.work_on(thread, pwq, from, now);
+        Step::Again
+    }
+
+    /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
+    /// overloaded neighbour.
+    fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let pool = self.pool();
+        if pool.looks_ready()
+            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
+        {
+            return Some((pwq, pool));
+        }
+        for &id in &pool.spec().neighbours {
+            let other = self.engine.pool(id);
+            if other.is_overloaded()
+                && let Some(pwq) = other.pop_ready(self.engine.host(), &mut other.lock())
+            {
+                return Some((pwq, other));
+            }
+        }
+        None
+    }
+
+    /// Takes a batch from a pinned pwq and runs it.
+    ///
+    /// `from` is the pool on whose ready list the pwq was found; it is a neighbour's pool when this
+    /// worker steals. The order of the steps is the protocol:
+    ///
+    /// 1. Take the batch. If items are left, put the pwq back on the ready list, so that other
+    ///    workers can take them while this batch runs.
+    /// 2. Publish the batch (`scheduled_batches`, `batch_began`), so that the watcher can take its tail
+    ///    back.
+    /// 3. Settle the worker's own pool, last of all. From there until the batch ends this worker
+    ///    scans no list, so the settlement must see every change made above. It also wakes the next
+    ///    worker if more is ready: the chain of wakes (README.md of the pool).
+    /// 4. Run the batch, then release the pwq. The release makes the pwq ready again if its items
+    ///    waited for this worker's permit.
+    fn work_on(&self, thread: &ThreadState, pwq: &Pwq<H>, from: &Pool<H>, now: u64) {
+        let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
+        let host = engine.host();
+        let intensive = pwq.cpu_intensive();
+        let sharers = if intensive { ALONE } else { pool.target() };
+        let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
+        let taken = pwq.take(host, &engine.slots, (self.slot, slot), sharers, &mut ready);
+        let Taken::Some { count, left, more, item_ns } = taken else {
+            pwq.release_pin(engine);
+            // While the pwq was off the list, another thread may have scanned the pool, found
+            // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
+            from.settle(engine);
+            return;
+        };
+        // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
+        let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
+        pwq.release_pin(engine);
+        slot.batch.set(pwq.id, now);
+        pool.note_recent(self.slot);
+        from.note_progress(now);
+        from.note_batch(now);
+        from.note_item_ns(item_ns);
+        if count > 1 {
+            // First the count, then the batch.
+            pool.add_scheduled_batch();
+            slot.begin_batch(now);
+        }
+        // A worker of a CPU-intensive queue leaves the running count for the whole batch.
+        if intensive {
+            slot.declare_not_running();
+            pool.block().settled_by_caller(engine);
+        }
+        // From here on this worker does not scan until its batch ends. Its own pool is therefore
+        // settled last, by the `settle` below, which covers every change left to the caller here.
+        match left_more {
+            Some(changed) if std::ptr::eq(from, pool) => changed.settled_by_caller(engine),
+            Some(changed) => changed.settle(engine),
+            None => {}
+        }
+        if from.looks_ready() {
+            self.share(from, left as u64, item_ns);
+        }
+        pool.settle(engine);
+        let before = slot.number();
+        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq);
+        if count == 1 && !intensive && pool.presumes_block(engine, pwq) {
+            pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
+        } else {
+            run();
+        }
+        // Less than `count` if part of the batch was given back.
+        let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
+        // Count first, then clear the mark. See `end_wait`.
+        if intensive {
+            pool.state.unblock();
+            slot.end_block();
+        }
+        if count > 1 {
+            slot.end_batch_hint(engine);
+        }
+        // Read while this worker still holds the pwq: after the release the queue may be destroyed.
+        let next = self.pool_for_more(pwq);
+        if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
+            let changed = next.push_ready(pwq);
+            if std::ptr::eq(next, pool) {
+                changed.settled_by_caller(engine);
+            } else {
+                changed.settle(engine);
+            }
+        }
+    }
+
+    /// Shares the rest of the work in `from`, of which this worker has just taken a part.
+    fn share(&self, from: &Pool<H>, left: u64, item_ns: u64) {
+        if !std::ptr::eq(from, self.pool()) {
+            // The rest was enqueued while this worker was on its way up. Submitters relied on its
+            // arrival, so it settles `from` for them.
+            from.settle(&self.engine);
+            // More work is left to steal, and the other workers of this pod have none.
+            self.pool().bring_helper(&self.engine);
+        }
+        let at_target = from.state.counts().running >= from.target();
+        if at_target && wake_neighbour(left, item_ns) {
+            from.wake_neighbour_worker(&self.engine, Maker::Caller);
+        }
+    }
+
+    /// The pool for the rest of a pwq that this worker holds. The pwq of an ordered queue stays in
+    /// this worker's pool, unless the queue's attributes have changed meanwhile.
+    fn pool_for_more<'a>(&'a self, pwq: &'a Pwq<H>) -> &'a Pool<H> {
+        // SAFETY: the queue outlives what holds its pwqs.
+        let wq: &Wq<H> = unsafe { &*pwq.wq() };
+        match self.pool().spec().cpus.first() {
+            Some(cpu) if wq.is_ordered() => wq.pool_of(cpu),
+            _ => pwq.home(),
+        }
+    }
+
+    /// Enters a declared wait inside an item. [`Worker::end_wait`] must follow.
+    pub(crate) fn begin_wait(&self) {
+        let (pool, slot) = (self.pool(), self.slot());
+        self.waits.set(self.waits.get() + 1);
+        slot.set_waits(true);
+        if pool.spec().single {
+            // No other worker can take over, so the rest of the batch stays scheduled here.
+            if slot.declare_not_running() {
+                self.counts_after.set(true);
+                pool.state.block();
+            }
+            return;
+        }
+        // Give the batch back first: the settlement below must see those items as ready.
+        let (behind, counted) = slot.begin_block();
+        slot.end_batch_hint(&self.engine);
+        give_back(&self.engine, behind);
+        if counted != WasRunning::No {
+            self.counts_after.set(true);
+        }
+        if counted == WasRunning::Yes {
+            // First off the count, then `settle` reads the ready lists: the same handshake with a
+            // submitter as in `go_idle`.
+            pool.block().settle(&self.engine);
+        } else {
+            pool.settle(&self.engine);
+        }
+    }
+
+    /// Ends a declared wait. The pool may then have more running workers than its target; it starts
+    /// no new batch until the surplus is gone.
+    pub(crate) fn end_wait(&self) {
+        self.waits.set(self.waits.get() - 1);
+        if self.waits.get() > 0 {
+            return;
+        }
+        self.slot().set_waits(false);
+        if self.counts_after.take() {
+            // Count first, then clear the mark. Once the mark is clear, another thread may mark
+            // this run absent and take it off the count, so the count must already include it.
+            self.pool().state.unblock();
+            self.slot().end_block();
+        }
+        self.engine.watch.heartbeat(&self.engine, 0);
+    }
+
+    /// Joins the idle stack, unless work arrived meanwhile.
+    fn go_idle(&self, now: u64) -> Step {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        let mut inner = pool.lock();
+        let counts = pool.state.running_to_idle();
+        // The worker changes the counters first and reads the lists second. A thread that makes a
+        // pwq ready pushes it first and reads the counters second. All four accesses are SeqCst, so
+        // at least one side sees the other (README.md of the pool).
+        if pool.is_ready(&inner) && counts.running < pool.target() {
+            pool.state.idle_to_running();
+            return Step::Again;
+        }
+        if pool.state.is_retired() {
+            let step = self.exit(&mut inner);
+            drop(inner);
+            // Items that are ready now wait behind running workers; the watcher must know of them.
+            pool.settle(engine);
+            return step;
+        }
+        self.yields.set(0);
+        self.idle_since.set(now);
+        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
+        let deadline = self.deadline(keeps_timers);
+        drop(inner);
+        if !engine.host().reverts(Cure::WatchedWork) {
+            // Items that are ready now wait behind running workers, which may run for long.
+            // Settling calls the watcher for them.
+            pool.settle(engine);
+        }
+        Step::Park(deadline)
+    }
+
+    /// When a parked worker must wake without being picked: for a timer, or to retire.
+    fn deadline(&self, keeps_timers: bool) -> Option<u64> {
+        let pool = self.pool();
+        let timer = if keeps_timers { pool.keep_until() } else { NEVER };
+        let retire = self.retires_at().unwrap_or(NEVER);
+        let deadline = timer.min(retire);
+        (deadline != NEVER).then_some(deadline)
+    }
+
+    /// When this idle worker may retire; None while the pool does not have too many workers.
+    fn retires_at(&self) -> Option<u64> {
+        let timeout = self.engine.config().idle_timeout_ns;
+        let since = self.idle_since.get();
+        too_many_workers(self.pool().state.counts()).then(|| since.saturating_add(timeout))
+    }
+
+    /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
+    fn sleep(&self, mut deadline: Option<u64>) -> Step {
+        let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
+        loop {
+            let _ = engine.host().park(&slot.event, deadline);
+            if slot.is_picked() {
+                break;
+            }
+            let mut inner = pool.lock();
+            if slot.is_picked_locked() {
+                break;
+            }
+            let now = engine.host().now();
+            if pool.state.is_retired() || self.retires_at().is_some_and(|at| at <= now) {
+                pool.remove_idle(engine, &mut inner, self.slot);
+                let step = self.exit(&mut inner);
+                // The next idle worker may have to retire as well, or to become the keeper instead.
+                let next = inner.idle.top();
+                drop(inner);
+                if let Some(id) = next {
+                    pool.nudge(engine, id);
+                }
+                pool.settle(engine);
+                return step;
+            }
+            if pool.next_wake() <= now || pool.has_due_timers(now) {
+                pool.note_progress(now);
+                pool.remove_idle(engine, &mut inner, self.slot);
+                pool.state.idle_to_running();
+                return Step::Again;
+            }
+            let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
+            deadline = self.deadline(keeps_timers);
+        }
+        slot.unpick();
+        let pool = self.move_home();
+        // A sign of progress: the watcher must not take this pool for stuck now.
+        pool.note_progress(engine.host().now());
+        // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
+        // before, and relies on that scan.
+        pool.state.arrive();
+        Step::Again
+    }
+
+    /// The pool that the worker was picked for: its own, or one that it moves to now.
+    fn move_home(&self) -> &Pool<H> {
+        let (engine, slot) = (&*self.engine, self.slot());
+        let mut home = slot.home_after_move();
+        while home == MOVING {
+            // The worker woke by itself during the move. The mover wakes it at the end.
+            let _ = engine.host().park(&slot.event, None);
+            home = slot.home_after_move();
+        }
+        if self.pool.replace(home) != home {
+            let spec = self.pool().spec();
+            slot.go_to(engine, &spec.cpus);
+            engine.host().rename_thread(&spec.thread_name());
+        }
+        self.pool()
+    }
+
+    /// Leaves the pool. The worker is counted as idle, and is on no list.
+    fn exit(&self, inner: &mut crate::pool::PoolInner<H>) -> Step {
+        inner.workers.retain(|&worker| worker != self.slot);
+        self.pool().state.exit_idle();
+        Step::Exit
+    }
+}

@@ -1,0 +1,120 @@
+//! Running one item, and the accounting and reports that follow its end or its panic.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::{Host, Report};
+use crate::item::Work;
+use crate::item::word::{RUN_MASK, RunId};
+use crate::queue::Wq;
+use crate::queue::pwq::Pwq;
+use crate::slot::Slot;
+use crate::sync::assert_nothing_held;
+
+/// Runs one item whose run has begun.
+///
+/// # Safety
+/// `item` is live and the caller's, and `run` is the run that `slot` has just begun.
+#[inline(always)]
+pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
+    // SAFETY: live until its function is called.
+    let work = unsafe { &*item };
+    let func = work.func();
+    work.word.start(RunId { slot, run });
+    assert_nothing_held("an item's function");
+    // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
+    unsafe { func.run(NonNull::new_unchecked(item)) };
+}
+
+/// Counts started items that flushes do not know of yet: consecutive runs of one colour.
+///
+/// The count is published when the colour changes, which is before the next item starts, and at the
+/// end of the batch.
+pub(crate) struct Tally<'a, H: Host> {
+    engine: &'a Engine<H>,
+    pub(crate) pwq: &'a Pwq<H>,
+    slot: &'a Slot<H>,
+    colour: Cell<usize>,
+    /// The last run that is not part of the count.
+    before: Cell<u64>,
+}
+
+impl<'a, H: Host> Tally<'a, H> {
+    /// Counts the runs that `slot` begins from here on.
+    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
+        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
+    }
+
+    /// A run of this colour has begun.
+    #[inline(always)]
+    pub(crate) fn note(&self, colour: usize, run: u64) {
+        if colour != self.colour.get() {
+            self.change(colour, run.wrapping_sub(1) & RUN_MASK);
+        }
+    }
+
+    #[cold]
+    fn change(&self, colour: usize, last: u64) {
+        self.publish_to(last);
+        self.colour.set(colour);
+    }
+
+    /// Publishes the rest. Every run that began has ended.
+    pub(crate) fn publish(&self) {
+        self.publish_to(self.slot.number());
+    }
+
+    fn publish_to(&self, last: u64) {
+        let count = (last.wrapping_sub(self.before.replace(last)) & RUN_MASK) as u32;
+        if count > 0 && self.pwq.finish(self.colour.get(), count) {
+            // SAFETY: a flush waits for this colour, so the queue is live.
+            let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
+            wq.end_colour(self.engine, self.pwq, self.colour.get());
+        }
+    }
+}
+
+/// Reports the panic of an item of `pwq`, which the caller holds. Does not unwind.
+pub(crate) fn report_panic<H: Host>(
+    engine: &Engine<H>,
+    pwq: &Pwq<H>,
+    payload: Box<dyn Any + Send>,
+) {
+    // SAFETY: the caller holds the pwq, so its queue is live.
+    report_payload(engine, unsafe { &*pwq.wq() }.name(), payload);
+}
+
+impl<H: Host> Engine<H> {
+    /// Reports a panic that was caught inside the item that the calling thread is in. Does not
+    /// unwind.
+    pub fn report_panic_here(&self, payload: &(dyn Any + Send)) {
+        let queue = self.caller().queue().map_or("", Wq::name);
+        report_message(self, queue, payload);
+    }
+}
+
+fn report_message<H: Host>(engine: &Engine<H>, queue: &str, payload: &(dyn Any + Send)) {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    engine.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+}
+
+/// Reports a panic. Does not unwind, even if the payload's destructor panics.
+pub(crate) fn report_payload<H: Host>(
+    engine: &Engine<H>,
+    queue: &str,
+    payload: Box<dyn Any + Send>,
+) {
+    report_message(engine, queue, &*payload);
+    assert_nothing_held("a panic's payload");
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // The destructor's own panic payload may panic in turn when it is dropped: leak it.
+        std::mem::forget(again);
+    }
+}
