@@ -21,8 +21,8 @@ impl Names {
     }
 }
 
-/// Takes one sample. An error ends the benchmark.
-pub(super) type Measure<S> = Box<dyn Fn() -> Result<S, UserError>>;
+/// Takes one sample, whose number is given; numbers start at 0. An error ends the benchmark.
+pub(super) type Measure<S> = Box<dyn Fn(usize) -> Result<S, UserError>>;
 
 /// A runner that is ready to be measured any number of times.
 pub(super) struct Contestant<S = Sample> {
@@ -40,7 +40,7 @@ impl Contestant {
         Self {
             names: Names { case, runner: rival.runner, variant: with_clock(variant, load.clock) },
             standing: Some(rival.standing),
-            measure: Box::new(move || Ok(rival.measure(workers, &load))),
+            measure: Box::new(move |_| Ok(rival.measure(workers, &load))),
         }
     }
 }
@@ -61,6 +61,8 @@ pub(super) enum RatioTo {
     FastestRival,
     /// The contestant of this variant.
     Variant(&'static str),
+    /// The contestants are not compared.
+    Nothing,
 }
 
 /// The name of the variant in which each enqueue is timed.

@@ -6,19 +6,28 @@
 //! detection, undeclared. The tests in virtual time have the same scenarios exactly; here they run
 //! on a real machine.
 
-use std::path::PathBuf;
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use uwork::{Builder, Queue, Work, WorkItem};
 
+use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::interleave::GroupOutcome;
 use super::options::count;
-use super::record::{Record, Target};
-use super::warning::{MachineTime, other_load};
+use super::pipeline::{Output, Plan};
+use super::summary::{self, Figure, Metric, Sampled};
 use super::{UserError, uwork_pool};
 
 const MS: Duration = Duration::from_millis(1);
+
+const fn late(name: &'static str, title: &'static str) -> Metric {
+    Metric { name, unit: "us", title, decimals: 1 }
+}
+
+const LATE_P50: Metric = late("late_p50_us", "late p50 us");
+const LATE_MAX: Metric = late("late_max_us", "late max us");
 
 /// The command line.
 #[derive(clap::Args)]
@@ -29,9 +38,8 @@ pub(super) struct Args {
     /// The items do not declare their sleeps
     #[arg(long)]
     undeclared: bool,
-    /// Write the records to FILE
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A scenario: its queues, and the ideal finish times of w0, w1 and w2 in milliseconds.
@@ -104,50 +112,87 @@ fn burn(time: Duration) {
     }
 }
 
+/// The finish times of the three items of a scenario, in milliseconds.
+struct Finish {
+    ms: [f64; 3],
+    ideal_ms: [u64; 3],
+}
+
+impl Finish {
+    fn late_ms(&self) -> impl Iterator<Item = f64> {
+        self.ms.iter().zip(self.ideal_ms).map(|(ms, ideal)| (ms - ideal as f64).abs())
+    }
+
+    /// The median finish time of an item.
+    fn median(samples: &[Self], item: usize) -> f64 {
+        Figure::of(samples.iter().map(|finish| finish.ms[item]).collect()).median
+    }
+}
+
+impl Sampled for Finish {
+    /// Over the items of all samples.
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        let late_us =
+            Figure::of(samples.iter().flat_map(Self::late_ms).map(|ms| ms * 1e3).collect());
+        vec![(LATE_P50, Figure::single(late_us.median)), (LATE_MAX, Figure::single(late_us.max))]
+    }
+}
+
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let samples = count("--samples", &args.samples, 1..=10_000)?;
-    let json = args.json.as_deref().map(Target::check).transpose()?;
-    let variant = if args.undeclared { "undeclared" } else { "declared" };
-    let by = match args.undeclared {
+    let undeclared = args.undeclared;
+    let variant = if undeclared { "undeclared" } else { "declared" };
+    let contestants = SCENARIOS.iter().enumerate().map(|(at, scenario)| Contestant {
+        names: Names {
+            case: scenario.name,
+            runner: uwork_pool::RUNNER,
+            variant: variant.to_owned(),
+        },
+        standing: None,
+        measure: Box::new(move |number| {
+            let ms = sample_of(scenario, number * SCENARIOS.len() + at, undeclared)?;
+            Ok(Finish { ms, ideal_ms: scenario.finish_ms })
+        }),
+    });
+    let by = match undeclared {
         true => format!(", detected by the tier {}", uwork::dump().blocking.tier),
         false => String::new(),
     };
-    println!("golden  (samples {samples}; sleeps {variant}{by}; times in ms)");
-    println!("case          w0 / w1 / w2 finish   should          late, median / worst");
-    let mut records = Vec::new();
-    let (before, start) = (MachineTime::now(), Instant::now());
-    for (number, scenario) in SCENARIOS.iter().enumerate() {
-        let mut finishes: [Vec<f64>; 3] = Default::default();
-        let mut late = Vec::new();
-        for sample in 0..samples {
-            let times = sample_of(scenario, number * samples + sample, args.undeclared)?;
-            for (at, time) in times.into_iter().enumerate() {
-                finishes[at].push(time);
-                late.push((time - scenario.finish_ms[at] as f64).abs());
-            }
-        }
-        let finish = finishes.map(median);
-        let worst = late.iter().copied().fold(0.0, f64::max);
-        let (should, late) = (scenario.finish_ms, median(late));
-        println!(
-            "{:<13} {:>5.2} / {:>5.2} / {:>5.2}  {:>2} / {:>2} / {:>2}     {late:.2} / {worst:.2}",
-            scenario.name, finish[0], finish[1], finish[2], should[0], should[1], should[2]
+    let group = Group {
+        title: format!("golden  (samples {samples}; sleeps {variant}{by}; times in ms)"),
+        contestants: contestants.collect(),
+        samples,
+        ratio_to: RatioTo::Nothing,
+    };
+    Plan::new("golden", vec![group]).shown_by(table).one_sample_suffices().run(&args.output)
+}
+
+fn table(group: &GroupOutcome<Finish>) -> String {
+    let title = &group.title;
+    let mut text = format!(
+        "{title}\ncase          w0 / w1 / w2 finish   should          late, median / worst\n"
+    );
+    for outcome in &group.outcomes {
+        let finish = [0, 1, 2].map(|item| Finish::median(&outcome.samples, item));
+        let should = outcome.samples[0].ideal_ms;
+        let late: Vec<f64> = summary::all(outcome).iter().map(|(_, us)| us.median / 1e3).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<13} {:>5.2} / {:>5.2} / {:>5.2}  {:>2} / {:>2} / {:>2}     {:.2} / {:.2}",
+            outcome.names.case,
+            finish[0],
+            finish[1],
+            finish[2],
+            should[0],
+            should[1],
+            should[2],
+            late[0],
+            late[1]
         );
-        for (metric, value) in [("late_p50_us", late * 1e3), ("late_max_us", worst * 1e3)] {
-            let runner = uwork_pool::RUNNER;
-            let metric = (metric, "us");
-            records.push(Record::single("golden", scenario.name, runner, variant, metric, value));
-        }
     }
-    if let Some(warning) = other_load(&before, start.elapsed()) {
-        eprintln!("warning: {warning}");
-    }
-    match json {
-        Some(target) => target.write(&records),
-        None => Ok(()),
-    }
-    .map(|()| ExitCode::SUCCESS)
+    text
 }
 
 /// The finish times of the three items, in milliseconds.
@@ -180,9 +225,4 @@ fn sample_of(scenario: &Scenario, number: usize, undeclared: bool) -> Result<[f6
         let finished = *item.finished.lock().expect("no panic under this lock");
         finished.expect("it was flushed").as_secs_f64() * 1e3
     }))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

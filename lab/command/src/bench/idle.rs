@@ -4,17 +4,23 @@
 //! of all threads of uwork for some seconds. Each wake-up causes at least one.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::interleave::GroupOutcome;
 use super::options::count;
-use super::record::{Record, Target};
+use super::pipeline::{Output, Plan};
+use super::summary::{self, Figure, Metric, Sampled};
 use super::{UserError, uwork_pool};
 
 const ITEMS: usize = 1_000_000;
 /// Longer than the watcher stays awake after a load (a tenth of a second).
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Of all threads of uwork.
+pub(super) const WAKEUPS: Metric =
+    Metric { name: "wakeups_per_s", unit: "1/s", title: "wakeups_per_s", decimals: 1 };
 
 /// The command line.
 #[derive(clap::Args)]
@@ -22,15 +28,49 @@ pub(super) struct Args {
     /// How long to measure, in seconds
     #[arg(long, value_name = "N", default_value = "5", allow_hyphen_values = true)]
     seconds: String,
-    /// Write the records to FILE
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The wake-ups of a quiet time.
+struct Quiet {
+    threads: usize,
+    per_second: f64,
+}
+
+impl Sampled for Quiet {
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        summary::medians(samples, |quiet| vec![(WAKEUPS, quiet.per_second)])
+    }
 }
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let seconds = count("--seconds", &args.seconds, 1..=3_600)?;
-    let json = args.json.as_deref().map(Target::check).transpose()?;
+    let names =
+        Names { case: "after-load", runner: uwork_pool::RUNNER, variant: "default".to_owned() };
+    let group = Group {
+        title: "idle".to_owned(),
+        contestants: vec![Contestant {
+            names,
+            standing: None,
+            measure: Box::new(move |_| measure(seconds)),
+        }],
+        samples: 1,
+        ratio_to: RatioTo::Nothing,
+    };
+    let show = move |group: &GroupOutcome<Quiet>| {
+        let Quiet { threads, per_second } = group.outcomes[0].samples[0];
+        format!(
+            "{}  ({ITEMS} items before, {threads} threads of uwork)\n\
+             {per_second} wake-ups a second over {seconds} s\n",
+            group.title
+        )
+    };
+    Plan::new("idle", vec![group]).shown_by(show).one_sample_suffices().run(&args.output)
+}
+
+fn measure(seconds: usize) -> Result<Quiet, UserError> {
     let queue = uwork_pool::queue("default");
     for _ in 0..ITEMS {
         drop(queue.spawn(|| ()));
@@ -40,23 +80,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let (threads, before) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
     std::thread::sleep(Duration::from_secs(seconds as u64));
     let (_, after) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
-    let rate = after.saturating_sub(before) as f64 / seconds as f64;
-    println!(
-        "idle  ({ITEMS} items before, {threads} threads of uwork)\n{rate} wake-ups a second over \
-         {seconds} s"
-    );
-    match json {
-        Some(target) => target.write(&[Record::single(
-            "idle",
-            "after-load",
-            uwork_pool::RUNNER,
-            "default",
-            ("wakeups_per_s", "1/s"),
-            rate,
-        )]),
-        None => Ok(()),
-    }
-    .map(|()| ExitCode::SUCCESS)
+    Ok(Quiet { threads, per_second: after.saturating_sub(before) as f64 / seconds as f64 })
 }
 
 /// Context switches of threads that went to sleep.

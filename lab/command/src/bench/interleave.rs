@@ -21,14 +21,22 @@ pub(super) struct GroupOutcome<S = Sample> {
     pub(super) ratio_to: RatioTo,
 }
 
-/// Measures everything. The progress line is drawn only between samples, and only on a terminal, so
-/// it does not disturb them.
-pub(super) fn run<S>(groups: Vec<Group<S>>) -> Result<Vec<GroupOutcome<S>>, UserError> {
+/// Measures everything, and calls `show` after each group. The progress line is drawn only between
+/// samples, and only on a terminal, so it does not disturb them.
+pub(super) fn run<S>(
+    groups: Vec<Group<S>>,
+    show: impl Fn(&GroupOutcome<S>),
+) -> Result<Vec<GroupOutcome<S>>, UserError> {
     let runs: usize = groups.iter().map(|group| group.contestants.len() * group.samples).sum();
     let progress = ProgressBar::new(runs as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:36} {eta:>4} left");
     progress.set_style(style.expect("a valid template"));
-    let results = groups.into_iter().map(|group| run_group(group, &progress)).collect();
+    let run = |group| {
+        let outcome = run_group(group, &progress)?;
+        progress.suspend(|| show(&outcome));
+        Ok(outcome)
+    };
+    let results = groups.into_iter().map(run).collect();
     progress.finish_and_clear();
     results
 }
@@ -36,10 +44,10 @@ pub(super) fn run<S>(groups: Vec<Group<S>>) -> Result<Vec<GroupOutcome<S>>, User
 fn run_group<S>(group: Group<S>, progress: &ProgressBar) -> Result<GroupOutcome<S>, UserError> {
     let mut taken: Vec<Vec<S>> =
         group.contestants.iter().map(|_| Vec::with_capacity(group.samples)).collect();
-    for _ in 0..group.samples {
+    for number in 0..group.samples {
         for (contestant, taken) in group.contestants.iter().zip(&mut taken) {
             progress.set_message(contestant.names.spoken());
-            taken.push((contestant.measure)()?);
+            taken.push((contestant.measure)(number)?);
             progress.inc(1);
         }
     }
@@ -73,7 +81,7 @@ mod tests {
             Contestant {
                 names: Names { case: "flood", runner, variant: String::new() },
                 standing: Some(Standing::Pool),
-                measure: Box::new(move || {
+                measure: Box::new(move |_| {
                     order.borrow_mut().push_str(runner);
                     Ok(Sample {
                         items: 1,
@@ -90,7 +98,7 @@ mod tests {
             samples: 3,
             ratio_to: RatioTo::FastestRival,
         };
-        let results = run(vec![group]).unwrap();
+        let results = run(vec![group], |_| ()).unwrap();
         assert_eq!(*order.borrow(), "ababab");
         assert!(results[0].outcomes.iter().all(|outcome| outcome.samples.len() == 3));
     }

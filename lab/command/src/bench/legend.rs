@@ -26,13 +26,14 @@ mod tests {
     use super::*;
     use crate::bench::contestant::{Names, RatioTo};
     use crate::bench::interleave::Outcome;
-    use crate::bench::summary::{Metric, RATE};
+    use crate::bench::summary::{Figure, Metric, RATE};
 
     struct Caused;
 
     impl Sampled for Caused {
-        fn metrics(&self) -> Vec<(Metric, f64)> {
-            vec![(RATE, 1.0), (Metric { name: "n", unit: "n", title: "caused", decimals: 0 }, 0.0)]
+        fn figures(_samples: &[Self]) -> Vec<(Metric, Figure)> {
+            let caused = Metric { name: "n", unit: "n", title: "caused", decimals: 0 };
+            vec![(RATE, Figure::single(1.0)), (caused, Figure::single(0.0))]
         }
     }
 

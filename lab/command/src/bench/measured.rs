@@ -1,51 +1,35 @@
-//! Samples that child processes take: how a child prints its figures, and how the parent reads
-//! them.
+//! Samples that are lists of metrics, and how they come from child processes: how a child prints
+//! its figures, and how the parent reads them.
 //!
 //! Settings that are fixed for a process, such as a tier or a mode, are compared by child
 //! processes, one for each sample.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
 
-use super::contestant::Group;
-use super::legend::{self, Word};
-use super::measure_and_show;
-use super::summary::{Metric, RATE, Sampled};
+use super::summary::{self, Figure, Metric, RATE, Sampled};
 use crate::UserError;
 
-/// The common options of such benchmarks.
+/// The hidden option by which such a benchmark starts itself as a child.
 #[derive(clap::Args)]
 pub(super) struct ChildArgs {
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Take one sample and print it; for internal use
     #[arg(long, hide = true, value_name = "JSON")]
     order: Option<String>,
 }
 
 impl ChildArgs {
-    /// If there is an order, lets `child` execute it. Otherwise measures the groups and prints
-    /// their report, with a legend.
-    pub(super) fn run<O: DeserializeOwned>(
-        &self,
-        bench: &'static str,
-        child: impl FnOnce(&O) -> Result<(), UserError>,
-        groups: impl FnOnce() -> Result<Vec<Group<Measured>>, UserError>,
-        words: &[Word],
-    ) -> Result<ExitCode, UserError> {
-        match &self.order {
-            Some(text) => child(&order(text)?)?,
-            None => {
-                let below = |group: &_| legend::below(group, words);
-                measure_and_show(bench, groups()?, self.json.as_deref(), Vec::new(), below)?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+    /// The task of this process, if it is a child.
+    pub(super) fn order<O: DeserializeOwned>(&self) -> Result<Option<O>, UserError> {
+        let order = self.order.as_deref().map(|text| {
+            serde_json::from_str(text).map_err(|error| {
+                UserError(format!("--order '{text}': {error}; this option is for internal use"))
+            })
+        });
+        order.transpose()
     }
 }
 
@@ -64,14 +48,19 @@ impl Figures {
     }
 }
 
-/// A sample from a child.
+/// A sample with these metrics.
 pub(super) struct Measured {
     metrics: Vec<(Metric, f64)>,
-    /// The lines that the child wrote to standard error.
+    /// The lines that a child wrote to standard error.
     said: Vec<String>,
 }
 
 impl Measured {
+    /// A sample that this process has taken. Requires at least one metric.
+    pub(super) fn new(metrics: Vec<(Metric, f64)>) -> Self {
+        Self { metrics, said: Vec::new() }
+    }
+
     /// Parses a child's output, which must consist of known metrics and include the rate.
     pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
         let Figures(mut values) = serde_json::from_str(printed)
@@ -97,8 +86,8 @@ impl Measured {
 }
 
 impl Sampled for Measured {
-    fn metrics(&self) -> Vec<(Metric, f64)> {
-        self.metrics.clone()
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        summary::medians(samples, |sample| sample.metrics.clone())
     }
 
     fn said(&self) -> &[String] {
@@ -134,13 +123,6 @@ pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Comman
     Ok(command)
 }
 
-/// Parses the value of the hidden option.
-pub(super) fn order<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, UserError> {
-    serde_json::from_str(text).map_err(|error| {
-        UserError(format!("--order '{text}': {error}; this option is for internal use"))
-    })
-}
-
 fn cannot_start(error: &io::Error) -> UserError {
     UserError(format!("cannot start the child process for a sample: {error}"))
 }
@@ -160,7 +142,7 @@ mod tests {
         let printed = serde_json::to_string(&figures).unwrap();
         let known = [RATE, THREADS];
         let measured = Measured::parse(&printed, "a line\n\nuwork: another\n", &known).unwrap();
-        let names: Vec<_> = measured.metrics().iter().map(|(m, value)| (m.name, *value)).collect();
+        let names: Vec<_> = measured.metrics.iter().map(|(m, value)| (m.name, *value)).collect();
         assert_eq!(names, [("items_per_s", 2.5), ("threads_peak", 5.0)]);
         assert_eq!(measured.said(), ["a line", "another"]);
 

@@ -1,8 +1,9 @@
 //! `uwork-lab bench`: measures uwork on this machine, and other pools for comparison.
 //!
-//! A benchmark is a list of groups. The runners of a group run interleaved, sample by sample. So
-//! other activity of the machine affects all of them alike, and their ratio remains meaningful. All
-//! checks of the command line precede the first measurement.
+//! A benchmark is a list of groups, which go through the [`pipeline`]. The contestants of a group
+//! run interleaved, sample by sample. So other activity of the machine affects all of them alike,
+//! and their ratio remains meaningful. All checks of the command line precede the first
+//! measurement.
 
 mod affinity;
 mod blocking;
@@ -17,6 +18,7 @@ mod measured;
 mod options;
 mod origin;
 mod percpu;
+mod pipeline;
 mod privilege;
 mod progress;
 mod queues;
@@ -31,15 +33,9 @@ mod uwork_pool;
 mod warning;
 mod workqueue;
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use crate::UserError;
-use contestant::Group;
-use interleave::GroupOutcome;
-use summary::Sampled;
-use warning::Warning;
 
 /// The command line of `uwork-lab bench`.
 #[derive(clap::Args)]
@@ -96,44 +92,5 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Isolation(args) => isolation::run(args),
         Bench::Serve(args) => serve::run(args),
         Bench::Taskwork(args) => taskwork::run(args),
-    }
-}
-
-/// Measures the groups, prints their tables and warnings, and writes the records.
-fn measure_and_report<S: Sampled>(
-    bench: &'static str,
-    groups: Vec<Group<S>>,
-    json: Option<&Path>,
-    warnings: Vec<Warning>,
-) -> Result<(), UserError> {
-    measure_and_show(bench, groups, json, warnings, |_| String::new())
-}
-
-/// As [`measure_and_report`], with additional text below the table of each group.
-fn measure_and_show<S: Sampled>(
-    bench: &'static str,
-    groups: Vec<Group<S>>,
-    json: Option<&Path>,
-    mut warnings: Vec<Warning>,
-    below: impl Fn(&GroupOutcome<S>) -> String,
-) -> Result<(), UserError> {
-    if groups.iter().all(|group| group.contestants.is_empty()) {
-        return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
-    }
-    let json = json.map(record::Target::check).transpose()?;
-    let samples = groups.iter().map(|group| group.samples).min().unwrap_or(0);
-    let before = warning::MachineTime::now();
-    let start = Instant::now();
-    let results = interleave::run(groups)?;
-    for group in &results {
-        print!("{}{}", report::table(group), below(group));
-    }
-    warnings.extend(warning::about(&results, samples, before, start.elapsed()));
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
-    match json {
-        Some(target) => target.write(&record::records(bench, &results)),
-        None => Ok(()),
     }
 }

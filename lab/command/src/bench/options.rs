@@ -1,9 +1,9 @@
 //! Validation of the benchmarks' common options: ranges of numbers, and names.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use super::UserError;
+use super::pipeline::Output;
 
 const PRODUCERS: RangeInclusive<usize> = 1..=1024;
 const ITEMS: RangeInclusive<usize> = 1..=10_000_000;
@@ -27,9 +27,8 @@ pub(super) struct OptionArgs {
     /// Runs of each runner; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// The validated options.
@@ -39,7 +38,7 @@ pub(super) struct Options {
     /// Overrides the default of every case.
     pub(super) items: Option<usize>,
     pub(super) samples: usize,
-    pub(super) json: Option<PathBuf>,
+    pub(super) output: Output,
 }
 
 impl OptionArgs {
@@ -47,7 +46,7 @@ impl OptionArgs {
         let producers = count_or("--producers", &self.producers, PRODUCERS, default_producers)?;
         let items = self.items.map(|text| count("--items", &text, ITEMS)).transpose()?;
         let samples = samples_or(&self.samples, if self.quick { 3 } else { 5 })?;
-        let options = Options { quick: self.quick, producers, items, samples, json: self.json };
+        let options = Options { quick: self.quick, producers, items, samples, output: self.output };
         let in_all = producers.saturating_mul(options.items_of(usize::MAX));
         if in_all > MAX_ITEMS_IN_ALL {
             return Err(UserError(format!(

@@ -1,16 +1,20 @@
 //! `uwork-lab bench queues`: the cost of a queue: to create it, its memory, to use it once, to destroy
 //! it.
 
+use std::cell::RefCell;
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Instant;
 
 use uwork::Queue;
 
+use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::measured::Measured;
 use super::options::count;
-use super::record::{Record, Target};
-use super::{UserError, uwork_pool};
+use super::pipeline::{Output, Plan};
+use super::summary::Metric;
+use super::{UserError, report, uwork_pool};
 
 /// The command line.
 #[derive(clap::Args)]
@@ -21,94 +25,102 @@ pub(super) struct Args {
     /// A hundredth of that number, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Write the records to FILE
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
-/// The results for one kind of queue.
-struct Outcome {
-    kind: &'static str,
-    create_ns: f64,
-    bytes: f64,
-    use_ns: f64,
-    destroy_ns: f64,
-}
-
-/// Existing queues, and the results so far.
-struct Made(Vec<Queue>, Outcome);
+const NANOS: Metric = Metric { name: "ns_per_op", unit: "ns", title: "ns_per_op", decimals: 0 };
+const BYTES: Metric =
+    Metric { name: "bytes_per_queue", unit: "B", title: "bytes_per_queue", decimals: 0 };
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let queues = count("--queues", &args.queues, 1..=1_000_000)?;
     let count = if args.quick { queues.div_ceil(100) } else { queues };
-    let json = args.json.as_deref().map(Target::check).transpose()?;
+    let kinds =
+        ["unbound", "percpu", "ordered"].map(|name| Rc::new(Kind { name, ..Kind::default() }));
+    let mut contestants = Vec::new();
+    for kind in &kinds {
+        contestants.push(contestant("create", kind, move |kind| kind.create(count)));
+        contestants.push(contestant("use", kind, Kind::use_once));
+    }
     // All queues are kept until the last one is measured, so that none reuses the memory of
     // another.
-    let made = ["unbound", "percpu", "ordered"]
-        .into_iter()
-        .map(|kind| make_and_use(kind, count))
-        .collect::<Result<Vec<_>, _>>()?;
-    let outcomes: Vec<Outcome> = made.into_iter().map(destroy).collect();
-    println!("queues  ({count} of each kind at once)");
-    println!("kind     create ns  bytes each  use once ns  destroy ns");
-    for outcome in &outcomes {
-        let Outcome { kind, create_ns, bytes, use_ns, destroy_ns } = outcome;
-        println!("{kind:<8} {create_ns:>9.0}  {bytes:>10.0}  {use_ns:>11.0}  {destroy_ns:>10.0}");
-    }
-    let records = outcomes.iter().flat_map(|outcome| {
-        [
-            ("create", ("ns_per_op", "ns"), outcome.create_ns),
-            ("create", ("bytes_per_queue", "B"), outcome.bytes),
-            ("use", ("ns_per_op", "ns"), outcome.use_ns),
-            ("destroy", ("ns_per_op", "ns"), outcome.destroy_ns),
-        ]
-        .map(|(case, metric, value)| {
-            Record::single("queues", case, uwork_pool::RUNNER, outcome.kind, metric, value)
-        })
-    });
-    match json {
-        Some(target) => target.write(&records.collect::<Vec<_>>()),
-        None => Ok(()),
-    }
-    .map(|()| ExitCode::SUCCESS)
+    contestants.extend(kinds.iter().map(|kind| contestant("destroy", kind, Kind::destroy)));
+    let title = format!("queues  ({count} of each kind at once)");
+    // In one sample, because a second one would reuse the memory of the first.
+    let group = Group { title, contestants, samples: 1, ratio_to: RatioTo::Nothing };
+    Plan::new("queues", vec![group]).shown_by(report::list).one_sample_suffices().run(&args.output)
 }
 
-fn make_and_use(kind: &'static str, count: usize) -> Result<Made, UserError> {
-    let make = |name: String| {
+fn contestant(
+    case: &'static str,
+    kind: &Rc<Kind>,
+    measure: impl Fn(&Kind) -> Result<Measured, UserError> + 'static,
+) -> Contestant<Measured> {
+    let kind = Rc::clone(kind);
+    Contestant {
+        names: Names { case, runner: uwork_pool::RUNNER, variant: kind.name.to_owned() },
+        standing: None,
+        measure: Box::new(move |_| measure(&kind)),
+    }
+}
+
+/// The queues of a kind, which the contestants create, use and destroy in this order.
+#[derive(Default)]
+struct Kind {
+    name: &'static str,
+    /// The first queue of its kind creates the threads, which all later queues share.
+    first: RefCell<Option<Queue>>,
+    queues: RefCell<Vec<Queue>>,
+}
+
+impl Kind {
+    fn make(&self, name: String) -> Result<Queue, UserError> {
         let builder = Queue::builder(name);
-        let builder = match kind {
+        let builder = match self.name {
             "percpu" => builder.per_cpu(),
             "ordered" => builder.ordered(),
             _ => builder,
         };
         builder.build().map_err(|error| UserError(error.to_string()))
-    };
-    // The first queue of its kind creates the threads, which all later queues share.
-    let first = make(format!("bench-{kind}-first"))?;
-    let names: Vec<String> = (0..count).map(|number| format!("bench-{kind}-{number}")).collect();
-    let mut queues = Vec::with_capacity(count);
-    let before = resident_bytes()?;
-    let (result, create_ns) = timed(count, || {
-        for name in names {
-            queues.push(make(name)?);
-        }
-        Ok(())
-    });
-    result?;
-    let bytes = resident_bytes()?.saturating_sub(before) as f64 / count as f64;
-    let (result, use_ns) = timed(count, || {
-        let handles: Vec<_> = queues.iter().map(|queue| queue.spawn(|| ())).collect();
-        handles.into_iter().try_for_each(|handle| handle.join())
-    });
-    result.map_err(|error| UserError(error.to_string()))?;
-    drop(first);
-    Ok(Made(queues, Outcome { kind, create_ns, bytes, use_ns, destroy_ns: 0.0 }))
-}
+    }
 
-fn destroy(Made(queues, outcome): Made) -> Outcome {
-    let ((), destroy_ns) = timed(queues.len(), || drop(queues));
-    Outcome { destroy_ns, ..outcome }
+    fn create(&self, count: usize) -> Result<Measured, UserError> {
+        let kind = self.name;
+        *self.first.borrow_mut() = Some(self.make(format!("bench-{kind}-first"))?);
+        let names: Vec<String> =
+            (0..count).map(|number| format!("bench-{kind}-{number}")).collect();
+        let mut queues = Vec::with_capacity(count);
+        let before = resident_bytes()?;
+        let (result, nanos) = timed(count, || {
+            for name in names {
+                queues.push(self.make(name)?);
+            }
+            Ok(())
+        });
+        result?;
+        let bytes = resident_bytes()?.saturating_sub(before) as f64 / count as f64;
+        *self.queues.borrow_mut() = queues;
+        Ok(Measured::new(vec![(NANOS, nanos), (BYTES, bytes)]))
+    }
+
+    fn use_once(&self) -> Result<Measured, UserError> {
+        let queues = self.queues.borrow();
+        let (result, nanos) = timed(queues.len(), || {
+            let handles: Vec<_> = queues.iter().map(|queue| queue.spawn(|| ())).collect();
+            handles.into_iter().try_for_each(|handle| handle.join())
+        });
+        result.map_err(|error| UserError(error.to_string()))?;
+        *self.first.borrow_mut() = None;
+        Ok(Measured::new(vec![(NANOS, nanos)]))
+    }
+
+    fn destroy(&self) -> Result<Measured, UserError> {
+        let queues = self.queues.take();
+        let ((), nanos) = timed(queues.len(), || drop(queues));
+        Ok(Measured::new(vec![(NANOS, nanos)]))
+    }
 }
 
 /// The result of `f`, and its duration divided by `count`, in nanoseconds.

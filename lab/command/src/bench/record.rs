@@ -9,8 +9,7 @@ use serde::Serialize;
 use super::UserError;
 use super::interleave::GroupOutcome;
 use super::origin::Origin;
-use super::summary::{self, Figure, Sampled};
-use super::uwork_pool::RUNNER;
+use super::summary::{self, Sampled};
 
 /// One figure. The field names are fixed, because figures are tracked over time by them.
 #[derive(Serialize)]
@@ -25,41 +24,6 @@ pub(super) struct Record<'a> {
     samples: usize,
     min: f64,
     max: f64,
-}
-
-impl<'a> Record<'a> {
-    /// A figure of uwork, with its case, variant, metric and unit.
-    pub(super) fn of(
-        bench: &'static str,
-        samples: usize,
-        ([case, variant, metric, unit], figure): &([&'static str; 4], Figure),
-    ) -> Record<'a> {
-        let Figure { median: value, min, max } = *figure;
-        Record { bench, case, runner: RUNNER, variant, metric, value, unit, samples, min, max }
-    }
-
-    /// A figure with a single sample.
-    pub(super) fn single(
-        bench: &'static str,
-        case: &'static str,
-        runner: &'static str,
-        variant: &'a str,
-        (metric, unit): (&'static str, &'static str),
-        value: f64,
-    ) -> Record<'a> {
-        Record {
-            bench,
-            case,
-            runner,
-            variant,
-            metric,
-            value,
-            unit,
-            samples: 1,
-            min: value,
-            max: value,
-        }
-    }
 }
 
 /// A record in its written form.
@@ -87,7 +51,7 @@ pub(super) fn records<'a, S: Sampled>(
                 metric: metric.name,
                 value: figure.median,
                 unit: metric.unit,
-                samples: outcome.samples.len(),
+                samples: figure.samples,
                 min: figure.min,
                 max: figure.max,
             })

@@ -12,15 +12,15 @@ const BAR_CELLS: usize = 24;
 /// A cell that is filled by 0 to 7 eighths.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// The table, ready to print.
+/// The table, ready to print. The group must have contestants.
 pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     let columns = Columns::of(group);
     let mut ranked: Vec<(&Outcome<S>, Figure)> =
-        group.outcomes.iter().map(|o| (o, summary::rate(o))).collect();
+        group.outcomes.iter().map(|o| (o, summary::lead(o).1)).collect();
     ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
     let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
 
-    let mut rows = vec![columns.header::<S>()];
+    let mut rows = vec![columns.header()];
     rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
     let mut text = format!("\n{}\n", group.title);
     let bars = std::iter::once(String::new())
@@ -32,6 +32,27 @@ pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     text + &yardsticks(group)
 }
 
+/// One line for each figure, in the order in which the contestants ran: for contestants that do
+/// different things.
+pub(super) fn list<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let figures = group.outcomes.iter().map(|outcome| (outcome, summary::all(outcome)));
+    let figures: Vec<_> =
+        figures.flat_map(|(o, all)| all.into_iter().map(move |f| (o, f))).collect();
+    let has_range = figures.iter().any(|(_, (_, figure))| figure.samples > 1);
+    let mut header = vec!["case", "variant", "metric", "median"];
+    header.extend(has_range.then_some("[min .. max]"));
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
+    rows.extend(figures.into_iter().map(|(outcome, (metric, figure))| {
+        let (names, decimals) = (&outcome.names, metric.decimals);
+        let Figure { median, min, max, .. } = figure;
+        let mut row = vec![names.case.to_owned(), names.variant.clone(), metric.title.to_owned()];
+        row.push(format!("{median:.decimals$}"));
+        row.extend(has_range.then(|| format!("[{min:.decimals$} .. {max:.decimals$}]")));
+        row
+    }));
+    format!("\n{}\n{}\n", group.title, aligned(&rows).join("\n"))
+}
+
 /// The contestant that ratios refer to.
 fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
     match group.ratio_to {
@@ -39,6 +60,7 @@ fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
         RatioTo::Variant(variant) => {
             group.outcomes.iter().find(|outcome| outcome.names.variant == variant)
         }
+        RatioTo::Nothing => None,
     }
 }
 
@@ -50,7 +72,7 @@ fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
     let what = if is_rival { ", the fastest rival" } else { "" };
     let mut text = format!("ratio: to {}{what}\n", base.names.spoken());
     if let Some(shape) = summary::fastest(&group.outcomes, Standing::Shape) {
-        let ratio = summary::rate(shape).median / summary::rate(base).median;
+        let ratio = summary::lead_median(shape) / summary::lead_median(base);
         let _ = writeln!(
             text,
             "for comparison, not a usable pool: {} at {ratio:.2}x",
@@ -64,33 +86,36 @@ fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
 struct Columns {
     /// Present if the contestants are of several cases.
     case: bool,
-    /// The rate that ratios refer to, if there is one.
+    /// The metric that the table is sorted by.
+    lead: Metric,
+    /// The value of the leading metric that ratios refer to, if there is one.
     ratio_to: Option<f64>,
-    /// All metrics except the rate.
+    /// All other metrics.
     metrics: Vec<Metric>,
 }
 
 impl Columns {
     fn of<S: Sampled>(group: &GroupOutcome<S>) -> Self {
         let outcomes = &group.outcomes;
+        let (lead, _) = summary::lead(&outcomes[0]);
         let mut metrics: Vec<Metric> = Vec::new();
         for (metric, _) in outcomes.iter().flat_map(summary::all) {
-            if metric.name != S::RATE.name && metrics.iter().all(|known| known.name != metric.name)
-            {
+            if metric.name != lead.name && metrics.iter().all(|known| known.name != metric.name) {
                 metrics.push(metric);
             }
         }
         Self {
             case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
-            ratio_to: base(group).map(|base| summary::rate(base).median),
+            lead,
+            ratio_to: base(group).map(summary::lead_median),
             metrics,
         }
     }
 
-    fn header<S: Sampled>(&self) -> Vec<String> {
+    fn header(&self) -> Vec<String> {
         let mut header = vec!["runner", "variant"];
         header.extend(self.case.then_some("case"));
-        header.extend([S::RATE.title, "[min .. max]"]);
+        header.extend([self.lead.title, "[min .. max]"]);
         header.extend(self.ratio_to.map(|_| "ratio"));
         header.extend(self.metrics.iter().map(|metric| metric.title));
         header.into_iter().map(str::to_owned).collect()
@@ -125,7 +150,7 @@ fn scaled(value: f64) -> String {
 
 /// Pads the columns to their widest cell: names are left-aligned, figures right-aligned.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
-    const NAMES: [&str; 3] = ["runner", "variant", "case"];
+    const NAMES: [&str; 4] = ["runner", "variant", "case", "metric"];
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };

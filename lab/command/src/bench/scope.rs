@@ -10,8 +10,9 @@ use uwork_rivals::catalogue;
 
 use super::contestant::{Contestant, Group, RatioTo};
 use super::options::{self, OptionArgs, Options};
+use super::pipeline::Plan;
 use super::workqueue::{load_of, title};
-use super::{UserError, measure_and_report, uwork_pool};
+use super::{UserError, uwork_pool};
 
 /// The number of clients in the report that led to the fallback.
 const SUBMITTERS: usize = 12;
@@ -36,8 +37,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = options::names_or_all("--case", &args.case, &CASES)?;
     let options = args.options.check(SUBMITTERS)?;
     let groups = cases.into_iter().map(|case| group(case, args.rivals, &options)).collect();
-    measure_and_report("scope", groups, options.json.as_deref(), Vec::new())?;
-    Ok(ExitCode::SUCCESS)
+    Plan::new("scope", groups).run(&options.output)
 }
 
 fn group(case: &'static str, rivals: bool, options: &Options) -> Group {

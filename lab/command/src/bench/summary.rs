@@ -13,9 +13,17 @@ pub(super) struct Figure {
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,
+    /// The number of values behind it.
+    pub(super) samples: usize,
 }
 
 impl Figure {
+    /// A single value.
+    pub(super) fn single(value: f64) -> Self {
+        Self { median: value, min: value, max: value, samples: 1 }
+    }
+
+    /// The median, minimum and maximum of the values, of which there must be one.
     pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
@@ -24,7 +32,7 @@ impl Figure {
         } else {
             f64::midpoint(values[middle - 1], values[middle])
         };
-        Self { median, min: values[0], max: values[values.len() - 1] }
+        Self { median, min: values[0], max: values[values.len() - 1], samples: values.len() }
     }
 
     /// The distance between minimum and maximum, relative to the median.
@@ -49,18 +57,13 @@ pub(super) const RATE: Metric =
 pub(super) const CPU: Metric =
     Metric { name: "cpu_s_per_mitem", unit: "s/Mitem", title: "CPU-s/Mitem", decimals: 3 };
 
-/// The result of one measurement: always the same metrics, including the rate.
-pub(super) trait Sampled {
-    /// The metric that tables are sorted by.
-    const RATE: Metric = RATE;
-
-    fn metrics(&self) -> Vec<(Metric, f64)>;
+/// The result of one measurement.
+pub(super) trait Sampled: Sized {
+    /// The figures of a contestant, of which there is at least one. Tables are sorted by the first.
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)>;
 
     /// Reasons to doubt the figures of a group, in addition to the general ones.
-    fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning>
-    where
-        Self: Sized,
-    {
+    fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning> {
         None
     }
 
@@ -84,23 +87,29 @@ const ENQUEUE: [(Metric, Take); 4] = [
 ];
 
 impl Sampled for Sample {
-    fn metrics(&self) -> Vec<(Metric, f64)> {
-        let mut metrics = vec![
-            (RATE, self.items as f64 / self.wall.as_secs_f64().max(1e-9)),
-            (CPU, self.cpu.as_secs_f64() * 1e6 / self.items as f64),
-        ];
-        let latency = self.latency.iter();
-        metrics
-            .extend(latency.flat_map(|of| ENQUEUE.map(|(metric, take)| (metric, take(of) as f64))));
-        metrics
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        medians(samples, |sample| {
+            let mut metrics = vec![
+                (RATE, sample.items as f64 / sample.wall.as_secs_f64().max(1e-9)),
+                (CPU, sample.cpu.as_secs_f64() * 1e6 / sample.items as f64),
+            ];
+            let latency = sample.latency.iter();
+            metrics.extend(
+                latency.flat_map(|of| ENQUEUE.map(|(metric, take)| (metric, take(of) as f64))),
+            );
+            metrics
+        })
     }
 }
 
-/// Every metric of a contestant, in the order of its samples.
-pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
+/// For each metric the median of the samples, in the order in which the metrics first occur.
+pub(super) fn medians<S>(
+    samples: &[S],
+    metrics: impl Fn(&S) -> Vec<(Metric, f64)>,
+) -> Vec<(Metric, Figure)> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut order: Vec<Metric> = Vec::new();
-    for (metric, value) in outcome.samples.iter().flat_map(Sampled::metrics) {
+    for (metric, value) in samples.iter().flat_map(metrics) {
         let values = values.entry(metric.name).or_default();
         if values.is_empty() {
             order.push(metric);
@@ -112,10 +121,19 @@ pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
     order.into_iter().zip(figures).collect()
 }
 
-/// The rate: items, or other units, per second.
-pub(super) fn rate<S: Sampled>(outcome: &Outcome<S>) -> Figure {
-    let mut all = all(outcome).into_iter();
-    all.find(|(metric, _)| metric.name == S::RATE.name).expect("every sample has a rate").1
+/// Every figure of a contestant.
+pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
+    S::figures(&outcome.samples)
+}
+
+/// The first figure: in most benchmarks the rate, items or other units per second.
+pub(super) fn lead<S: Sampled>(outcome: &Outcome<S>) -> (Metric, Figure) {
+    all(outcome).into_iter().next().expect("a contestant has a figure")
+}
+
+/// The median of the first figure.
+pub(super) fn lead_median<S: Sampled>(outcome: &Outcome<S>) -> f64 {
+    lead(outcome).1.median
 }
 
 /// The fastest contestant of a standing, by median.
@@ -124,7 +142,7 @@ pub(super) fn fastest<S: Sampled>(
     standing: Standing,
 ) -> Option<&Outcome<S>> {
     let those = outcomes.iter().filter(|outcome| outcome.standing == Some(standing));
-    those.max_by(|a, b| rate(a).median.total_cmp(&rate(b).median))
+    those.max_by(|a, b| lead_median(a).total_cmp(&lead_median(b)))
 }
 
 #[cfg(test)]
@@ -134,7 +152,7 @@ mod tests {
     #[test]
     fn the_median_of_an_even_number_is_between_the_middle_two() {
         let figure = Figure::of(vec![4.0, 1.0, 3.0, 100.0]);
-        assert_eq!(figure, Figure { median: 3.5, min: 1.0, max: 100.0 });
-        assert_eq!(Figure::of(vec![7.0]), Figure { median: 7.0, min: 7.0, max: 7.0 });
+        assert_eq!(figure, Figure { median: 3.5, min: 1.0, max: 100.0, samples: 4 });
+        assert_eq!(Figure::of(vec![7.0]), Figure::single(7.0));
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn contestants(
     let contestant = |variant: &'static str| Contestant {
         names: Names { case, runner: RUNNER, variant: with_clock(variant, load.clock) },
         standing: None,
-        measure: Box::new(move || {
+        measure: Box::new(move |_| {
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
                 C => measure(|| ThroughC::new(joins), &load),

@@ -29,6 +29,8 @@ pub(super) enum Warning {
     LargeSpread { runners: usize, widest: String, spread: f64 },
     /// Page faults cannot be made to wait, for this reason.
     NoFaults(String),
+    /// Variants on this many CPUs are left out, because the process may use fewer.
+    FewCpus(usize),
     /// io_uring is unavailable, for this reason.
     NoRing(String),
     /// A run was too short for the resolution of redis-benchmark; `requests` would be enough.
@@ -66,6 +68,9 @@ impl fmt::Display for Warning {
             ),
             Self::NoFaults(reason) => {
                 write!(f, "userfaultfd: {reason}: the case `fault` is left out, in `mixed` as well")
+            }
+            Self::FewCpus(count) => {
+                write!(f, "the variants on {count} CPUs are left out: the process may use fewer")
             }
             Self::NoRing(reason) => write!(f, "{reason}: the case `ring` is left out"),
             Self::ShortRun { case, seconds, requests } => write!(
@@ -113,10 +118,10 @@ fn busy_time(stat: &str) -> Option<Duration> {
     (ticks.len() >= 4).then(|| Duration::from_millis(busy * 10))
 }
 
-/// The warnings that apply.
+/// The warnings that apply; `samples` is the smallest number of samples, if it matters.
 pub(super) fn about<S: Sampled>(
     results: &[GroupOutcome<S>],
-    samples: usize,
+    samples: Option<usize>,
     before: MachineTime,
     wall: Duration,
 ) -> Vec<Warning> {
@@ -124,9 +129,8 @@ pub(super) fn about<S: Sampled>(
     if cfg!(debug_assertions) {
         warnings.push(Warning::DebugBuild);
     }
-    if samples < FEW_SAMPLES {
-        warnings.push(Warning::FewSamples(samples));
-    }
+    let few = samples.filter(|&samples| samples < FEW_SAMPLES);
+    warnings.extend(few.map(Warning::FewSamples));
     warnings.extend(other_load(&before, wall));
     warnings.extend(large_spread(results));
     warnings.extend(results.iter().filter_map(S::doubts));
@@ -135,7 +139,7 @@ pub(super) fn about<S: Sampled>(
 }
 
 /// Whether other programs were busy since `before`, which was taken `wall` ago.
-pub(super) fn other_load(before: &MachineTime, wall: Duration) -> Option<Warning> {
+fn other_load(before: &MachineTime, wall: Duration) -> Option<Warning> {
     let used = before.others_until(&MachineTime::now(), wall)?;
     (used > OTHER_LOAD * cpus() as f64).then_some(Warning::OtherLoad(used))
 }
@@ -158,7 +162,7 @@ fn said<S: Sampled>(results: &[GroupOutcome<S>]) -> Vec<Warning> {
 fn large_spread<S: Sampled>(results: &[GroupOutcome<S>]) -> Option<Warning> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);
     let wide: Vec<_> = outcomes
-        .map(|outcome| (summary::rate(outcome).spread(), &outcome.names))
+        .map(|outcome| (summary::lead(outcome).1.spread(), &outcome.names))
         .filter(|(spread, _)| *spread > LARGE_SPREAD)
         .collect();
     let (spread, names) = wide.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -170,13 +174,13 @@ mod tests {
     use super::*;
     use crate::bench::contestant::{Names, RatioTo};
     use crate::bench::interleave::Outcome;
-    use crate::bench::summary::{Metric, RATE};
+    use crate::bench::summary::{Figure, Metric, RATE};
 
     struct Talk(Vec<String>);
 
     impl Sampled for Talk {
-        fn metrics(&self) -> Vec<(Metric, f64)> {
-            vec![(RATE, 1.0)]
+        fn figures(_samples: &[Self]) -> Vec<(Metric, Figure)> {
+            vec![(RATE, Figure::single(1.0))]
         }
 
         fn said(&self) -> &[String] {

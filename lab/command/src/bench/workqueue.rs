@@ -7,7 +7,8 @@ use uwork_rivals::{Load, Rival, catalogue};
 
 use super::contestant::{Contestant, Group, RatioTo, cpus};
 use super::options::{self, OptionArgs, Options};
-use super::{UserError, measure_and_report, uwork_pool};
+use super::pipeline::Plan;
+use super::{UserError, uwork_pool};
 
 const PRODUCERS: usize = 8;
 const BATCH: usize = 100;
@@ -50,13 +51,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
-    measure_and_report(
-        "workqueue",
-        selection.groups(&options),
-        options.json.as_deref(),
-        Vec::new(),
-    )?;
-    Ok(ExitCode::SUCCESS)
+    Plan::new("workqueue", selection.groups(&options)).run(&options.output)
 }
 
 /// The validated selection of what runs.

@@ -59,7 +59,7 @@ fn flood(size: &Size) -> Result<Sample, UserError> {
     let items = size.flood_items;
     let load = Load { producers: PRODUCERS, items, outstanding: items, clock: false };
     let contestants = uwork_pool::contestants("flood", &["default"], load);
-    (contestants[0].measure)()
+    (contestants[0].measure)(0)
 }
 
 fn sum(figures: &mut Figures, samples: &[Sample]) {

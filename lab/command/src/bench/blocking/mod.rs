@@ -26,17 +26,17 @@ mod threads;
 mod throughput;
 mod uwork_jobs;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use uwork_rivals::Standing;
 use uwork_rivals::jobs::{JobRival, job_rivals};
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::measured::{Measured, order};
+use super::measured::{ChildArgs, Measured};
 use super::options::{names, names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
 use super::warning::Warning;
-use super::{UserError, measure_and_report, privilege, uwork_pool};
+use super::{UserError, privilege, uwork_pool};
 use obstacles::{Kind, check_faults};
 use order::Order;
 
@@ -69,22 +69,19 @@ pub(super) struct Args {
     /// Measure as user 65534 (nobody); for root
     #[arg(long)]
     unprivileged: bool,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Take one sample and print it; for internal use
-    #[arg(long, hide = true, value_name = "JSON")]
-    order: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    child: ChildArgs,
 }
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if let Some(text) = &args.order {
-        return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
+    if let Some(order) = args.child.order()? {
+        return child::run(&order).map(|()| ExitCode::SUCCESS);
     }
     let (selection, warnings) = Selection::check(&args)?;
-    measure_and_report("blocking", selection.groups(), args.json.as_deref(), warnings)?;
-    Ok(ExitCode::SUCCESS)
+    Plan::new("blocking", selection.groups()).warnings(warnings).run(&args.output)
 }
 
 /// The validated selection of cases and runners.
@@ -134,8 +131,7 @@ impl Selection {
     }
 
     fn groups(&self) -> Vec<Group<Measured>> {
-        let groups = self.cases.iter().map(|case| self.group(case));
-        groups.filter(|group| !group.contestants.is_empty()).collect()
+        self.cases.iter().map(|case| self.group(case)).collect()
     }
 
     fn group(&self, case: &'static str) -> Group<Measured> {
@@ -181,7 +177,7 @@ impl Selection {
         Contestant {
             names: Names { case, runner, variant: variant.to_owned() },
             standing,
-            measure: Box::new(move || order.carry_out()),
+            measure: Box::new(move |_| order.carry_out()),
         }
     }
 

@@ -25,9 +25,10 @@ mod switches;
 use std::process::ExitCode;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::legend::Word;
+use super::legend::{self, Word};
 use super::measured::{ChildArgs, Measured, again};
 use super::options::{count_or, names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
 use super::summary::{Metric, RATE};
 use super::{UserError, privilege, uwork_pool};
 
@@ -118,7 +119,9 @@ pub(super) struct Args {
     #[arg(long)]
     unprivileged: bool,
     #[command(flatten)]
-    rest: ChildArgs,
+    output: Output,
+    #[command(flatten)]
+    child: ChildArgs,
 }
 
 /// The task of a child process.
@@ -143,17 +146,19 @@ impl Order {
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let groups = || {
-        let cases = names_or_all("--case", &args.case, &CASES)?;
-        let modes = names_or_all("--mode", &args.mode, &MODES)?;
-        let default = if args.quick { 2 } else { 20 };
-        let seconds = count_or("--seconds", &args.seconds, 1..=3_600, default)?;
-        let samples = samples_or(&args.samples, 1)?;
-        privilege::check(args.unprivileged)?;
-        let of = |case: &&'static str| group(case, &modes, samples, seconds, args.unprivileged);
-        Ok(cases.iter().map(of).collect())
-    };
-    args.rest.run("isolation", child::run, groups, &WORDS)
+    if let Some(order) = args.child.order()? {
+        return child::run(&order).map(|()| ExitCode::SUCCESS);
+    }
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    let modes = names_or_all("--mode", &args.mode, &MODES)?;
+    let default = if args.quick { 2 } else { 20 };
+    let seconds = count_or("--seconds", &args.seconds, 1..=3_600, default)?;
+    let samples = samples_or(&args.samples, 1)?;
+    privilege::check(args.unprivileged)?;
+    let of = |case: &&'static str| group(case, &modes, samples, seconds, args.unprivileged);
+    let groups = cases.iter().map(of).collect();
+    let legend = |group: &_| legend::below(group, &WORDS);
+    Plan::new("isolation", groups).below(legend).run(&args.output)
 }
 
 fn group(
@@ -169,7 +174,7 @@ fn group(
         Contestant {
             names: Names { case, runner: uwork_pool::RUNNER, variant: (*mode).to_owned() },
             standing: None,
-            measure: Box::new(move || order.carry_out()),
+            measure: Box::new(move |_| order.carry_out()),
         }
     });
     Group {

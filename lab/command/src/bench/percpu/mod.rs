@@ -39,9 +39,10 @@ use std::process::ExitCode;
 use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::legend::Word;
+use super::legend::{self, Word};
 use super::measured::{ChildArgs, Measured, again};
 use super::options::{names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
 use super::summary::{CPU, Metric, RATE};
 use super::{UserError, uwork_pool};
 
@@ -109,7 +110,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     #[command(flatten)]
-    rest: ChildArgs,
+    output: Output,
+    #[command(flatten)]
+    child: ChildArgs,
 }
 
 /// The task of a child process.
@@ -134,13 +137,15 @@ impl Order {
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let groups = || {
-        let cases = names_or_all("--case", &args.case, &CASES)?;
-        let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
-        let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
-        Ok(cases.iter().map(|case| group(case, &runners, samples, args.quick)).collect())
-    };
-    args.rest.run("percpu", child::run, groups, &WORDS)
+    if let Some(order) = args.child.order()? {
+        return child::run(&order).map(|()| ExitCode::SUCCESS);
+    }
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
+    let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
+    let groups = cases.iter().map(|case| group(case, &runners, samples, args.quick)).collect();
+    let legend = |group: &_| legend::below(group, &WORDS);
+    Plan::new("percpu", groups).below(legend).run(&args.output)
 }
 
 /// The variants of a runner in a case.
@@ -193,7 +198,7 @@ fn group(
             Contestant {
                 names: Names { case, runner, variant: (*variant).to_owned() },
                 standing: standing(case, runner),
-                measure: Box::new(move || order.carry_out()),
+                measure: Box::new(move |_| order.carry_out()),
             }
         }));
     }

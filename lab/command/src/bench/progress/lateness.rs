@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::plan::Order;
 use crate::UserError;
 use crate::bench::measured::lines;
-use crate::bench::summary::Metric;
+use crate::bench::summary::{Figure, Metric, Sampled};
 
 const fn late(name: &'static str, title: &'static str) -> Metric {
     Metric { name, unit: "us", title, decimals: 1 }
@@ -24,13 +25,13 @@ pub(super) const RESCUES: Metric = number("rescues", "pools", "rescues");
 /// All metrics, in table order.
 pub(super) const METRICS: [Metric; 5] = [P50, P99, MAX, TRIES, RESCUES];
 
-/// The tries of a variant so far.
-#[derive(Default)]
+/// Tries of a variant.
 pub(super) struct Tries {
+    pub(super) order: Order,
     late: Vec<Duration>,
     rescues: u64,
-    /// The lines that the children wrote to standard error.
-    pub(super) said: Vec<String>,
+    /// The lines that the child wrote to standard error.
+    said: Vec<String>,
 }
 
 /// The output of a child.
@@ -48,28 +49,33 @@ pub(super) fn print(late: &[Duration]) {
 }
 
 impl Tries {
-    /// Adds the tries of a child.
-    pub(super) fn add(&mut self, printed: &str, said: &str) -> Result<(), UserError> {
+    /// Reads what a child has printed.
+    pub(super) fn read(order: &Order, printed: &str, said: &str) -> Result<Self, UserError> {
         let Printed { late_ns, rescues } = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
-        self.late.extend(late_ns.into_iter().map(Duration::from_nanos));
-        self.rescues += rescues;
-        self.said.extend(lines(said).map(str::to_owned));
-        Ok(())
+        Ok(Self {
+            order: order.clone(),
+            late: late_ns.into_iter().map(Duration::from_nanos).collect(),
+            rescues,
+            said: lines(said).map(str::to_owned).collect(),
+        })
     }
+}
 
-    /// The figures. Requires at least one try.
-    pub(super) fn metrics(&self) -> [(Metric, f64); 5] {
-        let mut late = self.late.clone();
+impl Sampled for Tries {
+    /// Over the tries of all children.
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        let mut late: Vec<Duration> =
+            samples.iter().flat_map(|tries| &tries.late).copied().collect();
         late.sort_unstable();
         let us = |percent| percentile(&late, percent).as_secs_f64() * 1e6;
-        [
-            (P50, us(50)),
-            (P99, us(99)),
-            (MAX, us(100)),
-            (TRIES, late.len() as f64),
-            (RESCUES, self.rescues as f64),
-        ]
+        let rescues: u64 = samples.iter().map(|tries| tries.rescues).sum();
+        let values = [us(50), us(99), us(100), late.len() as f64, rescues as f64];
+        METRICS.into_iter().zip(values.map(Figure::single)).collect()
+    }
+
+    fn said(&self) -> &[String] {
+        &self.said
     }
 }
 
@@ -80,17 +86,19 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::{READY, orders};
     use super::*;
 
     #[test]
     fn the_tries_of_all_children_count() {
-        let mut tries = Tries::default();
-        tries.add("{\"late_ns\":[3000,1000],\"rescues\":1}", "a line\n").unwrap();
-        tries.add("{\"late_ns\":[7500],\"rescues\":2}", "uwork: another\n").unwrap();
-        let values: Vec<_> = tries.metrics().iter().map(|(_, value)| *value).collect();
-        assert_eq!(values, [3.0, 7.5, 7.5, 3.0, 3.0]);
-        assert_eq!(tries.said, ["a line", "another"]);
-        assert!(tries.add("", "").is_err());
+        let order = &orders(READY, &["events"], &[1], 3)[0];
+        let first = Tries::read(order, "{\"late_ns\":[3000,1000],\"rescues\":1}", "a line\n");
+        let second = Tries::read(order, "{\"late_ns\":[7500],\"rescues\":2}", "uwork: another\n");
+        let tries = [first.unwrap(), second.unwrap()];
+        let values = Tries::figures(&tries).into_iter().map(|(_, figure)| figure.median);
+        assert_eq!(values.collect::<Vec<_>>(), [3.0, 7.5, 7.5, 3.0, 3.0]);
+        assert_eq!(tries.map(|tries| tries.said), [["a line"], ["another"]]);
+        assert!(Tries::read(order, "", "").is_err());
     }
 
     #[test]

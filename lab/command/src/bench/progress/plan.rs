@@ -40,6 +40,11 @@ pub(super) struct Order {
     pub(super) first: usize,
 }
 
+/// The number of child processes that each variant takes.
+pub(super) fn children(samples: usize) -> usize {
+    samples.div_ceil(TRIES_OF_A_CHILD)
+}
+
 /// The variants of a case.
 pub(super) fn orders(case: &str, tiers: &[&str], cpus: &[usize], samples: usize) -> Vec<Order> {
     // In this case the wait of the first item creates a second worker, so a variant with spare
@@ -64,32 +69,21 @@ impl Order {
         format!("{tier}+{cpus}cpu{}", if *spare { "+spare" } else { "" })
     }
 
-    /// The name in a sentence.
-    pub(super) fn spoken(&self) -> String {
-        format!("{RUNNER} {} ({})", self.variant(), self.case)
-    }
-
-    pub(super) fn case_name(&self) -> &'static str {
-        CASES.into_iter().find(|case| *case == self.case).expect("orders are made from these")
-    }
-
     /// The maximum permitted lateness.
     pub(super) fn target(&self) -> Duration {
         let is_alone = self.case == READY || (self.case == TIMER_COMPUTE && self.cpus == 1);
         if is_alone { COMPUTES_MAX + LATE_MAX } else { LATE_MAX }
     }
 
-    /// Runs child processes, each for a part of the tries.
-    pub(super) fn carry_out(&self) -> Result<Tries, UserError> {
-        let mut tries = Tries::default();
-        for first in (0..self.samples).step_by(TRIES_OF_A_CHILD) {
-            let samples = TRIES_OF_A_CHILD.min(self.samples - first);
-            let mut command = again("progress", &Self { first, samples, ..self.clone() })?;
-            command.env("UWORK_BLOCKING", &self.tier);
-            let (printed, said) = output_of(command, &self.spoken())?;
-            tries.add(&printed, &said)?;
-        }
-        Ok(tries)
+    /// Runs a child process for a part of the tries.
+    pub(super) fn carry_out(&self, number: usize) -> Result<Tries, UserError> {
+        let first = number * TRIES_OF_A_CHILD;
+        let samples = TRIES_OF_A_CHILD.min(self.samples - first);
+        let mut command = again("progress", &Self { first, samples, ..self.clone() })?;
+        command.env("UWORK_BLOCKING", &self.tier);
+        let name = format!("{RUNNER} {} ({})", self.variant(), self.case);
+        let (printed, said) = output_of(command, &name)?;
+        Tries::read(self, &printed, &said)
     }
 }
 

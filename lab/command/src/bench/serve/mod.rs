@@ -18,7 +18,6 @@ mod process;
 mod sample;
 
 use std::cell::OnceCell;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -27,9 +26,10 @@ use uwork_rivals::Standing;
 use self::client::{Drive, Request};
 use self::process::{ServerProcess, Which};
 use self::sample::Served;
+use super::UserError;
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::options::{count, names};
-use super::{UserError, measure_and_show};
+use super::options::{count, names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
 
 const CASES: [&str; 8] =
     ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest", "digest-p16"];
@@ -62,9 +62,8 @@ pub(super) struct Args {
     /// Runs of each server; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// The validated options.
@@ -78,8 +77,7 @@ struct Options {
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let cases = names("--case", &args.case, &CASES)?;
-    let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let cases = names_or_all("--case", &args.case, &CASES)?;
     let given = |flag, text: &Option<String>, range| {
         text.as_ref().map(|text| count(flag, text, range)).transpose()
     };
@@ -90,20 +88,14 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
             .unwrap_or(DIGEST_BYTES),
         client_threads: given("--client-threads", &args.client_threads, 1..=CLIENTS)?
             .unwrap_or(cpus().min(CLIENTS)),
-        samples: given("--samples", &args.samples, 1..=1_000)?.unwrap_or(if args.quick {
-            3
-        } else {
-            5
-        }),
+        samples: samples_or(&args.samples, if args.quick { 3 } else { 5 })?,
     };
     client::check()?;
     if cases.iter().any(|case| has_rival(case)) {
         process::check()?;
     }
     let groups = cases.into_iter().map(|case| group(case, &options)).collect();
-    let json = args.json.as_deref();
-    measure_and_show("serve", groups, json, Vec::new(), sample::below)?;
-    Ok(ExitCode::SUCCESS)
+    Plan::new("serve", groups).below(sample::below).run(&args.output)
 }
 
 /// Whether the case is also measured with redis-server.
@@ -170,7 +162,7 @@ fn contestant(case: &'static str, variant: &str, which: Which, drive: Drive) -> 
     let runner = which.runner();
     let standing = matches!(which, Which::Redis).then_some(Standing::Pool);
     let server: Rc<OnceCell<ServerProcess>> = Rc::default();
-    let measure = move || {
+    let measure = move |_| {
         let server = match server.get() {
             Some(server) => server,
             None => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::Drive;
 use crate::bench::interleave::{GroupOutcome, Outcome};
-use crate::bench::summary::{self, CPU, Metric, Sampled};
+use crate::bench::summary::{self, CPU, Figure, Metric, Sampled};
 use crate::bench::warning::Warning;
 
 const REQUESTS: Metric =
@@ -38,16 +38,8 @@ pub(super) struct Served {
 }
 
 impl Sampled for Served {
-    const RATE: Metric = REQUESTS;
-
-    fn metrics(&self) -> Vec<(Metric, f64)> {
-        let cpu = self.cpu.as_secs_f64() * 1e6 / self.requests as f64;
-        vec![
-            (REQUESTS, self.requests_per_s),
-            (SERVER_CPU, cpu),
-            (P50, self.p50_us),
-            (P99, self.p99_us),
-        ]
+    fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        summary::medians(samples, Self::metrics)
     }
 
     fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
@@ -66,6 +58,16 @@ impl Sampled for Served {
 }
 
 impl Served {
+    fn metrics(&self) -> Vec<(Metric, f64)> {
+        let cpu = self.cpu.as_secs_f64() * 1e6 / self.requests as f64;
+        vec![
+            (REQUESTS, self.requests_per_s),
+            (SERVER_CPU, cpu),
+            (P50, self.p50_us),
+            (P99, self.p99_us),
+        ]
+    }
+
     /// Parses the output of redis-benchmark.
     pub(super) fn read(text: &str, drive: &Drive, cpu: Duration, wall: Duration) -> Option<Self> {
         // Progress is printed before the first line of the result, separated by carriage returns.
@@ -112,7 +114,7 @@ pub(super) fn below(group: &GroupOutcome<Served>) -> String {
 }
 
 fn table(outcome: &Outcome<Served>) -> String {
-    let median = summary::rate(outcome).median;
+    let median = summary::lead_median(outcome);
     let distance = |sample: &Served| (sample.requests_per_s - median).abs();
     let nearest = outcome.samples.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let Some(sample) = nearest else { return String::new() };

@@ -19,8 +19,9 @@ use uwork::recycle::Pool;
 use uwork_rivals::load::cpu_time;
 use uwork_rivals::posts::Posts;
 
-use super::figures::{Measured, P50, P99, rate_of};
+use super::figures::{P50, P99, rate_of};
 use crate::bench::contestant::{Contestant, Names};
+use crate::bench::measured::Measured;
 use crate::bench::uwork_pool;
 
 const SENDERS: usize = 8;
@@ -93,10 +94,10 @@ pub(super) fn contestants(quick: bool) -> Vec<Contestant<Measured>> {
     fn both<S: Sends>(make: fn(UnixStream, Load) -> S, flood: Load, bursts: Load) -> Measured {
         let (rate, times) = (measure(make, flood), measure(make, bursts));
         let posts = Posts { p50_ns: times.p50_ns, p99_ns: times.p99_ns, ..rate };
-        Measured(rate_of(&posts, [P50, P99]))
+        Measured::new(rate_of(&posts, [P50, P99]))
     }
-    let combined = move || Ok(both(Combined::new, flood, bursts));
-    let locked = move || Ok(both(Locked::new, flood, bursts));
+    let combined = move |_| Ok(both(Combined::new, flood, bursts));
+    let locked = move |_| Ok(both(Locked::new, flood, bursts));
     let contestant =
         |variant, measure| Contestant { names: names(variant), standing: None, measure };
     vec![contestant("combiner", Box::new(combined)), contestant("mutex", Box::new(locked))]

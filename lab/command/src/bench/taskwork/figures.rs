@@ -5,7 +5,8 @@ use uwork_rivals::posts::{Placement, Posts, Size, Way, measure};
 use super::COMBINER;
 use crate::bench::contestant::cpus;
 use crate::bench::interleave::GroupOutcome;
-use crate::bench::summary::{CPU, Metric, RATE, Sampled};
+use crate::bench::measured::Measured;
+use crate::bench::summary::{CPU, Metric, RATE};
 
 const fn micros(name: &'static str, title: &'static str) -> Metric {
     Metric { name, unit: "us", title, decimals: 1 }
@@ -26,15 +27,6 @@ same CPU, across: the same time with one post at a time between two threads, on 
 const SENDS_LEGEND: &str = "\
 an item is a message, sent at full speed; all: in bursts, the time from a message's creation until it is in the socket
 ";
-
-/// The figures of a sample, including the rate.
-pub(super) struct Measured(pub(super) Vec<(Metric, f64)>);
-
-impl Sampled for Measured {
-    fn metrics(&self) -> Vec<(Metric, f64)> {
-        self.0.clone()
-    }
-}
 
 /// The legend of the group's table.
 pub(super) fn legend(group: &GroupOutcome<Measured>) -> String {
@@ -81,6 +73,6 @@ impl Sizes {
         if cpus() > 1 {
             pair(Placement::Across, [ACROSS_P50, ACROSS_P99]);
         }
-        Measured(figures)
+        Measured::new(figures)
     }
 }

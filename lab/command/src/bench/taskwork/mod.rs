@@ -26,7 +26,6 @@ mod combiner;
 mod figures;
 mod ways;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use uwork::ring::Reactor;
@@ -35,10 +34,12 @@ use uwork_rivals::Standing;
 use uwork_rivals::posts::{Bare, Eventfd, Tokio, Way};
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::options::{count_or, names, samples_or};
+use super::measured::Measured;
+use super::options::{count_or, names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
 use super::warning::Warning;
-use super::{UserError, measure_and_show, uwork_pool};
-use figures::{Measured, Sizes};
+use super::{UserError, uwork_pool};
+use figures::Sizes;
 use ways::{TaskWay, Wait};
 
 const COMBINER: &str = "combiner";
@@ -68,15 +69,13 @@ pub(super) struct Args {
     /// Runs of each runner; the median is reported [default: 5; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let cases = names("--case", &args.case, &CASES)?;
-    let mut cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let mut cases = names_or_all("--case", &args.case, &CASES)?;
     let mut warnings = Vec::new();
     if cases.contains(&"ring")
         && let Err(error) = Reactor::builder().build()
@@ -100,9 +99,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         };
         Group { title, contestants, samples, ratio_to: RatioTo::Variant(yardstick) }
     });
-    let json = args.json.as_deref();
-    measure_and_show("taskwork", groups.collect(), json, warnings, figures::legend)?;
-    Ok(ExitCode::SUCCESS)
+    let plan = Plan::new("taskwork", groups.collect()).warnings(warnings);
+    plan.below(figures::legend).run(&args.output)
 }
 
 /// The contestants of a case.
@@ -140,5 +138,5 @@ fn poster<W: Way>(
     sizes: Sizes,
     make: impl Fn(usize) -> W + 'static,
 ) -> Contestant<Measured> {
-    Contestant { names, standing, measure: Box::new(move || Ok(sizes.measure(&make))) }
+    Contestant { names, standing, measure: Box::new(move |_| Ok(sizes.measure(&make))) }
 }

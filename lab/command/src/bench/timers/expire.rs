@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 
 use uwork::{DelayedWork, Queue, WorkItem};
 
-use super::{Draw, Line};
+use super::{Draw, EXPIRE};
+use crate::bench::contestant::{Contestant, Group, Names, RatioTo};
+use crate::bench::idle::WAKEUPS;
+use crate::bench::measured::Measured;
+use crate::bench::summary::Metric;
 use crate::bench::{UserError, idle, uwork_pool};
 
 /// The average interval between two timers.
@@ -17,6 +21,13 @@ const SLACK: Duration = Duration::from_millis(10);
 const SEED: u64 = 0x5eed;
 /// The lateness of a timer that has not expired yet.
 const NOT_YET: i64 = i64::MIN;
+
+const fn late(name: &'static str) -> Metric {
+    Metric { name, unit: "us", title: name, decimals: 1 }
+}
+
+const LATE: [Metric; 3] = [late("late_p50_us"), late("late_p99_us"), late("late_max_us")];
+const EARLY: Metric = Metric { name: "early", unit: "timers", title: "early", decimals: 0 };
 
 struct Timer {
     work: DelayedWork<Timer>,
@@ -39,26 +50,25 @@ impl WorkItem for Timer {
 }
 
 /// Lateness relative to the deadlines, for each slack.
-pub(super) fn measure(timers: usize, samples: usize) -> Result<Vec<Line>, UserError> {
+pub(super) fn group(timers: usize, samples: usize) -> Group<Measured> {
     let queue = uwork_pool::queue("system");
-    let mut lines = Vec::new();
-    for (variant, slack) in [("slack-0ms", Duration::ZERO), ("slack-10ms", SLACK)] {
-        let mut columns: [Vec<f64>; 5] = Default::default();
-        for sample in 0..samples {
-            let figures = sample_once(&queue, timers, slack, SEED + sample as u64)?;
-            columns.iter_mut().zip(figures).for_each(|(column, figure)| column.push(figure));
-        }
-        let metrics = [
-            ("late_p50_us", "us"),
-            ("late_p99_us", "us"),
-            ("late_max_us", "us"),
-            ("early", "timers"),
-            ("wakeups_per_s", "1/s"),
-        ];
-        let named = metrics.into_iter().zip(columns);
-        lines.extend(named.map(|((name, unit), values)| (["expire", variant, name, unit], values)));
+    let contestants =
+        [("slack-0ms", Duration::ZERO), ("slack-10ms", SLACK)].map(|(name, slack)| {
+            let queue = queue.clone();
+            Contestant {
+                names: Names { case: EXPIRE, runner: uwork_pool::RUNNER, variant: name.to_owned() },
+                standing: None,
+                measure: Box::new(move |number| {
+                    sample_once(&queue, timers, slack, SEED + number as u64).map(Measured::new)
+                }),
+            }
+        });
+    Group {
+        title: format!("timers  ({timers} expire one by one, {samples} sample(s))"),
+        contestants: Vec::from(contestants),
+        samples,
+        ratio_to: RatioTo::Nothing,
     }
-    Ok(lines)
 }
 
 /// Arms timers and sleeps until all have expired. Returns the median, the 99th percentile and the
@@ -69,7 +79,7 @@ fn sample_once(
     timers: usize,
     slack: Duration,
     seed: u64,
-) -> Result<[f64; 5], UserError> {
+) -> Result<Vec<(Metric, f64)>, UserError> {
     let timer = |_| Timer {
         work: DelayedWork::new().with_slack(slack),
         deadline: OnceLock::new(),
@@ -102,5 +112,12 @@ fn sample_once(
     let micros = |part: usize| late[(late.len() - 1) * part / 100] as f64 / 1e3;
     let early = late.iter().filter(|&&late| late < 0).count();
     let wakeups = after.saturating_sub(before) as f64 / start.elapsed().as_secs_f64();
-    Ok([micros(50), micros(99), micros(100), early as f64, wakeups])
+    let [p50, p99, max] = LATE;
+    Ok(vec![
+        (p50, micros(50)),
+        (p99, micros(99)),
+        (max, micros(100)),
+        (EARLY, early as f64),
+        (WAKEUPS, wakeups),
+    ])
 }

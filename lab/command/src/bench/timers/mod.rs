@@ -13,15 +13,14 @@
 mod expire;
 mod rates;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::UserError;
 use super::options::{count_or, names_or_all, samples_or};
-use super::record::{Record, Target};
-use super::summary::Figure;
+use super::pipeline::{Output, Plan};
+use super::{UserError, report};
 
-const CASES: [&str; 6] = ["touch", "arm", "put-off", "rearm", "cancel", "expire"];
+const CASES: [&str; 6] = ["touch", "arm", "put-off", "rearm", "cancel", EXPIRE];
+const EXPIRE: &str = "expire";
 
 /// The command line.
 #[derive(clap::Args)]
@@ -38,13 +37,9 @@ pub(super) struct Args {
     /// Runs of each case; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
-
-/// The samples of a figure, with its case, variant, metric and unit.
-type Line = ([&'static str; 4], Vec<f64>);
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
@@ -52,26 +47,11 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let default = if args.quick { 100_000 } else { 1_000_000 };
     let timers = count_or("--timers", &args.timers, 1..=10_000_000, default)?;
     let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
-    let json = args.json.as_deref().map(Target::check).transpose()?;
-
-    let mut lines = Vec::new();
-    if chosen.iter().any(|&case| case != "expire") {
-        lines.extend(rates::measure(timers, samples));
-        lines.retain(|([case, ..], _)| chosen.contains(case));
+    let mut groups = rates::groups(&chosen, timers, samples);
+    if chosen.contains(&EXPIRE) {
+        groups.push(expire::group(if args.quick { 100 } else { 500 }, samples));
     }
-    if chosen.contains(&"expire") {
-        lines.extend(expire::measure(if args.quick { 100 } else { 500 }, samples)?);
-    }
-    println!("\ntimers  ({timers} armed, {samples} sample(s), one thread)");
-    println!("{:<8}{:<12}{:<16}{:>12}  [min .. max]", "case", "variant", "metric", "median");
-    let lines: Vec<_> =
-        lines.into_iter().map(|(names, values)| (names, Figure::of(values))).collect();
-    for ([case, variant, metric, _], figure) in &lines {
-        let Figure { median, min, max } = figure;
-        println!("{case:<8}{variant:<12}{metric:<16}{median:>12.1}  [{min:.1} .. {max:.1}]");
-    }
-    let records: Vec<_> = lines.iter().map(|line| Record::of("timers", samples, line)).collect();
-    json.map_or(Ok(()), |target| target.write(&records)).map(|()| ExitCode::SUCCESS)
+    Plan::new("timers", groups).shown_by(report::list).run(&args.output)
 }
 
 /// A xorshift64* generator: the same numbers in every run.

@@ -1,11 +1,16 @@
 //! The cost of arming, rearming and cancelling a timer.
 
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use uwork::{DelayedWork, Enqueued, Queue, WorkItem};
 
-use super::{Draw, Line};
+use super::Draw;
+use crate::bench::contestant::{Contestant, Group, Names, RatioTo};
+use crate::bench::measured::Measured;
+use crate::bench::summary::Metric;
 use crate::bench::uwork_pool;
 
 /// One in this many timers is armed, rearmed and cancelled; the others stay unchanged.
@@ -27,6 +32,95 @@ impl WorkItem for Timeout {
     fn run(_this: &'static Timeout) {}
 }
 
+const OPERATIONS: [&str; 5] = ["touch", "arm", "put-off", "rearm", "cancel"];
+const NANOS: Metric = Metric { name: "ns_per_op", unit: "ns", title: "ns_per_op", decimals: 1 };
+
+/// A group for each order of the items.
+pub(super) fn groups(cases: &[&'static str], armed: usize, samples: usize) -> Vec<Group<Measured>> {
+    let items = Rc::new(OnceCell::new());
+    let group = |order: &'static str| {
+        let rounds = Rc::new(Rounds {
+            armed,
+            order,
+            items: Rc::clone(&items),
+            timers: OnceCell::new(),
+            taken: RefCell::default(),
+        });
+        let chosen = OPERATIONS.into_iter().enumerate().filter(|(_, case)| cases.contains(case));
+        let contestants = chosen.map(|(at, case)| {
+            let rounds = Rc::clone(&rounds);
+            Contestant {
+                names: Names { case, runner: uwork_pool::RUNNER, variant: order.to_owned() },
+                standing: None,
+                measure: Box::new(move |number| {
+                    Ok(Measured::new(vec![(NANOS, rounds.nanos(number)[at])]))
+                }),
+            }
+        });
+        Group {
+            title: format!("timers  ({armed} armed, {samples} sample(s), one thread, {order})"),
+            contestants: contestants.collect(),
+            samples,
+            ratio_to: RatioTo::Nothing,
+        }
+    };
+    ["in-order", "scattered"].map(group).into()
+}
+
+/// The measurement that the contestants of an order share: a round has a time for each operation,
+/// because each operation needs the previous one.
+struct Rounds {
+    armed: usize,
+    order: &'static str,
+    /// Shared with the other orders, which run before or after this one.
+    items: Rc<OnceCell<&'static [Timeout]>>,
+    timers: OnceCell<Timers>,
+    taken: RefCell<Vec<[f64; 5]>>,
+}
+
+impl Rounds {
+    /// The nanoseconds of each operation in a round. The first contestant that asks takes the
+    /// round.
+    fn nanos(&self, round: usize) -> [f64; 5] {
+        let mut taken = self.taken.borrow_mut();
+        if taken.len() == round {
+            taken.push(self.timers.get_or_init(|| self.start()).round(self.armed));
+        }
+        taken[round]
+    }
+
+    fn start(&self) -> Timers {
+        let make = || {
+            let timeout = |_| Timeout { work: DelayedWork::new(), touched: AtomicU32::new(0) };
+            // Leaked, because the engine may access an item until it has run.
+            let items: &'static [Timeout] =
+                Vec::leak((0..self.armed + self.armed.div_ceil(PART)).map(timeout).collect());
+            items
+        };
+        let items: &'static [Timeout] = self.items.get_or_init(make);
+        let mut draw = Draw(SEED);
+        let order = match self.order {
+            "in-order" => (0..items.len()).collect(),
+            _ => draw.order(items.len()),
+        };
+        let mut delay = || Duration::from_millis(DELAY_MS + draw.below(DELAY_MS));
+        let steps = order.into_iter().map(|at| (at, [delay(), delay()])).collect();
+        let timers = Timers { queue: uwork_pool::queue("system"), items, steps };
+        timers.arm(&timers.steps[..self.armed]);
+        // A warm-up.
+        timers.round(self.armed);
+        timers
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        if let Some(timers) = self.timers.get() {
+            timers.cancel(&timers.steps[..self.armed]);
+        }
+    }
+}
+
 /// The timers, and the order in which they are used.
 struct Timers {
     queue: Queue,
@@ -35,53 +129,19 @@ struct Timers {
     steps: Vec<(usize, [Duration; 2])>,
 }
 
-/// Nanoseconds per operation, for each case and order.
-pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
-    let items = (0..armed + armed.div_ceil(PART))
-        .map(|_| Timeout { work: DelayedWork::new(), touched: AtomicU32::new(0) });
-    // Leaked, because the engine may access an item until it has run.
-    let items: &'static [Timeout] = Vec::leak(items.collect());
-    let queue = uwork_pool::queue("system");
-    let mut draw = Draw(SEED);
-    let mut lines = Vec::new();
-    for variant in ["in-order", "scattered"] {
-        let order = match variant {
-            "in-order" => (0..items.len()).collect(),
-            _ => draw.order(items.len()),
-        };
-        let mut delay = || Duration::from_millis(DELAY_MS + draw.below(DELAY_MS));
-        let steps = order.into_iter().map(|at| (at, [delay(), delay()])).collect();
-        let timers = Timers { queue: queue.clone(), items, steps };
-        let all = timers.sample_all(armed, samples);
-        for (case, values) in ["touch", "arm", "put-off", "rearm", "cancel"].into_iter().zip(all) {
-            lines.push(([case, variant, "ns_per_op", "ns"], values));
-        }
-    }
-    lines
-}
-
 impl Timers {
-    /// Arms the first `armed` timers, and measures with the others.
-    fn sample_all(&self, armed: usize, samples: usize) -> [Vec<f64>; 5] {
+    /// Each operation on all timers but the first `armed`, which stay armed: nanoseconds per timer.
+    fn round(&self, armed: usize) -> [f64; 5] {
         let (background, part) = self.steps.split_at(armed);
-        self.arm(background);
-        let mut all: [Vec<f64>; 5] = Default::default();
-        // Round 0 is a warm-up.
-        for round in 0..=samples {
-            // Evicts the measured items from the caches: this touches all other items first.
-            self.touch(background);
-            let touch = self.touch(part);
-            self.touch(background);
-            let arm = self.arm(part);
-            let put_off = self.rearm(part, 0);
-            let rearm = self.rearm(part, 1);
-            let times = [touch, arm, put_off, rearm, self.cancel(part)];
-            for (values, time) in all.iter_mut().zip(times).filter(|_| round > 0) {
-                values.push(time.as_secs_f64() * 1e9 / part.len() as f64);
-            }
-        }
-        self.cancel(background);
-        all
+        // Evicts the measured items from the caches: this touches all other items first.
+        self.touch(background);
+        let touch = self.touch(part);
+        self.touch(background);
+        let arm = self.arm(part);
+        let put_off = self.rearm(part, 0);
+        let rearm = self.rearm(part, 1);
+        [touch, arm, put_off, rearm, self.cancel(part)]
+            .map(|time| time.as_secs_f64() * 1e9 / part.len() as f64)
     }
 
     fn touch(&self, steps: &[(usize, [Duration; 2])]) -> Duration {
