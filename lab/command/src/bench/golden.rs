@@ -226,3 +226,18 @@ fn sample_of(scenario: &Scenario, number: usize, undeclared: bool) -> Result<[f6
         finished.expect("it was flushed").as_secs_f64() * 1e3
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_that_of_all_items_of_all_samples() {
+        let finish = |ms| Finish { ms, ideal_ms: [20, 20, 25] };
+        let samples = [finish([20.0, 21.0, 27.0]), finish([19.5, 20.0, 34.0])];
+        let figures = Finish::figures(&samples).into_iter();
+        let figures: Vec<_> =
+            figures.map(|(metric, f)| (metric.name, f.median, f.samples)).collect();
+        assert_eq!(figures, [("late_p50_us", 750.0, 1), ("late_max_us", 9000.0, 1)]);
+    }
+}

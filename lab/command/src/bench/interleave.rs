@@ -81,8 +81,8 @@ mod tests {
             Contestant {
                 names: Names { case: "flood", runner, variant: String::new() },
                 standing: Some(Standing::Pool),
-                measure: Box::new(move |_| {
-                    order.borrow_mut().push_str(runner);
+                measure: Box::new(move |number| {
+                    *order.borrow_mut() += &format!("{runner}{number} ");
                     Ok(Sample {
                         items: 1,
                         wall: Duration::from_secs(1),
@@ -99,7 +99,7 @@ mod tests {
             ratio_to: RatioTo::FastestRival,
         };
         let results = run(vec![group], |_| ()).unwrap();
-        assert_eq!(*order.borrow(), "ababab");
+        assert_eq!(*order.borrow(), "a0 b0 a1 b1 a2 b2 ");
         assert!(results[0].outcomes.iter().all(|outcome| outcome.samples.len() == 3));
     }
 }

@@ -177,6 +177,33 @@ fn bar(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::contestant::Names;
+    use crate::bench::measured::Measured;
+    use crate::bench::summary::{CPU, RATE};
+
+    #[test]
+    fn a_list_has_a_line_for_each_figure_and_a_range_if_there_are_several_samples() {
+        let group = |samples: &[f64]| GroupOutcome {
+            title: "a title".to_owned(),
+            outcomes: vec![Outcome {
+                names: Names { case: "arm", runner: "uwork", variant: "in-order".to_owned() },
+                standing: None,
+                samples: samples
+                    .iter()
+                    .map(|&value| Measured::new(vec![(RATE, value), (CPU, 0.5)]))
+                    .collect(),
+            }],
+            ratio_to: RatioTo::Nothing,
+        };
+        assert_eq!(
+            list(&group(&[7.0])),
+            "\na title\n\
+             case  variant   metric       median\n\
+             arm   in-order  items/s           7\n\
+             arm   in-order  CPU-s/Mitem   0.500\n"
+        );
+        assert!(list(&group(&[7.0, 9.0])).contains("  [7 .. 9]\n"));
+    }
 
     #[test]
     fn bars_are_scaled_in_eighths_and_never_empty() {

@@ -15,7 +15,7 @@ use super::{BARE, C, CPU, CYCLES, LOCKED, NANOS, Order, RATE, THREAD_LOCAL};
 use super::{batches, counters, cycles, lists, threads};
 use crate::UserError;
 use crate::bench::measured::Figures;
-use crate::bench::uwork_pool;
+use crate::bench::{affinity, uwork_pool};
 
 /// Measures and prints.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
@@ -133,11 +133,6 @@ fn batch(order: &Order, is_c: bool) -> Result<Timed, UserError> {
 /// Pins the calling thread to its current CPU. Best effort: without it the figures are noisier.
 fn pin_to_one_cpu() {
     // SAFETY: the call takes no arguments.
-    let cpu = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
-    // SAFETY: all-zero bytes are a valid, empty cpu_set_t.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the number of the current CPU is below CPU_SETSIZE, or 0.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: 0 is the calling thread, and the size is that of the set.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    let cpu = u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
+    let _ = affinity::restrict_to(&[cpu]);
 }
