@@ -6,8 +6,8 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build fmt lint tidy doc loom stress fuzz vm bench native deps deny deny-install mutants \
-	mutants-install clean
+.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench native deps deny deny-install \
+	mutants mutants-install clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,10 @@ install: ## build and install the C library; PREFIX (default /usr/local), LIBDIR
 	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" ci/install.sh
 
 build: ## build the command uwork, optimized
-	cargo build --release
+	cargo build --release --package uwork-cli
+
+lab: ## build uwork-lab, the command of the benchmarks and of the server, optimized
+	cargo build --release --package uwork-lab
 
 fmt: ## format the code (ci/fmt.sh only checks)
 	cargo fmt --all
@@ -48,10 +51,10 @@ fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
 vm: ## queues, per-CPU data and task work in virtual machines (x86_64, aarch64): isolated CPUs, CPUs that go offline
 	ci/vm.sh
 
-bench: build ## the whole workqueue benchmark with rivals; takes minutes
-	$${CARGO_TARGET_DIR:-target}/release/uwork bench workqueue --rivals
+bench: lab ## the whole workqueue benchmark with rivals; takes minutes
+	$${CARGO_TARGET_DIR:-target}/release/uwork-lab bench workqueue --rivals
 
-native: ## install the native rivals (oneTBB, GLib, libuv) and build with them
+native: ## install the native rivals (oneTBB, GLib, libuv) and build uwork-lab with them
 	ci/native.sh
 
 deps: ## install what is missing to build and test, or say exactly how to get it

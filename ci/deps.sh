@@ -42,7 +42,7 @@ install_packages() {
     have pkg-config || packages+=(pkg-config)
     # Optional; a test that is skipped without them prints that. They are a second compiler, CMake, the checker of
     # manual
-    # pages, and a client and a rival of `uwork serve`.
+    # pages, and a client and a rival of `uwork-lab serve`.
     have clang || extras+=(clang)
     have cmake || extras+=(cmake)
     have mandoc || extras+=(mandoc)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the thread pools that are not written in Rust, and builds the command with them as rivals.
+# Installs the thread pools that are not written in Rust, and builds the laboratory with them as rivals.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,4 +20,4 @@ if ! is_complete; then
     ! apt-cache show libdispatch-dev >/dev/null 2>&1 || packages+=(libdispatch-dev)
     "${install[@]}" "${packages[@]}"
 fi
-cargo build --release --package uwork-cli --features native
+cargo build --release --package uwork-lab --features native

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main uses from a fresh checkout: builds the command, runs the quick benchmark against other thread pools,
+# The main uses from a fresh checkout: builds the commands, runs the quick benchmark against other thread pools,
 # checksums a real tree of this machine and verifies the sums.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ readonly VERIFY_SECONDS_MAX=30
 started=$SECONDS
 target=${CARGO_TARGET_DIR:-target}
 uwork=$target/release/uwork
+lab=$target/release/uwork-lab
 sums=$target/tour.sha256
 summary=()
 
@@ -36,8 +37,8 @@ for tree in /usr/include /usr/share/doc /usr/share; do
 done
 
 step deps 0 ci/deps.sh
-step build 0 cargo build --release
-step bench "$BENCH_SECONDS_MAX" "$uwork" bench workqueue --quick --rivals
+step build 0 cargo build --release --package uwork-cli --package uwork-lab
+step bench "$BENCH_SECONDS_MAX" "$lab" bench workqueue --quick --rivals
 step sum "$SUM_SECONDS_MAX" "$uwork" sum -a sha256 "$tree" >"$sums"
 step verify "$VERIFY_SECONDS_MAX" "$uwork" sum -a sha256 -c --quiet "$sums"
 if command -v sha256sum >/dev/null; then

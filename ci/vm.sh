@@ -77,7 +77,7 @@ fetch() {
     touch "$folder/fetched"
 }
 
-# build ARCH ROOT: builds the test binaries for the architecture, and the command if it is the machine's own.
+# build ARCH ROOT: builds the test binaries for the architecture, and the commands if it is the machine's own.
 build() {
     local triple=$1-unknown-linux-gnu root=$2 variable kind name binary
     variable=${triple^^}
@@ -92,8 +92,8 @@ build() {
     done < <(sed -n 's/.*"kind":\["\([a-z]*\)".*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2 \3/p' \
         "$root/../artifacts")
     if [ "$1" = "$(uname -m)" ]; then
-        cargo build --package uwork-cli
-        cp "$target/debug/uwork" "$root/tests/uwork"
+        cargo build --package uwork-cli --package uwork-lab
+        cp "$target/debug/uwork" "$target/debug/uwork-lab" "$root/tests"
     fi
     # One test needs the line tables of the standard library for stacks.
     find "$root/tests" -type f ! -name 'unit_*' -exec "$1-linux-gnu-strip" --strip-debug {} +

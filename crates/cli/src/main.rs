@@ -1,4 +1,4 @@
-//! The `uwork` command: topology, sum, serve and bench.
+//! The `uwork` command: topology and sum.
 
 mod commands;
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Linux workqueues in user space: show the machine, run benchmarks, checksum files, serve keys.
+/// Linux workqueues in user space: show the machine, checksum files.
 #[derive(Parser)]
 #[command(name = "uwork", version, about, max_term_width = 100)]
 struct Cli {
@@ -20,10 +20,6 @@ enum Command {
     Topology(commands::topology::Args),
     /// Checksum files with work items; the format is that of sha256sum.
     Sum(commands::sum::Args),
-    /// Serve keys and values over RESP, the protocol of Redis.
-    Serve(commands::serve::Args),
-    /// Run a benchmark and print its table.
-    Bench(commands::bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,8 +27,6 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Topology(args) => commands::topology::run(args),
         Command::Sum(args) => commands::sum::run(args),
-        Command::Serve(args) => commands::serve::run(args),
-        Command::Bench(args) => commands::bench::run(args),
     };
     match outcome {
         Ok(code) => code,

@@ -13,6 +13,10 @@ pub(super) const RULE: Rule =
 
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
+/// The programs with subcommands, and the folders of their sources.
+const PROGRAMS: [(&str, &str); 2] =
+    [("uwork", "crates/cli/src/"), ("uwork-lab", "lab/command/src/")];
+
 fn check(tree: &Tree) -> Vec<Finding> {
     let known = Known::of(tree);
     let mut findings = Vec::new();
@@ -50,9 +54,9 @@ fn without_prefixes(mut command: &str) -> &str {
 struct Known<'a> {
     tree: &'a Tree,
     packages: BTreeSet<String>,
-    /// The subcommands of the program `uwork`; empty if the tree has no readable definition of
+    /// For each of [`PROGRAMS`], its subcommands; empty if the tree has no readable definition of
     /// them.
-    subcommands: BTreeSet<String>,
+    subcommands: [BTreeSet<String>; PROGRAMS.len()],
 }
 
 impl<'a> Known<'a> {
@@ -61,7 +65,8 @@ impl<'a> Known<'a> {
             Some(manifest.get("package")?.get("name")?.as_str()?.to_owned())
         };
         let packages = tree.manifests().filter_map(|(_, manifest)| name(manifest)).collect();
-        Self { tree, packages, subcommands: subcommands(tree) }
+        let subcommands = PROGRAMS.map(|(_, folder)| subcommands(tree, folder));
+        Self { tree, packages, subcommands }
     }
 
     fn what_is_wrong(&self, command: &str) -> Option<String> {
@@ -75,9 +80,7 @@ impl<'a> Known<'a> {
                 rest.windows(2).find_map(|pair| self.wrong_option(pair[0], pair[1]))
             }
             [program, ..] if is_script(program) => self.wrong_script(program),
-            [program, name, ..] if program == "uwork" || program.ends_with("/uwork") => {
-                self.wrong_subcommand(name)
-            }
+            [program, name, ..] => self.wrong_subcommand(program, name),
             _ => None,
         }
     }
@@ -108,10 +111,13 @@ impl<'a> Known<'a> {
         missing.then(|| format!("no script `{program}`"))
     }
 
-    fn wrong_subcommand(&self, name: &str) -> Option<String> {
+    fn wrong_subcommand(&self, program: &str, name: &str) -> Option<String> {
+        let program = program.rsplit('/').next().unwrap_or(program);
+        let at = PROGRAMS.iter().position(|(known, _)| *known == program)?;
+        let known = &self.subcommands[at];
         let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "help";
-        let missing = is_name && !self.subcommands.is_empty() && !self.subcommands.contains(name);
-        missing.then(|| format!("`uwork` has no command `{name}`"))
+        let missing = is_name && !known.is_empty() && !known.contains(name);
+        missing.then(|| format!("`{program}` has no command `{name}`"))
     }
 }
 
@@ -122,10 +128,9 @@ fn is_script(program: &str) -> bool {
         && !relative.starts_with(['/', '~', '$', '.'])
 }
 
-/// The variants of every enum in the command-line crate that derives `Subcommand`, spelled as
-/// typed.
-fn subcommands(tree: &Tree) -> BTreeSet<String> {
-    let files = tree.rust().filter(|(file, _)| file.path.starts_with("crates/cli/src/"));
+/// The variants of every enum in this folder that derives `Subcommand`, spelled as typed.
+fn subcommands(tree: &Tree, folder: &str) -> BTreeSet<String> {
+    let files = tree.rust().filter(|(file, _)| file.path.starts_with(folder));
     let items =
         files.filter_map(|(_, rust)| rust.syntax.as_ref().ok()).flat_map(|file| &file.items);
     let mut names = BTreeSet::new();
@@ -159,11 +164,12 @@ mod tests {
     use super::super::lines_found_in;
     use super::{RULE, commands};
 
-    const FILES: [(&str, &str); 4] = [
+    const FILES: [(&str, &str); 5] = [
         ("crates/uwork/Cargo.toml", "[package]\nname = \"uwork\"\n"),
         ("crates/uwork/tests/flush.rs", ""),
         ("ci/fmt.sh", "#!/bin/sh\n"),
         ("crates/cli/src/main.rs", "#[derive(Subcommand)]\nenum Command { Sum, SetKnob }\n"),
+        ("lab/command/src/main.rs", "#[derive(Subcommand)]\nenum Command { Bench }\n"),
     ];
 
     fn lines(command: &str) -> Vec<usize> {
@@ -181,6 +187,8 @@ mod tests {
             "cargo test -p uwork --test drain",
             "$ uwork frobnicate",
             "A=1 target/release/uwork sums dir | sort",
+            "uwork bench",
+            "target/release/uwork-lab sum dir",
             "./ci/gone.sh",
         ] {
             assert_eq!(lines(command), [2], "{command}");
@@ -194,6 +202,7 @@ mod tests {
             "cargo test -p uwork --test flush",
             "cargo test --test 'loom_*'",
             "uwork sum dir > sums && uwork set-knob && uwork --help",
+            "target/release/uwork-lab bench",
             "ci/fmt.sh",
             "sha256sum -c sums",
         ] {

@@ -70,18 +70,34 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork", "libc", "cc"]),
         may_use_under_loom: &[],
     },
+    // Without the laboratory, so that the command builds fast and stays small.
+    Layer {
+        package: "uwork-cli",
+        may_use: Uses::Only(&[
+            "uwork",
+            "uwork-policy",
+            "blake3",
+            "clap",
+            "crc32c",
+            "indicatif",
+            "rustix",
+            "serde_json",
+            "sha2",
+        ]),
+        may_use_under_loom: &[],
+    },
     Layer {
         package: "uwork-serve",
         may_use: Uses::Only(&["uwork", "hashbrown", "libc", "rustix", "sha2"]),
         may_use_under_loom: &[],
     },
     Layer {
-        package: "uwork-cli",
-        may_use: Uses::AllBut(&["uwork-engine", "xtask"]),
+        package: "uwork-rivals",
+        may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "uwork-lab", "xtask"]),
         may_use_under_loom: &[],
     },
     Layer {
-        package: "uwork-rivals",
+        package: "uwork-lab",
         may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "xtask"]),
         may_use_under_loom: &[],
     },
@@ -191,6 +207,8 @@ mod tests {
         assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\n"), [4]);
         assert_eq!(lines("uwork", "[build-dependencies]\nuwork-rivals = \"0.1\"\n"), [4]);
         assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-engine = {}\n"), [4]);
+        assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-rivals = {}\n"), [4]);
+        assert_eq!(lines("uwork-lab", "[dependencies]\nuwork-engine = {}\n"), [4]);
     }
 
     #[test]
@@ -200,6 +218,7 @@ mod tests {
         assert_eq!(lines("uwork-engine", engine), []);
         assert_eq!(lines("uwork-linux", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
         assert_eq!(lines("uwork-rivals", "[dependencies]\nrayon = \"1\"\n"), []);
+        assert_eq!(lines("uwork-lab", "[dependencies]\nuwork-rivals = {}\n"), []);
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(super) const RULE: Rule =
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust() {
-        let is_library = file.path.starts_with("crates/") && file.path.contains("/src/");
+        let is_library = ["crates/", "lab/"].iter().any(|folder| file.path.starts_with(folder))
+            && file.path.contains("/src/");
         if !is_library || is_sync(&file.path) || file.path.starts_with(MODELS) {
             continue;
         }

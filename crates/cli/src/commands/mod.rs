@@ -1,7 +1,5 @@
 //! One module per subcommand; each has `Args` and `run`.
 
-pub(crate) mod bench;
-pub(crate) mod serve;
 pub(crate) mod sum;
 pub(crate) mod topology;
 

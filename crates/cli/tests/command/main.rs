@@ -1,10 +1,4 @@
 //! The command `uwork`: the output, the files and the exit code of each subcommand.
 
-mod bench;
-mod bench_blocking;
-mod bench_percpu;
-mod bench_progress;
-mod bench_taskwork;
-mod serve;
 mod sum;
 mod topology;

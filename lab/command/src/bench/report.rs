@@ -1,0 +1,221 @@
+//! The table of a group: one row per contestant, fastest first, with a bar scaled to the fastest.
+
+use std::fmt::Write;
+
+use uwork_rivals::Standing;
+
+use super::contestant::RatioTo;
+use super::interleave::{GroupOutcome, Outcome};
+use super::summary::{self, Figure, Metric, Sampled};
+
+const BAR_CELLS: usize = 24;
+/// A cell that is filled by 0 to 7 eighths.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// The table, ready to print. The group must have contestants.
+pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let columns = Columns::of(group);
+    let mut ranked: Vec<(&Outcome<S>, Figure)> =
+        group.outcomes.iter().map(|o| (o, summary::lead(o).1)).collect();
+    ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
+
+    let mut rows = vec![columns.header()];
+    rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
+    let mut text = format!("\n{}\n", group.title);
+    let bars = std::iter::once(String::new())
+        .chain(ranked.iter().map(|(_, rate)| bar(rate.median / fastest)));
+    for (line, bar) in aligned(&rows).into_iter().zip(bars) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", format!("{line}  {bar}").trim_end());
+    }
+    text + &yardsticks(group)
+}
+
+/// One line for each figure, in the order in which the contestants ran: for contestants that do
+/// different things.
+pub(super) fn list<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let figures = group.outcomes.iter().map(|outcome| (outcome, summary::all(outcome)));
+    let figures: Vec<_> =
+        figures.flat_map(|(o, all)| all.into_iter().map(move |f| (o, f))).collect();
+    let has_range = figures.iter().any(|(_, (_, figure))| figure.samples > 1);
+    let mut header = vec!["case", "variant", "metric", "median"];
+    header.extend(has_range.then_some("[min .. max]"));
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
+    rows.extend(figures.into_iter().map(|(outcome, (metric, figure))| {
+        let (names, decimals) = (&outcome.names, metric.decimals);
+        let Figure { median, min, max, .. } = figure;
+        let mut row = vec![names.case.to_owned(), names.variant.clone(), metric.title.to_owned()];
+        row.push(format!("{median:.decimals$}"));
+        row.extend(has_range.then(|| format!("[{min:.decimals$} .. {max:.decimals$}]")));
+        row
+    }));
+    format!("\n{}\n{}\n", group.title, aligned(&rows).join("\n"))
+}
+
+/// The contestant that ratios refer to.
+fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
+    match group.ratio_to {
+        RatioTo::FastestRival => summary::fastest(&group.outcomes, Standing::Pool),
+        RatioTo::Variant(variant) => {
+            group.outcomes.iter().find(|outcome| outcome.names.variant == variant)
+        }
+        RatioTo::Nothing => None,
+    }
+}
+
+/// The base of the ratios, and the ratio of the shapes, which are not usable pools but serve for
+/// comparison.
+fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let Some(base) = base(group) else { return String::new() };
+    let is_rival = base.standing == Some(Standing::Pool);
+    let what = if is_rival { ", the fastest rival" } else { "" };
+    let mut text = format!("ratio: to {}{what}\n", base.names.spoken());
+    if let Some(shape) = summary::fastest(&group.outcomes, Standing::Shape) {
+        let ratio = summary::lead_median(shape) / summary::lead_median(base);
+        let _ = writeln!(
+            text,
+            "for comparison, not a usable pool: {} at {ratio:.2}x",
+            shape.names.spoken()
+        );
+    }
+    text
+}
+
+/// The optional columns of a table.
+struct Columns {
+    /// Present if the contestants are of several cases.
+    case: bool,
+    /// The metric that the table is sorted by.
+    lead: Metric,
+    /// The value of the leading metric that ratios refer to, if there is one.
+    ratio_to: Option<f64>,
+    /// All other metrics.
+    metrics: Vec<Metric>,
+}
+
+impl Columns {
+    fn of<S: Sampled>(group: &GroupOutcome<S>) -> Self {
+        let outcomes = &group.outcomes;
+        let (lead, _) = summary::lead(&outcomes[0]);
+        let mut metrics: Vec<Metric> = Vec::new();
+        for (metric, _) in outcomes.iter().flat_map(summary::all) {
+            if metric.name != lead.name && metrics.iter().all(|known| known.name != metric.name) {
+                metrics.push(metric);
+            }
+        }
+        Self {
+            case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
+            lead,
+            ratio_to: base(group).map(summary::lead_median),
+            metrics,
+        }
+    }
+
+    fn header(&self) -> Vec<String> {
+        let mut header = vec!["runner", "variant"];
+        header.extend(self.case.then_some("case"));
+        header.extend([self.lead.title, "[min .. max]"]);
+        header.extend(self.ratio_to.map(|_| "ratio"));
+        header.extend(self.metrics.iter().map(|metric| metric.title));
+        header.into_iter().map(str::to_owned).collect()
+    }
+
+    fn row<S: Sampled>(&self, outcome: &Outcome<S>, rate: Figure) -> Vec<String> {
+        let names = &outcome.names;
+        let mut row = vec![names.runner.to_owned(), names.variant.clone()];
+        row.extend(self.case.then(|| names.case.to_owned()));
+        row.push(scaled(rate.median));
+        row.push(format!("[{} .. {}]", scaled(rate.min), scaled(rate.max)));
+        row.extend(self.ratio_to.map(|base| format!("{:.2}x", rate.median / base)));
+        let figures = summary::all(outcome);
+        row.extend(self.metrics.iter().map(|metric| {
+            let figure = figures.iter().find(|(other, _)| other.name == metric.name);
+            figure.map_or("-".to_owned(), |(_, f)| format!("{:.*}", metric.decimals, f.median))
+        }));
+        row
+    }
+}
+
+/// Three digits and a unit prefix: `431 k`, `7.12 M`.
+fn scaled(value: f64) -> String {
+    let (value, prefix) = match value {
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$} {prefix}").trim_end().to_owned()
+}
+
+/// Pads the columns to their widest cell: names are left-aligned, figures right-aligned.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    const NAMES: [&str; 4] = ["runner", "variant", "case", "metric"];
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let header: Vec<(bool, usize)> = rows[0]
+        .iter()
+        .enumerate()
+        .map(|(column, title)| (NAMES.contains(&title.as_str()), width(column).unwrap_or(0)))
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = header.iter().zip(row).map(|((is_name, width), cell)| {
+            if *is_name { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A bar of `part` (0 to 1) of the full length, in eighths of a cell; at least one eighth long.
+fn bar(part: f64) -> String {
+    let eighths = ((part.clamp(0.0, 1.0) * (BAR_CELLS * 8) as f64).round() as usize).max(1);
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::contestant::Names;
+    use crate::bench::measured::Measured;
+    use crate::bench::summary::{CPU, RATE};
+
+    #[test]
+    fn a_list_has_a_line_for_each_figure_and_a_range_if_there_are_several_samples() {
+        let group = |samples: &[f64]| GroupOutcome {
+            title: "a title".to_owned(),
+            outcomes: vec![Outcome {
+                names: Names { case: "arm", runner: "uwork", variant: "in-order".to_owned() },
+                standing: None,
+                samples: samples
+                    .iter()
+                    .map(|&value| Measured::new(vec![(RATE, value), (CPU, 0.5)]))
+                    .collect(),
+            }],
+            ratio_to: RatioTo::Nothing,
+        };
+        assert_eq!(
+            list(&group(&[7.0])),
+            "\na title\n\
+             case  variant   metric       median\n\
+             arm   in-order  items/s           7\n\
+             arm   in-order  CPU-s/Mitem   0.500\n"
+        );
+        assert!(list(&group(&[7.0, 9.0])).contains("  [7 .. 9]\n"));
+    }
+
+    #[test]
+    fn bars_are_scaled_in_eighths_and_never_empty() {
+        assert_eq!(bar(1.0), "█".repeat(BAR_CELLS));
+        assert_eq!(bar(0.5), "█".repeat(BAR_CELLS / 2));
+        assert_eq!(bar(0.0), "▏");
+        assert_eq!(bar(f64::NAN).chars().count(), 1);
+    }
+
+    #[test]
+    fn figures_have_three_digits_and_a_prefix() {
+        let shown = [7.5, 431_200.0, 7_123_000.0, 44_100_000.0].map(scaled);
+        assert_eq!(shown, ["7.50", "431 k", "7.12 M", "44.1 M"]);
+    }
+}

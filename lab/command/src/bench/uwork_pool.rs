@@ -1,0 +1,165 @@
+//! uwork as a pool under test.
+//!
+//! - the name of a scope: an unbound queue of that scope with intrusive items. In the case `join`,
+//!   the waiter joins each item as a helper instead of sleeping.
+//! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
+//!   joined.
+//! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
+//! - `unshared`: the default scope with limits that nodes do not share, and intrusive items. The
+//!   difference to `default` is the cost of sharing.
+//! - `ordered`: an ordered queue with intrusive items.
+//! - `c`: the default scope with intrusive items, through the C interface.
+//!
+//! The queue is created before the clock starts and destroyed after it has stopped.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uwork::{AffinityScopeChoice, Flags, JoinHandle, Queue, Work, WorkItem};
+use uwork_rivals::{Load, Pool, Producer, Progress, measure};
+
+use super::c_pool::ThroughC;
+use super::contestant::{Contestant, Names, with_clock};
+
+/// The name in tables and records.
+pub(super) const RUNNER: &str = "uwork";
+/// The variant that goes through the C interface.
+pub(super) const C: &str = "c";
+
+/// The contestants of uwork in a case, one for each variant that exists in it.
+pub(super) fn contestants(
+    case: &'static str,
+    variants: &[&'static str],
+    load: Load,
+) -> Vec<Contestant> {
+    let joins = case == "join";
+    let contestant = |variant: &'static str| Contestant {
+        names: Names { case, runner: RUNNER, variant: with_clock(variant, load.clock) },
+        standing: None,
+        measure: Box::new(move |_| {
+            Ok(match variant {
+                "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+                C => measure(|| ThroughC::new(joins), &load),
+                variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
+            })
+        }),
+    };
+    variants.iter().map(|variant| contestant(variant)).collect()
+}
+
+/// A new queue. Dropping it waits for everything that was queued on it.
+pub(super) fn queue(variant: &str) -> Queue {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let builder = Queue::builder(format!("bench-{number}"));
+    let builder = match variant {
+        "ordered" => builder.ordered(),
+        "limited" => builder.unbound().max_active(1),
+        "unshared" => builder.flags(Flags::UNBOUND | Flags::POD_LIMITS),
+        scope => {
+            let scope: AffinityScopeChoice = scope.parse().expect("variants are scopes");
+            builder.unbound().affinity_scope(scope)
+        }
+    };
+    builder.build().expect("a queue with a fresh name and a valid scope can be made")
+}
+
+/// An item as users write it.
+struct Item {
+    work: Work<Item>,
+    progress: &'static Progress,
+}
+
+uwork::has_work!(impl HasWork for Item { work });
+
+impl WorkItem for Item {
+    type Pointer = &'static Item;
+
+    #[inline]
+    fn run(this: &'static Item) {
+        this.progress.complete();
+    }
+}
+
+struct Intrusive {
+    queue: Queue,
+    joins: bool,
+}
+
+struct IntrusiveProducer<'a> {
+    pool: &'a Intrusive,
+    items: Box<[Item]>,
+}
+
+impl Pool for Intrusive {
+    type Producer<'a> = IntrusiveProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        outstanding: usize,
+    ) -> IntrusiveProducer<'a> {
+        let items = (0..outstanding).map(|_| Item { work: Work::new(), progress }).collect();
+        IntrusiveProducer { pool: self, items }
+    }
+}
+
+impl Producer for IntrusiveProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, index: usize) {
+        let item: *const Item = &raw const self.items[index];
+        // SAFETY: the item stays in place until everything that was queued has run (contract of
+        // `submit`), and uwork does not access it after its function returns.
+        let queued = self.pool.queue.enqueue(unsafe { &*item });
+        debug_assert!(queued.is_queued(), "the item queued last under this index has completed");
+        let _ = queued;
+    }
+
+    fn settle(&mut self, progress: &'static Progress) {
+        if self.pool.joins {
+            self.items[0].work.flush_helping();
+        } else {
+            progress.wait();
+        }
+    }
+}
+
+struct Boxed {
+    queue: Queue,
+    joins: bool,
+}
+
+struct BoxedProducer<'a> {
+    pool: &'a Boxed,
+    progress: &'static Progress,
+    last: Option<JoinHandle<()>>,
+}
+
+impl Pool for Boxed {
+    type Producer<'a> = BoxedProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        _outstanding: usize,
+    ) -> Self::Producer<'a> {
+        BoxedProducer { pool: self, progress, last: None }
+    }
+}
+
+impl Producer for BoxedProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.progress;
+        let handle = self.pool.queue.spawn(move || progress.complete());
+        if self.pool.joins {
+            self.last = Some(handle);
+        }
+    }
+
+    fn settle(&mut self, progress: &'static Progress) {
+        match self.last.take() {
+            Some(handle) => handle.join().expect("the load's items do not panic"),
+            None => progress.wait(),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `uwork-lab bench workqueue`: the kernel's test_workqueue with its batched mode, on uwork and on
+//! other pools.
+
+use std::process::ExitCode;
+
+use uwork_rivals::{Load, Rival, catalogue};
+
+use super::contestant::{Contestant, Group, RatioTo, cpus};
+use super::options::{self, OptionArgs, Options};
+use super::pipeline::Plan;
+use super::{UserError, uwork_pool};
+
+const PRODUCERS: usize = 8;
+const BATCH: usize = 100;
+const CASES: [&str; 4] = ["wait", "batch", "flood", "join"];
+const SCOPES: [&str; 8] =
+    ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
+const ALL: &str = "all";
+/// The default scope with a limit that is always reached, and with limits that nodes do not share.
+const LIMITS: [&str; 2] = ["limited", "unshared"];
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Also run the other pools
+    #[arg(long)]
+    rivals: bool,
+    /// Only these cases: wait (for each item), batch (100 outstanding), flood (all at once), join
+    /// (queue an item and join it)
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
+    /// `unshared`: the default scope without the count that the pods of a node share [default:
+    /// default, and boxed closures]
+    #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
+    scope: Vec<String>,
+    /// Only these runners; `c` is uwork through its C interface
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    runner: Vec<String>,
+    /// Also run an ordered queue, compared with the others limited to one worker
+    #[arg(long)]
+    ordered: bool,
+    /// Also run each case with every enqueue timed, for its percentiles
+    #[arg(long)]
+    clock: bool,
+    #[command(flatten)]
+    options: OptionArgs,
+}
+
+/// Runs the benchmark.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let selection = Selection::check(&args)?;
+    let options = args.options.check(PRODUCERS)?;
+    Plan::new("workqueue", selection.groups(&options)).run(&options.output)
+}
+
+/// The validated selection of what runs.
+struct Selection {
+    cases: Vec<&'static str>,
+    /// The variants of uwork's unordered queues.
+    variants: Vec<&'static str>,
+    own: bool,
+    rivals: Vec<Rival>,
+    ordered: bool,
+    clock: bool,
+}
+
+impl Selection {
+    fn check(args: &Args) -> Result<Self, UserError> {
+        let rivals = catalogue();
+        let mut runners = vec![uwork_pool::RUNNER, uwork_pool::C];
+        runners.extend(rivals.iter().map(|rival| rival.runner));
+        runners.dedup();
+        let runners = options::names("--runner", &args.runner, &runners)?;
+        let wanted =
+            |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
+        Ok(Self {
+            cases: options::names_or_all("--case", &args.case, &CASES)?,
+            variants: own_variants(&args.scope, &runners)?,
+            own: args.runner.is_empty()
+                || runners
+                    .iter()
+                    .any(|runner| [uwork_pool::RUNNER, uwork_pool::C].contains(runner)),
+            rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
+            ordered: args.ordered,
+            clock: args.clock,
+        })
+    }
+
+    fn groups(&self, options: &Options) -> Vec<Group> {
+        let mut groups = Vec::new();
+        for clock in [false, true].into_iter().filter(|clock| self.clock || !clock) {
+            for ordered in [false, true].into_iter().filter(|ordered| self.ordered || !ordered) {
+                // `join` is compared with the other pools' `wait`, so these two cases share a
+                // group.
+                for cases in [&["wait", "join"][..], &["batch"], &["flood"]] {
+                    let cases: Vec<_> =
+                        cases.iter().copied().filter(|case| self.cases.contains(case)).collect();
+                    if !cases.is_empty() {
+                        groups.push(self.group(&cases, ordered, clock, options));
+                    }
+                }
+            }
+        }
+        groups
+    }
+
+    fn group(
+        &self,
+        cases: &[&'static str],
+        ordered: bool,
+        clock: bool,
+        options: &Options,
+    ) -> Group {
+        let load = load_of(cases[0], clock, options);
+        let variants = if ordered { &["ordered"][..] } else { &self.variants };
+        let mut contestants = Vec::new();
+        for case in cases.iter().filter(|_| self.own) {
+            contestants.extend(uwork_pool::contestants(case, variants, load));
+        }
+        let theirs = if cases[0] == "join" { "wait" } else { cases[0] };
+        let rivals = self.rivals.iter().filter(|rival| rival.can_be_ordered || !ordered);
+        contestants.extend(rivals.map(|rival| Contestant::rival(*rival, theirs, load, ordered)));
+        Group {
+            title: title(cases, ordered, &load, options),
+            contestants,
+            samples: options.samples,
+            ratio_to: RatioTo::FastestRival,
+        }
+    }
+}
+
+/// The variants of the selected scopes if uwork takes part, and of the C interface if it takes
+/// part.
+fn own_variants(scopes: &[String], runners: &[&str]) -> Result<Vec<&'static str>, UserError> {
+    let only_c = runners.contains(&uwork_pool::C) && !runners.contains(&uwork_pool::RUNNER);
+    let mut all = variants(scopes)?;
+    if only_c {
+        all.clear();
+    }
+    if runners.contains(&uwork_pool::C) {
+        all.push(uwork_pool::C);
+    }
+    Ok(all)
+}
+
+fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
+    let mut allowed = SCOPES.to_vec();
+    allowed.push(ALL);
+    allowed.extend(LIMITS);
+    let chosen = options::names("--scope", scopes, &allowed)?;
+    Ok(match &chosen[..] {
+        [] => vec![SCOPES[0], "spawn"],
+        chosen if chosen.contains(&ALL) => {
+            let limits = chosen.iter().copied().filter(|name| LIMITS.contains(name));
+            SCOPES.into_iter().chain(["spawn"]).chain(limits).collect()
+        }
+        chosen => chosen.to_vec(),
+    })
+}
+
+/// The load of a case.
+pub(super) fn load_of(case: &str, clock: bool, options: &Options) -> Load {
+    let outstanding = match case {
+        "wait" | "join" => 1,
+        "batch" => BATCH,
+        _ => usize::MAX,
+    };
+    let items = options.items_of(outstanding);
+    Load { producers: options.producers, items, outstanding: outstanding.min(items), clock }
+}
+
+/// The description above the table.
+pub(super) fn title(cases: &[&str], ordered: bool, load: &Load, options: &Options) -> String {
+    let workers = if ordered { 1 } else { cpus() };
+    format!(
+        "{}{}{}  (producers {}, items each {}, outstanding {}, workers {workers}, samples {})",
+        cases.join(" and "),
+        if ordered { ", ordered" } else { "" },
+        if load.clock { ", each enqueue timed" } else { "" },
+        load.producers,
+        load.items,
+        load.outstanding,
+        options.samples
+    )
+}

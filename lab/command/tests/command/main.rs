@@ -1,0 +1,8 @@
+//! The command `uwork-lab`: the output, the files and the exit code of each subcommand.
+
+mod bench;
+mod bench_blocking;
+mod bench_percpu;
+mod bench_progress;
+mod bench_taskwork;
+mod serve;
