@@ -77,13 +77,23 @@ static int wait_often(void *data)
 static void wake_a_sleeper(void)
 {
 	struct task_struct *sleeper = kthread_run(wait_often, NULL, "sleeper");
+	unsigned int pause, spins = 1;
 
 	if (IS_ERR(sleeper))
 		_exit(1);
 	refuse_futexes();
-	/* The other thread sleeps sooner or later. */
-	for (;;)
+	/*
+	 * The other thread takes what is completed and sleeps soon after, unless more is completed before: so this one
+	 * waits until all is taken, and for longer each time.
+	 */
+	for (;;) {
 		complete(&often);
+		while (completion_done(&often))
+			cpu_relax();
+		for (pause = 0; pause < spins; pause++)
+			cpu_relax();
+		spins = spins < 1u << 24 ? spins * 2 : 1;
+	}
 }
 
 static void check(const char *name, void (*scene)(void))
