@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# clippy reports nothing, including tests and examples; also for the library without its default features, and with no
-# feature at all.
+# clippy reports nothing, including tests and examples; also for the library without its default features, with no
+# feature at all, and with one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy --workspace --all-targets -- --deny warnings
 cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
 cargo clippy --package uwork --lib --no-default-features -- --deny warnings
+# Each feature alone, and the C library, whose features are a choice of its own.
+for feature in percpu rcu task; do
+    cargo clippy --package uwork --lib --no-default-features --features "$feature" -- --deny warnings
+done
+cargo clippy --package uwork-capi --lib -- --deny warnings

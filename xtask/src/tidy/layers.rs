@@ -39,7 +39,6 @@ const LAYERS: &[Layer] = &[
             "io-uring",
             "libc",
             "perf-event-open-sys",
-            "rustix",
         ]),
         may_use_under_loom: &[],
     },
@@ -93,12 +92,29 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "uwork-rivals",
-        may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "uwork-lab", "xtask"]),
+        may_use: Uses::AllBut(&[
+            "uwork-policy",
+            "uwork-engine",
+            "uwork-linux",
+            "uwork-percpu",
+            "uwork-task",
+            "uwork-cli",
+            "uwork-lab",
+            "xtask",
+        ]),
         may_use_under_loom: &[],
     },
     Layer {
         package: "uwork-lab",
-        may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "xtask"]),
+        may_use: Uses::AllBut(&[
+            "uwork-policy",
+            "uwork-engine",
+            "uwork-linux",
+            "uwork-percpu",
+            "uwork-task",
+            "uwork-cli",
+            "xtask",
+        ]),
         may_use_under_loom: &[],
     },
     Layer {
@@ -209,6 +225,7 @@ mod tests {
         assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-engine = {}\n"), [4]);
         assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-rivals = {}\n"), [4]);
         assert_eq!(lines("uwork-lab", "[dependencies]\nuwork-engine = {}\n"), [4]);
+        assert_eq!(lines("uwork-lab", "[dependencies]\nuwork-linux = {}\n"), [4]);
     }
 
     #[test]
