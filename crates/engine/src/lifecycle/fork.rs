@@ -78,6 +78,7 @@ struct Held<'a, H: Host> {
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
+    _reports: LockGuard<'a, Vec<Report>>,
     _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Cpus>>>),
     _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
@@ -143,6 +144,7 @@ fn lock_everything<'a, H: Host>(
     });
     let grace = engine.grace.hold();
     let (hogs, names) = (engine.hogs.hold(), engine.names.lock());
+    let reports = engine.reports.hold();
     let (registry, made) = engine.registry.hold();
     let watch = engine.watch.hold();
     let mut descriptions = PageList::new(pages);
@@ -165,6 +167,7 @@ fn lock_everything<'a, H: Host>(
         _registry: registry,
         _hogs: hogs,
         _names: names,
+        _reports: reports,
         _places: places,
         _lists: lists,
         _sets: sets,

@@ -7,7 +7,7 @@
 use super::Watch;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
-use crate::sync::Lock;
+use crate::sync::{Lock, LockGuard};
 use crate::worker::Caller;
 
 /// Reports of changes in progress.
@@ -16,6 +16,11 @@ pub(crate) struct PendingReports(Lock<Vec<Report>>);
 impl PendingReports {
     pub(crate) fn new() -> PendingReports {
         PendingReports(Lock::new(Vec::new()))
+    }
+
+    /// Locks the reports, for a fork.
+    pub(crate) fn hold(&self) -> LockGuard<'_, Vec<Report>> {
+        self.0.lock()
     }
 }
 
