@@ -247,7 +247,7 @@ impl<H: Host> Disposal<H> {
     /// Adds one item, which the caller owns and which is in no list.
     ///
     /// # Safety
-    /// The item is live, pending and the caller's, with its place `Hands`.
+    /// The item is live, pending and the caller's, with its place `Detached`.
     pub(crate) unsafe fn dispose_later(
         &self,
         engine: &Engine<H>,

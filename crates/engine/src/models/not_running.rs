@@ -10,7 +10,7 @@
 //! **Bounds.** One worker with two items, the first of which declares a wait in some models; the
 //! watcher marks the first run. Any number of preemptions, or up to three where the test says so.
 //!
-//! **Seen to fail** without the check of `absence` in `mark_not_running`, without the check of the run
+//! **Seen to fail** without the check of `not_running` in `mark_not_running`, without the check of the run
 //! there, with an `end_block` that does nothing, and where the owner forgets that the run was a
 //! hog.
 

@@ -1,6 +1,6 @@
 //! Workers that are in an item but off the running count: the reason, and how long it lasts.
 //!
-//! `absence` is guarded by the slot's mutex alone. Another thread marks a run only while that run
+//! `not_running` is guarded by the slot's mutex alone. Another thread marks a run only while that run
 //! is in progress. The mark is cleared by the owner at the end of that run, since `DEFERRED` sends
 //! it through the mutex; or earlier by the watcher, when it finds the worker running again.
 
@@ -123,7 +123,7 @@ impl<H: Host> Slot<H> {
     /// Why the owner is off the running count. Stale by the time it is used.
     pub(crate) fn not_running(&self) -> NotRunning {
         let _guard = self.mutex.lock();
-        // SAFETY: `absence` is guarded by the mutex alone: the owner accesses it under no other
+        // SAFETY: `not_running` is guarded by the mutex alone: the owner accesses it under no other
         // guard.
         unsafe { (*self.lists.get()).not_running }
     }

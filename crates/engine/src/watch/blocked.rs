@@ -29,7 +29,7 @@ impl<H: Host> Pool<H> {
     /// Samples the workers of a pool in which something waits, and counts sleepers out and in.
     /// Returns when to sample them again at the latest.
     ///
-    /// The scan works on hints. `present_run`, `absence` and the sample belong to different
+    /// The scan works on hints. `present_run`, `not_running` and the sample belong to different
     /// instants, and the run may end between any two of them. That is harmless: `count_out` and
     /// `mark_running_again` carry the run number, check it under the slot's mutex, and do nothing if that
     /// run is over.

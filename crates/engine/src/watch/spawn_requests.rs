@@ -14,7 +14,7 @@
 //! ```
 //!
 //! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the
-//! watcher ends. If both do, the `swap` of `pool.wanted` gives the claim to one of them. If neither
+//! watcher ends. If both do, the `swap` of `pool.is_spawn_requested` gives the claim to one of them. If neither
 //! did, WAKING would stay set for ever, and the pool would wake no worker any more.
 //!
 //! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way

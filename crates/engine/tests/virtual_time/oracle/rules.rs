@@ -44,7 +44,7 @@ impl Rules {
     /// scheduled behind an item that has been running for `STUCK_NS`. The first scan at which
     /// something waits also sees a run that computes for long; that is equally late.
     ///
-    /// The other tiers scan every `SCAN_UNDECLARED_NS`. The first scan sees a blocked run, the
+    /// The other tiers scan every `SCAN_NS`. The first scan sees a blocked run, the
     /// second finds it blocked, and the third takes it off the running count, after the pool's
     /// patience.
     ///
