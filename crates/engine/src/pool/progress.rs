@@ -136,7 +136,7 @@ impl<H: Host> Pool<H> {
 
     /// How long after the next timer's expiry the watcher may check it.
     pub(crate) fn timer_slack(&self) -> u64 {
-        let long = self.item_ns() >= LONG_ITEM_NS;
+        let long = self.estimate().item_ns >= LONG_ITEM_NS;
         if long { 0 } else { TIMER_SLACK_NS }
     }
 }

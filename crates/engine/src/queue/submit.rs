@@ -213,7 +213,7 @@ impl<H: Host> Wq<H> {
     /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
     /// items that are unexpectedly long; this path reads no clock.
     fn consider_neighbour(&self, pool: &Pool<H>) {
-        if wake_neighbour(1, pool.item_ns()) {
+        if wake_neighbour(1, pool.estimate()) {
             pool.wake_neighbour_worker(self.engine(), Maker::Watch);
         }
     }

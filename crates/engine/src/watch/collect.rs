@@ -350,7 +350,7 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     pending.list_some(&inner.worklist, inner.queued);
     let counts = pwq.in_flight();
     let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
-    let (item_ns, started) = (inner.item_ns, inner.started);
+    let (item_ns, started) = (inner.run_times.estimate().item_ns, inner.started);
     let (ready, saturated) = pwq.marks();
     drop(inner);
     let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);

@@ -13,7 +13,10 @@ pub use query::Busy;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::concurrency::{may_start_another, too_many_workers, wake_neighbour};
+use uwork_policy::batch::RunEstimate;
+use uwork_policy::concurrency::{
+    STEAL_CHOICE, may_start_another, too_many_workers, wake_neighbour,
+};
 
 use crate::engine::Engine;
 use crate::host::Cpus;
@@ -24,7 +27,7 @@ use crate::pool::give_back;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::queue::Wq;
-use crate::queue::pwq::{ALONE, Pwq, Taken};
+use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
 use crate::worker::batch::run_batch;
@@ -135,6 +138,9 @@ impl<H: Host> Worker<H> {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
+            if pool.take_back_for_caller(engine, now) {
+                return Step::Again;
+            }
             return self.go_idle(now);
         };
         self.yields.set(0);
@@ -151,15 +157,19 @@ impl<H: Host> Worker<H> {
         {
             return Some((pwq, pool));
         }
-        for &id in &pool.spec().neighbours {
-            let other = self.engine.pool(id);
-            if other.is_overloaded()
-                && let Some(pwq) = other.pop_ready(self.engine.host(), &mut other.lock())
-            {
-                return Some((pwq, other));
-            }
-        }
-        None
+        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
+    }
+
+    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
+    /// batch for the longest time, because its items wait longest.
+    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let overloaded = || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
+        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
+        // Another worker may be faster: then any of the others will do.
+        std::iter::once(oldest).chain(overloaded()).find_map(|other| {
+            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
+            Some((pwq, other))
+        })
     }
 
     /// Takes a batch from a pinned pwq and runs it.
@@ -180,10 +190,16 @@ impl<H: Host> Worker<H> {
         let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
         let host = engine.host();
         let intensive = pwq.cpu_intensive();
-        let sharers = if intensive { ALONE } else { pool.target() };
+        let share = match intensive {
+            true => Share::One,
+            false => Share::Fair {
+                sharers: pool.target(),
+                others_may_help: pool.others_may_help(),
+            },
+        };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-        let taken = pwq.take(host, &engine.slots, (self.slot, slot), sharers, &mut ready);
-        let Taken::Some { count, left, more, item_ns } = taken else {
+        let taken = pwq.take(host, &engine.slots, (self.slot, slot), share, &mut ready);
+        let Taken::Some { count, left, more, estimate } = taken else {
             pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
             // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
@@ -197,7 +213,7 @@ impl<H: Host> Worker<H> {
         pool.note_recent(self.slot);
         from.note_progress(now);
         from.note_batch(now);
-        from.note_item_ns(item_ns);
+        from.note_estimate(estimate);
         if count > 1 {
             // First the count, then the batch.
             pool.add_scheduled_batch();
@@ -216,7 +232,7 @@ impl<H: Host> Worker<H> {
             None => {}
         }
         if from.looks_ready() {
-            self.share(from, left as u64, item_ns);
+            self.share(from, left as u64, estimate);
         }
         pool.settle(engine);
         let before = slot.number();
@@ -249,7 +265,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Shares the rest of the work in `from`, of which this worker has just taken a part.
-    fn share(&self, from: &Pool<H>, left: u64, item_ns: u64) {
+    fn share(&self, from: &Pool<H>, left: u64, estimate: RunEstimate) {
         if !std::ptr::eq(from, self.pool()) {
             // The rest was enqueued while this worker was on its way up. Submitters relied on its
             // arrival, so it settles `from` for them.
@@ -258,7 +274,7 @@ impl<H: Host> Worker<H> {
             self.pool().bring_helper(&self.engine);
         }
         let at_target = from.state.counts().running >= from.target();
-        if at_target && wake_neighbour(left, item_ns) {
+        if at_target && wake_neighbour(left, estimate) {
             from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
@@ -348,6 +364,9 @@ impl<H: Host> Worker<H> {
             // Items that are ready now wait behind running workers, which may run for long.
             // Settling calls the watcher for them.
             pool.settle(engine);
+            // An item may have become ready in a neighbour's pool since this worker last looked
+            // there. Its submitter then still counted this worker as running, and woke none.
+            pool.wake_for_neighbours(engine);
         }
         Step::Park(deadline)
     }
