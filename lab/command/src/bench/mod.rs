@@ -7,6 +7,7 @@
 
 mod affinity;
 mod blocking;
+mod burner;
 mod c_pool;
 mod contestant;
 mod golden;
@@ -19,6 +20,7 @@ mod open;
 mod options;
 mod origin;
 mod percpu;
+mod pingpong;
 mod pipeline;
 mod privilege;
 mod progress;
