@@ -179,14 +179,14 @@ impl<H: Host> Pool<H> {
         if owed.keeper {
             let keeper = self.lock().keeper;
             if let Some(id) = keeper {
-                self.nudge(engine, id);
+                self.wake_parked(engine, id);
             }
         }
-        if owed.look == 0 {
+        if owed.scan_by == 0 {
             self.call_watch(engine);
-        } else if owed.look != NEVER && !engine.host().reverts(Cure::KeptTimers) {
+        } else if owed.scan_by != NEVER && !engine.host().reverts(Cure::KeptTimers) {
             self.note_left_timers();
-            engine.watch.call_by(engine, owed.look);
+            engine.watch.call_by(engine, owed.scan_by);
         }
     }
 

@@ -242,7 +242,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.watch.check_cpus(engine, look_at);
             stranded_at = engine.watch.find_stranded(engine);
-            guard.look(engine, look_at.is_some());
+            guard.check_if_due(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
             }
@@ -257,7 +257,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         while !retired() {
             engine.watch.spawn_requested(engine);
             look_at = engine.watch.check_cpus(engine, look_at);
-            guard.look(engine, true);
+            guard.check_if_due(engine, true);
             let now = host.now();
             let mut look = engine.watch.scan(engine, now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
@@ -291,7 +291,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
                 host.park_observing(&watch.event, &sights, next);
             }
         }
-        guard.look(engine, look_at.is_some());
+        guard.check_if_due(engine, look_at.is_some());
         seen.runs.clear();
         if seen.samples.observes() {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);

@@ -29,7 +29,7 @@ const UNTOLD_MAX: usize = 64;
 
 impl<H: Host> Watch<H> {
     /// Reports these stalls. The caller holds no locks.
-    pub(super) fn tell(&self, engine: &Engine<H>, stalls: Vec<Stall>) {
+    pub(super) fn report_stalls(&self, engine: &Engine<H>, stalls: Vec<Stall>) {
         if stalls.is_empty() {
             return;
         }

@@ -313,7 +313,8 @@ impl<H: Host> Worker<H> {
         self.slot().set_waits(false);
         if self.counts_after.take() {
             // Count first, then clear the mark. Once the mark is clear, another thread may mark
-            // this run absent and take it off the count, so the count must already include it.
+            // this run as not running and take it off the count, so the count must already include
+            // it.
             self.pool().state.unblock();
             self.slot().end_block();
         }
@@ -388,7 +389,7 @@ impl<H: Host> Worker<H> {
                 let next = inner.idle.top();
                 drop(inner);
                 if let Some(id) = next {
-                    pool.nudge(engine, id);
+                    pool.wake_parked(engine, id);
                 }
                 pool.settle(engine);
                 return step;
