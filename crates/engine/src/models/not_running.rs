@@ -153,7 +153,7 @@ impl World {
         let Some(run) = self.slot.present_run() else { return };
         let mut remote = self.slot.lock_remote(&self.host);
         if remote.mark_running_again(run).is_some() {
-            // Under the lock, together with the mark: see `recheck_sleeper`.
+            // Under the lock, together with the mark: see `count_in_if_running`.
             self.state.unblock();
         }
         drop(remote);

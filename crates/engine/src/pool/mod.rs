@@ -24,7 +24,7 @@ use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
-use blocking::BlockingState;
+pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
 use progress::Unsettled;

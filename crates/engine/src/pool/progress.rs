@@ -10,7 +10,7 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 
 use super::{NEVER, Pool};
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::{Cure, Host, Observer};
 use crate::queue::pwq::Pwq;
 
 /// Items that take this long keep a worker away from the timers for too long.
@@ -192,7 +192,7 @@ impl<H: Host> Pool<H> {
 
     /// Whether a scan by the watcher can help items that wait behind running workers.
     pub(crate) fn watcher_helps(&self, engine: &Engine<H>) -> bool {
-        let finds = engine.hogs.is_on() || engine.host().tier() != Tier::Declared;
+        let finds = engine.hogs.is_on() || engine.observer().tier() != Tier::Declared;
         self.others_may_help() || (finds && !self.spec().single)
     }
 

@@ -302,7 +302,7 @@ impl<H: Host> Wq<H> {
     pub(crate) fn forget(&self) {
         self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
         if let Some(rescuer) = self.rescuer() {
-            rescuer.forget(self.engine.host());
+            rescuer.forget();
         }
     }
 
