@@ -30,7 +30,7 @@ pub struct Backlog {
 
 /// Whether something waits in this pool that the watcher can help.
 #[must_use]
-pub fn waits(pool: Backlog) -> bool {
+pub fn something_waits(pool: Backlog) -> bool {
     (pool.ready || pool.scheduled) && (pool.starved || pool.watcher_helps)
 }
 
@@ -80,7 +80,7 @@ pub struct Leftover {
 
 /// Whether the watcher wakes a worker of a neighbouring pod: the pool's own workers take nothing.
 #[must_use]
-pub fn spills(pool: Leftover) -> bool {
+pub fn wakes_neighbour(pool: Leftover) -> bool {
     pool.shares && pool.ready && pool.since_progress_ns >= STUCK_NS
 }
 

@@ -2,7 +2,7 @@
 
 use uwork_policy::progress::NEVER;
 use uwork_policy::scan::{
-    Backlog, Leftover, Pace, Rest, Retry, Scanned, Starved, retry, spills, waits,
+    Backlog, Leftover, Pace, Rest, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
 };
 
 const FLAGS: [bool; 2] = [false, true];
@@ -20,7 +20,7 @@ fn a_pool_waits_if_it_has_items_and_the_watcher_can_help() {
             (ready, scheduled, starved, watcher_helps),
             (false, false, _, _) | (_, _, false, false)
         );
-        assert_eq!(waits(pool), expected, "{pool:?}");
+        assert_eq!(something_waits(pool), expected, "{pool:?}");
     }
 }
 
@@ -52,7 +52,7 @@ fn a_neighbour_is_woken_for_items_that_no_worker_takes() {
                 [(0, false), (200 * US - 1, false), (200 * US, true), (u64::MAX, true)]
             {
                 let pool = Leftover { shares, ready, since_progress_ns };
-                assert_eq!(spills(pool), [shares, ready, stuck] == [true; 3], "{pool:?}");
+                assert_eq!(wakes_neighbour(pool), [shares, ready, stuck] == [true; 3], "{pool:?}");
             }
         }
     }

@@ -12,7 +12,7 @@ use uwork_policy::samples::{
 };
 use uwork_policy::scan::SOON_NS;
 
-use super::samples::{Sampled, Samples};
+use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Observer, Report};
 use crate::pool::{NEVER, Pool};
@@ -49,11 +49,11 @@ impl<H: Host> Pool<H> {
                 continue;
             }
             let run = engine.slot(id).present_run();
-            let worker = Sampled { id, thread, run: run.unwrap_or_default() };
+            let worker = Sampled { id, thread, run: run.unwrap_or(NO_RUN) };
             let facts = self.worker_facts(engine, samples, worker, run.is_some());
             match plan_worker(facts, sampling) {
                 WorkerPlan::Skip => {}
-                WorkerPlan::Record => samples.want(engine.observer(), id, thread),
+                WorkerPlan::Record => samples.want(engine.observer(), worker),
                 WorkerPlan::SampleAgain => self.count_in_if_running(engine, samples, worker),
                 WorkerPlan::Sample => {
                     next = next.min(self.sample_counted(engine, samples, worker, sampling, now));

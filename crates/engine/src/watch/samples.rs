@@ -17,9 +17,9 @@ const SAMPLES_PER_SCAN: u32 = 4;
 const REFUSED_NS: u64 = 5_000_000;
 
 /// A number that no run has.
-const NO_RUN: u64 = u64::MAX;
+pub(super) const NO_RUN: u64 = u64::MAX;
 
-/// A worker that one scan found: its slot, its thread, and its run.
+/// A worker that one scan found: its slot, its thread, and its run, or [`NO_RUN`].
 #[derive(Clone, Copy)]
 pub(super) struct Sampled {
     pub(super) id: u32,
@@ -203,10 +203,10 @@ impl<O: Observer> Samples<O> {
 
     /// For a worker that is awake and between two runs: records its switches, and lets the watcher
     /// sleep on them.
-    pub(super) fn want(&mut self, observer: &O, id: u32, thread: u64) {
-        self.meet(Sampled { id, thread, run: NO_RUN });
-        if !self.record(observer, id)
-            && let Some(kept) = self.by_slot.get_mut(&id)
+    pub(super) fn want(&mut self, observer: &O, worker: Sampled) {
+        self.meet(worker);
+        if !self.record(observer, worker.id)
+            && let Some(kept) = self.by_slot.get_mut(&worker.id)
         {
             kept.wanted = kept.records.is_some();
         }

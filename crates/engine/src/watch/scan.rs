@@ -2,7 +2,7 @@
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::scan::{
-    Backlog, Leftover, Retry, Scanned, Starved, retry, spills, waits as pool_waits,
+    Backlog, Leftover, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
 };
 
 use super::Watch;
@@ -65,7 +65,7 @@ impl<H: Host> Watch<H> {
             let ready = pool.looks_ready();
             let starved = pool.create_again_at() != 0;
             let watcher_helps = pool.watcher_helps(engine);
-            if pool_waits(Backlog { ready, scheduled, starved, watcher_helps }) {
+            if something_waits(Backlog { ready, scheduled, starved, watcher_helps }) {
                 waiting.push(pool.id);
             }
         });
@@ -89,7 +89,7 @@ impl<H: Host> Watch<H> {
             pool.retry_starved(engine, now);
             let (shares, ready) = (pool.others_may_help(), pool.looks_ready());
             let since_progress_ns = pool.since_progress(now);
-            if spills(Leftover { shares, ready, since_progress_ns }) {
+            if wakes_neighbour(Leftover { shares, ready, since_progress_ns }) {
                 pool.wake_neighbour_worker(engine, Maker::Caller);
             }
         }
