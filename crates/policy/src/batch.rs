@@ -1,4 +1,5 @@
-//! How many items a worker takes from a queue at once, and what it knows of their run times.
+//! How many items a worker takes from a queue at once, what it knows of their run times, and what it
+//! does with a batch.
 
 /// The most items that one worker takes at once.
 pub const BATCH_MAX: u32 = 256;
@@ -133,13 +134,65 @@ impl RunEstimate {
 /// ```
 #[inline]
 #[must_use]
-pub fn batch_size(backlog: usize, sharers: u32, others_may_help: bool, estimate: RunEstimate) -> u32 {
+pub fn batch_size(
+    backlog: usize,
+    sharers: u32,
+    others_may_help: bool,
+    estimate: RunEstimate,
+) -> u32 {
     if others_may_help && estimate.residual_ns >= BATCH_HORIZON_NS {
         return 1;
     }
     let by_time = BATCH_HORIZON_NS / estimate.item_ns.max(1);
     let by_share = backlog.div_ceil(sharers.max(1) as usize) as u64;
     by_time.min(by_share).clamp(1, u64::from(BATCH_MAX)) as u32
+}
+
+/// A batch that a worker has just taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenBatch {
+    /// How many items it has.
+    pub count: u32,
+    /// Whether the items' queue is CPU-intensive.
+    pub intensive: bool,
+    /// Whether the worker took it from another pool than its own.
+    pub stolen: bool,
+}
+
+/// What a worker does with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct BatchPlan {
+    /// It publishes the batch, so that the watcher can take the items back that wait behind the
+    /// first.
+    pub publish: bool,
+    /// It leaves its pool's running count until the batch ends.
+    pub leave_count: bool,
+    /// It may presume that the run blocks, and leave the running count for that reason.
+    pub may_presume: bool,
+    /// It settles the pool that it took the batch from, besides its own. Its own pool is always
+    /// settled, as the last step before the run.
+    pub settle_source: bool,
+}
+
+/// What a worker does with a batch that it has just taken.
+///
+/// A presumption is about one run, so a longer batch makes none. Neither does a batch for which the
+/// worker does not count anyway.
+/// ```
+/// use uwork_policy::batch::{TakenBatch, plan_batch};
+/// let plan = plan_batch(TakenBatch { count: 7, intensive: false, stolen: true });
+/// assert!(plan.publish && plan.settle_source);
+/// assert!(!plan.leave_count && !plan.may_presume);
+/// ```
+#[inline(always)]
+pub fn plan_batch(batch: TakenBatch) -> BatchPlan {
+    BatchPlan {
+        publish: batch.count > 1,
+        leave_count: batch.intensive,
+        may_presume: batch.count == 1 && !batch.intensive,
+        settle_source: batch.stolen,
+    }
 }
 
 #[cfg(test)]

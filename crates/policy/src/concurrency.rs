@@ -124,3 +124,19 @@ pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 pub fn wake_neighbour(backlog: u64, estimate: RunEstimate) -> bool {
     backlog > 0 && estimate.backlog_ns(backlog) >= NEIGHBOUR_WAKE_COST_NS
 }
+
+/// Whether a worker that has just taken a batch from a pool with these counters wakes a worker of a
+/// neighbouring pod for the rest. Below the target, the pool wakes a worker of its own instead.
+/// ```
+/// use uwork_policy::batch::RunEstimate;
+/// use uwork_policy::concurrency::{PoolCounts, spills};
+/// let counts = PoolCounts { running: 2, workers: 2, ..PoolCounts::default() };
+/// let long = RunEstimate { item_ns: 1_000_000, residual_ns: 500_000 };
+/// assert!(spills(counts, 2, 1, long));
+/// assert!(!spills(counts, 3, 1, long));
+/// ```
+#[inline]
+#[must_use]
+pub fn spills(counts: PoolCounts, target: u32, backlog: u64, estimate: RunEstimate) -> bool {
+    counts.running >= target && wake_neighbour(backlog, estimate)
+}

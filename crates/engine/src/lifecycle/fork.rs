@@ -279,14 +279,14 @@ impl<H: Host> Forking<'_, H> {
                 node.forget(row);
             }
         }
-        engine.watch.forget(engine.host(), &mut held.watch);
+        engine.watch.forget(&mut held.watch);
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
         let mut kept = PageList::new(self.pages);
         kept.extend(in_use.iter().copied().chain(rescuers.map(|rescuer| rescuer.slot())));
         held.ids[0].free_all_but(&kept);
         drop(held);
         take_all(false);
-        engine.slots.for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
+        engine.slots.for_each(|(id, slot)| slot.forget(in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));

@@ -88,7 +88,7 @@ impl<H: Host> Pool<H> {
     /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
     pub(crate) fn wake_idle_neighbour(&self, engine: &Engine<H>) {
         for &id in &self.spec().neighbours {
-            if engine.pool(id).wake_parked(engine) {
+            if engine.pool(id).wake_any_idle(engine) {
                 return;
             }
         }
@@ -96,7 +96,7 @@ impl<H: Host> Pool<H> {
 
     /// Wakes a parked worker of this pool, if one is parked and fewer run than the target. Returns
     /// whether one was woken.
-    fn wake_parked(&self, engine: &Engine<H>) -> bool {
+    fn wake_any_idle(&self, engine: &Engine<H>) -> bool {
         if self.state.counts().idle == 0 || !self.state.begin_wake(self.target()) {
             return false;
         }
@@ -115,7 +115,7 @@ impl<H: Host> Pool<H> {
     /// accesses are SeqCst, so at least one side sees the other.
     pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
         if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
-            self.wake_parked(engine);
+            self.wake_any_idle(engine);
         }
     }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 /// The names of the cases, in the order in which they run.
 pub(super) const ALL: [&str; 8] =
-    ["bimodal-30", "bimodal-60", "bimodal-80", "heavy-60", "uniform-60", "sleep-40", BURST, MIXED];
+    ["bimodal-30", "bimodal-60", "bimodal-80", "heavy-60", "uniform-60", SLEEPS, BURST, MIXED];
+/// The case in which items block.
+pub(super) const SLEEPS: &str = "sleep-40";
 const BURST: &str = "burst";
-/// The case with a second queue.
-pub(super) const MIXED: &str = "mixed";
+const MIXED: &str = "mixed";
 
 /// What an item does: it computes, then sleeps without a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(super) fn streams(case: &str) -> Vec<Stream> {
         "bimodal-80" => Stream::poisson(BIMODAL, 80),
         "heavy-60" => Stream::poisson(Mix::of(SHORT, Demand::compute_us(3_000)), 60),
         "uniform-60" => Stream::poisson(Mix::uniform(Demand::compute_us(100)), 60),
-        "sleep-40" => Stream::poisson(Mix::of(SHORT, Demand::sleep_us(1_000)), 40),
+        SLEEPS => Stream::poisson(Mix::of(SHORT, Demand::sleep_us(1_000)), 40),
         BURST => Stream {
             mix: Mix::uniform(SHORT),
             pattern: Pattern::Bursts { size: 100, every: Duration::from_millis(10) },

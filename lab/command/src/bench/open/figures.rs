@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::targets;
 use crate::bench::interleave::{GroupOutcome, Outcome};
 use crate::bench::legend::{self, Word};
 use crate::bench::measured::Measured;
@@ -20,21 +21,21 @@ const fn seconds(name: &'static str, title: &'static str) -> Metric {
 
 /// The time from the planned arrival to the end of the item. In case `mixed`, of the items that are
 /// not latency-critical.
-const SOJOURN: [Metric; 4] = [
+pub(super) const SOJOURN: [Metric; 4] = [
     us("sojourn_p50_us", "p50 us"),
     us("sojourn_p90_us", "p90 us"),
     us("sojourn_p99_us", "p99 us"),
     us("sojourn_p999_us", "p99.9 us"),
 ];
 /// The same of latency-critical items.
-const CRITICAL: [Metric; 4] = [
+pub(super) const CRITICAL: [Metric; 4] = [
     us("critical_p50_us", "critical p50"),
     us("critical_p90_us", "critical p90"),
     us("critical_p99_us", "critical p99"),
     us("critical_p999_us", "critical p99.9"),
 ];
 /// The CPU time of the process.
-const CPU: Metric = seconds("cpu_s", "CPU s");
+pub(super) const CPU: Metric = seconds("cpu_s", "CPU s");
 /// The CPU time that is not that of the items.
 const OVER: Metric = seconds("over_s", "over s");
 /// The CPU time of the generators, which is a part of `over_s`.
@@ -157,9 +158,9 @@ impl Sampled for Sojourns {
     }
 }
 
-/// The legend below a table.
-pub(super) fn legend(group: &GroupOutcome<Sojourns>) -> String {
-    legend::below(group, &WORDS)
+/// The legend and the verdicts below a table.
+pub(super) fn below(group: &GroupOutcome<Sojourns>) -> String {
+    legend::below(group, &WORDS) + &targets::verdicts(group)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod limit;
 mod plan;
 mod pools;
 mod spin;
+mod targets;
 
 use std::process::ExitCode;
 
@@ -116,7 +117,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     let selection = Selection::check(&args)?;
     let groups = selection.cases.iter().map(|case| selection.group(case)).collect();
-    Plan::new("open", groups).below(figures::legend).run(&args.output)
+    Plan::new("open", groups).below(figures::below).run(&args.output)
 }
 
 /// The validated selection of cases and runners.
