@@ -12,14 +12,14 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
-use crate::{asleep, binding, changes, cpu, membarrier, pages, report, stack, thread};
+use crate::{binding, blocked, changes, cpu, membarrier, pages, report, stack, thread};
 
 /// The host.
 pub struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
     changes: changes::Changes,
-    pub(crate) asleep: asleep::Asleep,
+    pub(crate) blocked: blocked::BlockDetector,
 }
 
 impl Linux {
@@ -31,7 +31,7 @@ impl Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
-            asleep: asleep::Asleep::new(monotonic_ns, options.blocking_tier),
+            blocked: blocked::BlockDetector::new(monotonic_ns, options.blocking_tier),
         }
     }
 }
@@ -100,40 +100,40 @@ impl Host for Linux {
         stack::of_thread(thread)
     }
 
-    type Sight = asleep::Sight;
+    type Sight = blocked::Sight;
 
     #[inline]
     fn tier(&self) -> Tier {
-        self.asleep.tier()
+        self.blocked.tier()
     }
 
     fn detection(&self) -> Detection {
-        self.asleep.detection()
+        self.blocked.detection()
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {
-        self.asleep.activity(thread)
+        self.blocked.activity(thread)
     }
 
-    fn observe(&self, thread: u64) -> Option<asleep::Sight> {
-        let (sight, report) = self.asleep.observe(thread);
+    fn observe(&self, thread: u64) -> Option<blocked::Sight> {
+        let (sight, report) = self.blocked.observe(thread);
         if let Some(report) = report {
             self.report(report);
         }
         sight
     }
 
-    fn look(&self, sight: &mut asleep::Sight) -> Seen {
+    fn look(&self, sight: &mut blocked::Sight) -> Seen {
         sight.look()
     }
 
-    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
+    fn activity_of(&self, sight: &blocked::Sight, thread: u64) -> Option<Activity> {
         sight.activity().or_else(|| self.activity(thread))
     }
 
-    fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
+    fn park_observing(&self, event: &Event, sights: &[&blocked::Sight], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
-            self.asleep.poll(sights, deadline.saturating_sub(self.now()));
+            self.blocked.poll(sights, deadline.saturating_sub(self.now()));
         }
     }
 
