@@ -15,7 +15,7 @@
 //! wait for each other, which ones. After any progress, the next stall is a new one.
 //!
 //! ```text
-//! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a place under max_active
+//! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a permit of max_active
 //!   in the way: uw/u0 (thread 4711, slot 3), waiting, in app::Append of queue "log", for at most 30.1 s
 //!       0 0x7f40c2b1a7d9 __futex_abstimed_wait_common
 //!       1 0x55d0a4c3f2b4 app::Disk::write (src/disk.rs:88)

@@ -172,9 +172,9 @@ pub struct WorkerDump {
     /// The item that it runs, if any.
     pub running: Option<RunningInfo>,
     /// Items that it took and has not started, next one first.
-    pub behind: Items,
+    pub scheduled: Items,
     /// Deferred items: they wait for the end of the present run, which is their own previous run.
-    pub set_aside: Items,
+    pub deferred: Items,
 }
 
 /// A running item.

@@ -14,7 +14,7 @@ use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 
 use crate::host::{Host, Report};
 use crate::item::word::{Acquire, Owned};
-use crate::item::{Place, Ticket, Work};
+use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
@@ -140,7 +140,7 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_placement(Place::Inbox, Ticket::new(pwq.id, collision));
+        unsafe { item.as_ref() }.set_placement(Location::Inbox, Ticket::new(pwq.id, collision));
         // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it

@@ -25,14 +25,15 @@ pub(crate) enum NotRunning {
     Presumed,
 }
 
-/// What a declared absence means for the pool's running count.
+/// What a declared wait changes in the pool's running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WasRunning {
-    /// The owner has counted until now: take it off, and count it again at the end.
+    /// The owner counted until now. The caller subtracts it, and adds it at the end of the wait.
     Yes,
-    /// It is off the count already, because it was detected as blocked; count it again at the end.
-    NotNow,
-    /// It does not count, and will not at the end of this wait.
+    /// The owner was subtracted before, when its block was detected or presumed. The caller adds it
+    /// at the end of the wait.
+    AlreadyLeft,
+    /// The owner does not count, neither now nor at the end of this wait.
     No,
 }
 
@@ -54,7 +55,7 @@ impl<H: Host> Slot<H> {
         let items = detach_all(lists.scheduled.take());
         let counted = match lists.not_running {
             NotRunning::No => WasRunning::Yes,
-            NotRunning::FoundBlocked(_) | NotRunning::Presumed => WasRunning::NotNow,
+            NotRunning::FoundBlocked(_) | NotRunning::Presumed => WasRunning::AlreadyLeft,
             NotRunning::Declared | NotRunning::Hog => WasRunning::No,
         };
         if counted != WasRunning::No {

@@ -247,19 +247,27 @@ impl<'a, H: Host> Survey<'a, H> {
             }
             () => WorkerState::Running,
         };
-        let (mut behind, mut set_aside) = (Items::default(), Items::default());
+        let (mut scheduled_items, mut deferred_items) = (Items::default(), Items::default());
         // The slot's remote lock costs a fence on every CPU. A worker without an item is at its
         // lists itself, so take the lock for running workers only.
         if running.is_some() {
-            (behind, set_aside) = (Items::with_room(), Items::with_room());
+            (scheduled_items, deferred_items) = (Items::with_room(), Items::with_room());
             let mut remote = slot.lock_remote(self.engine.host());
             remote.visit(|scheduled, deferred| {
-                behind.list(scheduled);
-                set_aside.list(deferred);
+                scheduled_items.list(scheduled);
+                deferred_items.list(deferred);
             });
         }
         let thread_id = slot.thread();
-        WorkerDump { thread, thread_id, slot: id, state, running, behind, set_aside }
+        WorkerDump {
+            thread,
+            thread_id,
+            slot: id,
+            state,
+            running,
+            scheduled: scheduled_items,
+            deferred: deferred_items,
+        }
     }
 }
 
