@@ -26,18 +26,19 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
-//! **A running process**: [`dump()`], [`sysfs`] and [`watchdog`] show the state, the tunable
-//! attributes, and pools that make no progress; [`topology`] is the machine as uwork sees it.
+//! **A running process**: [`dump()`] shows the state, [`watchdog`] reports pools that make no
+//! progress; [`topology`] is the machine as uwork sees it.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `symbols` (default) | names of functions, and call stacks of stuck workers |
-//! | `percpu` | `percpu`: data for each CPU, reached from all of them |
-//! | `rcu` | `rcu`: items that are queued after a grace period |
+//! | `percpu` | `percpu`: data for each CPU, reached from all of them; `Setup::percpu_mode` |
+//! | `rcu` | `rcu`: items that are queued after a grace period; `Queue::enqueue_rcu` |
 //! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
 //! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
+//! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
 //! | `serde` | `Serialize` for dumps and reports |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
@@ -146,6 +147,7 @@ pub mod rcu;
 mod scoped;
 mod setup;
 mod shutdown;
+#[cfg(feature = "sysfs")]
 pub mod sysfs;
 pub mod system;
 pub mod watchdog;
@@ -170,7 +172,7 @@ pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
 #[doc(hidden)]
 pub use uwork_engine::{__impl_offset, __split_generics};
-pub use uwork_engine::{Busy, Releasing, Shutdown, ShutdownReport, Unfinished, WorkPointer};
+pub use uwork_engine::{Busy, Shutdown, ShutdownReport, WorkPointer};
 #[cfg(feature = "ring")]
 #[doc(inline)]
 pub use uwork_linux::ring;

@@ -10,7 +10,7 @@
 //! - running items wait for each other.
 //!
 //! Each stall is reported once, as [`Report::Stalled`](crate::Report::Stalled): on standard error,
-//! or to the [reporter](crate::set_reporter). The [`Stall`] names the queues that wait, the workers
+//! or to the [reporter](crate::set_reporter). The [`Stall`](crate::dump::Stall) names the queues that wait, the workers
 //! that they wait for, the items on those workers and the calls that those are in; and, if items
 //! wait for each other, which ones. After any progress, the next stall is a new one.
 //!
@@ -49,8 +49,6 @@
 
 use std::time::Duration;
 
-pub use uwork_engine::dump::{Awaited, DeadlockedItem, NoCalls, Stall, StalledWorker, Wants};
-pub use uwork_engine::host::Frame;
 use uwork_linux::{engine, started};
 
 /// The longest threshold.

@@ -21,6 +21,8 @@ pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
 };
 
+pub use crate::host::Frame;
+
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;

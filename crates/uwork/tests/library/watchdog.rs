@@ -12,7 +12,7 @@ use crate::support::gate::Gate;
 use crate::support::items::Job;
 use crate::support::{queue, until, watchdog};
 use uwork::dump::WorkerState;
-use uwork::watchdog::{Awaited, Stall, Wants};
+use uwork::dump::{Awaited, Stall, Wants};
 use uwork::{Queue, Report};
 
 /// Long enough for a loaded machine, and short enough for a test.
