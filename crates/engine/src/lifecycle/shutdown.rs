@@ -124,13 +124,13 @@ impl ShutdownState {
         // SeqCst: R2 of the module's diagram.
         let marks = self.0.load(Ordering::SeqCst);
         if marks != 0 {
-            wq.shut(marks);
+            wq.gate.shut(marks);
         }
     }
 
     fn mark_all_queues<H: Host>(&self, engine: &Engine<H>, marks: u32) {
         self.0.fetch_or(marks, Ordering::SeqCst);
-        engine.for_each_queue(|wq| wq.shut(marks));
+        engine.for_each_queue(|wq| wq.gate.shut(marks));
     }
 }
 

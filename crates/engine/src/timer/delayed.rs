@@ -251,7 +251,7 @@ impl<H: Host> Queue<H> {
         let Location::Timer(id) = delayed.work.location() else { return false };
         let engine = self.engine();
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
-        if pool.id != id || delay_ns == 0 || self.is_closed() {
+        if pool.id != id || delay_ns == 0 || self.gate.is_closed() {
             return false;
         }
         let now = engine.host().now();
@@ -299,7 +299,7 @@ impl<H: Host> Queue<H> {
             delayed.work.word.release(owned);
             return Queued::Disabled;
         }
-        if self.is_closed() {
+        if self.gate.is_closed() {
             delayed.work.word.release(owned);
             return Queued::Refused;
         }
@@ -319,7 +319,7 @@ impl<H: Host> Queue<H> {
         // A shutdown closes the gate and then removes the armed items, under this lock. Either it
         // takes the lock after us and finds the item, or it took the lock before us and we see the
         // closed gate here.
-        if self.is_closed() {
+        if self.gate.is_closed() {
             drop(timers);
             // SAFETY: the reference that was stored above; no other thread has seen the node since.
             drop(unsafe { Weak::from_raw(delayed.node.queue.get().0) });

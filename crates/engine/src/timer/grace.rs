@@ -167,7 +167,7 @@ impl<H: Host> Queue<H> {
             word.release(owned);
             return Queued::Disabled;
         }
-        if self.is_closed() {
+        if self.gate.is_closed() {
             word.release(owned);
             return Queued::Refused;
         }
@@ -182,7 +182,7 @@ impl<H: Host> Queue<H> {
         // A shutdown closes the gate and then takes the items off, under this lock. Either it takes
         // the lock after us and finds the item, or it took the lock before us and we see the closed
         // gate here.
-        if self.is_closed() {
+        if self.gate.is_closed() {
             drop(lists);
             // SAFETY: the reference from above; no other thread has seen the item since.
             drop(unsafe { Weak::from_raw(queue) });

@@ -13,8 +13,8 @@ use uwork_policy::scope::{AffinityScope, Pods};
 use super::running::running_of;
 use super::survey::Survey;
 use crate::dump::{
-    ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump,
-    PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
+    ArmedItem, BlockingDump, Dump, Function, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump,
+    PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
 use crate::host::{Detection, Host};
@@ -330,7 +330,7 @@ impl<H: Host> Wq<H> {
             rescuer,
             frozen: self.flags().contains(Flags::FREEZABLE)
                 && self.engine().freeze_epoch() % 2 == 1,
-            gate: self.dump_gate(),
+            gate: self.gate.snapshot(),
             flushers,
             pwqs,
             slots,
@@ -338,15 +338,6 @@ impl<H: Host> Wq<H> {
         // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
-    }
-
-    fn dump_gate(&self) -> Gate {
-        match () {
-            () if self.is_sealed() => Gate::Sealed,
-            () if self.is_closed() => Gate::Closed,
-            () if !self.is_open() => Gate::Draining,
-            () => Gate::Open,
-        }
     }
 }
 
