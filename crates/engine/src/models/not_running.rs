@@ -179,7 +179,7 @@ fn presumed(waits: bool) {
     watch.join().unwrap();
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of the wait");
 }
 
 fn marked(waits: bool, why: NotRunning) {
@@ -201,7 +201,7 @@ fn marked(waits: bool, why: NotRunning) {
     assert_eq!(ran + behind, 2);
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of the wait");
 }
 
 /// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The

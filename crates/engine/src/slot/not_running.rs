@@ -46,7 +46,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, inside an item: declares itself absent, and takes all items scheduled behind its
+    /// Owner, inside an item: declares a wait, and takes all items scheduled behind its
     /// item. If it is to count at the end, [`Slot::end_block`] must follow.
     pub(crate) fn begin_block(&self) -> (WorkList, WasRunning) {
         let guard = self.mutex.lock();
@@ -89,7 +89,7 @@ impl<H: Host> Slot<H> {
         still
     }
 
-    /// Owner: ends a declared absence.
+    /// Owner: ends a declared wait.
     pub(crate) fn end_block(&self) {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_block`.
@@ -99,7 +99,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner: declares itself absent, and leaves the items behind its own scheduled. Returns
+    /// Owner: declares a wait, and leaves the items behind its own scheduled. Returns
     /// whether it counted as running until now; then [`Slot::end_block`] must follow.
     pub(crate) fn declare_not_running(&self) -> bool {
         let guard = self.mutex.lock();
@@ -131,7 +131,7 @@ impl<H: Host> Slot<H> {
 }
 
 impl<H: Host> RemoteSlot<'_, H> {
-    /// Marks the owner absent until the end of `run`, its present run. Returns false if the run is
+    /// Marks the owner as not running until the end of `run`, its present run. Returns false if the run is
     /// over or the owner is off the count anyway. After true, the caller takes the pool's count
     /// down and takes back the items scheduled behind the run.
     ///
