@@ -26,7 +26,7 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         wake_on_time();
         let host = super::engine().host();
         let pending_report =
-            host.asleep.pending_report().into_iter().chain(super::membarrier::pending_report());
+            host.blocked.pending_report().into_iter().chain(super::membarrier::pending_report());
         pending_report.for_each(|report| host.report(report));
         main();
     };

@@ -17,7 +17,7 @@ use uwork_policy::batch::RunTimes;
 
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
-use crate::item::{Place, WorkList};
+use crate::item::{Location, WorkList};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
 use crate::sync::{
@@ -258,7 +258,7 @@ impl<H: Host> Pwq<H> {
         // SAFETY: the items taken from the inbox are ours alone.
         let count = unsafe {
             inner.worklist.append_stack(stack, |work| {
-                work.set_placement(Place::Worklist, work.ticket().with_colour(colour));
+                work.set_placement(Location::Worklist, work.ticket().with_colour(colour));
             })
         };
         inner.queued += count;

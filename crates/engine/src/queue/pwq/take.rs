@@ -5,7 +5,7 @@ use uwork_policy::batch::{RunEstimate, batch_size};
 use super::{Inner, Pwq, SATURATED};
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::item::{Place, Work, WorkList, prefetch_beyond};
+use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Ordering;
@@ -140,7 +140,7 @@ impl<H: Host> Pwq<H> {
                     continue;
                 }
             }
-            work.set_place(Place::Scheduled(slot));
+            work.set_location(Location::Scheduled(slot));
             last = item;
             count += 1;
             item = next;
@@ -202,7 +202,7 @@ fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
         inner.queued += 1;
         // SAFETY: the items of a list that we hold.
         unsafe {
-            (*item).set_place(Place::Worklist);
+            (*item).set_location(Location::Worklist);
             item = <Work as Node>::next(item);
         }
     }
