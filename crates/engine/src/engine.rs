@@ -133,6 +133,12 @@ impl<H: Host> Engine<H> {
         &self.host
     }
 
+    /// The part of the platform that observes threads.
+    #[inline]
+    pub(crate) fn observer(&self) -> &H::Observer {
+        self.host.observer()
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config

@@ -19,6 +19,12 @@ impl Default for Event {
     }
 }
 
+impl uwork_engine::host::Event for Event {
+    fn renew(&self) {
+        self.0.store(CLEAR, Ordering::Relaxed);
+    }
+}
+
 impl Event {
     /// Not set.
     pub const fn new() -> Event {
@@ -47,11 +53,6 @@ impl Event {
                     self.0.compare_exchange(WAITING, CLEAR, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
-    }
-
-    /// Resets it: no thread waits, and the event is not set.
-    pub fn renew(&self) {
-        self.0.store(CLEAR, Ordering::Relaxed);
     }
 
     /// Sets the event and wakes its thread.

@@ -47,7 +47,7 @@ impl Drop for Making {
         let reports = std::mem::take(&mut *reports());
         MAKES.set(false);
         drop(making);
-        reports.into_iter().for_each(crate::report::tell);
+        reports.into_iter().for_each(crate::report::deliver);
     }
 }
 

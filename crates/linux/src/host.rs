@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use uwork_engine::host::{
-    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+    Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
+    ThreadSample, WorkerSpec,
 };
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
@@ -38,6 +39,12 @@ impl Linux {
 
 impl Host for Linux {
     type Event = Event;
+    type Observer = Linux;
+
+    #[inline]
+    fn observer(&self) -> &Linux {
+        self
+    }
 
     #[inline]
     fn now(&self) -> u64 {
@@ -92,15 +99,14 @@ impl Host for Linux {
         thread::id()
     }
 
-    fn cpu_time(&self, thread: u64) -> Option<u64> {
-        thread::cpu_time(thread)
+    fn report(&self, report: Report) {
+        report::issue(report);
     }
+}
 
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
-        stack::of_thread(thread)
-    }
-
-    type Sight = asleep::Sight;
+impl Observer for Linux {
+    type Event = Event;
+    type Records = asleep::Records;
 
     #[inline]
     fn tier(&self) -> Tier {
@@ -111,32 +117,42 @@ impl Host for Linux {
         self.asleep.detection()
     }
 
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        thread::cpu_time(thread)
+    }
+
     fn activity(&self, thread: u64) -> Option<Activity> {
         self.asleep.activity(thread)
     }
 
-    fn observe(&self, thread: u64) -> Option<asleep::Sight> {
-        let (sight, report) = self.asleep.observe(thread);
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
+        stack::of_thread(thread)
+    }
+
+    fn record(&self, thread: u64) -> Option<asleep::Records> {
+        let (records, report) = self.asleep.record(thread);
         if let Some(report) = report {
             self.report(report);
         }
-        sight
+        records
     }
 
-    fn look(&self, sight: &mut asleep::Sight) -> Seen {
-        sight.look()
+    fn sample(&self, records: &mut asleep::Records) -> ThreadSample {
+        records.sample()
     }
 
-    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
-        sight.activity().or_else(|| self.activity(thread))
+    fn activity_of(&self, records: &asleep::Records, thread: u64) -> Option<Activity> {
+        records.activity().or_else(|| self.activity(thread))
     }
 
-    fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
+    fn park_on_records(&self, event: &Event, records: &[&asleep::Records], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
-            self.asleep.poll(sights, deadline.saturating_sub(self.now()));
+            self.asleep.poll(records, deadline.saturating_sub(self.now()));
         }
     }
+}
 
+impl Placement for Linux {
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
         thread::place(thread, cpus);
     }
@@ -151,11 +167,9 @@ impl Host for Linux {
         }
         self.changes.look()
     }
+}
 
-    fn renew(&self, event: &Event) {
-        event.renew();
-    }
-
+impl Forks for Linux {
     fn map_pages(bytes: usize) -> NonNull<u8> {
         pages::map(bytes)
     }
@@ -167,10 +181,6 @@ impl Host for Linux {
 
     fn end_forked_thread(&self) -> ! {
         std::process::exit(0);
-    }
-
-    fn report(&self, report: Report) {
-        report::issue(report);
     }
 }
 

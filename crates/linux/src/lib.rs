@@ -45,7 +45,7 @@ pub mod task;
 mod thread;
 pub mod topology;
 
-pub use asleep::Sight;
+pub use asleep::Records;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use fork::forks;

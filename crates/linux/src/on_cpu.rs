@@ -47,7 +47,7 @@ unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
         // Released by a shutdown. The caller owns the call again and may have freed it already.
         Action::Release => return,
         // SAFETY: the engine asked for the name.
-        Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
+        Action::Name => return unsafe { ItemName::of_type::<F>(0).report(work) },
     }
     // SAFETY: by this function's contract; the item owns the stage while it runs.
     let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };

@@ -23,15 +23,15 @@ pub(crate) fn issue(report: Report) {
         PANICS.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(report) = first_use::defer(report) {
-        tell(report);
+        deliver(report);
     }
 }
 
 /// Calls the program's reporter, or prints. Not to be called while `first_use` makes an object, as
 /// the reporter may need it.
-pub(crate) fn tell(mut report: Report) {
+pub(crate) fn deliver(mut report: Report) {
     // Callers are in the middle of changes that an unwinding must not interrupt.
-    let told = catch_unwind(AssertUnwindSafe(|| {
+    let delivered = catch_unwind(AssertUnwindSafe(|| {
         // On a thread of its own, as the symbol lookup may take long.
         if let Report::Stalled(stall) = &mut report {
             stall.replace_items(&mut binding::represented_item);
@@ -42,7 +42,7 @@ pub(crate) fn tell(mut report: Report) {
             None => print(&report),
         }
     }));
-    if let Err(payload) = told {
+    if let Err(payload) = delivered {
         std::mem::forget(payload);
     }
     if cfg!(debug_assertions) && matches!(report, Report::WorkerMissing { .. }) {

@@ -1,4 +1,4 @@
-//! How many items a worker takes from a queue at once.
+//! How many items a worker takes from a queue at once, and what it does with them.
 
 /// The most items that one worker takes at once.
 pub const BATCH_MAX: u32 = 256;
@@ -47,6 +47,53 @@ pub fn update_item_ns(estimate: u64, batch_ns: u64, items: u32) -> u64 {
         (estimate + sample) / 2 + 1
     } else {
         estimate - (estimate - sample) / 4
+    }
+}
+
+/// A batch that a worker has just taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenBatch {
+    /// How many items it has.
+    pub count: u32,
+    /// Whether the items' queue is CPU-intensive.
+    pub intensive: bool,
+    /// Whether the worker took it from another pool than its own.
+    pub stolen: bool,
+}
+
+/// What a worker does with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct BatchPlan {
+    /// It publishes the batch, so that the watcher can take the items back that wait behind the
+    /// first.
+    pub publish: bool,
+    /// It leaves its pool's running count until the batch ends.
+    pub leave_count: bool,
+    /// It may presume that the run blocks, and leave the running count for that reason.
+    pub may_presume: bool,
+    /// It settles the pool that it took the batch from, besides its own. Its own pool is always
+    /// settled, as the last step before the run.
+    pub settle_source: bool,
+}
+
+/// What a worker does with a batch that it has just taken.
+///
+/// A presumption is about one run, so a longer batch makes none. Neither does a batch for which the
+/// worker does not count anyway.
+/// ```
+/// use uwork_policy::batch::{TakenBatch, plan_batch};
+/// let plan = plan_batch(TakenBatch { count: 7, intensive: false, stolen: true });
+/// assert!(plan.publish && plan.settle_source);
+/// assert!(!plan.leave_count && !plan.may_presume);
+/// ```
+#[inline(always)]
+pub fn plan_batch(batch: TakenBatch) -> BatchPlan {
+    BatchPlan {
+        publish: batch.count > 1,
+        leave_count: batch.intensive,
+        may_presume: batch.count == 1 && !batch.intensive,
+        settle_source: batch.stolen,
     }
 }
 

@@ -105,3 +105,17 @@ pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 pub fn wake_neighbour(backlog: u64, item_ns: u64) -> bool {
     backlog.saturating_mul(item_ns) >= NEIGHBOUR_WAKE_COST_NS
 }
+
+/// Whether a worker that has just taken a batch from a pool with these counters wakes a worker of a
+/// neighbouring pod for the rest. Below the target, the pool wakes a worker of its own instead.
+/// ```
+/// use uwork_policy::concurrency::{PoolCounts, spills};
+/// let counts = PoolCounts { running: 2, workers: 2, ..PoolCounts::default() };
+/// assert!(spills(counts, 2, 1, 1_000_000));
+/// assert!(!spills(counts, 3, 1, 1_000_000));
+/// ```
+#[inline]
+#[must_use]
+pub fn spills(counts: PoolCounts, target: u32, backlog: u64, item_ns: u64) -> bool {
+    counts.running >= target && wake_neighbour(backlog, item_ns)
+}

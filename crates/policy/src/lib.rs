@@ -10,7 +10,9 @@
 //! - [`concurrency`]: when a pool needs one more worker, and when an idle one may retire
 //! - [`admission`]: how many items of a queue may be active on a NUMA node
 //! - [`blocking`]: how undeclared blocking is detected, and when a blocked worker is replaced
-//! - [`batch`]: how many items a worker takes at once
+//! - [`samples`]: which workers the watcher samples, and when it counts one out
+//! - [`scan`]: when the watcher scans and rests, and what a scan does for a pool
+//! - [`batch`]: how many items a worker takes at once, and what it does with them
 //! - [`deadlock`]: which of the items that wait for each other can never continue
 //! - [`flags`]: the flags of a queue, and which of them can be combined
 //! - [`timer`]: where a timer goes in the wheel
@@ -30,6 +32,8 @@ pub mod deadlock;
 pub mod flags;
 pub mod percpu;
 pub mod progress;
+pub mod samples;
+pub mod scan;
 pub mod scope;
 pub mod timer;
 pub mod topology;

@@ -47,12 +47,12 @@ pub struct Obligation {
     /// The keeper must examine the timers again.
     pub keeper: bool,
     /// The latest time of the watcher's next scan. 0 means now, [`NEVER`] that none is needed.
-    pub look: u64,
+    pub scan_by: u64,
 }
 
 impl Obligation {
     /// Nothing is owed.
-    pub const NOTHING: Obligation = Obligation { worker: false, keeper: false, look: NEVER };
+    pub const NOTHING: Obligation = Obligation { worker: false, keeper: false, scan_by: NEVER };
 }
 
 /// What a pool owes.
@@ -72,9 +72,9 @@ impl Obligation {
 ///     keeper_until: NEVER,
 ///     timer_slack: 0,
 /// };
-/// assert_eq!(obligation(view).look, 0);
+/// assert_eq!(obligation(view).scan_by, 0);
 /// assert!(obligation(PoolView { target: 2, ..view }).worker);
-/// assert_eq!(obligation(PoolView { ready: false, timer: 7, ..view }).look, 7);
+/// assert_eq!(obligation(PoolView { ready: false, timer: 7, ..view }).scan_by, 7);
 /// assert_eq!(obligation(PoolView { ready: false, ..view }), Obligation::NOTHING);
 /// ```
 #[inline]
@@ -86,14 +86,14 @@ pub fn obligation(view: PoolView) -> Obligation {
         return Obligation { worker: true, ..Obligation::NOTHING };
     }
     let is_late = view.timer < view.keeper_until;
-    let look = match (view.ready || view.scheduled) && view.watcher_helps {
+    let scan_by = match (view.ready || view.scheduled) && view.watcher_helps {
         true => 0,
         false if view.timer != NEVER && !view.counts.kept => {
             view.timer.saturating_add(view.timer_slack)
         }
         false => NEVER,
     };
-    Obligation { worker: false, keeper: view.counts.kept && is_late, look }
+    Obligation { worker: false, keeper: view.counts.kept && is_late, scan_by }
 }
 
 /// Whether a pool that the watcher scans breaks the rule: an item waits, fewer workers run than the

@@ -50,9 +50,8 @@ fn a_ready_item_has_a_worker_coming_or_a_bounded_scan() {
     for view in views().into_iter().filter(|view| view.ready) {
         let owed = obligation(view);
         let enough = view.counts.running >= view.target;
-        let looked_after =
-            view.counts.waking || (enough && (owed.look == 0 || !view.watcher_helps));
-        assert!(looked_after || owed.worker, "{view:?}: {owed:?}");
+        let covered = view.counts.waking || (enough && (owed.scan_by == 0 || !view.watcher_helps));
+        assert!(covered || owed.worker, "{view:?}: {owed:?}");
     }
 }
 
@@ -60,7 +59,7 @@ fn a_ready_item_has_a_worker_coming_or_a_bounded_scan() {
 fn items_behind_a_running_item_are_scanned() {
     for view in views().into_iter().filter(|view| view.scheduled && view.watcher_helps) {
         let owed = obligation(view);
-        assert!(view.counts.waking || owed.worker || owed.look == 0, "{view:?}: {owed:?}");
+        assert!(view.counts.waking || owed.worker || owed.scan_by == 0, "{view:?}: {owed:?}");
     }
 }
 
@@ -69,7 +68,7 @@ fn an_armed_timer_is_covered_by_a_thread_that_wakes_in_time() {
     for view in views().into_iter().filter(|view| view.timer != NEVER) {
         let owed = obligation(view);
         let keeper = view.counts.kept && (view.keeper_until <= view.timer || owed.keeper);
-        let watch = owed.look <= view.timer + view.timer_slack;
+        let watch = owed.scan_by <= view.timer + view.timer_slack;
         assert!(view.counts.waking || owed.worker || keeper || watch, "{view:?}: {owed:?}");
     }
 }
@@ -89,7 +88,7 @@ fn no_wake_is_owed_without_a_reason() {
         }
         let waits = (view.ready || view.scheduled) && view.watcher_helps;
         let uncovered = view.timer != NEVER && !view.counts.kept;
-        if owed.look != NEVER {
+        if owed.scan_by != NEVER {
             assert!(waits || uncovered, "{view:?}: {owed:?}");
         }
     }

@@ -67,7 +67,7 @@ where
             Action::Run => task().poll(),
             Action::Release => task().give_up(Why::Refused),
             // SAFETY: the engine asked for the name.
-            Action::Name => unsafe { ItemName::of_type::<F>(0).tell(work) },
+            Action::Name => unsafe { ItemName::of_type::<F>(0).report(work) },
         }
     }
 

@@ -1,5 +1,5 @@
-//! The usual hand-written pool: boxed closures, sent through a crossbeam channel to threads that
-//! call them.
+//! The usual hand-written pool: boxed closures, or references to items, sent through a crossbeam
+//! channel to threads that call them.
 
 use std::thread::{self, JoinHandle};
 
@@ -10,30 +10,38 @@ use crate::load::{Pool, Producer};
 use crate::progress::Progress;
 
 /// Threads around one unbounded channel.
-pub(crate) struct Crossbeam {
+pub(crate) struct Crossbeam<M = Job> {
     /// `None` only while dropping: the workers end when all senders are dropped.
-    sender: Option<Sender<Job>>,
+    sender: Option<Sender<M>>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Crossbeam {
+    /// For boxed closures.
     pub(crate) fn new(workers: usize) -> Self {
-        let (sender, receiver) = unbounded::<Job>();
+        Self::calling(workers, |job| job())
+    }
+}
+
+impl<M: Send + 'static> Crossbeam<M> {
+    /// The threads call `run` with each message.
+    pub(crate) fn calling(workers: usize, run: fn(M)) -> Self {
+        let (sender, receiver) = unbounded::<M>();
         let workers = (0..workers)
             .map(|_| {
                 let receiver = receiver.clone();
-                thread::spawn(move || receiver.iter().for_each(|job| job()))
+                thread::spawn(move || receiver.iter().for_each(run))
             })
             .collect();
         Self { sender: Some(sender), workers }
     }
 
-    pub(crate) fn sender(&self) -> &Sender<Job> {
+    pub(crate) fn sender(&self) -> &Sender<M> {
         self.sender.as_ref().expect("lives until the drop")
     }
 }
 
-impl Drop for Crossbeam {
+impl<M> Drop for Crossbeam<M> {
     fn drop(&mut self) {
         self.sender = None;
         for worker in self.workers.drain(..) {

@@ -3,7 +3,8 @@
 //! [`load`] drives any [`Pool`] by static dispatch, so that no pool pays for an indirect call that
 //! another pool avoids. Each adapter contains the code that a competent user of that pool would
 //! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
-//! that block. This crate is only for measurements: the library never depends on it.
+//! that block, [`open`] the one for items that arrive by a plan. This crate is only for
+//! measurements: the library never depends on it.
 
 #![warn(missing_docs)]
 
@@ -24,6 +25,7 @@ mod native;
 #[cfg(not(feature = "native"))]
 #[path = "native/disabled.rs"]
 mod native;
+pub mod open;
 pub mod posts;
 mod progress;
 mod rayon;

@@ -22,6 +22,10 @@ impl<const BLOCKING: bool> Tokio<BLOCKING> {
         }
         Self { runtime: builder.build().expect("tokio starts its threads") }
     }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
 }
 
 /// One producer.
@@ -38,7 +42,7 @@ impl<const BLOCKING: bool> Pool for Tokio<BLOCKING> {
         progress: &'static Progress,
         _outstanding: usize,
     ) -> Spawner<'a, BLOCKING> {
-        Spawner { handle: self.runtime.handle(), progress }
+        Spawner { handle: self.handle(), progress }
     }
 }
 

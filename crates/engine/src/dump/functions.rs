@@ -207,13 +207,13 @@ mod tests {
     unsafe fn first(work: NonNull<Work>, action: Action) {
         assert_eq!(action, Action::Name);
         // SAFETY: called to get the name.
-        unsafe { ItemName::of_type::<First>(0).tell(work) };
+        unsafe { ItemName::of_type::<First>(0).report(work) };
     }
 
     unsafe fn other(work: NonNull<Work>, action: Action) {
         assert_eq!(action, Action::Name);
         // SAFETY: called to get the name.
-        unsafe { ItemName::of_type::<First>(3).tell(work) };
+        unsafe { ItemName::of_type::<First>(3).report(work) };
     }
 
     unsafe fn silent(_: NonNull<Work>, action: Action) {

@@ -1,5 +1,5 @@
 //! The part of the machine that the process may use: one value, which the host gives anew when it
-//! changes.
+//! changes; and how the host moves threads to it.
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::pod_cpumask;
@@ -34,4 +34,21 @@ impl Cpus {
         let cpus = self.place(pod).len().min(pod.len()) as u32;
         cpus.min(self.cpu_limit.unwrap_or(u32::MAX)).max(1)
     }
+}
+
+/// Where threads run.
+pub trait Placement {
+    /// Restricts a thread to these CPUs, from when the call returns. Does nothing if the system
+    /// does not permit that. Takes some microseconds, more if the thread must leave a CPU.
+    ///
+    /// The caller holds no lock that the thread could wait for while it has items.
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet);
+
+    /// Renames the calling thread, which has moved to another pool. Takes a microsecond.
+    fn rename_thread(&self, name: &str);
+
+    /// What the process may use now, if that may have changed since the last call. Called by a
+    /// single thread at a time, several times a second while there is work. Takes some microseconds
+    /// if nothing has changed.
+    fn cpus_changed(&self) -> Option<Cpus>;
 }

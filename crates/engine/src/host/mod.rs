@@ -1,12 +1,10 @@
 //! Everything that the engine needs from the platform.
 
 mod cpus;
+mod observer;
 mod pages;
 mod text;
 pub(crate) mod thread;
-
-use std::alloc::Layout;
-use std::ptr::NonNull;
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -14,8 +12,9 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 use crate::dump::Stall;
-pub use cpus::Cpus;
-pub use pages::{PageList, Pages};
+pub use cpus::{Cpus, Placement};
+pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
+pub use pages::{Forks, PageList, Pages};
 
 pub use thread::ThreadState;
 
@@ -33,61 +32,6 @@ pub struct WorkerSpec {
 /// A thread could not be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpawnError(pub String);
-
-/// What a thread does, as the system sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
-    /// It has a CPU, or waits for a CPU that another thread or process has.
-    Runs,
-    /// It waits for anything else.
-    Sleeps {
-        /// Since when, by the host's clock, if known.
-        since: Option<u64>,
-    },
-    /// It was stopped by a debugger or a signal.
-    Stopped,
-}
-
-/// A sample of an observed thread: the result of [`Host::look`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// What the thread does; None if unknown (records were lost, or none exist yet).
-    pub activity: Option<Activity>,
-    /// Its last completed sleep, if that ended since the previous sample: when it began, by the
-    /// host's clock, and how long it lasted, in nanoseconds.
-    pub slept: Option<(u64, u64)>,
-}
-
-/// How undeclared blocks are detected, and why in this way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detection {
-    /// The tier in use.
-    pub tier: Tier,
-    /// The reason: what was requested, and what the system refused.
-    pub reason: String,
-}
-
-/// One call on a thread's stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Frame {
-    /// The address at which the call continues; for the innermost call, the address that the thread
-    /// had reached. An inlined function has its caller's address.
-    pub address: usize,
-    /// The function's name, if it is known.
-    pub symbol: Option<String>,
-    /// `file:line`, if known.
-    pub location: Option<String>,
-}
-
-/// Why the calls of a thread are unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoStack {
-    /// It has not answered in time: it blocks signals, or gets no CPU.
-    NoAnswer,
-    /// It cannot be asked: the platform has no means, or the thread has ended.
-    Unavailable,
-}
 
 /// An event that the engine's user should know of.
 ///
@@ -233,23 +177,37 @@ pub enum Report {
     },
 }
 
-/// The layout of memory that stands for pages, on a platform without a better source of them.
-fn page_layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, 4096).expect("it fits into memory")
+/// An event on which one thread sleeps until another wakes it.
+///
+/// A wake that comes first is remembered: the next [`Host::park`] returns at once.
+pub trait Event: Default + Send + Sync {
+    /// Resets the event: its sleeper no longer exists. Called in the child after a fork, so never
+    /// on a platform without forks.
+    fn renew(&self) {
+        unreachable!("this platform does not fork");
+    }
 }
 
-/// The platform. One implementation is for Linux, another runs in virtual time, another under loom.
+/// The platform: what every host must give. One implementation is for Linux, another runs in
+/// virtual time, another under loom.
+///
+/// Three more traits have the rest. [`Observer`] says what other threads do, [`Placement`] says
+/// where threads run, and [`Forks`] is for a host whose process forks.
 ///
 /// All methods may be called from any thread. Timing contracts are part of each method. Some
 /// methods may be called while the engine's locks are held: `now`, the fences, `thread`,
-/// `thread_id`, `relax`, and `set_cpus` for other threads than the caller. `spawn` may be called
-/// with the locks of the queue that is being made or changed, or of a change of CPUs. All other
-/// methods are called without locks.
-pub trait Host: Send + Sync + Sized + 'static {
-    /// An event on which one thread sleeps until another wakes it.
-    ///
-    /// A wake that comes first is remembered: the next `park` returns at once.
-    type Event: Default + Send + Sync;
+/// `thread_id`, `relax`, and [`Placement::set_cpus`] for other threads than the caller. `spawn` may
+/// be called with the locks of the queue that is being made or changed, or of a change of CPUs. All
+/// other methods are called without locks.
+pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
+    /// See [`Event`].
+    type Event: Event;
+
+    /// The part of the host that observes threads.
+    type Observer: Observer<Event = Self::Event>;
+
+    /// That part. Takes no time.
+    fn observer(&self) -> &Self::Observer;
 
     /// The monotonic clock, in nanoseconds. Takes some tens of nanoseconds at most.
     fn now(&self) -> u64;
@@ -295,6 +253,10 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The calling thread's state, valid until that thread exits.
     fn thread(&self) -> *const ThreadState;
 
+    /// A number for the calling thread, by which [`Placement`] and [`Observer`] find it while it
+    /// lives; 0 on a platform whose threads cannot be moved. Costs at most one system call.
+    fn thread_id(&self) -> u64;
+
     /// Ends the read sides that another language has begun on the calling thread, except for the
     /// first `keep`. Returns the function of the item that began them. Called when an item failed
     /// to end them.
@@ -302,93 +264,6 @@ pub trait Host: Send + Sync + Sized + 'static {
         let _ = keep;
         None
     }
-
-    /// A number for the calling thread, by which `set_cpus` and `cpu_time` find it while it lives;
-    /// 0 on a platform whose threads cannot be moved. Costs at most one system call.
-    fn thread_id(&self) -> u64;
-
-    /// The CPU time that a thread has used, in nanoseconds, if known. Takes 0.2 us.
-    fn cpu_time(&self, thread: u64) -> Option<u64>;
-
-    /// The calls that a thread is in, innermost first. Takes microseconds for a thread that answers
-    /// at once, and up to tenths of a second. The thread may notice: system calls that it waits in
-    /// may return early. Used only for a stall that is about to be reported.
-    ///
-    /// # Errors
-    /// Why the calls are unknown.
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack>;
-
-    /// The host's state for an observed thread, from which it detects that the thread blocks.
-    type Sight: Send;
-
-    /// How undeclared blocks are detected. The tier may drop while the process runs; it never
-    /// rises. Takes a nanosecond or two.
-    fn tier(&self) -> Tier;
-
-    /// The tier with its reason, for people.
-    fn detection(&self) -> Detection;
-
-    /// What a thread does, as the system sees it; None if the thread has ended or this is unknown.
-    /// Takes some microseconds.
-    fn activity(&self, thread: u64) -> Option<Activity>;
-
-    /// Begins to observe a thread's context switches, in the tier of events; ends when the result
-    /// is dropped. Takes tens of microseconds, the first time some milliseconds. None if the system
-    /// refuses.
-    fn observe(&self, thread: u64) -> Option<Self::Sight>;
-
-    /// Samples an observed thread. Takes tens of nanoseconds, and a few more for each switch since
-    /// the previous sample.
-    fn look(&self, sight: &mut Self::Sight) -> Seen;
-
-    /// As [`Host::activity`], for an observed thread, which may be cheaper.
-    fn activity_of(&self, _sight: &Self::Sight, thread: u64) -> Option<Activity> {
-        self.activity(thread)
-    }
-
-    /// Sleeps until one of these threads blocks or wakes, or until `deadline`. May return early.
-    /// May return late if `event` is woken, but never after the deadline.
-    fn park_observing(&self, event: &Self::Event, sights: &[&Self::Sight], deadline: u64);
-
-    /// Restricts a thread to these CPUs, from when the call returns. Does nothing if the system
-    /// does not permit that. Takes some microseconds, more if the thread must leave a CPU.
-    ///
-    /// The caller holds no lock that the thread could wait for while it has items.
-    fn set_cpus(&self, thread: u64, cpus: &CpuSet);
-
-    /// Renames the calling thread. Takes a microsecond.
-    fn rename_thread(&self, name: &str);
-
-    /// What the process may use now, if that may have changed since the last call. Called by a
-    /// single thread at a time, several times a second while there is work. Takes some microseconds
-    /// if nothing has changed.
-    fn cpus_changed(&self) -> Option<Cpus>;
-
-    /// Resets the event: its sleeper no longer exists. Called in the child after a fork.
-    fn renew(&self, event: &Self::Event);
-
-    /// Fresh memory of so many bytes, aligned to a page, not from the allocator, which may be
-    /// locked during a fork. Takes some microseconds. If there is no memory the process ends with a
-    /// message.
-    fn map_pages(bytes: usize) -> NonNull<u8> {
-        let layout = page_layout(bytes);
-        // SAFETY: the size is not 0.
-        let pages = unsafe { std::alloc::alloc(layout) };
-        NonNull::new(pages).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
-    }
-
-    /// Frees such memory.
-    ///
-    /// # Safety
-    /// The memory came from [`Host::map_pages`] with the same size, and is no longer used.
-    unsafe fn unmap_pages(pages: NonNull<u8>, bytes: usize) {
-        // SAFETY: by this function's contract.
-        unsafe { std::alloc::dealloc(pages.as_ptr(), page_layout(bytes)) };
-    }
-
-    /// Ends the process, in the way in which a process ends when its only thread returns. Called
-    /// when a child was forked inside a work item and the item has returned there.
-    fn end_forked_thread(&self) -> !;
 
     /// Delivers a report to the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);

@@ -13,6 +13,39 @@ use std::ptr::NonNull;
 
 use crate::host::Host;
 
+/// The layout of memory that stands for pages, on a platform without a better source of them.
+fn page_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, 4096).expect("it fits into memory")
+}
+
+/// What a process that forks needs from its host. A host without forks takes every default.
+pub trait Forks {
+    /// Fresh memory of so many bytes, aligned to a page, not from the allocator, which may be
+    /// locked during a fork. Takes some microseconds. If there is no memory the process ends with a
+    /// message.
+    fn map_pages(bytes: usize) -> NonNull<u8> {
+        let layout = page_layout(bytes);
+        // SAFETY: the size is not 0.
+        let pages = unsafe { std::alloc::alloc(layout) };
+        NonNull::new(pages).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    /// Frees such memory.
+    ///
+    /// # Safety
+    /// The memory came from [`Forks::map_pages`] with the same size, and is no longer used.
+    unsafe fn unmap_pages(pages: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { std::alloc::dealloc(pages.as_ptr(), page_layout(bytes)) };
+    }
+
+    /// Ends the process, in the way in which a process ends when its only thread returns. Called
+    /// when a child was forked inside a work item and the item has returned there.
+    fn end_forked_thread(&self) -> ! {
+        unreachable!("this platform does not fork");
+    }
+}
+
 /// The size of a block, unless a list needs a larger one.
 const BLOCK_BYTES: usize = 64 << 10;
 /// The first capacity of a list, which doubles whenever it is full.

@@ -20,7 +20,7 @@ pub enum Action {
     Run,
     /// The item was taken off without being run, and no holder is left: release it.
     Release,
-    /// There is no item. Give the item's name by [`ItemName::tell`], or return at once; do nothing
+    /// There is no item. Give the item's name by [`ItemName::report`], or return at once; do nothing
     /// else. Any thread may ask, at any time.
     Name,
 }
@@ -29,7 +29,7 @@ pub enum Action {
 ///
 /// # Safety (for callers)
 /// The engine calls it with an item that it owned until then, once for each time that the item was
-/// enqueued. It also calls it with the argument for [`ItemName::tell`], to ask for the item's name.
+/// enqueued. It also calls it with the argument for [`ItemName::report`], to ask for the item's name.
 pub type WorkFn = unsafe fn(NonNull<Work>, Action);
 
 /// The name of an item's function, for people: they know their own types, and not the functions
@@ -55,7 +55,7 @@ impl ItemName {
     /// # Safety
     /// `to` is the pointer that the function received together with that action.
     #[cold]
-    pub unsafe fn tell(self, to: NonNull<Work>) {
+    pub unsafe fn report(self, to: NonNull<Work>) {
         // SAFETY: by this function's contract: `ask` passes the address of such a value.
         unsafe { to.cast::<Option<ItemName>>().write(Some(self)) };
     }

@@ -279,7 +279,7 @@ impl<H: Host> Forking<'_, H> {
                 node.forget(row);
             }
         }
-        engine.watch.forget(engine.host(), &mut held.watch);
+        engine.watch.forget(&mut held.watch);
         // The parent delivers them. Forget instead of drop, which calls the allocator.
         std::mem::forget(std::mem::take(&mut *held.reports));
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
@@ -288,7 +288,7 @@ impl<H: Host> Forking<'_, H> {
         held.ids[0].free_all_but(&kept);
         drop(held);
         take_all(false);
-        engine.slots.for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
+        engine.slots.for_each(|(id, slot)| slot.forget(in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));

@@ -9,7 +9,7 @@
 //! 13,282 and 31,164 executions.
 //!
 //! **Seen to fail** when a worker that wakes up does not check `picked` under the lock, when it
-//! checks RETIRED before it has the lock or not at all, when `leave_set` nudges before it marks,
+//! checks RETIRED before it has the lock or not at all, when `leave_set` wakes before it marks,
 //! and when a set that is used again stays marked.
 
 use std::sync::Arc;

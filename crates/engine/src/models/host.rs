@@ -10,7 +10,8 @@ use uwork_policy::blocking::Tier;
 use crate::futex::Futex;
 use crate::host::ThreadState;
 use crate::host::{
-    Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+    Activity, Cure, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report,
+    SpawnError, ThreadSample, WorkerSpec,
 };
 use crate::sync::{AtomicU32, Ordering};
 
@@ -104,6 +105,8 @@ impl Event {
     }
 }
 
+impl crate::host::Event for Event {}
+
 /// Threads that sleep on words, and a timeout that a thread of the model triggers.
 #[derive(Default)]
 pub(crate) struct WordSleep(Mutex<Sleepers>);
@@ -161,6 +164,11 @@ loom::thread_local! {
 
 impl Host for LoomHost {
     type Event = Event;
+    type Observer = Unobserved;
+
+    fn observer(&self) -> &Unobserved {
+        &Unobserved
+    }
 
     fn now(&self) -> u64 {
         NOW
@@ -230,17 +238,22 @@ impl Host for LoomHost {
         0
     }
 
-    fn cpu_time(&self, _: u64) -> Option<u64> {
-        None
+    fn report(&self, report: Report) {
+        self.reports.lock().unwrap().push(report);
     }
 
-    fn stack_of(&self, _: u64) -> Result<Vec<Frame>, NoStack> {
-        Err(NoStack::Unavailable)
+    fn reverts(&self, cure: Cure) -> bool {
+        *self.reverts.lock().unwrap() == Some(cure)
     }
+}
 
-    type Sight = ();
+/// The models mark the workers themselves.
+pub(crate) struct Unobserved;
 
-    /// The models mark the workers themselves.
+impl Observer for Unobserved {
+    type Event = Event;
+    type Records = ();
+
     fn tier(&self) -> Tier {
         Tier::Declared
     }
@@ -249,22 +262,32 @@ impl Host for LoomHost {
         Detection { tier: Tier::Declared, reason: "a model".to_owned() }
     }
 
+    fn cpu_time(&self, _: u64) -> Option<u64> {
+        None
+    }
+
     fn activity(&self, _: u64) -> Option<Activity> {
         None
     }
 
-    fn observe(&self, _: u64) -> Option<()> {
+    fn stack_of(&self, _: u64) -> Result<Vec<Frame>, NoStack> {
+        Err(NoStack::Unavailable)
+    }
+
+    fn record(&self, _: u64) -> Option<()> {
         None
     }
 
-    fn look(&self, (): &mut ()) -> Seen {
-        Seen::default()
+    fn sample(&self, (): &mut ()) -> ThreadSample {
+        ThreadSample::default()
     }
 
-    fn park_observing(&self, _: &Event, _: &[&()], _: u64) {
-        unreachable!("no thread is observed");
+    fn park_on_records(&self, _: &Event, _: &[&()], _: u64) {
+        unreachable!("no thread is recorded");
     }
+}
 
+impl Placement for LoomHost {
     fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {
         unreachable!("no thread has a number");
     }
@@ -274,20 +297,7 @@ impl Host for LoomHost {
     fn cpus_changed(&self) -> Option<Cpus> {
         None
     }
-
-    fn renew(&self, _: &Event) {
-        unreachable!("models do not fork");
-    }
-
-    fn end_forked_thread(&self) -> ! {
-        unreachable!("models do not fork");
-    }
-
-    fn report(&self, report: Report) {
-        self.reports.lock().unwrap().push(report);
-    }
-
-    fn reverts(&self, cure: Cure) -> bool {
-        *self.reverts.lock().unwrap() == Some(cure)
-    }
 }
+
+/// Models do not fork.
+impl Forks for LoomHost {}

@@ -153,7 +153,7 @@ impl World {
         let Some(run) = self.slot.present_run() else { return };
         let mut remote = self.slot.lock_remote(&self.host);
         if remote.mark_running_again(run).is_some() {
-            // Under the lock, together with the mark: see `recheck_sleeper`.
+            // Under the lock, together with the mark: see `count_in_if_running`.
             self.state.unblock();
         }
         drop(remote);
@@ -179,7 +179,7 @@ fn presumed(waits: bool) {
     watch.join().unwrap();
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
+    assert_eq!(counted, WasRunning::Yes, "no mark is left");
 }
 
 fn marked(waits: bool, why: NotRunning) {
@@ -201,7 +201,7 @@ fn marked(waits: bool, why: NotRunning) {
     assert_eq!(ran + behind, 2);
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
+    assert_eq!(counted, WasRunning::Yes, "no mark is left");
 }
 
 /// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The

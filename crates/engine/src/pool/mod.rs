@@ -24,7 +24,7 @@ use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
-use blocking::BlockingState;
+pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
 use progress::Unsettled;
@@ -286,7 +286,7 @@ impl<H: Host> Pool<H> {
         self.routed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One queue less sends items here. Returns true if it was the last: then the caller must nudge
+    /// One queue less sends items here. Returns true if it was the last: then the caller must wake
     /// the parked workers, so that one of them becomes the keeper of all timers.
     #[must_use]
     pub(crate) fn remove_route(&self) -> bool {
@@ -498,7 +498,7 @@ impl<H: Host> Pool<H> {
 
     /// Wakes a parked worker without picking it: it checks its timers and retirement, and parks
     /// again.
-    pub(crate) fn nudge(&self, engine: &Engine<H>, id: u32) {
+    pub(crate) fn wake_parked(&self, engine: &Engine<H>, id: u32) {
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
     }

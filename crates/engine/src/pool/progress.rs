@@ -10,7 +10,7 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 
 use super::{NEVER, Pool};
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::{Cure, Host, Observer};
 use crate::queue::pwq::Pwq;
 
 /// Items that take this long keep a worker away from the timers for too long.
@@ -179,20 +179,20 @@ impl<H: Host> Pool<H> {
         if owed.keeper {
             let keeper = self.lock().keeper;
             if let Some(id) = keeper {
-                self.nudge(engine, id);
+                self.wake_parked(engine, id);
             }
         }
-        if owed.look == 0 {
+        if owed.scan_by == 0 {
             self.call_watch(engine);
-        } else if owed.look != NEVER && !engine.host().reverts(Cure::KeptTimers) {
+        } else if owed.scan_by != NEVER && !engine.host().reverts(Cure::KeptTimers) {
             self.note_left_timers();
-            engine.watch.call_by(engine, owed.look);
+            engine.watch.call_by(engine, owed.scan_by);
         }
     }
 
     /// Whether a scan by the watcher can help items that wait behind running workers.
     pub(crate) fn watcher_helps(&self, engine: &Engine<H>) -> bool {
-        let finds = engine.hogs.is_on() || engine.host().tier() != Tier::Declared;
+        let finds = engine.hogs.is_on() || engine.observer().tier() != Tier::Declared;
         self.others_may_help() || (finds && !self.spec().single)
     }
 

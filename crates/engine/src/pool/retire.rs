@@ -9,12 +9,12 @@ impl<H: Host> Pool<H> {
     /// Asks every worker to exit once it finds no work.
     pub(crate) fn retire(&self, engine: &Engine<H>) {
         self.state.set_retired(true);
-        self.nudge_all(engine);
+        self.wake_all_parked(engine);
     }
 
     /// Wakes every parked worker of a pool without picking it, as the pool has changed in more than
     /// its items: each one checks retirement and timers.
-    pub(crate) fn nudge_all(&self, engine: &Engine<H>) {
+    pub(crate) fn wake_all_parked(&self, engine: &Engine<H>) {
         let mut events = Vec::new();
         let inner = self.lock();
         let mut idle = inner.idle.top();

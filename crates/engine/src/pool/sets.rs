@@ -227,7 +227,7 @@ impl PoolSets {
             }
         }
         drop(sets);
-        deserted.into_iter().for_each(|pool| pool.nudge_all(engine));
+        deserted.into_iter().for_each(|pool| pool.wake_all_parked(engine));
     }
 
     fn neighbours<H: Host>(

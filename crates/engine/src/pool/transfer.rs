@@ -55,8 +55,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes a worker out of the pool that the pool can spare: one that parked lately, and not the
-    /// keeper. Returns None if the pool has no keeper: the worker may have been nudged to become
-    /// it.
+    /// keeper. Returns None if the pool has no keeper: the worker may have been woken to become it.
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;

@@ -122,7 +122,7 @@ impl<H: Host> BecameReady<H> {
             (unsafe { &*pwq }).make_ready(engine);
         }
         self.waiters.complete(engine.host());
-        self.deserted.iter().for_each(|&id| engine.pool(id).nudge_all(engine));
+        self.deserted.iter().for_each(|&id| engine.pool(id).wake_all_parked(engine));
         self.roomier.iter().for_each(|&id| engine.pool(id).settle(engine));
     }
 }

@@ -302,7 +302,7 @@ impl<H: Host> Wq<H> {
     pub(crate) fn forget(&self) {
         self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
         if let Some(rescuer) = self.rescuer() {
-            rescuer.forget(self.engine.host());
+            rescuer.forget();
         }
     }
 
@@ -409,7 +409,7 @@ impl<H: Host> Drop for Wq<H> {
             set.count_limit(&self.engine, 0, counted);
             self.engine.sets.leave_set(&self.engine, &set);
         }
-        deserted.iter().for_each(|&id| self.engine.pool(id).nudge_all(&self.engine));
+        deserted.iter().for_each(|&id| self.engine.pool(id).wake_all_parked(&self.engine));
         self.release_name();
     }
 }

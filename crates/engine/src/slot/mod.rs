@@ -19,7 +19,7 @@ pub use now::{DESCRIPTION_MAX, Running};
 pub(crate) use parking::MOVING;
 pub(crate) use wait::WaitsFor;
 
-use crate::host::Host;
+use crate::host::{Event, Host};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
 use crate::item::{Place, Ticket, Work, WorkList};
@@ -313,11 +313,11 @@ impl<H: Host> Slot<H> {
     /// In a child after a fork, once no thread holds the slot: resets it, except that run numbers
     /// continue. `in_use`: the child's only thread is in an item that the parent began in this
     /// slot.
-    pub(crate) fn forget(&self, host: &H, in_use: bool) {
+    pub(crate) fn forget(&self, in_use: bool) {
         self.leave(self.number());
         self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
         self.batch_began.store(u64::MAX, Ordering::Relaxed);
-        host.renew(&self.event);
+        self.event.renew();
         self.set_thread(0);
         self.set_waits(false);
         self.wait.set(WaitsFor::Unknown);

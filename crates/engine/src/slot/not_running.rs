@@ -25,7 +25,7 @@ pub(crate) enum NotRunning {
     Presumed,
 }
 
-/// What a declared absence means for the pool's running count.
+/// What a declared wait means for the pool's running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WasRunning {
     /// The owner has counted until now: take it off, and count it again at the end.
@@ -45,7 +45,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, inside an item: declares itself absent, and takes all items scheduled behind its
+    /// Owner, inside an item: declares itself not running, and takes all items scheduled behind its
     /// item. If it is to count at the end, [`Slot::end_block`] must follow.
     pub(crate) fn begin_block(&self) -> (WorkList, WasRunning) {
         let guard = self.mutex.lock();
@@ -88,7 +88,7 @@ impl<H: Host> Slot<H> {
         still
     }
 
-    /// Owner: ends a declared absence.
+    /// Owner: ends a declared wait.
     pub(crate) fn end_block(&self) {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_block`.
@@ -98,7 +98,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner: declares itself absent, and leaves the items behind its own scheduled. Returns
+    /// Owner: declares itself not running, and leaves the items behind its own scheduled. Returns
     /// whether it counted as running until now; then [`Slot::end_block`] must follow.
     pub(crate) fn declare_not_running(&self) -> bool {
         let guard = self.mutex.lock();
@@ -130,7 +130,7 @@ impl<H: Host> Slot<H> {
 }
 
 impl<H: Host> RemoteSlot<'_, H> {
-    /// Marks the owner absent until the end of `run`, its present run. Returns false if the run is
+    /// Marks the owner not running until the end of `run`, its present run. Returns false if the run is
     /// over or the owner is off the count anyway. After true, the caller takes the pool's count
     /// down and takes back the items scheduled behind the run.
     ///

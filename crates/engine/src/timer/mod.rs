@@ -89,7 +89,7 @@ impl<H: Host> TimerBase<H> {
             // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
             // keeper would sleep past the timer. With `Pool::remove_route`: either the thread that
             // arms a deferrable item reads that only the keeper will come, or the workers that are
-            // nudged then read this expiry.
+            // woken then read this expiry.
             self.next.store(next, Ordering::SeqCst);
         }
         next < before

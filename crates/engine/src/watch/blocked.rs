@@ -1,29 +1,26 @@
 //! Workers that sleep inside an item without having declared it.
 //!
 //! README.md in this folder has the protocol: which workers are sampled and when, why a worker is
-//! counted out once and in once, and what may be missed.
+//! counted out once and in once, and what may be missed. `uwork_policy::samples` decides. This file
+//! reads the facts and applies the decisions.
 
 use uwork_policy::blocking::{Tier, was_block};
 use uwork_policy::concurrency::may_start_another;
+use uwork_policy::samples::{
+    PoolFacts, Sample, Sampling, SearchFacts, Verdict, WorkerFacts, WorkerPlan, WorkerState, judge,
+    may_search, plan_pool, plan_worker,
+};
+use uwork_policy::scan::SOON_NS;
 
-use super::samples::{Samples, Source};
+use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Report};
+use crate::host::{Activity, Host, Observer, Report};
 use crate::pool::{NEVER, Pool};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
 
-/// The next scan after a worker was found asleep comes this soon: its replacement may sleep as
-/// well.
-pub(super) const SOON_NS: u64 = 50_000;
-/// In a pool that is not suspect, a worker is sampled once it has been in the same run for this
-/// long.
-const MET_NS: u64 = super::STUCK_NS / 2;
-/// Interval of scans for sleepers that run again, while the pool runs fewer workers than its
-/// target.
-const RETURNS_NS: u64 = 1_000_000;
 /// How many workers `find_blocked_worker` queries at most.
-const UNCOVER_MAX: usize = 2;
+const QUERIES_MAX: usize = 2;
 
 impl<H: Host> Pool<H> {
     /// Samples the workers of a pool in which something waits, and counts sleepers out and in.
@@ -36,106 +33,121 @@ impl<H: Host> Pool<H> {
     pub(super) fn find_blocked_workers(
         &self,
         engine: &Engine<H>,
-        samples: &mut Samples<H>,
+        samples: &mut Samples<H::Observer>,
         now: u64,
     ) -> u64 {
-        let tier = engine.host().tier();
-        if tier == Tier::Declared {
-            return NEVER;
-        }
-        let suspect = self.blocking.expects_at(now);
-        if self.state.counts().running < self.target() {
-            // The pool can wake a worker by its own rule, so no sleeper holds anything up. Sleepers
-            // that run again must still be counted, but less often.
-            if self.blocking.since_samples(now) < RETURNS_NS {
-                return NEVER;
-            }
-        }
+        let Some(sampling) = plan_pool(self.sample_facts(engine, now)) else { return NEVER };
         self.blocking.note_samples(now);
-        // Recording costs each switch of the thread some microseconds. Presumed sleeps need no
-        // records.
-        let presumes = self.blocking.presumes_at(now);
-        let observe = suspect && tier == Tier::Events && !presumes;
-        // Allocate before the lock is taken, with room for a worker that is created meanwhile.
-        let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
-        // Copy the ids and release the lock: a sample is a system call.
-        let inner = self.lock();
-        let up = |&&id: &&u32| !inner.idle.has(engine.slot(id));
-        workers.extend(inner.workers.iter().filter(up).copied());
-        drop(inner);
         let mut next = NEVER;
-        for id in workers {
-            let slot = engine.slot(id);
-            let thread = slot.thread();
-            if presumes {
+        for id in self.list_busy_workers(engine) {
+            let thread = engine.slot(id).thread();
+            if !sampling.keep_records {
                 samples.stop_recording(id);
             }
-            let Some(run) = slot.present_run().filter(|_| thread != 0) else {
-                // It is between two runs. Open its records now, so that they cover its next run from
-                // the beginning.
-                if observe && thread != 0 {
-                    samples.want(engine.host(), id, thread);
-                }
-                continue;
-            };
-            match slot.not_running() {
-                // Already counted out: the only question is whether it runs again.
-                NotRunning::FoundBlocked(_) => {
-                    self.recheck_sleeper(engine, samples, (id, thread, run));
-                    continue;
-                }
-                NotRunning::Presumed => {
-                    // A run that is not presumed would be found asleep only after MET_NS. Grant
-                    // this one the same time to fall asleep.
-                    let met = samples.meet(id, thread, run, now);
-                    if now.saturating_sub(met) >= MET_NS {
-                        self.recheck_sleeper(engine, samples, (id, thread, run));
-                    }
-                    continue;
-                }
-                // The worker itself, or the end of the run, ends these.
-                NotRunning::Declared | NotRunning::Hog => continue,
-                NotRunning::No => {}
-            }
-            let met = samples.meet(id, thread, run, now);
-            if !suspect && now.saturating_sub(met) < MET_NS {
+            // A worker without a number has just begun or is about to end.
+            if thread == 0 {
                 continue;
             }
-            let seen = match samples.look(engine.host(), self, id, observe) {
-                // The records may be outdated, and they show a stopped thread as asleep. So query
-                // the system before the worker is counted out.
-                Some((Activity::Sleeps { since }, Source::Records)) if is_due(self, since, now) => {
-                    match samples.ask(engine.host(), id, thread) {
-                        Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
-                        other => other,
-                    }
+            let run = engine.slot(id).present_run();
+            let worker = Sampled { id, thread, run: run.unwrap_or(NO_RUN) };
+            let facts = self.worker_facts(engine, samples, worker, run.is_some());
+            match plan_worker(facts, sampling) {
+                WorkerPlan::Skip => {}
+                WorkerPlan::Record => samples.want(engine.observer(), worker),
+                WorkerPlan::SampleAgain => self.count_in_if_running(engine, samples, worker),
+                WorkerPlan::Sample => {
+                    next = next.min(self.sample_counted(engine, samples, worker, sampling, now));
                 }
-                seen => seen.map(|(activity, _)| activity),
-            };
-            let sleeper = (id, run);
-            match seen {
-                Some(Activity::Sleeps { since }) => {
-                    let since = since.unwrap_or(met);
-                    next = next.min(self.judge_sleep(engine, sleeper, since, now));
-                }
-                Some(Activity::Stopped) if samples.note_stop(id) => {
-                    engine.caller().report(Report::WorkerStopped { thread });
-                }
-                _ => {}
             }
         }
         next
     }
 
-    /// Judges a worker that has slept since `since`: counts it out, or returns when its patience
-    /// ends. Returns when to sample it again.
-    fn judge_sleep(&self, engine: &Engine<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
-        if is_due(self, Some(since), now) {
-            self.count_blocked_out(engine, id, run, since, now);
-            return now.saturating_add(SOON_NS);
+    fn sample_facts(&self, engine: &Engine<H>, now: u64) -> PoolFacts {
+        PoolFacts {
+            tier: engine.observer().tier(),
+            suspect: self.blocking.expects_at(now),
+            presumes: self.blocking.presumes_at(now),
+            running: self.state.counts().running,
+            target: self.target(),
+            since_samples_ns: self.blocking.since_samples(now),
         }
-        self.blocking.expect_more(now);
-        since.saturating_add(patience_of(self))
+    }
+
+    /// The workers that are not parked.
+    fn list_busy_workers(&self, engine: &Engine<H>) -> Vec<u32> {
+        // Allocate before the lock is taken, with room for a worker that is created meanwhile.
+        let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
+        // Copy the ids and release the lock: a sample is a system call.
+        let inner = self.lock();
+        let is_busy = |&&id: &&u32| !inner.idle.has(engine.slot(id));
+        workers.extend(inner.workers.iter().filter(is_busy).copied());
+        workers
+    }
+
+    /// The state of a worker. The watcher gets to know of a run here, if the run counts or is
+    /// presumed to block.
+    fn worker_facts(
+        &self,
+        engine: &Engine<H>,
+        samples: &mut Samples<H::Observer>,
+        worker: Sampled,
+        is_in_run: bool,
+    ) -> WorkerFacts {
+        let slot = engine.slot(worker.id);
+        let state = match is_in_run {
+            false => WorkerState::BetweenRuns,
+            true => match slot.not_running() {
+                NotRunning::No => WorkerState::Counted,
+                NotRunning::FoundBlocked(_) => WorkerState::FoundBlocked,
+                NotRunning::Presumed => WorkerState::Presumed,
+                NotRunning::Declared | NotRunning::Hog => WorkerState::NotCounted,
+            },
+        };
+        let is_timed = matches!(state, WorkerState::Counted | WorkerState::Presumed);
+        let known_ns = if is_timed { samples.meet(worker) } else { 0 };
+        WorkerFacts { state, waits: slot.waits(), known_ns }
+    }
+
+    /// Samples a worker that counts, and counts it out if it has slept for longer than its patience.
+    /// Returns when to sample it again.
+    fn sample_counted(
+        &self,
+        engine: &Engine<H>,
+        samples: &mut Samples<H::Observer>,
+        worker: Sampled,
+        sampling: Sampling,
+        now: u64,
+    ) -> u64 {
+        let observer = engine.observer();
+        let known_since = samples.known_since(worker.id);
+        let seen = samples.sample(observer, &self.blocking, worker, sampling.record);
+        let Some((activity, source)) = seen else { return NEVER };
+        let patience_ns = self.patience_ns();
+        let mut sample = Sample { activity, source, known_since, now, patience_ns };
+        let mut verdict = judge(sample);
+        if verdict == Verdict::Confirm {
+            // The records may be outdated, and they show a stopped thread as asleep.
+            sample = sample.confirmed(samples.query(observer, worker), self.patience_ns());
+            verdict = judge(sample);
+        }
+        match verdict {
+            Verdict::CountOut { since } => {
+                self.count_blocked_out(engine, worker.id, worker.run, since, now);
+                now.saturating_add(SOON_NS)
+            }
+            Verdict::Wait { until } => {
+                self.blocking.expect_more(now);
+                until
+            }
+            Verdict::Stopped => {
+                if samples.note_stop(worker.id) {
+                    engine.caller().report(Report::WorkerStopped { thread: worker.thread });
+                }
+                NEVER
+            }
+            Verdict::Leave | Verdict::Confirm => NEVER,
+        }
     }
 
     fn count_blocked_out(
@@ -150,20 +162,18 @@ impl<H: Host> Pool<H> {
         count_out(engine, id, run, NotRunning::FoundBlocked(since)).is_some()
     }
 
-    /// Checks whether a worker that was found asleep runs again, and if so counts it in.
-    fn recheck_sleeper(
+    /// Samples a worker that was found asleep, and counts it in if it runs again.
+    fn count_in_if_running(
         &self,
         engine: &Engine<H>,
-        samples: &mut Samples<H>,
-        (id, thread, run): (u32, u64, u64),
+        samples: &mut Samples<H::Observer>,
+        worker: Sampled,
     ) {
-        if engine.slot(id).waits() {
-            return;
-        }
-        let activity = samples.sample_again(engine.host(), self, id, thread);
+        let activity = samples.sample_again(engine.observer(), &self.blocking, worker);
         if activity != Some(Activity::Runs) {
             return;
         }
+        let Sampled { id, run, .. } = worker;
         let now = engine.host().now();
         let mut remote = engine.slot(id).lock_remote(engine.host());
         let Some(was) = remote.mark_running_again(run) else { return };
@@ -193,12 +203,14 @@ impl<H: Host> Pool<H> {
         self.state.unblock();
     }
 
-    /// Whether there is a reason to look for a sleeper in this pool.
+    /// Whether a worker of this pool that may not continue searches for a blocked one.
     pub(crate) fn may_find_blocked(&self, engine: &Engine<H>) -> bool {
-        engine.host().tier() != Tier::Declared
-            && self.blocking.expects_any()
-            && self.looks_ready()
-            && patience_of(self) == 0
+        may_search(SearchFacts {
+            tier: engine.observer().tier(),
+            expects: self.blocking.expects_any(),
+            ready: self.looks_ready(),
+            patience_ns: self.patience_ns(),
+        })
     }
 
     /// Called by a worker that may not continue because too many others of its pool run, while work
@@ -208,7 +220,7 @@ impl<H: Host> Pool<H> {
         if !self.may_find_blocked(engine) {
             return false;
         }
-        let mut looks = 0;
+        let mut queries = 0;
         for id in self.recent().filter(|&id| id != caller) {
             let slot = engine.slot(id);
             let thread = slot.thread();
@@ -217,11 +229,11 @@ impl<H: Host> Pool<H> {
             if left || slot.not_running() != NotRunning::No {
                 continue;
             }
-            if looks == UNCOVER_MAX {
+            if queries == QUERIES_MAX {
                 return false;
             }
-            looks += 1;
-            if let Some(Activity::Sleeps { since }) = engine.host().activity(thread) {
+            queries += 1;
+            if let Some(Activity::Sleeps { since }) = engine.observer().activity(thread) {
                 let now = engine.host().now();
                 if self.count_blocked_out(engine, id, run, since.unwrap_or(now), now)
                     && may_start_another(self.state.counts(), self.target())
@@ -231,6 +243,11 @@ impl<H: Host> Pool<H> {
             }
         }
         false
+    }
+
+    /// How long a worker of this pool must sleep before it is counted out.
+    fn patience_ns(&self) -> u64 {
+        self.blocking.patience_ns(self.state.counts().idle > 0)
     }
 }
 
@@ -271,7 +288,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn presumes_block(&self, engine: &Engine<H>, pwq: &Pwq<H>) -> bool {
         pwq.presumes_block()
             && !self.spec().single
-            && engine.host().tier() != Tier::Declared
+            && engine.observer().tier() != Tier::Declared
             && self.last_presumed_sleeps(engine)
     }
 
@@ -285,7 +302,7 @@ impl<H: Host> Pool<H> {
         }
         let thread = slot.thread();
         slot.present_run().is_some()
-            && matches!(engine.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
+            && matches!(engine.observer().activity(thread), Some(Activity::Sleeps { .. }) | None)
     }
 
     /// Runs `f`, an item that is presumed to sleep, as worker `id` of this pool: the worker stops
@@ -299,7 +316,7 @@ impl<H: Host> Pool<H> {
         f: impl FnOnce(),
     ) {
         let host = engine.host();
-        let time = || (host.now(), host.cpu_time(slot.thread()).unwrap_or(0));
+        let time = || (host.now(), host.observer().cpu_time(slot.thread()).unwrap_or(0));
         slot.presume_block();
         self.blocking.note_presumed(id);
         self.block().settle(engine);
@@ -314,13 +331,4 @@ impl<H: Host> Pool<H> {
         pwq.note_block(slept);
         self.blocking.expect_more(ended);
     }
-}
-
-/// Whether a worker has slept long enough to be replaced.
-fn is_due<H: Host>(pool: &Pool<H>, since: Option<u64>, now: u64) -> bool {
-    now.saturating_sub(since.unwrap_or(now)) >= patience_of(pool)
-}
-
-fn patience_of<H: Host>(pool: &Pool<H>) -> u64 {
-    pool.blocking.patience_ns(pool.state.counts().idle > 0)
 }

@@ -17,7 +17,7 @@ use crate::dump::{
     PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
-use crate::host::{Detection, Host};
+use crate::host::{Detection, Host, Observer};
 use crate::inbox::Node;
 use crate::item::{Work, WorkList};
 use crate::pool::{NEVER, Pool};
@@ -205,7 +205,7 @@ impl<'a, H: Host> Survey<'a, H> {
     }
 
     fn dump_blocking(self) -> BlockingDump {
-        let Detection { tier, reason } = self.engine.host().detection();
+        let Detection { tier, reason } = self.engine.observer().detection();
         BlockingDump { tier, reason }
     }
 

@@ -19,7 +19,7 @@ use super::blocked::count_out;
 use super::survey::Survey;
 use crate::dump::Function;
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Report};
+use crate::host::{Activity, Host, Observer, Report};
 use crate::pool::{NEVER, Pool};
 use crate::slot::NotRunning;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
@@ -158,7 +158,7 @@ impl Hogs {
                 continue;
             }
             let thread = slot.thread();
-            let Some(cpu_ns) = engine.host().cpu_time(thread) else { continue };
+            let Some(cpu_ns) = engine.observer().cpu_time(thread) else { continue };
             let met = match runs.get(&id) {
                 Some(&(known, met)) if known == run => met,
                 _ => {
@@ -189,10 +189,12 @@ impl<'a, H: Host> Survey<'a, H> {
     /// watcher takes no samples of it: query the system.
     fn is_sleeping_hog(self, id: u32) -> bool {
         let slot = self.engine.slot(id);
-        self.engine.host().tier() != Tier::Declared && slot.not_running() == NotRunning::Hog && {
-            let thread = slot.thread();
-            matches!(self.engine.host().activity(thread), Some(Activity::Sleeps { .. }))
-        }
+        self.engine.observer().tier() != Tier::Declared
+            && slot.not_running() == NotRunning::Hog
+            && {
+                let thread = slot.thread();
+                matches!(self.engine.observer().activity(thread), Some(Activity::Sleeps { .. }))
+            }
     }
 }
 

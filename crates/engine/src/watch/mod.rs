@@ -49,21 +49,18 @@ use std::sync::Arc;
 pub(crate) use hogs::Hogs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
-use blocked::SOON_NS;
-use scan::{INTERVAL_MAX_NS, REMEMBER_NS, ScanState};
+use scan::{REMEMBER_NS, Scan, ScanState};
+pub(crate) use uwork_policy::scan::STUCK_NS;
+use uwork_policy::scan::{Pace, Rest};
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
 use crate::engine::Engine;
-use crate::host::{Host, Report, SpawnError, WorkerSpec};
+use crate::host::{Event, Host, Observer, Report, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 
-/// How long a batch may run, or a ready pwq wait, before another worker takes over.
-pub(crate) const STUCK_NS: u64 = 200_000;
-/// The watcher sleeps when nothing has waited for this long.
-const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
 /// A value of `next_check`: no scan is planned.
 const NO_CHECK: u64 = 0;
 
@@ -142,10 +139,10 @@ impl<H: Host> Watch<H> {
 
     /// In a forked child, where the watcher's thread does not exist and the reports are the
     /// parent's.
-    pub(crate) fn forget(&self, host: &H, shared: &mut Shared) {
+    pub(crate) fn forget(&self, shared: &mut Shared) {
         // Forget instead of drop: the fork may have happened while the allocator was locked.
         std::mem::forget(std::mem::take(shared));
-        host.renew(&self.event);
+        self.event.renew();
         self.awake.store(ASLEEP, Ordering::SeqCst);
         self.next_check.store(NO_CHECK, Ordering::SeqCst);
         self.called.store(false, Ordering::SeqCst);
@@ -168,6 +165,11 @@ impl<H: Host> Watch<H> {
             // SAFETY: the event lives as long as the engine.
             unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(engine.host());
         }
+    }
+
+    /// Whether the watcher's thread is to end.
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst) != 0
     }
 
     /// The watcher's thread, as the host names it; 0 if none.
@@ -227,81 +229,114 @@ impl<H: Host> Pool<H> {
 }
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
-    let (host, watch) = (engine.host(), &engine.watch);
-    engine.watch.set_thread(engine, host.thread_id());
+    let watch = &engine.watch;
+    watch.set_thread(engine, engine.host().thread_id());
     watch.present.store(true, Ordering::SeqCst);
-    let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let mut seen = ScanState::new();
-    let (mut look_at, mut stranded_at, mut guard) = (None, NEVER, Guard::new());
-    while !retired() {
-        engine.watch.spawn_requested(engine);
+    let mut watcher = Watcher::new(engine);
+    while !watch.is_retired() {
+        watch.spawn_requested(engine);
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let timers_at = engine.watch.serve_due_timers(engine);
-            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
-            let deadline = deadline.min(timers_at).min(stranded_at);
-            let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
-            look_at = engine.watch.check_cpus(engine, look_at);
-            stranded_at = engine.watch.find_stranded(engine);
-            guard.look(engine, look_at.is_some());
-            if seen.clear_at <= host.now() {
-                seen.clear();
-            }
-            continue;
-        }
-        // The items that woke the watcher have only just begun to wait.
-        let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
-        let mut was_waiting = false;
-        if !engine.watch.is_any_suspect(engine, last_waiting) {
-            let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
-        }
-        while !retired() {
-            engine.watch.spawn_requested(engine);
-            look_at = engine.watch.check_cpus(engine, look_at);
-            guard.look(engine, true);
-            let now = host.now();
-            let mut look = engine.watch.scan(engine, now, &mut seen);
-            let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
-            if !look.waiting && (rested || watch.awake.load(Ordering::SeqCst) == AWAKE) {
-                // W2 before R2 (see the module): publish the state first, then scan once more.
-                watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
-                look = engine.watch.scan(engine, now, &mut seen);
-                if rested && !look.waiting {
-                    stranded_at = look.stranded_at;
-                    break;
-                }
-            }
-            if look.waiting {
-                last_waiting = now;
-                watch.awake.store(AWAKE, Ordering::SeqCst);
-                if !was_waiting {
-                    interval = if look.suspect { SOON_NS / 2 } else { STUCK_NS / 2 };
-                }
-            }
-            was_waiting = look.waiting;
-            interval = if look.next <= now.saturating_add(SOON_NS) {
-                SOON_NS
-            } else {
-                (interval * 2).min(look.longest)
-            };
-            let next = look.next.min(now.saturating_add(interval));
-            let sights = seen.samples.wanted();
-            if sights.is_empty() {
-                let _ = host.park(&watch.event, Some(next));
-            } else {
-                host.park_observing(&watch.event, &sights, next);
-            }
-        }
-        guard.look(engine, look_at.is_some());
-        seen.runs.clear();
-        if seen.samples.observes() {
-            seen.clear_at = host.now().saturating_add(REMEMBER_NS);
+            watcher.sleep();
+        } else {
+            watcher.scan_while_needed();
         }
     }
     // A claim that is left from here on stays with the thread that leaves it. Partner of both
     // stores: `leave_spawn_to_watcher`.
     watch.present.store(false, Ordering::SeqCst);
-    engine.watch.spawn_requested(engine);
-    engine.watch.set_thread(engine, 0);
+    watch.spawn_requested(engine);
+    watch.set_thread(engine, 0);
+}
+
+/// What the watcher's thread keeps while it lives.
+struct Watcher<'a, H: Host> {
+    engine: &'a Engine<H>,
+    state: ScanState<H>,
+    guard: Guard,
+    /// When it checks the CPUs next; None if no check is planned.
+    check_at: Option<u64>,
+    /// When it searches for stranded pools next.
+    stranded_at: u64,
+}
+
+impl<'a, H: Host> Watcher<'a, H> {
+    fn new(engine: &'a Engine<H>) -> Watcher<'a, H> {
+        let (state, guard) = (ScanState::new(), Guard::new());
+        Watcher { engine, state, guard, check_at: None, stranded_at: NEVER }
+    }
+
+    /// Sleeps until something is due, or until the watcher is called.
+    fn sleep(&mut self) {
+        let (engine, watch, host) = (self.engine, &self.engine.watch, self.engine.host());
+        let timers_at = watch.serve_due_timers(engine);
+        let deadline = self.check_at.unwrap_or(NEVER).min(self.state.clear_at).min(self.guard.next);
+        let deadline = deadline.min(timers_at).min(self.stranded_at);
+        let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
+        self.check_at = watch.check_cpus(engine, self.check_at);
+        self.stranded_at = watch.find_stranded(engine);
+        self.guard.check_if_due(engine, self.check_at.is_some());
+        if self.state.clear_at <= host.now() {
+            self.state.clear();
+        }
+    }
+
+    /// Scans until nothing has waited for a while, and publishes that the watcher sleeps.
+    fn scan_while_needed(&mut self) {
+        let (engine, watch, host) = (self.engine, &self.engine.watch, self.engine.host());
+        let now = host.now();
+        let mut pace = Pace::woken(now);
+        if let Some(at) = pace.first_scan_at(watch.is_any_suspect(engine, now)) {
+            let _ = host.park(&watch.event, Some(at));
+        }
+        while !watch.is_retired() {
+            watch.spawn_requested(engine);
+            self.check_at = watch.check_cpus(engine, self.check_at);
+            self.guard.check_if_due(engine, true);
+            let now = host.now();
+            let (scan, rest) = self.scan_and_rest(pace, now);
+            if rest == Rest::Sleep {
+                self.stranded_at = scan.stranded_at;
+                break;
+            }
+            let next;
+            (pace, next) = pace.after(scan.scanned, now);
+            let records = self.state.samples.wanted();
+            if records.is_empty() {
+                let _ = host.park(&watch.event, Some(next));
+            } else {
+                engine.observer().park_on_records(&watch.event, &records, next);
+            }
+        }
+        self.guard.check_if_due(engine, self.check_at.is_some());
+        self.state.runs.clear();
+        if self.state.samples.records_any() {
+            self.state.clear_at = host.now().saturating_add(REMEMBER_NS);
+        }
+    }
+
+    /// Scans, and publishes a rest if one is due. Then the watcher must scan once more: something
+    /// that began to wait before the rest was published has not called it. The result is the last
+    /// scan, and the rest that it leaves.
+    fn scan_and_rest(&mut self, pace: Pace, now: u64) -> (Scan, Rest) {
+        let (engine, watch) = (self.engine, &self.engine.watch);
+        let mut scan = watch.scan(engine, now, &mut self.state);
+        let lingers = watch.awake.load(Ordering::SeqCst) != AWAKE;
+        let mut rest = pace.rest(scan.scanned.waiting, lingers, now);
+        // W2 before R2 (see the module): publish the state first, then scan.
+        match rest {
+            Rest::No => {}
+            Rest::Linger => watch.awake.store(LINGERS, Ordering::SeqCst),
+            Rest::Sleep => watch.awake.store(ASLEEP, Ordering::SeqCst),
+        }
+        if rest != Rest::No {
+            scan = watch.scan(engine, now, &mut self.state);
+        }
+        if scan.scanned.waiting {
+            watch.awake.store(AWAKE, Ordering::SeqCst);
+            rest = Rest::No;
+        }
+        (scan, rest)
+    }
 }
 
 /// Access for the models, which run without the watcher's thread.
@@ -321,7 +356,7 @@ mod model {
         pub(crate) fn watch_sleeps(&self) -> u64 {
             let watch = &self.watch;
             watch.awake.store(ASLEEP, Ordering::SeqCst);
-            if watch.scan(self, self.host().now(), &mut ScanState::new()).waiting {
+            if watch.scan(self, self.host().now(), &mut ScanState::new()).scanned.waiting {
                 watch.awake.store(AWAKE, Ordering::SeqCst);
             }
             watch.serve_due_timers(self)

@@ -18,7 +18,7 @@
 use super::Watch;
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
-use crate::host::{Activity, Frame, Host, Report, WorkerSpec};
+use crate::host::{Activity, Frame, Host, Observer, Report, WorkerSpec};
 use uwork_policy::blocking::Tier;
 
 /// How many stacks are collected at a time, at most: each thread may take its time to answer, and
@@ -29,7 +29,7 @@ const UNTOLD_MAX: usize = 64;
 
 impl<H: Host> Watch<H> {
     /// Reports these stalls. The caller holds no locks.
-    pub(super) fn tell(&self, engine: &Engine<H>, stalls: Vec<Stall>) {
+    pub(super) fn report_stalls(&self, engine: &Engine<H>, stalls: Vec<Stall>) {
         if stalls.is_empty() {
             return;
         }
@@ -87,7 +87,7 @@ impl<H: Host> Watch<H> {
                 continue;
             }
             let state = &mut worker.worker.state;
-            *state = match (*state, engine.host().activity(worker.thread)) {
+            *state = match (*state, engine.observer().activity(worker.thread)) {
                 (WorkerState::Waiting, Some(Activity::Sleeps { .. })) => WorkerState::Waiting,
                 (_, Some(Activity::Sleeps { .. })) => WorkerState::Asleep,
                 (_, Some(Activity::Stopped)) => WorkerState::Stopped,
@@ -96,7 +96,7 @@ impl<H: Host> Watch<H> {
             };
             if *stacks_left > 0 {
                 *stacks_left -= 1;
-                let stack = engine.host().stack_of(worker.thread);
+                let stack = engine.observer().stack_of(worker.thread);
                 worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
             }
             if !self.is_in_same_run(engine, worker) {
@@ -105,8 +105,8 @@ impl<H: Host> Watch<H> {
         }
         let sleeps =
             |worker: &StalledWorker| worker.blocks && worker.worker.state == WorkerState::Asleep;
-        if engine.host().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
-            stall.undeclared = Some(engine.host().detection().reason);
+        if engine.observer().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
+            stall.undeclared = Some(engine.observer().detection().reason);
         }
     }
 

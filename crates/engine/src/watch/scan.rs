@@ -1,33 +1,23 @@
-//! One scan of the watcher, and the state that it keeps between scans.
+//! One scan of the watcher, and the state that it keeps between scans. `uwork_policy::scan` decides.
 
 use uwork_policy::blocking::Tier;
+use uwork_policy::scan::{
+    Backlog, Leftover, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
+};
 
-use super::STUCK_NS;
 use super::Watch;
 use super::hogs::Runs;
 use super::samples::Samples;
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Host, Observer};
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::worker::rescuer::MAYDAY_INTERVAL_NS;
 
-/// The longest interval between two scans. The watcher sees a run that computes for too long within
-/// this time, and counts it out when the run has used up its threshold from then on.
-pub(super) const INTERVAL_MAX_NS: u64 = 2_000_000;
-/// The same for pools where sleeping workers were found lately.
-const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
-
 /// The result of a scan.
 pub(super) struct Scan {
-    /// Whether anything waits.
-    pub(super) waiting: bool,
-    /// The latest time at which the next scan is worthwhile.
-    pub(super) next: u64,
-    /// The longest interval until then.
-    pub(super) longest: u64,
-    /// Whether sleeps are expected where something waits.
-    pub(super) suspect: bool,
+    /// For the choice of the next scan.
+    pub(super) scanned: Scanned,
     /// When a pool that lacks a worker without reason is to be checked again.
     pub(super) stranded_at: u64,
 }
@@ -35,8 +25,8 @@ pub(super) struct Scan {
 /// The watcher's state between scans.
 pub(super) struct ScanState<H: Host> {
     pub(super) runs: Runs,
-    pub(super) samples: Samples<H>,
-    /// When samples of workers that were not seen for long are dropped next.
+    pub(super) samples: Samples<H::Observer>,
+    /// When samples of workers that have begun no run for long are dropped next.
     tidy_at: u64,
     /// When all samples are dropped, if the watcher sleeps until then.
     pub(super) clear_at: u64,
@@ -54,35 +44,35 @@ impl<H: Host> ScanState<H> {
     }
 }
 
-/// How long the samples of a worker that is not seen are kept.
+/// How long the samples of a worker are kept that begins no run which the watcher samples.
 pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
 
 impl<H: Host> Watch<H> {
     /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that
     /// could not get a worker.
-    pub(super) fn scan(&self, engine: &Engine<H>, now: u64, seen: &mut ScanState<H>) -> Scan {
-        let mut waiting = Vec::new();
-        let mut longest = INTERVAL_MAX_NS;
-        seen.samples.begin(now);
-        if seen.tidy_at <= now {
-            seen.tidy_at = now.saturating_add(REMEMBER_NS);
-            seen.samples.forget_before(now.saturating_sub(REMEMBER_NS));
+    pub(super) fn scan(&self, engine: &Engine<H>, now: u64, state: &mut ScanState<H>) -> Scan {
+        let (mut waiting, mut suspect) = (Vec::new(), false);
+        state.samples.begin(now);
+        if state.tidy_at <= now {
+            state.tidy_at = now.saturating_add(REMEMBER_NS);
+            state.samples.forget_before(now.saturating_sub(REMEMBER_NS));
         }
         // Expired timers first: the items that they make ready count as waiting in this scan.
         let mut next = self.serve_timers(engine, now, false);
         engine.for_each_pool(|pool| {
             // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
-            let scheduled_batches = pool.has_scheduled_batches();
+            let scheduled = pool.has_scheduled_batches();
+            let ready = pool.looks_ready();
             let starved = pool.create_again_at() != 0;
-            if (scheduled_batches || pool.looks_ready()) && (starved || pool.watcher_helps(engine))
-            {
+            let watcher_helps = pool.watcher_helps(engine);
+            if something_waits(Backlog { ready, scheduled, starved, watcher_helps }) {
                 waiting.push(pool.id);
             }
         });
         let stranded_at = self.find_stranded(engine);
         // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(engine, &waiting) {
-            next = next.min(engine.pool(id).find_blocked_workers(engine, &mut seen.samples, now));
+            next = next.min(engine.pool(id).find_blocked_workers(engine, &mut state.samples, now));
         }
         for &id in &waiting {
             let pool = engine.pool(id);
@@ -90,22 +80,20 @@ impl<H: Host> Watch<H> {
                 pool.take_back_stuck(engine, now);
             }
             if !pool.spec().single {
-                next = next.min(pool.find_blocked_workers(engine, &mut seen.samples, now));
-                next = next.min(engine.hogs.find(engine, pool, &mut seen.runs, now));
-                if pool.blocking.expects_at(now) {
-                    longest = longest.min(INTERVAL_SUSPECT_NS);
-                }
+                next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));
+                next = next.min(engine.hogs.find(engine, pool, &mut state.runs, now));
+                suspect |= pool.blocking.expects_at(now);
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
             pool.retry_starved(engine, now);
-            let since_take = pool.since_progress(now);
-            if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
+            let (shares, ready) = (pool.others_may_help(), pool.looks_ready());
+            let since_progress_ns = pool.since_progress(now);
+            if wakes_neighbour(Leftover { shares, ready, since_progress_ns }) {
                 pool.wake_neighbour_worker(engine, Maker::Caller);
             }
         }
-        let suspect = longest == INTERVAL_SUSPECT_NS;
-        Scan { waiting: !waiting.is_empty(), next, longest, suspect, stranded_at }
+        Scan { scanned: Scanned { waiting: !waiting.is_empty(), suspect, next }, stranded_at }
     }
 
     /// Whether sleeps are expected anywhere.
@@ -118,7 +106,7 @@ impl<H: Host> Watch<H> {
     /// Pools in which nothing waits, and whose workers may take the work that waits in `waiting`.
     fn helpers_of(&self, engine: &Engine<H>, waiting: &[u32]) -> Vec<u32> {
         let mut helpers = Vec::new();
-        if engine.host().tier() != Tier::Declared {
+        if engine.observer().tier() != Tier::Declared {
             for &id in waiting.iter().filter(|&&id| engine.pool(id).spec().shares) {
                 helpers.extend(&engine.pool(id).spec().neighbours);
             }
@@ -133,14 +121,15 @@ impl<H: Host> Watch<H> {
 impl<H: Host> Pool<H> {
     /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
     fn retry_starved(&self, engine: &Engine<H>, now: u64) {
-        let again_at = self.create_again_at();
-        if again_at == 0 || !self.looks_ready() {
-            return;
-        }
-        if again_at <= now {
-            self.settle(engine);
-        } else if self.claim_maydays(now, MAYDAY_INTERVAL_NS) {
-            self.send_maydays(engine);
+        let (again_at, ready) = (self.create_again_at(), self.looks_ready());
+        match retry(Starved { again_at, ready, now }) {
+            Retry::Nothing => {}
+            Retry::Settle => self.settle(engine),
+            Retry::Mayday => {
+                if self.claim_maydays(now, MAYDAY_INTERVAL_NS) {
+                    self.send_maydays(engine);
+                }
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ impl<H: Host> Engine<H> {
 
 impl<H: Host> Watch<H> {
     /// Makes the watcher scan, whether it sleeps or not.
-    pub(crate) fn nudge(&self, engine: &Engine<H>) {
+    pub(crate) fn wake_for_scan(&self, engine: &Engine<H>) {
         if self.start(engine).is_ok() {
             // SAFETY: the event lives as long as the engine.
             unsafe { WakeToken::<H>::new(&raw const self.event) }.send(engine.host());
@@ -75,8 +75,8 @@ impl<H: Host> Watch<H> {
     /// check again.
     pub(super) fn find_stranded(&self, engine: &Engine<H>) -> u64 {
         let (now, mut next) = (engine.host().now(), NEVER);
-        let looked_at = self.stranded_at.swap(now, Ordering::Relaxed);
-        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_SCAN_NS;
+        let searched_at = self.stranded_at.swap(now, Ordering::Relaxed);
+        let has_gap = now.saturating_sub(searched_at) > 2 * STRANDED_SCAN_NS;
         engine.for_each_pool(|pool| {
             if pool.is_stranded(engine, now, has_gap) {
                 next = now.saturating_add(STRANDED_SCAN_NS);
@@ -100,7 +100,7 @@ impl<H: Host> Pool<H> {
         if !watch.present.load(Ordering::SeqCst) && self.take_spawn_request() {
             return false;
         }
-        engine.watch.nudge(engine);
+        engine.watch.wake_for_scan(engine);
         true
     }
 

@@ -46,16 +46,16 @@ impl<H: Host> Watch<H> {
     pub(crate) fn call_by(&self, engine: &Engine<H>, at: u64) {
         // R1 of the module's diagram.
         let watch = self;
-        let look_at = watch.next_check.load(Ordering::SeqCst);
-        let looks_before = (look_at != NO_CHECK && look_at <= at)
+        let check_at = watch.next_check.load(Ordering::SeqCst);
+        let scans_before = (check_at != NO_CHECK && check_at <= at)
             || watch.called.load(Ordering::SeqCst)
             || watch.awake.load(Ordering::SeqCst) != ASLEEP
             || watch.timers_at.load(Ordering::SeqCst) <= at;
-        if !looks_before {
+        if !scans_before {
             // Before the wake, so that the next thread need not call again. The watcher overwrites
             // it when it scans.
             watch.timers_at.fetch_min(at, Ordering::SeqCst);
-            self.nudge(engine);
+            self.wake_for_scan(engine);
         }
     }
 

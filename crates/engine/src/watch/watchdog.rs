@@ -131,7 +131,7 @@ impl Guard {
 
     /// Checks for stalls, if it is time. `at_work`: the watcher will check the CPUs again, or is
     /// awake.
-    pub(super) fn look<H: Host>(&mut self, engine: &Engine<H>, at_work: bool) {
+    pub(super) fn check_if_due<H: Host>(&mut self, engine: &Engine<H>, at_work: bool) {
         let is_last = std::mem::replace(&mut self.was_busy, at_work) && !at_work;
         let threshold = engine.watchdog_thresh();
         if threshold == 0 {
@@ -169,7 +169,7 @@ impl Guard {
         if self.next == NEVER && Survey::of(engine).arm_watch_calls(&self.watched) {
             self.next = now.saturating_add(period);
         }
-        engine.watch.tell(engine, std::mem::take(&mut self.found));
+        engine.watch.report_stalls(engine, std::mem::take(&mut self.found));
     }
 
     /// Compares the progress with the last check, and adds a stall that is due to `found`. Returns

@@ -13,7 +13,8 @@ pub use query::Busy;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::concurrency::{may_start_another, too_many_workers, wake_neighbour};
+use uwork_policy::batch::{TakenBatch, plan_batch};
+use uwork_policy::concurrency::{may_start_another, spills, too_many_workers};
 
 use crate::engine::Engine;
 use crate::host::Cpus;
@@ -165,7 +166,8 @@ impl<H: Host> Worker<H> {
     /// Takes a batch from a pinned pwq and runs it.
     ///
     /// `from` is the pool on whose ready list the pwq was found; it is a neighbour's pool when this
-    /// worker steals. The order of the steps is the protocol:
+    /// worker steals. `plan_batch` decides which steps a batch needs. The order of the steps is the
+    /// protocol:
     ///
     /// 1. Take the batch. If items are left, put the pwq back on the ready list, so that other
     ///    workers can take them while this batch runs.
@@ -190,6 +192,8 @@ impl<H: Host> Worker<H> {
             from.settle(engine);
             return;
         };
+        let stolen = !std::ptr::eq(from, pool);
+        let plan = plan_batch(TakenBatch { count, intensive, stolen });
         // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         pwq.release_pin(engine);
@@ -198,30 +202,30 @@ impl<H: Host> Worker<H> {
         from.note_progress(now);
         from.note_batch(now);
         from.note_item_ns(item_ns);
-        if count > 1 {
+        if plan.publish {
             // First the count, then the batch.
             pool.add_scheduled_batch();
             slot.begin_batch(now);
         }
         // A worker of a CPU-intensive queue leaves the running count for the whole batch.
-        if intensive {
+        if plan.leave_count {
             slot.declare_not_running();
             pool.block().settled_by_caller(engine);
         }
         // From here on this worker does not scan until its batch ends. Its own pool is therefore
         // settled last, by the `settle` below, which covers every change left to the caller here.
         match left_more {
-            Some(changed) if std::ptr::eq(from, pool) => changed.settled_by_caller(engine),
-            Some(changed) => changed.settle(engine),
+            Some(changed) if plan.settle_source => changed.settle(engine),
+            Some(changed) => changed.settled_by_caller(engine),
             None => {}
         }
         if from.looks_ready() {
-            self.share(from, left as u64, item_ns);
+            self.share(from, plan.settle_source, left as u64, item_ns);
         }
         pool.settle(engine);
         let before = slot.number();
         let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq);
-        if count == 1 && !intensive && pool.presumes_block(engine, pwq) {
+        if plan.may_presume && pool.presumes_block(engine, pwq) {
             pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
         } else {
             run();
@@ -229,11 +233,11 @@ impl<H: Host> Worker<H> {
         // Less than `count` if part of the batch was given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         // Count first, then clear the mark. See `end_wait`.
-        if intensive {
+        if plan.leave_count {
             pool.state.unblock();
             slot.end_block();
         }
-        if count > 1 {
+        if plan.publish {
             slot.end_batch_hint(engine);
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
@@ -248,17 +252,17 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// Shares the rest of the work in `from`, of which this worker has just taken a part.
-    fn share(&self, from: &Pool<H>, left: u64, item_ns: u64) {
-        if !std::ptr::eq(from, self.pool()) {
+    /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
+    /// `settle_source`, `from` is another pool than its own.
+    fn share(&self, from: &Pool<H>, settle_source: bool, left: u64, item_ns: u64) {
+        if settle_source {
             // The rest was enqueued while this worker was on its way up. Submitters relied on its
             // arrival, so it settles `from` for them.
             from.settle(&self.engine);
             // More work is left to steal, and the other workers of this pod have none.
             self.pool().bring_helper(&self.engine);
         }
-        let at_target = from.state.counts().running >= from.target();
-        if at_target && wake_neighbour(left, item_ns) {
+        if spills(from.state.counts(), from.target(), left, item_ns) {
             from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
@@ -313,7 +317,8 @@ impl<H: Host> Worker<H> {
         self.slot().set_waits(false);
         if self.counts_after.take() {
             // Count first, then clear the mark. Once the mark is clear, another thread may mark
-            // this run absent and take it off the count, so the count must already include it.
+            // this run as not running and take it off the count, so the count must already include
+            // it.
             self.pool().state.unblock();
             self.slot().end_block();
         }
@@ -388,7 +393,7 @@ impl<H: Host> Worker<H> {
                 let next = inner.idle.top();
                 drop(inner);
                 if let Some(id) = next {
-                    pool.nudge(engine, id);
+                    pool.wake_parked(engine, id);
                 }
                 pool.settle(engine);
                 return step;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::host::Cpus;
-use crate::host::{Host, WorkerSpec};
+use crate::host::{Event, Host, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{ALONE, Pwq, Taken};
 use crate::queue::{QueueError, Wq};
@@ -69,10 +69,10 @@ impl<H: Host> Rescuer<H> {
     }
 
     /// In a child after a fork: its thread does not exist.
-    pub(crate) fn forget(&self, host: &H) {
+    pub(crate) fn forget(&self) {
         self.started.store(false, Ordering::SeqCst);
         self.stop.store(false, Ordering::SeqCst);
-        host.renew(&self.finished);
+        self.finished.renew();
     }
 
     pub(crate) fn is_started(&self) -> bool {

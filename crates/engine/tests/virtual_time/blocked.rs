@@ -226,7 +226,7 @@ fn the_presumption_about_a_queue_ends_with_it() {
 
 /// The bound holds for any number of workers.
 #[test]
-fn a_bounded_number_of_threads_is_observed() {
+fn a_bounded_number_of_threads_is_recorded() {
     with_engine(setup("core:100"), |engine| {
         notice(engine, Tier::Events);
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
@@ -240,7 +240,7 @@ fn a_bounded_number_of_threads_is_observed() {
                     engine.host().doze(5 * MS);
                 }
                 engine.host().burn(3 * MS);
-                most.fetch_max(engine.host().detecting().observed as u32, Ordering::Relaxed);
+                most.fetch_max(engine.host().detecting().recorded as u32, Ordering::Relaxed);
             })
         };
         run_all(engine, &queue, (0..1_000).map(body).collect());
@@ -274,16 +274,16 @@ fn computing_workers_are_not_replaced() {
 
 #[test]
 fn a_refusal_midway_leaves_the_rest_to_sampling() {
-    for sights in [0, 1] {
+    for recorded_max in [0, 1] {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, Tier::Events);
-            engine.host().detecting().sights = sights;
+            engine.host().detecting().recorded_max = recorded_max;
             let queue = make(engine, spec("q", Kind::PerCpu));
             let bodies = (0..20).flat_map(|_| [sleeps(30 * MS), burns(MS)]).collect();
             let times = run_all(engine, &queue, bodies);
             // Each blocked worker costs the time to detect it, not the time of its block.
             let last_start = times.iter().map(|times| times.0).max().unwrap();
-            assert!(last_start <= 20 * MS + 20 * 2 * MS, "{sights}: {last_start}");
+            assert!(last_start <= 20 * MS + 20 * 2 * MS, "{recorded_max}: {last_start}");
         });
     }
 }
@@ -310,7 +310,7 @@ fn the_watcher_does_not_scan_when_no_item_waits() {
             let queue = make(engine, spec("q", Kind::PerCpu));
             run_all(engine, &queue, vec![sleeps(5 * MS), sleeps(5 * MS), burns(MS)]);
             engine.host().doze(2 * SEC);
-            assert_eq!(engine.host().detecting().observed, 0, "{tier}: sights are dropped");
+            assert_eq!(engine.host().detecting().recorded, 0, "{tier}: recordings have ended");
             let before = engine.host().counts();
             engine.host().doze(100 * SEC);
             assert_eq!(engine.host().counts(), before, "{tier}");

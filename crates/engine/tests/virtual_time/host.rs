@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{
-    Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+    Activity, Cure, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report,
+    SpawnError, ThreadSample, WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
@@ -45,6 +46,8 @@ pub(crate) struct Event {
     /// The thread that is parked on it, plus one; 0: none.
     sleeper: AtomicUsize,
 }
+
+impl uwork_engine::host::Event for Event {}
 
 /// How spawning a thread fails.
 #[derive(Clone, Copy, Debug)]
@@ -74,26 +77,26 @@ struct Inner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detecting {
     pub(crate) tier: Tier,
-    /// How many threads can be observed at once.
-    pub(crate) sights: usize,
-    /// How many are observed now.
-    pub(crate) observed: usize,
-    /// One in this many samples of a sight finds that records were lost; 0: none.
+    /// How many threads can be recorded at once.
+    pub(crate) recorded_max: usize,
+    /// How many are recorded now.
+    pub(crate) recorded: usize,
+    /// One in this many samples of records finds that some were lost; 0: none.
     pub(crate) lossy: u64,
-    looks: u64,
+    samples: u64,
     /// How often the engine asked for the state of a thread.
     pub(crate) asked: u64,
 }
 
-/// A thread that is observed.
-pub(crate) struct Sight {
+/// The records of a thread.
+pub(crate) struct Records {
     host: VirtualHost,
     thread: usize,
 }
 
-impl Drop for Sight {
+impl Drop for Records {
     fn drop(&mut self) {
-        self.host.detecting().observed -= 1;
+        self.host.detecting().recorded -= 1;
     }
 }
 
@@ -106,10 +109,10 @@ impl VirtualHost {
             broken_spawn: Mutex::new(None),
             detection: Mutex::new(Detecting {
                 tier: Tier::Declared,
-                sights: usize::MAX,
-                observed: 0,
+                recorded_max: usize::MAX,
+                recorded: 0,
                 lossy: 0,
-                looks: 0,
+                samples: 0,
                 asked: 0,
             }),
             reverted: Mutex::new(None),
@@ -262,6 +265,11 @@ impl Started {
 
 impl Host for VirtualHost {
     type Event = Event;
+    type Observer = VirtualHost;
+
+    fn observer(&self) -> &VirtualHost {
+        self
+    }
 
     fn now(&self) -> u64 {
         self.time()
@@ -360,23 +368,19 @@ impl Host for VirtualHost {
         self.machine().current.expect("called from outside of the simulation") as u64 + 1
     }
 
-    fn cpu_time(&self, thread: u64) -> Option<u64> {
-        self.machine().cpu_time(thread as usize - 1)
+    fn reverts(&self, cure: Cure) -> bool {
+        *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
     }
 
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
-        let id = thread as usize - 1;
-        let machine = self.machine();
-        let frame =
-            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
-        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
-        if machine.is_gone(id) {
-            return Err(NoStack::Unavailable);
-        }
-        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
+    fn report(&self, report: Report) {
+        assert_nothing_held("a reporter");
+        self.0.reports.lock().expect("no panic under this lock").push(report);
     }
+}
 
-    type Sight = Sight;
+impl Observer for VirtualHost {
+    type Event = Event;
+    type Records = Records;
 
     fn tier(&self) -> Tier {
         self.detecting().tier
@@ -384,6 +388,10 @@ impl Host for VirtualHost {
 
     fn detection(&self) -> Detection {
         Detection { tier: self.tier(), reason: "the test says so".to_owned() }
+    }
+
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        self.machine().cpu_time(thread as usize - 1)
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {
@@ -398,37 +406,51 @@ impl Host for VirtualHost {
         Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
     }
 
-    fn observe(&self, thread: u64) -> Option<Sight> {
-        let mut detecting = self.detecting();
-        if detecting.observed >= detecting.sights {
-            return None;
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
+        let id = thread as usize - 1;
+        let machine = self.machine();
+        let frame =
+            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
+        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
+        if machine.is_gone(id) {
+            return Err(NoStack::Unavailable);
         }
-        detecting.observed += 1;
-        drop(detecting);
-        Some(Sight { host: self.clone(), thread: thread as usize - 1 })
+        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
     }
 
-    fn look(&self, sight: &mut Sight) -> Seen {
+    fn record(&self, thread: u64) -> Option<Records> {
         let mut detecting = self.detecting();
-        detecting.looks += 1;
-        if detecting.lossy > 0 && detecting.looks.is_multiple_of(detecting.lossy) {
-            return Seen::default();
+        if detecting.recorded >= detecting.recorded_max {
+            return None;
+        }
+        detecting.recorded += 1;
+        drop(detecting);
+        Some(Records { host: self.clone(), thread: thread as usize - 1 })
+    }
+
+    fn sample(&self, records: &mut Records) -> ThreadSample {
+        let mut detecting = self.detecting();
+        detecting.samples += 1;
+        if detecting.lossy > 0 && detecting.samples.is_multiple_of(detecting.lossy) {
+            return ThreadSample::default();
         }
         drop(detecting);
-        let (since, slept) = self.machine().sleep_of(sight.thread);
+        let (since, slept) = self.machine().sleep_of(records.thread);
         let activity = match since {
             None => Activity::Runs,
             since => Activity::Sleeps { since },
         };
-        Seen { activity: Some(activity), slept }
+        ThreadSample { activity: Some(activity), slept }
     }
 
-    fn park_observing(&self, event: &Event, sights: &[&Sight], deadline: u64) {
-        self.machine().observe(sights.iter().map(|sight| sight.thread).collect());
+    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) {
+        self.machine().observe(records.iter().map(|records| records.thread).collect());
         let _ = self.park(event, Some(deadline));
         self.machine().observe_no_more();
     }
+}
 
+impl Placement for VirtualHost {
     /// A thread that moves itself off its CPU continues when a CPU that it may use is free. The
     /// engine makes this call without locks held.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
@@ -447,21 +469,7 @@ impl Host for VirtualHost {
     fn cpus_changed(&self) -> Option<Cpus> {
         self.0.changed.lock().expect("no panic under this lock").take()
     }
-
-    fn renew(&self, _: &Event) {
-        unreachable!("a simulation does not fork");
-    }
-
-    fn end_forked_thread(&self) -> ! {
-        unreachable!("a simulation does not fork");
-    }
-
-    fn reverts(&self, cure: Cure) -> bool {
-        *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
-    }
-
-    fn report(&self, report: Report) {
-        assert_nothing_held("a reporter");
-        self.0.reports.lock().expect("no panic under this lock").push(report);
-    }
 }
+
+/// A simulation does not fork.
+impl Forks for VirtualHost {}

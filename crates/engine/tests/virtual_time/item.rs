@@ -29,7 +29,7 @@ pub(crate) struct Item {
 unsafe fn call(work: NonNull<Work>, action: Action) {
     if action == Action::Name {
         // SAFETY: by this function's contract.
-        return unsafe { ItemName { type_name: "test::Item", id: 0 }.tell(work) };
+        return unsafe { ItemName { type_name: "test::Item", id: 0 }.report(work) };
     }
     // SAFETY: the reference that was given up when the item was queued. `engine_has` checks that it
     // exists, in case the engine calls twice.

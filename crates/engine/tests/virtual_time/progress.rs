@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::host::{Cure, Host, Report};
+use uwork_engine::host::{Cure, Report};
 use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
@@ -70,7 +70,8 @@ fn timer_beside(
 /// Blocks. In tier `Declared` the block is declared, because no other CPU is free.
 fn sleep(engine: &VirtualEngine) {
     let (host, ns) = (engine.host(), 2 * SEC);
-    match host.tier() {
+    let tier = host.detecting().tier;
+    match tier {
         Tier::Declared => engine.blocking(|| host.doze(ns)),
         Tier::Events | Tier::Sampling => host.doze(ns),
     }

@@ -15,8 +15,8 @@ use std::sync::{Mutex, PoisonError};
 use uwork_engine::host::{Activity, Detection, Report};
 use uwork_policy::blocking::{Tier, UnknownTier};
 
+pub use perf::Records;
 use perf::Refused;
-pub use perf::Sight;
 pub(super) use perf::close_after_fork;
 
 /// The environment variable that asks for a method.
@@ -87,10 +87,10 @@ impl Asleep {
         proc::activity(thread)
     }
 
-    /// Observes a thread. Returns a report too, if a refusal must be reported.
-    pub(super) fn observe(&self, thread: u64) -> (Option<Sight>, Option<Report>) {
-        let refused = match Sight::new(thread, self.offset_ns) {
-            Ok(sight) => return (Some(sight), None),
+    /// Records a thread. Returns a report too, if a refusal must be reported.
+    pub(super) fn record(&self, thread: u64) -> (Option<Records>, Option<Report>) {
+        let refused = match Records::new(thread, self.offset_ns) {
+            Ok(records) => return (Some(records), None),
             Err(refused) => refused,
         };
         let (tier, reason) = match refused {
@@ -114,8 +114,8 @@ impl Asleep {
         (None, Some(Report::BlockingTier { tier, reason: text.clone(), ignored: None }))
     }
 
-    pub(super) fn poll(&self, sights: &[&Sight], timeout_ns: u64) {
-        perf::poll(sights, timeout_ns);
+    pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) {
+        perf::poll(records, timeout_ns);
     }
 }
 

@@ -15,7 +15,7 @@ use perf_event_open_sys::bindings::{
     PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 use perf_event_open_sys::perf_event_open;
-use uwork_engine::host::{Activity, Seen};
+use uwork_engine::host::{Activity, ThreadSample};
 
 use super::proc;
 use super::ring::{Record, Ring};
@@ -37,8 +37,8 @@ pub(super) enum Refused {
     NotReady,
 }
 
-/// The record of one thread's context switches.
-pub struct Sight {
+/// The records of one thread's context switches.
+pub struct Records {
     file: OwnedFd,
     ring: Ring,
     /// The thread's file in `/proc`, kept open: opening it takes longer than reading it.
@@ -131,10 +131,10 @@ fn is_of_the_last(file: &OwnedFd) -> bool {
     outcome == 0 && u64::try_from(file.as_raw_fd()).is_ok_and(|number| number >= most - most / 4)
 }
 
-impl Sight {
-    /// Observes a thread from now on. `offset_ns`: added to `CLOCK_MONOTONIC`, wrapping, to get the
+impl Records {
+    /// Records a thread from now on. `offset_ns`: added to `CLOCK_MONOTONIC`, wrapping, to get the
     /// host's clock.
-    pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Sight, Refused> {
+    pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Records, Refused> {
         if !is_warm() {
             return Err(Refused::NotReady);
         }
@@ -152,9 +152,9 @@ impl Sight {
         // EPERM here means that the limit of locked memory is reached.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
         let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
-        let sight = Sight { file, ring, stat, last: None, offset_ns };
-        sight.files().for_each(remember);
-        Ok(sight)
+        let records = Records { file, ring, stat, last: None, offset_ns };
+        records.files().for_each(remember);
+        Ok(records)
     }
 
     /// The thread's state from `/proc`, if its file is open.
@@ -171,7 +171,7 @@ impl Sight {
     }
 
     /// Reads the records since the last call.
-    pub(crate) fn look(&mut self) -> Seen {
+    pub(crate) fn sample(&mut self) -> ThreadSample {
         let (last, offset_ns) = (&mut self.last, self.offset_ns);
         let mut slept = None;
         self.ring.read(|record| match record {
@@ -180,7 +180,7 @@ impl Sight {
             }
             Record::Lost => *last = None,
         });
-        Seen { activity: self.last, slept }
+        ThreadSample { activity: self.last, slept }
     }
 }
 
@@ -198,17 +198,17 @@ fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, 
     }
 }
 
-impl Drop for Sight {
+impl Drop for Records {
     fn drop(&mut self) {
         self.files().for_each(forget);
     }
 }
 
 /// Sleeps until a record arrives, for at most `timeout_ns`.
-pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
-    let mut files: Vec<libc::pollfd> = sights
+pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
+    let mut files: Vec<libc::pollfd> = records
         .iter()
-        .map(|sight| libc::pollfd { fd: sight.file(), events: libc::POLLIN, revents: 0 })
+        .map(|records| libc::pollfd { fd: records.file(), events: libc::POLLIN, revents: 0 })
         .collect();
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
@@ -226,8 +226,8 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
     }
 }
 
-/// The open files, for a child after a fork, which inherits them but not the sights. A list of file
-/// numbers, which is short: two for each sight at most, and one more.
+/// The open files, for a child after a fork, which inherits them but not their owners. A list of file
+/// numbers, which is short: two for each recorded thread at most, and one more.
 static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 const FILES_MAX: usize = 256;
 
@@ -254,7 +254,7 @@ pub(crate) fn close_after_fork() {
         let number = place.swap(0, Ordering::Relaxed);
         if number != 0 {
             // SAFETY: a file of the parent's, of which this child has a copy that it does not use:
-            // the thread that owned the sight does not exist here.
+            // the thread that owned the records does not exist here.
             unsafe { libc::close(number as RawFd - 1) };
         }
     }
@@ -272,12 +272,12 @@ mod tests {
     use super::super::proc;
     use super::*;
 
-    /// A sight of this thread, as soon as that is possible; `None`, with a note, if the system
+    /// The records of this thread, as soon as that is possible; `None`, with a note, if the system
     /// refuses it.
-    fn sight_of(thread: u64) -> Option<Sight> {
+    fn records_of(thread: u64) -> Option<Records> {
         loop {
-            match Sight::new(thread, 0) {
-                Ok(sight) => return Some(sight),
+            match Records::new(thread, 0) {
+                Ok(records) => return Some(records),
                 Err(Refused::NotReady) => std::thread::yield_now(),
                 Err(Refused::Gone) => panic!("thread {thread} exists"),
                 Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
@@ -325,7 +325,7 @@ mod tests {
         let id = told.recv().unwrap();
         let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));
         until(asleep);
-        let Some(mut sight) = sight_of(id) else { return };
+        let Some(mut records) = records_of(id) else { return };
         for rounds in [1_000, 1_001, 127, 128] {
             for _ in 0..rounds {
                 // Waits until the thread has read the last byte: it sleeps once for each.
@@ -334,17 +334,17 @@ mod tests {
             }
             until(asleep);
             let deadline = Instant::now() + Duration::from_secs(20);
-            let mut seen = sight.look().activity;
+            let mut seen = records.sample().activity;
             // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the
             // recorded event.
             while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
                 std::thread::yield_now();
-                seen = sight.look().activity;
+                seen = records.sample().activity;
             }
             assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
             // The next switch is known again.
             writer.write_all(b"x").unwrap();
-            while !matches!(sight.look().activity, Some(Activity::Sleeps { since: Some(_) })) {
+            while !matches!(records.sample().activity, Some(Activity::Sleeps { since: Some(_) })) {
                 std::thread::yield_now();
             }
         }

@@ -33,7 +33,7 @@ pub(super) struct Ring {
     page: usize,
 }
 
-// SAFETY: a mapping of the whole process; only the owner of the sight uses it.
+// SAFETY: a mapping of the whole process; only the owner of the records uses it.
 unsafe impl Send for Ring {}
 
 impl Ring {

@@ -104,6 +104,6 @@ pub(crate) unsafe fn perform<T: WorkItem<ID>, const ID: u64>(
         Action::Run => T::run(pointer()),
         Action::Release => drop(pointer()),
         // SAFETY: the engine has asked for it.
-        Action::Name => unsafe { ItemName::of_type::<T>(ID).tell(work) },
+        Action::Name => unsafe { ItemName::of_type::<T>(ID).report(work) },
     }
 }

@@ -50,7 +50,7 @@ struct Frame<F> {
 unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
     if action == Action::Name {
         // SAFETY: the engine asked for the name.
-        return unsafe { ItemName::of_type::<F>(0).tell(work) };
+        return unsafe { ItemName::of_type::<F>(0).report(work) };
     }
     // The caller may hold a reference to the work alone. The provenance of the frame was exposed
     // when it was made.

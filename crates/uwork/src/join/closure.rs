@@ -80,7 +80,7 @@ impl<F: FnOnce() -> R, R> Task<F, R> {
             // SAFETY: by this function's contract.
             Action::Release => return unsafe { Task::give_up(task, JoinError::Cancelled) },
             // SAFETY: the engine asked for the name.
-            Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
+            Action::Name => return unsafe { ItemName::of_type::<F>(0).report(work) },
         }
         // SAFETY: the item owns the stage from its start on.
         let stage = unsafe { task.as_ref().stage.get().replace(Stage::Gone) };

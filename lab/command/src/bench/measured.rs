@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::process::{Command, Stdio};
+use std::panic;
+use std::process::{self, Command, Stdio};
 
 use serde::de::DeserializeOwned;
 
-use super::summary::{self, Figure, Metric, RATE, Sampled};
+use super::summary::{self, Figure, Metric, Sampled};
 use crate::UserError;
 
 /// The hidden option by which such a benchmark starts itself as a child.
@@ -61,7 +62,12 @@ impl Measured {
         Self { metrics, said: Vec::new() }
     }
 
-    /// Parses a child's output, which must consist of known metrics and include the rate.
+    /// All metrics.
+    pub(super) fn metrics(&self) -> &[(Metric, f64)] {
+        &self.metrics
+    }
+
+    /// Parses a child's output, which must consist of known metrics and include the first of them.
     pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
         let Figures(mut values) = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
@@ -72,8 +78,9 @@ impl Measured {
         if let Some(unknown) = values.keys().next() {
             return Err(UserError(format!("a child's figures have an unknown metric '{unknown}'")));
         }
-        if metrics.first().is_none_or(|(first, _)| first.name != RATE.name) {
-            return Err(UserError("a child's figures have no rate".to_owned()));
+        let lead = known.first().expect("a benchmark has a metric");
+        if metrics.first().is_none_or(|(first, _)| first.name != lead.name) {
+            return Err(UserError(format!("a child's figures have no {}", lead.name)));
         }
         Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
@@ -123,6 +130,16 @@ pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Comman
     Ok(command)
 }
 
+/// From now on a panic ends this child: if a thread panicked alone, other threads would wait for it
+/// forever.
+pub(super) fn end_on_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        process::exit(101);
+    }));
+}
+
 fn cannot_start(error: &io::Error) -> UserError {
     UserError(format!("cannot start the child process for a sample: {error}"))
 }
@@ -130,6 +147,8 @@ fn cannot_start(error: &io::Error) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::bench::summary::RATE;
 
     const THREADS: Metric =
         Metric { name: "threads_peak", unit: "threads", title: "threads", decimals: 0 };
@@ -149,7 +168,7 @@ mod tests {
         for (printed, words) in [
             ("", "cannot be read"),
             ("{\"items_per_s\":1,\"speed\":2}", "unknown metric 'speed'"),
-            ("{\"threads_peak\":1}", "no rate"),
+            ("{\"threads_peak\":1}", "no items_per_s"),
         ] {
             let UserError(line) = Measured::parse(printed, "", &known).err().expect("refused");
             assert!(line.contains(words), "{line}");

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod blocking;
+mod burner;
 mod c_pool;
 mod contestant;
 mod golden;
@@ -15,9 +16,11 @@ mod interleave;
 mod isolation;
 mod legend;
 mod measured;
+mod open;
 mod options;
 mod origin;
 mod percpu;
+mod pingpong;
 mod pipeline;
 mod privilege;
 mod progress;
@@ -63,6 +66,8 @@ enum Bench {
     /// Items that block undeclared, among short items: the rate, the delay until the next item
     /// starts, and the number of threads.
     Blocking(blocking::Args),
+    /// An open loop: the time from planned arrivals to the ends of their items, beside the limit.
+    Open(open::Args),
     /// How late a ready item starts beside an item that sleeps or computes.
     Progress(progress::Args),
     /// Cycles of an allocation of 64 bytes: per-CPU caches in each mode, and other allocators.
@@ -87,6 +92,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Open(args) => open::run(args),
         Bench::Progress(args) => progress::run(args),
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),

@@ -42,6 +42,11 @@ pub(super) struct Options {
 }
 
 impl OptionArgs {
+    /// Whether the number of submitting threads is given.
+    pub(super) fn has_producers(&self) -> bool {
+        self.producers.is_some()
+    }
+
     pub(super) fn check(self, default_producers: usize) -> Result<Options, UserError> {
         let producers = count_or("--producers", &self.producers, PRODUCERS, default_producers)?;
         let items = self.items.map(|text| count("--items", &text, ITEMS)).transpose()?;

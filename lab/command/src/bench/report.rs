@@ -17,14 +17,15 @@ pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     let columns = Columns::of(group);
     let mut ranked: Vec<(&Outcome<S>, Figure)> =
         group.outcomes.iter().map(|o| (o, summary::lead(o).1)).collect();
-    ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    ranked.sort_by(|a, b| summary::faster_first::<S>(a.1.median, b.1.median));
     let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
+    let of_fastest = |median| if S::LOWER_IS_BETTER { fastest / median } else { median / fastest };
 
     let mut rows = vec![columns.header()];
     rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
     let mut text = format!("\n{}\n", group.title);
     let bars = std::iter::once(String::new())
-        .chain(ranked.iter().map(|(_, rate)| bar(rate.median / fastest)));
+        .chain(ranked.iter().map(|(_, rate)| bar(of_fastest(rate.median))));
     for (line, bar) in aligned(&rows).into_iter().zip(bars) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", format!("{line}  {bar}").trim_end());

@@ -1,5 +1,6 @@
 //! From samples to figures: the median, the minimum and the maximum of each metric.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use uwork_rivals::{Latency, Sample, Standing};
@@ -59,6 +60,10 @@ pub(super) const CPU: Metric =
 
 /// The result of one measurement.
 pub(super) trait Sampled: Sized {
+    /// Whether lower values of the first figure are better, as of a time. Of a rate, higher ones
+    /// are.
+    const LOWER_IS_BETTER: bool = false;
+
     /// The figures of a contestant, of which there is at least one. Tables are sorted by the first.
     fn figures(samples: &[Self]) -> Vec<(Metric, Figure)>;
 
@@ -142,7 +147,12 @@ pub(super) fn fastest<S: Sampled>(
     standing: Standing,
 ) -> Option<&Outcome<S>> {
     let those = outcomes.iter().filter(|outcome| outcome.standing == Some(standing));
-    those.max_by(|a, b| lead_median(a).total_cmp(&lead_median(b)))
+    those.min_by(|a, b| faster_first::<S>(lead_median(a), lead_median(b)))
+}
+
+/// The order of two medians of the first figure, the better one first.
+pub(super) fn faster_first<S: Sampled>(a: f64, b: f64) -> Ordering {
+    if S::LOWER_IS_BETTER { a.total_cmp(&b) } else { b.total_cmp(&a) }
 }
 
 #[cfg(test)]

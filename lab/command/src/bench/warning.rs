@@ -35,6 +35,8 @@ pub(super) enum Warning {
     NoRing(String),
     /// A run was too short for the resolution of redis-benchmark; `requests` would be enough.
     ShortRun { case: &'static str, seconds: f64, requests: usize },
+    /// A generator of an open loop did not keep to its plan beside this runner.
+    LateGenerator { runner: String, p99_us: f64 },
     /// A runner printed this line, possibly several times.
     Said { who: String, line: String },
 }
@@ -77,6 +79,12 @@ impl fmt::Display for Warning {
                 f,
                 "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts \
                  in steps of 0.25 s: use --requests {requests} or more, or --client-threads 1"
+            ),
+            Self::LateGenerator { runner, p99_us } => write!(
+                f,
+                "beside {runner} one arrival in a hundred was submitted {:.1} ms late or more, which \
+                 is a part of its latency: compare with a lower load or on more CPUs",
+                p99_us / 1e3
             ),
             Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }

@@ -6,13 +6,17 @@ use std::process::ExitCode;
 use uwork_rivals::{Load, Rival, catalogue};
 
 use super::contestant::{Contestant, Group, RatioTo, cpus};
-use super::options::{self, OptionArgs, Options};
+use super::measured::ChildArgs;
+use super::options::{self, OptionArgs, Options, count_or};
+use super::pingpong::{self, Burn};
 use super::pipeline::Plan;
-use super::{UserError, uwork_pool};
+use super::{UserError, burner, uwork_pool};
 
 const PRODUCERS: usize = 8;
 const BATCH: usize = 100;
 const CASES: [&str; 4] = ["wait", "batch", "flood", "join"];
+/// Cases that run only if they are named.
+const NAMED: [&str; 1] = [pingpong::CASE];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
@@ -25,8 +29,9 @@ pub(super) struct Args {
     /// Also run the other pools
     #[arg(long)]
     rivals: bool,
-    /// Only these cases: wait (for each item), batch (100 outstanding), flood (all at once), join
-    /// (queue an item and join it)
+    /// Only these cases [default: the first four]: wait (for each item), batch (100 outstanding),
+    /// flood (all at once), join (queue an item and join it), pingpong (1, 2 and 8 submitters that
+    /// wait for each item, in every scope, each enqueue timed)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
@@ -37,18 +42,26 @@ pub(super) struct Args {
     /// Only these runners; `c` is uwork through its C interface
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Also run an ordered queue, compared with the others limited to one worker
+    /// Also run an ordered queue, compared with the others limited to one worker; not in pingpong
     #[arg(long)]
     ordered: bool,
     /// Also run each case with every enqueue timed, for its percentiles
     #[arg(long)]
     clock: bool,
+    /// In pingpong, the number of busy processes of the second half; 0 leaves it out [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    beside: Option<String>,
     #[command(flatten)]
     options: OptionArgs,
+    #[command(flatten)]
+    child: ChildArgs,
 }
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    if let Some(Burn { threads }) = args.child.order()? {
+        return burner::burn(threads).map(|()| ExitCode::SUCCESS);
+    }
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
     Plan::new("workqueue", selection.groups(&options)).run(&options.output)
@@ -63,6 +76,36 @@ struct Selection {
     rivals: Vec<Rival>,
     ordered: bool,
     clock: bool,
+    /// Case `pingpong`, if it is selected.
+    pingpong: Option<PingPong>,
+}
+
+/// The selection of case `pingpong`.
+struct PingPong {
+    variants: Vec<&'static str>,
+    beside: usize,
+}
+
+impl PingPong {
+    fn check(args: &Args, own: bool) -> Result<Option<Self>, UserError> {
+        let beside = count_or("--beside", &args.beside, 0..=1024, 1)?;
+        if !args.case.iter().any(|case| case == pingpong::CASE) {
+            return match args.beside {
+                Some(_) => Err(UserError("--beside: for --case pingpong only".to_owned())),
+                None => Ok(None),
+            };
+        }
+        if args.options.has_producers() {
+            let advice = "--producers: --case pingpong has 1, 2 and 8 submitters";
+            return Err(UserError(advice.to_owned()));
+        }
+        let variants = match &args.scope[..] {
+            _ if !own => Vec::new(),
+            [] => SCOPES.to_vec(),
+            scopes => variants(scopes)?,
+        };
+        Ok(Some(Self { variants, beside }))
+    }
 }
 
 impl Selection {
@@ -74,13 +117,17 @@ impl Selection {
         let runners = options::names("--runner", &args.runner, &runners)?;
         let wanted =
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
+        let runs = |runner| args.runner.is_empty() || runners.contains(&runner);
+        let all = [&CASES[..], &NAMED].concat();
+        let cases = match options::names("--case", &args.case, &all)? {
+            none if none.is_empty() => CASES.to_vec(),
+            chosen => chosen,
+        };
         Ok(Self {
-            cases: options::names_or_all("--case", &args.case, &CASES)?,
+            cases,
             variants: own_variants(&args.scope, &runners)?,
-            own: args.runner.is_empty()
-                || runners
-                    .iter()
-                    .any(|runner| [uwork_pool::RUNNER, uwork_pool::C].contains(runner)),
+            own: runs(uwork_pool::RUNNER) || runs(uwork_pool::C),
+            pingpong: PingPong::check(args, runs(uwork_pool::RUNNER))?,
             rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
             ordered: args.ordered,
             clock: args.clock,
@@ -101,6 +148,9 @@ impl Selection {
                     }
                 }
             }
+        }
+        if let Some(PingPong { variants, beside }) = &self.pingpong {
+            groups.extend(pingpong::groups(variants, &self.rivals, *beside, options));
         }
         groups
     }

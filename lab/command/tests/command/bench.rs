@@ -80,7 +80,11 @@ fn a_load_that_would_not_fit_in_memory_is_refused() {
 
 #[test]
 fn unknown_names_are_refused_with_those_that_exist() {
-    refused("workqueue", &["--case", "wiat"], &["--case 'wiat'", "wait, batch, flood, join"]);
+    refused(
+        "workqueue",
+        &["--case", "wiat"],
+        &["--case 'wiat'", "wait, batch, flood, join, pingpong"],
+    );
     refused("workqueue", &["--case", "wait", "flod"], &["--case 'flod'"]);
     refused(
         "workqueue",
@@ -338,6 +342,40 @@ fn every_bad_count_is_refused_in_the_same_words() {
             assert!(output.status.code() == Some(2) && said.contains(&wanted), "{said}");
         }
     }
+}
+
+#[test]
+fn pingpong_measures_each_number_of_submitters_alone_and_beside_a_busy_process() {
+    let scratch = Scratch::new("pingpong");
+    let path = scratch.file("figures.json");
+    let args = ["--case=pingpong", "--items=20", "--samples=1", "--scope", "cpu,system"];
+    let output = bench("workqueue", &[&args[..], &["--json", &path]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let of = |metric: &str| -> BTreeSet<String> {
+        let records = records(&path);
+        let those = records.iter().filter(|r| r["metric"] == metric && r["runner"] == "uwork");
+        those.map(|r| format!("{} {}", r["case"], r["variant"]).replace('"', "")).collect()
+    };
+    let mut wanted = BTreeSet::new();
+    for submitters in [1, 2, 8] {
+        for suffix in ["", "-beside"] {
+            let case = format!("pingpong-{submitters}{suffix}");
+            wanted.extend(["cpu", "system"].map(|scope| format!("{case} {scope}")));
+        }
+    }
+    for metric in ["items_per_s", "enqueue_p50_ns", "enqueue_p90_ns", "enqueue_p99_ns"] {
+        assert_eq!(of(metric), wanted, "{metric}");
+    }
+    let tables = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(tables.matches("ratio: to uwork cpu (pingpong-").count(), 6, "{tables}");
+    assert_eq!(tables.matches("busy processes 1").count(), 3, "{tables}");
+}
+
+#[test]
+fn pingpong_refuses_what_it_does_not_vary() {
+    refused("workqueue", &["--case=pingpong", "--producers=4"], &["--producers", "1, 2 and 8"]);
+    refused("workqueue", &["--beside=2"], &["--beside", "--case pingpong"]);
+    refused("workqueue", &["--case=pingpong", "--beside=-1"], &["--beside '-1'", "from 0 to 1024"]);
 }
 
 #[cfg(target_os = "linux")]

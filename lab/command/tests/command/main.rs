@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_blocking;
+mod bench_open;
 mod bench_percpu;
 mod bench_progress;
 mod bench_taskwork;

@@ -2,5 +2,6 @@
 
 mod counts;
 mod jobs;
+mod open;
 mod percpu;
 mod posts;

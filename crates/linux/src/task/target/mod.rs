@@ -77,7 +77,7 @@ impl Target {
         match unsafe { self.list.add(work, notify) } {
             Added::Yes(None) => Outcome::Added,
             Added::Yes(Some(kick)) => {
-                self.tell(kick);
+                self.notify(kick);
                 Outcome::Added
             }
             Added::Pending => Outcome::Pending,
@@ -107,7 +107,7 @@ impl Target {
         self.forks != forks()
     }
 
-    fn tell(&self, kick: Kick<'_>) {
+    fn notify(&self, kick: Kick<'_>) {
         if kick.waits() {
             match Wait::from_u8(self.wait.load(Ordering::Relaxed)) {
                 Wait::Yield => {}

@@ -1,38 +1,30 @@
 //! The child process: executes an order and prints its figures.
 
-use std::panic;
-use std::process;
-
 use uwork_rivals::jobs::{JobPool, job_rivals};
 
-use super::burner::{self, Burner};
 use super::cases::{self, AT_ONCE, BURST_AT_ONCE, Size};
 use super::obstacles::{Kind, Obstacles, check_faults};
-use super::order::Order;
+use super::order::{BURN, Order};
 use super::threads::Peak;
 use super::uwork_jobs::UworkJobs;
 use super::{burst, flood, latency, throughput};
 use crate::UserError;
+use crate::bench::burner::{self, Burner};
 use crate::bench::contestant::cpus;
-use crate::bench::measured::Figures;
+use crate::bench::measured::{self, Figures};
 use crate::bench::privilege;
 use crate::bench::uwork_pool;
 
 /// Measures and prints. Threads and obstacles are not cleaned up, because the process ends.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
-    // If a thread panicked alone, other threads would wait for it forever.
-    let report = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        report(info);
-        process::exit(101);
-    }));
+    measured::end_on_panic();
     // Started before this process may lose the permission to read its own program file.
-    let burner = (order.case == "busy").then(|| Burner::start(order)).transpose()?;
+    let burner = (order.case == "busy").then(|| Burner::start(order.burner()?)).transpose()?;
     if order.unprivileged {
         privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
     }
-    if order.case == burner::CASE {
-        return burner::burn();
+    if order.case == BURN {
+        return burner::burn(cpus());
     }
     let mut figures = Figures::default();
     let size = Size::of(order.quick);

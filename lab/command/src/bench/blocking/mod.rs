@@ -12,7 +12,6 @@
 //! `events` and `sampling`, they do not. The tier is fixed when a process starts, so a separate
 //! child process takes each sample.
 
-mod burner;
 mod burst;
 mod cases;
 mod child;

@@ -8,6 +8,9 @@ use crate::UserError;
 use crate::bench::measured::{Measured, again};
 use crate::bench::uwork_pool;
 
+/// The case name of the busy process.
+pub(super) const BURN: &str = "burn";
+
 /// The task of a child process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Order {
@@ -25,6 +28,11 @@ impl Order {
         let tier = if self.runner == uwork_pool::RUNNER { &self.variant } else { DECLARED };
         command.env("UWORK_BLOCKING", tier);
         Ok(command)
+    }
+
+    /// The command that starts a busy process beside the child.
+    pub(super) fn burner(&self) -> Result<Command, UserError> {
+        Order { case: BURN.to_owned(), ..self.clone() }.command()
     }
 
     /// Runs the child.

@@ -1,8 +1,6 @@
 //! The child process: restricts itself to its CPUs, measures a part of a variant's tries and prints
 //! them.
 
-use std::panic;
-use std::process;
 use std::time::Duration;
 
 use uwork::topology::Machine;
@@ -10,7 +8,7 @@ use uwork::topology::Machine;
 use super::plan::{DECLARED, Order, READY, TIMER_COMPUTE};
 use super::{lateness, ready, timer};
 use crate::UserError;
-use crate::bench::affinity;
+use crate::bench::{affinity, measured};
 
 /// A try fails if the expected event does not occur for this long. No item takes a tenth of it, but
 /// other programs may keep the process off its CPUs for seconds.
@@ -18,12 +16,7 @@ pub(super) const HANGS: Duration = Duration::from_secs(60);
 
 /// Measures and prints. Items are not cleaned up, because the process ends.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
-    // If an item panicked alone, the thread that waits for it would never wake.
-    let report = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        report(info);
-        process::exit(101);
-    }));
+    measured::end_on_panic();
     restrict(order.cpus)?;
     let blocking = uwork::dump().blocking;
     if blocking.tier.to_string() != order.tier {

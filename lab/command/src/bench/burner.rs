@@ -1,16 +1,11 @@
-//! Another process that keeps all CPUs busy.
+//! A busy process: it keeps CPUs busy while a benchmark measures something else.
 
 use std::hint;
 use std::io::{self, Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
-use super::order::Order;
 use crate::UserError;
-use crate::bench::contestant::cpus;
-
-/// Its case name in an order.
-pub(super) const CASE: &str = "burn";
 
 /// A busy process. It runs until this value is dropped or this process ends.
 pub(super) struct Burner {
@@ -20,11 +15,8 @@ pub(super) struct Burner {
 }
 
 impl Burner {
-    /// Starts the process; returns once it is busy.
-    pub(super) fn start(order: &Order) -> Result<Self, UserError> {
-        let mut command = Order { case: CASE.to_owned(), ..order.clone() }.command()?;
-        let failed =
-            |error: io::Error| UserError(format!("the process that uses the CPUs: {error}"));
+    /// Starts the process by a command that calls [`burn`]; returns once it is busy.
+    pub(super) fn start(mut command: Command) -> Result<Self, UserError> {
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let stdin = process.stdin.take();
@@ -43,9 +35,9 @@ impl Drop for Burner {
     }
 }
 
-/// The main function of the busy process.
-pub(super) fn burn() -> Result<(), UserError> {
-    for _ in 0..cpus() {
+/// The main function of the busy process: as many threads that compute.
+pub(super) fn burn(threads: usize) -> Result<(), UserError> {
+    for _ in 0..threads {
         thread::spawn(|| {
             loop {
                 hint::spin_loop();
@@ -54,5 +46,9 @@ pub(super) fn burn() -> Result<(), UserError> {
     }
     let said = io::stdout().write_all(b"\n").and_then(|()| io::stdout().flush());
     let ended = said.and_then(|()| io::stdin().read_to_end(&mut Vec::new()));
-    ended.map(|_| ()).map_err(|error| UserError(error.to_string()))
+    ended.map(|_| ()).map_err(failed)
+}
+
+fn failed(error: io::Error) -> UserError {
+    UserError(format!("the process that uses the CPUs: {error}"))
 }

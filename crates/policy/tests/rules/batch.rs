@@ -1,0 +1,49 @@
+//! What a worker does with a batch, over the whole table of facts.
+
+use uwork_policy::batch::{TakenBatch, plan_batch};
+use uwork_policy::concurrency::{NEIGHBOUR_WAKE_COST_NS, PoolCounts, spills};
+
+#[test]
+fn a_batch_is_published_if_items_wait_behind_its_first() {
+    for (count, publish, alone) in [(1, false, true), (2, true, false), (u32::MAX, true, false)] {
+        for intensive in [false, true] {
+            for stolen in [false, true] {
+                let batch = TakenBatch { count, intensive, stolen };
+                let plan = plan_batch(batch);
+                assert_eq!(plan.publish, publish, "{batch:?}");
+                // "Workers do not count during batches of a CPU-intensive queue."
+                assert_eq!(plan.leave_count, intensive, "{batch:?}");
+                // The worker leaves the count for one reason at a time, and for one run at a time.
+                let presumes = match (alone, intensive) {
+                    (true, false) => true,
+                    (true, true) | (false, _) => false,
+                };
+                assert_eq!(plan.may_presume, presumes, "{batch:?}");
+                assert!(!(plan.may_presume && (plan.leave_count || plan.publish)), "{batch:?}");
+                assert_eq!(plan.settle_source, stolen, "{batch:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pool_spills_at_its_target_if_the_backlog_is_worth_a_wake() {
+    for running in 0..4 {
+        for target in 1..4 {
+            for (backlog, item_ns, worth) in [
+                (0, u64::MAX, false),
+                (1, 0, false),
+                (1, NEIGHBOUR_WAKE_COST_NS - 1, false),
+                (1, NEIGHBOUR_WAKE_COST_NS, true),
+                (NEIGHBOUR_WAKE_COST_NS, 1, true),
+                (u64::MAX, u64::MAX, true),
+            ] {
+                let counts = PoolCounts { running, workers: 4, ..PoolCounts::default() };
+                // Below the target, the pool wakes a worker of its own.
+                let expected = worth && target <= running;
+                let text = format!("{running} of {target}: {backlog} of {item_ns} ns");
+                assert_eq!(spills(counts, target, backlog, item_ns), expected, "{text}");
+            }
+        }
+    }
+}
