@@ -167,8 +167,8 @@ fn s2_34_a_bh_item_that_waits_is_detected() {
             let waited_for = other.clone();
             enqueue_here(&queue, Job::new(|_| uwork::blocking(|| {})));
             enqueue_here(&queue, Job::new(move |_| waited_for.flush().unwrap()));
-            enqueue_here(&queue, Job::new(|_| drop(Job::new(|_| {}).work.flush_helping())));
-            let flushes = |item: &StackWork| drop(item.flush());
+            enqueue_here(&queue, Job::new(|_| assert!(!Job::new(|_| {}).work.flush_helping())));
+            let flushes = |item: &StackWork| assert!(!item.flush());
             enqueue_here(&queue, Job::new(move |_| uwork::on_stack(|_| {}, flushes)));
             queue.flush().unwrap();
         }
