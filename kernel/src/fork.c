@@ -20,6 +20,7 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
 
 static void prepare(void)
 {
+	uw_wait_bit_fork(UW_FORK_PREPARE);
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
@@ -35,6 +36,7 @@ static void after(enum uw_fork at)
 	uw_printk_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);
+	uw_wait_bit_fork(at);
 }
 
 static void parent(void)

@@ -16,6 +16,8 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at);
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
+/* Its locks are not taken: the child makes them anew. */
+void uw_wait_bit_fork(enum uw_fork at);
 /* Defined in Rust: the quarantine of handles, and the debug mode's registry. */
 void uw_quarantine_fork(unsigned int at);
 void uw_debug_fork(unsigned int at);

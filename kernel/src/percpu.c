@@ -185,20 +185,29 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 
 void uw_kernel_free_percpu(void *ptr)
 {
-	size_t at = (size_t)((char *)ptr - units);
 	uint8_t state = NO_BLOCK;
+	uint32_t index = 0;
 	unsigned int cpu;
+	size_t at;
 
 	if (!ptr)
 		return;
-	if (units && at < UW_KERNEL_PERCPU_UNIT && at % (1ul << GRANULE_SHIFT) == 0)
-		state = blocks[at >> GRANULE_SHIFT].state;
+	pthread_mutex_lock(&lock);
+	at = (size_t)((char *)ptr - units);
+	if (units && at < UW_KERNEL_PERCPU_UNIT && at % (1ul << GRANULE_SHIFT) == 0) {
+		index = (uint32_t)(at >> GRANULE_SHIFT);
+		state = blocks[index].state;
+	}
+	/* Neither used nor free until it is checked: a second call finds no block, an allocation does not take it. */
+	if (state & IS_USED)
+		blocks[index].state = NO_BLOCK;
+	pthread_mutex_unlock(&lock);
 	if (!(state & IS_USED))
 		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or was freed before", __FILE__, __LINE__);
 	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
 		uw_debug_check_freed((char *)ptr + cpu * UW_KERNEL_PERCPU_UNIT, 1ul << ((state & ORDER) + GRANULE_SHIFT));
 	pthread_mutex_lock(&lock);
-	give_back((uint32_t)(at >> GRANULE_SHIFT), state & ORDER);
+	give_back(index, state & ORDER);
 	pthread_mutex_unlock(&lock);
 }
 

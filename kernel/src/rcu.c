@@ -5,6 +5,7 @@
 #include <linux/bug.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 #include "names.h"
 
 /* An ordered queue: a callback runs after all earlier callbacks. */
@@ -37,11 +38,12 @@ static void run_callback(struct uw_work *item)
 	head->func(head);
 }
 
+/* After uw_shutdown() the callback is refused, which is reported: it never runs. */
 void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))
 {
 	uw_rcu_work_init(&head->uw_item, run_callback);
 	head->func = func;
-	uw_queue_rcu_work(callbacks(), &head->uw_item);
+	uw_kernel_queued(uw_queue_rcu_work(callbacks(), &head->uw_item));
 }
 
 struct to_free {
@@ -75,35 +77,47 @@ void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 	uw_kernel_call_rcu(&what->head, free_it);
 }
 
-static void nothing(struct uw_work *item)
+/* An item that a thread waits for, and whether it has run. */
+struct waited {
+	struct uw_rcu_work item;
+	bool ran;
+};
+
+static void note_run(struct uw_work *item)
 {
-	(void)item;
+	UW_CONTAINER_OF(uw_to_rcu_work(item), struct waited, item)->ran = true;
 }
 
 /*
  * Queues an item behind those that call_rcu() and queue_rcu_work() have queued, and waits for it.
+ * The caller may free what readers see when this returns. So the process ends, with this message,
+ * if the item is refused or removed, or if the wait would never end.
  */
-static void wait_behind(struct uw_queue *queue)
+static void wait_behind(struct uw_queue *queue, const char *failed)
 {
-	struct uw_rcu_work item;
+	struct waited waited = { .ran = false };
 
-	uw_rcu_work_init(&item, nothing);
-	uw_queue_rcu_work(queue, &item);
-	uw_rcu_work_flush(&item);
+	uw_rcu_work_init(&waited.item, note_run);
+	uw_kernel_queued(uw_queue_rcu_work(queue, &waited.item));
+	uw_rcu_work_flush(&waited.item);
 	/*
 	 * The flush may return while the item's function still runs. After this call no thread uses
 	 * the item.
 	 */
-	uw_work_cancel_sync(&item.work);
+	uw_work_cancel_sync(&waited.item.work);
+	if (!waited.ran)
+		uw_kernel_bug(failed, __FILE__, __LINE__);
 }
 
 /* Uses another queue than the callbacks: a callback itself may wait for a grace period. */
 void synchronize_rcu(void)
 {
-	wait_behind(uw_system_queue(UW_SYSTEM_DFL));
+	wait_behind(uw_system_queue(UW_SYSTEM_DFL),
+		    "synchronize_rcu: no grace period has passed: the caller is a reader, or the library is shut down");
 }
 
 void rcu_barrier(void)
 {
-	wait_behind(callbacks());
+	wait_behind(callbacks(),
+		    "rcu_barrier: the callbacks have not run: the caller is one of them, or the library is shut down");
 }

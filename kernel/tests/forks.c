@@ -12,6 +12,7 @@
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "test.h"
@@ -43,6 +44,32 @@ static int make_threads(void *data)
 	while (!kthread_should_stop())
 		kthread_stop(kthread_run(allocate, NULL, "short"));
 	return 0;
+}
+
+/* The wait queues that are found by an address are shared by all variables. */
+static unsigned long words[64];
+
+static int wake_addresses(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop()) {
+		size_t i;
+
+		for (i = 0; i < ARRAY_SIZE(words); i++)
+			wake_up_var(&words[i]);
+	}
+	return 0;
+}
+
+static void use_addresses(void)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(words); i++) {
+		CHECK(wait_var_event_timeout(&words[i], words[i] == 1, 1) == 0);
+		clear_and_wake_up_bit(0, &words[i]);
+		CHECK(wait_on_bit(&words[i], 0, TASK_UNINTERRUPTIBLE) == 0);
+	}
 }
 
 /* In the debug mode, each of these calls takes the lock of the registry. */
@@ -77,6 +104,7 @@ static void use_everything(void)
 	ptr = alloc_percpu(int);
 	CHECK(ptr);
 	free_percpu(ptr);
+	use_addresses();
 	result = kthread_stop(kthread_run(allocate, NULL, "child"));
 	/* It may have been stopped before it started. */
 	CHECK(result == 0 || result == -EINTR);
@@ -97,7 +125,7 @@ static void wait_for_child(pid_t child)
 
 static void forks(void)
 {
-	struct task_struct *threads[4];
+	struct task_struct *threads[5];
 	size_t i;
 	int out = dup(STDOUT_FILENO), null = open("/dev/null", O_WRONLY);
 
@@ -106,6 +134,7 @@ static void forks(void)
 	threads[1] = kthread_run(allocate, NULL, "allocate");
 	threads[2] = kthread_run(make_threads, NULL, "threads");
 	threads[3] = kthread_run(use_items, NULL, "items");
+	threads[4] = kthread_run(wake_addresses, NULL, "addresses");
 	for (i = 0; i < 40; i++) {
 		pid_t child = fork();
 

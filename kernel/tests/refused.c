@@ -7,20 +7,17 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/completion.h>
 #include <linux/kthread.h>
 #include <linux/mutex.h>
 
-#include "test.h"
+#include "scene.h"
 
 /* The system refuses futex(2) to the calling thread from now on. */
 static void refuse_futexes(void)
@@ -98,32 +95,7 @@ static void wake_a_sleeper(void)
 
 static void check(const char *name, void (*scene)(void))
 {
-	static const char words[] = "uwork: futex(2) is refused (Operation not permitted)";
-	char said[4096];
-	size_t length = 0;
-	ssize_t got;
-	int ends[2], status;
-	pid_t child;
-
-	CHECK(pipe(ends) == 0);
-	child = fork();
-	if (child == 0) {
-		dup2(ends[1], STDERR_FILENO);
-		/* A scene that hangs ends by another signal. */
-		alarm(60);
-		scene();
-		_exit(0);
-	}
-	close(ends[1]);
-	while ((got = read(ends[0], said + length, sizeof(said) - 1 - length)) > 0)
-		length += (size_t)got;
-	said[length] = '\0';
-	close(ends[0]);
-	CHECK(waitpid(child, &status, 0) == child);
-	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(said, words)) {
-		pr_err("%s ended with status %#x: %s\n", name, status, said);
-		failed++;
-	}
+	check_abort(name, scene, "uwork: futex(2) is refused (Operation not permitted)");
 }
 
 static int __init refused_init(void)

@@ -1,11 +1,11 @@
 //! Errors: an errno value, and a text kept per thread.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
+use uwork::foreign::payload_text;
 
 /// Room for one line. Longer texts are cut.
 const TEXT_SIZE: usize = 512;
@@ -60,7 +60,7 @@ pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
 /// Runs `body`. A panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
-        let code = fail(libc::ENOTRECOVERABLE, message_of(&*payload));
+        let code = fail(libc::ENOTRECOVERABLE, payload_text(&*payload).unwrap_or("panicked"));
         // A payload may panic when it is dropped.
         std::mem::forget(payload);
         code
@@ -70,13 +70,6 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
 /// Like [`guarded`], for a `body` that returns a code itself.
 pub(crate) fn guard(body: impl FnOnce() -> c_int) -> c_int {
     guarded(body).unwrap_or_else(|code| code)
-}
-
-fn message_of(payload: &(dyn Any + Send)) -> String {
-    let words = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    words
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panicked".to_owned())
 }
 
 /// The text of this thread's last call that failed, in one line; "" if none failed. Valid until the

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::AffinityScope;
+use uwork_policy::scope::{AffinityScope, DEFAULT_SHARD_SIZE};
 use uwork_policy::topology::Topology;
 
 use crate::host::Cpus;
@@ -62,7 +62,7 @@ impl Config {
             allowed,
             cpu_limit,
             default_scope: AffinityScope::Cache,
-            cache_shard_size: 8,
+            cache_shard_size: DEFAULT_SHARD_SIZE,
             idle_timeout_ns: 300_000_000_000,
             threads_max: None,
         }

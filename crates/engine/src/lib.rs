@@ -17,6 +17,7 @@ mod item;
 mod lifecycle;
 #[cfg(all(test, loom))]
 mod models;
+pub mod payload;
 pub mod percpu;
 mod plural;
 mod pointer;

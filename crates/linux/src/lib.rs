@@ -29,6 +29,7 @@ mod report;
 #[cfg(feature = "ring")]
 pub mod ring;
 pub mod rseq;
+mod signal_info;
 mod signals;
 #[cfg_attr(
     all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),

@@ -199,20 +199,6 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// The next CPU of the set after `after`, wrapping to the lowest. This is a round robin whose
-    /// only state is the CPU that it returned last. `None` only for the empty set.
-    /// ```
-    /// # use uwork_policy::cpuset::CpuSet;
-    /// let mask: CpuSet = "1,4".parse().unwrap();
-    /// assert_eq!(mask.next_wrapping(1), Some(4));
-    /// assert_eq!(mask.next_wrapping(4), Some(1));
-    /// assert_eq!(mask.next_wrapping(3), Some(4));
-    /// ```
-    #[must_use]
-    pub fn next_wrapping(&self, after: u32) -> Option<u32> {
-        self.at_or_after(after.saturating_add(1)).or_else(|| self.first())
-    }
-
     fn at_or_after(&self, cpu: u32) -> Option<u32> {
         let start = (cpu / BITS) as usize;
         let mut word = self.words.get(start)? & (u64::MAX << (cpu % BITS));

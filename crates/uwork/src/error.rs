@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
+use uwork_engine::payload::payload_text;
 use uwork_linux::Error;
 
 /// A call that queues an item failed. The item is unchanged, and is returned in here.
@@ -74,16 +75,10 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JoinError::Panicked(payload) => {
-                let text = payload
-                    .downcast_ref::<&str>()
-                    .copied()
-                    .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-                match text {
-                    Some(text) => write!(f, "the item panicked: {text}"),
-                    None => f.write_str("the item panicked"),
-                }
-            }
+            JoinError::Panicked(payload) => match payload_text(&**payload) {
+                Some(text) => write!(f, "the item panicked: {text}"),
+                None => f.write_str("the item panicked"),
+            },
             JoinError::Cancelled => f.write_str("the item was cancelled before it started"),
             JoinError::Refused => {
                 f.write_str("the queue was draining or destroyed and took no more items")

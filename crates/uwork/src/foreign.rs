@@ -5,6 +5,7 @@ use std::marker::{PhantomData, PhantomPinned};
 
 use uwork_engine::Delayed;
 use uwork_engine::host::Report;
+pub use uwork_engine::payload::payload_text;
 pub use uwork_engine::percpu::{CpuLock, Place, Recursion, Token};
 pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_linux::Linux;

@@ -79,6 +79,8 @@ struct Did {
     added: u64,
     works: u64,
     moves: u64,
+    /// The counter's sum, as it was seen last.
+    sum: i64,
 }
 
 impl Everything {
@@ -162,7 +164,10 @@ impl Everything {
         did.pairs += self.pairs.cpus().len() as u64;
         self.bundle.drain_all().expect("no lock is held");
         self.cache.flush_all().expect("no lock is held");
-        assert!(self.counter.sum() >= 0);
+        // All additions are positive, so a sum that falls has lost some.
+        let sum = self.counter.sum();
+        assert!(sum >= did.sum, "{sum} after {}", did.sum);
+        did.sum = sum;
         did.works += u64::from(self.queue_on(cpu));
         self.works[cpu as usize].flush();
     }

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork::Busy;
-use uwork::foreign::ItemAndFunction;
+use uwork::foreign::{self, ItemAndFunction};
 
 use super::frees::Within;
 use super::memory;
@@ -52,12 +52,11 @@ impl Shadow {
     }
 
     fn is_enabled(self) -> bool {
-        // The depth has no accessor, so the debug text is searched for it.
-        let text = match self {
-            Shadow::Timed(shadow) => format!("{:?}", shadow.plain()),
-            Shadow::Graced(shadow) => format!("{:?}", shadow.plain()),
+        let is_disabled = match self {
+            Shadow::Timed(shadow) => foreign::is_disabled(shadow.plain()),
+            Shadow::Graced(shadow) => foreign::is_disabled(shadow.plain()),
         };
-        text.contains("disable_depth: 0")
+        !is_disabled
     }
 
     fn is_idle(self) -> bool {

@@ -297,7 +297,13 @@ impl fmt::Display for Frame {
 
 impl fmt::Display for WorkerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text is the variant's name in lower case.
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(match self {
+            WorkerState::Idle => "idle",
+            WorkerState::Running => "running",
+            WorkerState::Waiting => "waiting",
+            WorkerState::Asleep => "asleep",
+            WorkerState::Stopped => "stopped",
+            WorkerState::Between => "between",
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::{
     ArmedItem, Dump, Function, Gate, ItemDump, Items, NodeDump, PoolDump, PwqDump, QueueDump,
-    RescuerDump, ScopeDump, WorkerDump, WorkerState,
+    RescuerDump, ScopeDump, WorkerDump,
 };
 
 impl fmt::Display for Dump {
@@ -99,16 +99,8 @@ impl ArmedItem {
 
 impl WorkerDump {
     pub(super) fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
-        let state = match self.state {
-            WorkerState::Idle => "idle",
-            WorkerState::Running => "running",
-            WorkerState::Waiting => "waiting",
-            WorkerState::Asleep => "asleep",
-            WorkerState::Stopped => "stopped",
-            WorkerState::Between => "between",
-        };
         let thread = if self.thread.is_empty() { "-" } else { &self.thread };
-        write!(f, "    slot {:<4} {thread}  {state}", self.slot)?;
+        write!(f, "    slot {:<4} {thread}  {}", self.slot, self.state)?;
         if self.thread_id != 0 {
             write!(f, "  thread {}", self.thread_id)?;
         }

@@ -78,7 +78,7 @@ struct Held<'a, H: Host> {
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
-    _reports: LockGuard<'a, Vec<Report>>,
+    reports: LockGuard<'a, Vec<Report>>,
     _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Cpus>>>),
     _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
@@ -167,7 +167,7 @@ fn lock_everything<'a, H: Host>(
         _registry: registry,
         _hogs: hogs,
         _names: names,
-        _reports: reports,
+        reports,
         _places: places,
         _lists: lists,
         _sets: sets,
@@ -280,6 +280,8 @@ impl<H: Host> Forking<'_, H> {
             }
         }
         engine.watch.forget(&mut held.watch);
+        // The parent delivers them. Forget instead of drop, which calls the allocator.
+        std::mem::forget(std::mem::take(&mut *held.reports));
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
         let mut kept = PageList::new(self.pages);
         kept.extend(in_use.iter().copied().chain(rescuers.map(|rescuer| rescuer.slot())));

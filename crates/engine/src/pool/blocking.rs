@@ -3,14 +3,13 @@
 
 use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns, usual_block_ns};
 
+use super::NO_SLOT;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How long more blocks are expected after one was found.
 const EXPECT_NS: u64 = 1_000_000_000;
 /// For this long after a presumed block more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
-/// No worker.
-const NO_SLOT: u32 = u32::MAX;
 
 /// See the module.
 pub(crate) struct BlockingState {

@@ -32,14 +32,17 @@ use progress::Unsettled;
 use ready::ReadyList;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
+pub(crate) use uwork_policy::progress::NEVER;
 
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
 /// No worker.
 const NO_SLOT: u32 = u32::MAX;
 
-/// No deadline.
-pub(crate) const NEVER: u64 = u64::MAX;
+/// The most ready pwqs that are listed of one pool.
+const READY_MAX: usize = 64;
+/// Room for workers that are created between the allocation of a list and the lock.
+const WORKERS_SPARE: usize = 8;
 
 /// What a pool is for; constant.
 #[derive(Clone, Debug, Default)]
@@ -358,6 +361,18 @@ impl<H: Host> Pool<H> {
         inner.ready.for_each(f);
     }
 
+    /// The first ready pwqs, by id, and the number of all.
+    pub(crate) fn list_ready(&self, host: &H) -> (Vec<u32>, usize) {
+        let (mut ready, mut count) = (Vec::with_capacity(READY_MAX), 0);
+        self.for_each_ready(host, &mut self.lock(), |pwq| {
+            count += 1;
+            if ready.len() < READY_MAX {
+                ready.push(pwq.id);
+            }
+        });
+        (ready, count)
+    }
+
     /// Moves the inbox to the list. `note_readiness` must follow, under the same hold of the lock.
     ///
     /// The mark is set before the move, both SeqCst. A thread without the lock that finds the inbox
@@ -478,6 +493,17 @@ impl<H: Host> Pool<H> {
         // Reserve first, so that usually nothing is allocated under the lock.
         let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
         workers.extend_from_slice(&self.lock().workers);
+        workers
+    }
+
+    /// The slots of all workers at this moment, and whether each is idle.
+    pub(crate) fn list_idle_and_busy(&self, engine: &Engine<H>) -> Vec<(u32, bool)> {
+        // Nothing is allocated under the lock.
+        let room = self.state.counts().workers as usize + WORKERS_SPARE;
+        let mut workers = Vec::with_capacity(room);
+        let inner = self.lock();
+        let listed = inner.workers.iter().take(room);
+        workers.extend(listed.map(|&id| (id, inner.idle.has(engine.slot(id)))));
         workers
     }
 

@@ -222,21 +222,6 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// As [`Wq::drain`], but times out when the host's clock reaches `deadline`. False if it did:
-    /// the queue accepts all items again, and is not empty.
-    ///
-    /// # Errors
-    /// The caller is in an item of this queue.
-    pub fn drain_until(&self, deadline: u64) -> Result<bool, QueueError> {
-        if self.runs_here() {
-            return Err(QueueError::WouldDeadlock);
-        }
-        self.gate.begin_drain();
-        let empty = self.settle_until(Some(deadline));
-        self.gate.end_drain();
-        Ok(empty)
-    }
-
     /// Flushes until the queue is empty.
     pub(crate) fn settle(&self) {
         self.settle_until(None);

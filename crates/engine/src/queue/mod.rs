@@ -222,11 +222,6 @@ impl<H: Host> Wq<H> {
         self.warned.fetch_or(what, Ordering::Relaxed) & what == 0
     }
 
-    /// Whether the queue has ever refused an item because it drained.
-    pub fn has_refused(&self) -> bool {
-        self.warned.load(Ordering::Relaxed) & Warned::REFUSED != 0
-    }
-
     pub(crate) fn rescuer(&self) -> Option<&Rescuer<H>> {
         self.rescuer.get()
     }

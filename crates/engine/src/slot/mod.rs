@@ -17,6 +17,7 @@ pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
 pub(crate) use parking::MOVING;
+use parking::NO_BATCH;
 pub(crate) use wait::WaitsFor;
 
 use crate::host::{Event, Host};
@@ -61,7 +62,7 @@ pub(crate) struct Slot<H: Host> {
     mutex: Lock<()>,
 
     /// When the current batch began (the host's clock), if it has several items and its tail was
-    /// not taken back; else `u64::MAX`. While it is set, the worker counts in its pool's
+    /// not taken back; else `NO_BATCH`. While it is set, the worker counts in its pool's
     /// `scheduled_batches`.
     batch_began: AtomicU64,
     /// What the owner took last, for readers on other threads.
@@ -139,7 +140,7 @@ impl<H: Host> Slot<H> {
                 is_worker: false,
             }),
             mutex: Lock::ranked(Rank::Slot, ()),
-            batch_began: AtomicU64::new(u64::MAX),
+            batch_began: AtomicU64::new(NO_BATCH),
             batch: BatchHint::new(),
             event: H::Event::default(),
             thread: AtomicU64::new(0),
@@ -316,7 +317,7 @@ impl<H: Host> Slot<H> {
     pub(crate) fn forget(&self, in_use: bool) {
         self.leave(self.number());
         self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
-        self.batch_began.store(u64::MAX, Ordering::Relaxed);
+        self.batch_began.store(NO_BATCH, Ordering::Relaxed);
         self.event.renew();
         self.set_thread(0);
         self.set_waits(false);

@@ -7,7 +7,7 @@ use crate::sync::Ordering;
 /// A value of a slot's home: the worker is moving from one pool to another.
 pub(crate) const MOVING: u32 = u32::MAX;
 /// No batch is in progress.
-const NO_BATCH: u64 = u64::MAX;
+pub(super) const NO_BATCH: u64 = u64::MAX;
 
 impl<H: Host> Slot<H> {
     /// The worker's thread, as the host names it; 0 if none.

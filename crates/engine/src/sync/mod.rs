@@ -47,6 +47,14 @@ mod imp {
     }
     pub(crate) use const_unless_modelled;
 
+    /// A number that no other thread has at the same time, and never 0.
+    pub(crate) fn thread_key() -> usize {
+        thread_local! {
+            static HERE: u8 = const { 0 };
+        }
+        HERE.with(|here| std::ptr::from_ref(here).addr())
+    }
+
     /// Keeps the compiler from moving memory accesses across; it costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -61,7 +69,7 @@ mod imp;
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 pub(crate) use imp::{
-    SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
+    SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half, thread_key,
 };
 
 #[cfg(all(debug_assertions, not(loom)))]
@@ -76,7 +84,8 @@ pub use held::{Holding, assert_nothing_held, exchange};
 pub(crate) use held::{assert_may_wake, item_attached, item_detached, item_moves, take_all};
 pub use rank::Rank;
 
-/// A mutual exclusion lock without poisoning: no user code ever runs under one. Builds with debug assertions
+/// A mutual exclusion lock without poisoning: the only user code that runs under one is the matcher
+/// of a task list, which may unwind and leaves the list as it was. Builds with debug assertions
 /// check the order in which a thread takes them.
 pub struct Lock<T> {
     mutex: imp::Mutex<T>,
@@ -188,8 +197,9 @@ impl<T: Copy> Cell<T> {
     }
 }
 
-/// A number for display that no decision depends on: the models need not see it, and do not pay for
-/// it.
+/// A number that the models need not see, and do not pay for: it may be out of date where it is
+/// read. It is for display, and for decisions that such a value cannot make wrong: the code that
+/// decides says why.
 pub(crate) struct Hint(std::sync::atomic::AtomicUsize);
 
 impl Hint {

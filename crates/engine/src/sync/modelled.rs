@@ -29,6 +29,15 @@ pub(crate) fn low_half<T>(_: &AtomicPtr<T>) -> *const u32 {
     std::ptr::null()
 }
 
+/// A number that no other thread has at the same time, and never 0.
+pub(crate) fn thread_key() -> usize {
+    static LAST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    loom::thread_local! {
+        static KEY: usize = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+    }
+    KEY.with(|&key| key)
+}
+
 /// As loom's, but its initial value counts as sequentially consistent.
 ///
 /// In the language, a `SeqCst` load cannot return a value that an earlier `SeqCst` store has

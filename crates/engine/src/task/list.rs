@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::item::TaskWork;
 use super::state::{NOTIFIED, Notify, Pushed, State};
-use crate::sync::{Cell, Line, Link, Lock, Rank, assert_nothing_held};
+use crate::sync::{Cell, Hint, Line, Link, Lock, LockGuard, Rank, assert_nothing_held, thread_key};
 
 /// The outcome of an add.
 #[must_use = "an item that was not added is still the caller's, and a notification is to be sent"]
@@ -137,6 +137,8 @@ pub struct TaskList {
     state: Line<State>,
     /// Items that cancels have examined: older than those in `state`.
     backlog: Lock<Chain>,
+    /// The key of the thread that is in a matcher, under the lock; 0 if none is.
+    matching: Hint,
     /// The items that a run has taken and not started. The target's alone.
     taken: Cell<Link<TaskWork>>,
     /// The number of nested runs in progress. The target's alone.
@@ -144,6 +146,22 @@ pub struct TaskList {
     /// Whether this is a forked child's copy of a list, whose items are the parent's. The target's
     /// alone.
     forgotten: Cell<bool>,
+}
+
+/// The calling thread is in a matcher while this lives.
+struct Matching<'a>(&'a Hint);
+
+impl Matching<'_> {
+    fn begin(matching: &Hint) -> Matching<'_> {
+        matching.set(thread_key());
+        Matching(matching)
+    }
+}
+
+impl Drop for Matching<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
 }
 
 impl Default for TaskList {
@@ -162,6 +180,7 @@ impl TaskList {
         TaskList {
             state: Line(State::new()),
             backlog: Lock::ranked(Rank::TaskList, Chain::EMPTY),
+            matching: Hint::new(0),
             taken: Cell::new(NOTHING),
             depth: Cell::new(0),
             forgotten: Cell::new(false),
@@ -206,21 +225,37 @@ impl TaskList {
     }
 
     /// Cancels the oldest item for which `matches` returns true. `matches` runs under the list's
-    /// lock, and must not call this list. If it unwinds, all items stay.
+    /// lock, and must not cancel from this list or run it. If it unwinds, all items stay.
+    ///
+    /// # Panics
+    /// In a matcher of this list.
     pub fn cancel_match(
         &self,
         matches: impl FnMut(NonNull<TaskWork>) -> bool,
     ) -> Option<NonNull<TaskWork>> {
-        let mut backlog = self.backlog.lock();
+        let mut backlog = self.lock_backlog();
+        let matching = Matching::begin(&self.matching);
         // SAFETY: the holder of the lock owns the backlog's items, and we own those that `steal`
         // returned.
         let found = unsafe {
             backlog.append_stack(self.state.0.steal());
             backlog.remove(matches)
         };
+        drop(matching);
         drop(backlog);
         // SAFETY: it is in no list any more, so it is ours.
         found.inspect(|item| unsafe { item.as_ref() }.let_go())
+    }
+
+    /// # Panics
+    /// In a matcher of this list, whose thread holds the lock: it would wait for itself.
+    #[track_caller]
+    fn lock_backlog(&self) -> LockGuard<'_, Chain> {
+        assert!(
+            self.matching.get() != thread_key(),
+            "the matcher of a cancel_match used its own list: it may only look at the item"
+        );
+        self.backlog.lock()
     }
 
     /// Whether the target was notified to run its list: one load. False does not mean that the list
@@ -285,7 +320,7 @@ impl TaskList {
             return;
         }
         // Under the lock, so that no cancel holds older items that it has taken from the stack.
-        let mut backlog = self.backlog.lock();
+        let mut backlog = self.lock_backlog();
         let mut chain = std::mem::replace(&mut *backlog, Chain::EMPTY);
         // SAFETY: both parts are ours: the lock guarded one, the state returned the other. The
         // taken items are the target's, which is this thread.
@@ -371,7 +406,7 @@ impl TaskList {
                 self.detach(State::close);
                 self.run_taken();
             } else if !self.forgotten.get() {
-                self.backlog.lock().append_stack(self.state.0.close());
+                self.lock_backlog().append_stack(self.state.0.close());
             }
             if !self.forgotten.get() {
                 self.wait_for_senders(relax);

@@ -17,7 +17,6 @@ use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
 use crate::timer::{TimerBase, Timers};
-use crate::worker::run::report_payload;
 
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;
@@ -569,6 +568,6 @@ pub(crate) unsafe fn let_go<H: Host>(engine: &Engine<H>, work: NonNull<Work>, fu
     // SAFETY: by this function's contract.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
     if let Err(payload) = outcome {
-        report_payload(engine, "(released)", payload);
+        engine.report_panic_of("(released)", payload);
     }
 }

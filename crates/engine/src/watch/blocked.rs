@@ -76,13 +76,9 @@ impl<H: Host> Pool<H> {
 
     /// The workers that are not parked.
     fn list_busy_workers(&self, engine: &Engine<H>) -> Vec<u32> {
-        // Allocate before the lock is taken, with room for a worker that is created meanwhile.
-        let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
-        // Copy the ids and release the lock: a sample is a system call.
-        let inner = self.lock();
-        let is_busy = |&&id: &&u32| !inner.idle.has(engine.slot(id));
-        workers.extend(inner.workers.iter().filter(is_busy).copied());
-        workers
+        // Ids, without the lock: a sample is a system call.
+        let workers = self.list_idle_and_busy(engine).into_iter();
+        workers.filter(|&(_, idle)| !idle).map(|(id, _)| id).collect()
     }
 
     /// The state of a worker. The watcher gets to know of a run here, if the run counts or is

@@ -27,11 +27,6 @@ use crate::queue::{Kind, NICE_HIGHPRI, Wq};
 use crate::slot::{NotRunning, Slot};
 use crate::sync::Ordering;
 
-/// The most ready pwqs that are listed of one pool.
-const READY_MAX: usize = 64;
-/// Spare room for workers that are created between the allocation and the lock.
-const WORKERS_SPARE: usize = 8;
-
 impl ItemDump {
     pub(crate) fn of(item: &Work) -> ItemDump {
         ItemDump { address: std::ptr::from_ref(item).addr(), function: Function::of(item.func()) }
@@ -114,27 +109,11 @@ impl<H: Host> Engine<H> {
 impl<H: Host> Pool<H> {
     fn dump(&self, engine: &Engine<H>) -> PoolDump {
         let counts = self.state.counts();
-        let mut workers = Vec::with_capacity(counts.workers as usize + WORKERS_SPARE);
-        let mut ready = Vec::with_capacity(READY_MAX);
-        let mut nr_ready = 0;
-        {
-            let mut inner = self.lock();
-            self.for_each_ready(engine.host(), &mut inner, |pwq| {
-                nr_ready += 1;
-                if ready.len() < READY_MAX {
-                    ready.push(pwq.id);
-                }
-            });
-            let room = workers.capacity();
-            for &id in inner.workers.iter().take(room) {
-                workers.push((id, inner.idle.has(engine.slot(id))));
-            }
-        }
-        let name = |_| self.spec().thread_name();
-        let workers = workers
-            .into_iter()
-            .map(|(id, idle)| Survey::of(engine).dump_worker(id, name(id), idle))
-            .collect();
+        let (ready, nr_ready) = self.list_ready(engine.host());
+        let workers = self.list_idle_and_busy(engine).into_iter();
+        let name = || self.spec().thread_name();
+        let workers =
+            workers.map(|(id, idle)| Survey::of(engine).dump_worker(id, name(), idle)).collect();
         let (nr_armed, armed) = self.dump_armed(|_| true);
         let next = self.timers.next(Ordering::Relaxed);
         PoolDump {

@@ -7,9 +7,6 @@ use crate::dump::{
 };
 use crate::host::Host;
 
-/// The most pwqs of a pool's ready list that are examined.
-const READY_MAX: usize = 64;
-
 /// A worker that is to be listed.
 struct Listed {
     slot: u32,
@@ -33,7 +30,9 @@ impl<'a, H: Host> Survey<'a, H> {
             Backed::Node { .. } | Backed::Deadlock(_) => None,
         };
         let (wants, pwqs) = match place {
-            Backed::Pool(id) => (Wants::Worker, self.ready_in(id)),
+            Backed::Pool(id) => {
+                (Wants::Worker, self.engine.pool(id).list_ready(self.engine.host()).0)
+            }
             Backed::Deadlock(_) => (Wants::EachOther, Vec::new()),
             _ => (Wants::Permit, self.pwqs_of(place)),
         };
@@ -131,27 +130,11 @@ impl<'a, H: Host> Survey<'a, H> {
         (!pool.spec().single && pool.is_full(self.engine)).then(|| pool.workers_max(self.engine))
     }
 
-    fn ready_in(self, pool: u32) -> Vec<u32> {
-        let mut ready = Vec::with_capacity(READY_MAX);
-        let pool = self.engine.pool(pool);
-        pool.for_each_ready(self.engine.host(), &mut pool.lock(), |pwq| {
-            if ready.len() < READY_MAX {
-                ready.push(pwq.id);
-            }
-        });
-        ready
-    }
-
     fn workers_of(self, id: u32) -> Vec<Listed> {
         let pool = self.engine.pool(id);
-        let room = pool.state.counts().workers as usize;
-        let mut listed = Vec::with_capacity(room);
-        let inner = pool.lock();
-        let workers = inner.workers.iter().take(room);
-        listed.extend(workers.map(|&slot| (slot, inner.idle.has(self.engine.slot(slot)))));
-        drop(inner);
-        let name = || format!("uw/{}", pool.spec().label);
-        listed.into_iter().map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
+        let listed = pool.list_idle_and_busy(self.engine).into_iter();
+        let name = || pool.spec().thread_name();
+        listed.map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
     }
 
     /// The thread name of a worker; empty for other threads.
@@ -159,7 +142,7 @@ impl<'a, H: Host> Survey<'a, H> {
         let mut name = String::new();
         self.engine.for_each_pool(|pool| {
             if pool.lock().workers.contains(&slot) {
-                name = format!("uw/{}", pool.spec().label);
+                name = pool.spec().thread_name();
             }
         });
         name

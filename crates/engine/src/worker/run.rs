@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::item::Work;
 use crate::item::word::{RUN_MASK, RunId};
+use crate::payload::{drop_payload, payload_text};
 use crate::queue::Wq;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
@@ -84,7 +84,7 @@ pub(crate) fn report_panic<H: Host>(
     payload: Box<dyn Any + Send>,
 ) {
     // SAFETY: the caller holds the pwq, so its queue is live.
-    report_payload(engine, unsafe { &*pwq.wq() }.name(), payload);
+    engine.report_panic_of(unsafe { &*pwq.wq() }.name(), payload);
 }
 
 impl<H: Host> Engine<H> {
@@ -94,27 +94,15 @@ impl<H: Host> Engine<H> {
         let queue = self.caller().queue().map_or("", Wq::name);
         report_message(self, queue, payload);
     }
+
+    /// Reports the panic of an item of that queue, and drops the payload. Does not unwind.
+    pub fn report_panic_of(&self, queue: &str, payload: Box<dyn Any + Send>) {
+        report_message(self, queue, &*payload);
+        drop_payload(payload);
+    }
 }
 
 fn report_message<H: Host>(engine: &Engine<H>, queue: &str, payload: &(dyn Any + Send)) {
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
+    let message = payload_text(payload).unwrap_or_default().to_owned();
     engine.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
-}
-
-/// Reports a panic. Does not unwind, even if the payload's destructor panics.
-pub(crate) fn report_payload<H: Host>(
-    engine: &Engine<H>,
-    queue: &str,
-    payload: Box<dyn Any + Send>,
-) {
-    report_message(engine, queue, &*payload);
-    assert_nothing_held("a panic's payload");
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // The destructor's own panic payload may panic in turn when it is dropped: leak it.
-        std::mem::forget(again);
-    }
 }

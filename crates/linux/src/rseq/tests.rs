@@ -62,7 +62,22 @@ fn a_second_area_is_refused_if_glibc_has_registered_one() {
 }
 
 #[test]
-fn a_restart_of_any_cpu_is_harmless() {
+fn a_section_succeeds_after_a_restart_of_any_cpu() {
     let Some(rseq) = sections() else { return };
-    (0..4).for_each(|cpu| rseq.restart(cpu));
+    let allowed = crate::topology::Machine::read().expect("a machine").allowed;
+    let count = allowed.last().expect("a CPU") + 1;
+    let locks: Box<[CpuLock]> = (0..count).map(|_| CpuLock::default()).collect();
+    let first = NonNull::from(&*locks).cast();
+    let place = Place { first, stride: size_of::<CpuLock>(), len: count };
+    // One CPU that does not exist is among them.
+    for cpu in 0..=count {
+        rseq.restart(cpu);
+        // SAFETY: the locks are live.
+        let taken = unsafe { rseq.claim(&place, rseq.token()) }.expect("it is free");
+        // SAFETY: taken above, and live.
+        unsafe {
+            assert!(taken.as_ref().is_held_by(rseq.token()));
+            taken.as_ref().release();
+        }
+    }
 }

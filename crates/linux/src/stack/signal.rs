@@ -4,24 +4,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::exchange;
-
-/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h>
-/// give.
-#[repr(C)]
-struct Request {
-    signo: i32,
-    errno: i32,
-    code: i32,
-    /// The union that follows is aligned to a pointer.
-    gap: i32,
-    pid: i32,
-    uid: u32,
-    value: usize,
-    rest: [u64; 12],
-}
-
-const _: () = assert!(size_of::<Request>() == size_of::<libc::siginfo_t>());
-const _: () = assert!(std::mem::offset_of!(Request, pid) == 16);
+use crate::signal_info::{SignalInfo, queue_signal};
 
 /// The signal whose handler was installed last; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -63,23 +46,8 @@ pub(super) fn installed() -> Option<libc::c_int> {
 
 /// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
 pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bool {
-    // SAFETY: no arguments; cannot fail.
-    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
-    let request = Request {
-        signo: signal,
-        errno: 0,
-        code: libc::SI_QUEUE,
-        gap: 0,
-        pid,
-        uid,
-        value,
-        rest: [0; 12],
-    };
-    // SAFETY: the request is live and of the layout that the kernel reads. The signal has this
-    // module's handler, which any thread of this process can run.
-    unsafe {
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, signal, &raw const request) == 0
-    }
+    // SAFETY: the signal has this module's handler.
+    unsafe { queue_signal(signal, thread, libc::SI_QUEUE, value) }.is_ok()
 }
 
 fn action_of(signal: libc::c_int) -> Option<libc::sigaction> {
@@ -133,7 +101,11 @@ extern "C" fn handle(
     // SAFETY: `errno` is the thread's own; the kernel passes both structures (`SA_SIGINFO`), and a
     // queued signal (`SI_QUEUE`) has this layout.
     let (errno, request, context) = unsafe {
-        (libc::__errno_location(), &*info.cast::<Request>(), &*context.cast::<libc::ucontext_t>())
+        (
+            libc::__errno_location(),
+            &*info.cast::<SignalInfo>(),
+            &*context.cast::<libc::ucontext_t>(),
+        )
     };
     // Other senders may use this signal too: by kill(2), or queued with a value that is not a
     // request's number.

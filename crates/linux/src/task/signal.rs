@@ -3,31 +3,13 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Place, call};
 use crate::first_use;
 use crate::relax;
-
-/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h>
-/// give.
-#[repr(C)]
-struct Info {
-    signo: i32,
-    errno: i32,
-    code: i32,
-    /// The union that follows is aligned to a pointer.
-    gap: i32,
-    pid: i32,
-    uid: u32,
-    value: usize,
-    rest: [u64; 12],
-}
-
-const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
-const _: () = assert!(std::mem::offset_of!(Info, pid) == 16);
+use crate::signal_info::{SignalInfo, queue_signal};
 
 /// The signal could not be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,15 +166,8 @@ pub(super) fn send(thread: libc::pid_t) -> bool {
 /// Sends it, in one attempt; returns the error's number if that fails.
 fn send_once(thread: libc::pid_t, code: i32) -> Result<(), i32> {
     let number = SIGNAL.load(Ordering::Acquire);
-    // SAFETY: no arguments; cannot fail.
-    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
-    let info =
-        Info { signo: number, errno: 0, code, gap: 0, pid, uid, value: mark(), rest: [0; 12] };
-    // SAFETY: the structure is live and of the layout that the kernel reads. The signal has this
-    // module's handler.
-    let outcome =
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
+    // SAFETY: the signal has this module's handler.
+    unsafe { queue_signal(number, thread, code, mark()) }
 }
 
 thread_local! {
@@ -210,7 +185,7 @@ fn defer_signal(number: libc::c_int, context: &mut libc::ucontext_t) {
         let before = *errno;
         // First the handler's mask: its return restores the mask from before it.
         libc::sigaddset(&raw mut context.uc_sigmask, number);
-        let thread = libc::gettid();
+        let thread = crate::thread::tid();
         if send_once(thread, libc::SI_QUEUE).is_err() {
             // The queue is full. A thread may send itself the signal as `kill` does, which needs no
             // entry; then it carries no value.
@@ -222,7 +197,7 @@ fn defer_signal(number: libc::c_int, context: &mut libc::ucontext_t) {
 }
 
 /// Whether a signal is task work's, and not the program's.
-fn is_ours(info: &Info) -> bool {
+fn is_ours(info: &SignalInfo) -> bool {
     let is_marked = matches!(info.code, libc::SI_QUEUE | libc::SI_USER) && info.value == mark();
     // Signals for the thread are delivered before those for the process, so this is the deferred
     // one.
@@ -237,7 +212,7 @@ fn is_ours(info: &Info) -> bool {
 /// at most sends a signal.
 extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes the structure (`SA_SIGINFO`).
-    if is_ours(unsafe { &*info.cast::<Info>() }) {
+    if is_ours(unsafe { &*info.cast::<SignalInfo>() }) {
         // SAFETY: the kernel passes the structure, which only this handler uses while it runs.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         match call::end_if_not_begun(context) {

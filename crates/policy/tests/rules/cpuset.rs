@@ -62,18 +62,6 @@ fn sets_that_hold_the_same_cpus_are_equal_whatever_was_taken_out() {
 }
 
 #[test]
-fn round_robin_visits_every_cpu_of_the_mask_in_turn() {
-    let mask = set("2,63-65,300");
-    let mut last = 300;
-    for expected in [2, 63, 64, 65, 300, 2] {
-        last = mask.next_wrapping(last).unwrap();
-        assert_eq!(last, expected);
-    }
-    assert_eq!(mask.next_wrapping(u32::MAX), Some(2));
-    assert_eq!(CpuSet::new().next_wrapping(0), None);
-}
-
-#[test]
 #[should_panic(expected = "CPU numbers are below 8192")]
 fn a_number_that_no_machine_has_is_refused() {
     CpuSet::new().insert(MAX_CPUS);

@@ -6,6 +6,7 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use uwork_engine::payload::drop_payload;
 use uwork_engine::task::{TaskCalls, TaskWork as RawWork};
 use uwork_engine::{WorkPointer, embedded};
 use uwork_linux::report_panic;
@@ -113,10 +114,7 @@ unsafe fn perform<T: TaskItem<ID>, const ID: u64>(work: NonNull<RawWork>) {
 pub(super) fn guarded(run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         report_panic(&*payload);
-        // The drop of a payload may panic with another such payload.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(again);
-        }
+        drop_payload(payload);
     }
 }
 

@@ -109,6 +109,7 @@ impl StackWork {
     /// If the item is armed, queues it at once; then waits until its last queueing has run. False
     /// if it was idle, or if the caller is inside it.
     pub fn flush(&self) -> bool {
+        engine().assert_may_wait();
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_delayed(NonNull::from(&self.raw)) }
     }

@@ -114,6 +114,7 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
     /// As [`Work::flush`], but if the item has not started and its queue permits it, the calling
     /// thread runs it: no context switch, no wake.
     pub fn flush_helping(&self) -> bool {
+        engine().assert_may_wait();
         // SAFETY: as in `cancel`.
         unsafe { engine().help(self.raw()) == Helped::Ran || engine().flush_work(self.raw()) }
     }

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use uwork_engine::QueueError;
-use uwork_engine::host::{Host, Report};
 use uwork_linux::{Error, engine};
 use uwork_percpu::raw::{call, flush};
 use uwork_percpu::{Mode, mode};
@@ -90,10 +89,7 @@ impl PerCpuWork {
             let function = || catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
             let outcome = call(cpu, self.address(), function);
             if let Err(payload) = outcome {
-                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-                let (queue, message) = (queue.name().to_owned(), text.unwrap_or_default());
-                engine().host().report(Report::ItemPanicked { queue, message });
+                engine().report_panic_of(queue.name(), payload);
             }
             return Ok(true);
         }

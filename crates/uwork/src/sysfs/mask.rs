@@ -22,23 +22,12 @@ pub(super) fn format(mask: &CpuSet, nr_cpus: u32) -> String {
 /// Parses the output of [`format()`], and shorter forms of it. `None` for anything else, and for
 /// CPUs that are not possible.
 pub(super) fn parse(text: &str, nr_cpus: u32) -> Option<CpuSet> {
-    let mut mask = CpuSet::new();
-    let groups: Vec<&str> = text.split(',').collect();
-    for (group, digits) in groups.iter().rev().enumerate() {
-        let in_range = !digits.is_empty() && digits.len() <= (GROUP / 4) as usize;
-        if !in_range || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        let value = u32::from_str_radix(digits, 16).ok()?;
-        for bit in (0..GROUP).filter(|bit| value & 1 << bit != 0) {
-            let cpu = u32::try_from(group).ok()?.checked_mul(GROUP)?.checked_add(bit)?;
-            if cpu >= nr_cpus {
-                return None;
-            }
-            mask.insert(cpu);
-        }
+    // A prefix and spaces are of `taskset`'s format, not of the kernel's.
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b',') {
+        return None;
     }
-    Some(mask)
+    let mask = CpuSet::parse_mask(text).ok()?;
+    mask.last().is_none_or(|cpu| cpu < nr_cpus).then_some(mask)
 }
 
 #[cfg(test)]

@@ -55,6 +55,19 @@ fn per_cpu_work() {
     assert!(work.queue_on(cpus()[0], &queue).unwrap());
     work.flush();
     assert_eq!(uwork::panics(), before + 1);
+
+    let work = PerCpuWork::new(cpus()[0], |_| std::panic::panic_any(PanicsWhenDropped));
+    assert!(work.queue_on(cpus()[0], &queue).unwrap(), "the payload's panic stays inside");
+    work.flush();
+    assert_eq!(uwork::panics(), before + 2);
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
 }
 
 /// It would run on another CPU in mode 0, without notice.

@@ -10,7 +10,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
 use crate::support::machine::{cpus, current_cpu, mask, thread_id};
 use crate::support::{WAIT_MAX, queue, until, watchdog};
-use uwork::{Builder, Flags, FlagsWarning, Queue, Report, sysfs, system};
+use uwork::{Builder, Flags, FlagsWarning, Queue, Report, StackWork, sysfs, system};
 
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
@@ -167,6 +167,9 @@ fn s2_34_a_bh_item_that_waits_is_detected() {
             let waited_for = other.clone();
             enqueue_here(&queue, Job::new(|_| uwork::blocking(|| {})));
             enqueue_here(&queue, Job::new(move |_| waited_for.flush().unwrap()));
+            enqueue_here(&queue, Job::new(|_| assert!(!Job::new(|_| {}).work.flush_helping())));
+            let flushes = |item: &StackWork| assert!(!item.flush());
+            enqueue_here(&queue, Job::new(move |_| uwork::on_stack(|_| {}, flushes)));
             queue.flush().unwrap();
         }
         let name = queue.name();
@@ -175,7 +178,7 @@ fn s2_34_a_bh_item_that_waits_is_detected() {
         };
         assert_eq!(reports(waits).len(), 1, "once for each queue");
         // A panic in debug builds, only a report in others.
-        assert_eq!(uwork::panics(), if cfg!(debug_assertions) { 4 } else { 0 });
+        assert_eq!(uwork::panics(), if cfg!(debug_assertions) { 8 } else { 0 });
         let runs = Job::counting();
         enqueue_here(&queue, runs.clone());
         queue.flush().unwrap();

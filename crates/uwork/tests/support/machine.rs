@@ -23,9 +23,14 @@ pub(crate) fn cpus() -> Vec<u32> {
 }
 
 /// Two different CPUs. Prints a note and returns `None` on a machine that has only one.
+///
+/// # Panics
+/// There is only one, and `UWORK_TEST_NEEDS_CPUS` is set: a run that must leave no test out.
 pub(crate) fn two_cpus() -> Option<(u32, u32)> {
     let cpus = cpus();
     if cpus.len() < 2 {
+        let is_needed = std::env::var_os("UWORK_TEST_NEEDS_CPUS").is_some();
+        assert!(!is_needed, "UWORK_TEST_NEEDS_CPUS is set, and this machine has one CPU");
         eprintln!("one CPU: nothing to be seen here");
         return None;
     }

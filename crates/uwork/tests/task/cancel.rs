@@ -78,3 +78,30 @@ fn a_match_that_panics_leaves_the_list_as_it_was() {
     assert_eq!(task::run(), 2);
     assert_eq!(log.events(), [0, 1]);
 }
+
+/// Without the check the thread would wait for itself.
+#[test]
+fn a_match_that_uses_its_own_list_panics() {
+    let _watchdog = watchdog();
+    let (log, handle) = (Log::new(), TaskHandle::current());
+    let jobs = jobs(&log, 2);
+    for job in &jobs {
+        assert!(handle.add(job.clone(), Notify::None).is_added());
+    }
+    let cancels = || handle.cancel_match::<Arc<Job>, 0>(|_| handle.cancel(&jobs[1].work).is_some());
+    let matches = || {
+        handle.cancel_match::<Arc<Job>, 0>(|_| handle.cancel_match::<Arc<Job>, 0>(any).is_some())
+    };
+    let runs = || handle.cancel_match::<Arc<Job>, 0>(|_| task::run() > 0);
+    for uses in [&cancels as &dyn Fn() -> Option<Arc<Job>>, &matches, &runs] {
+        let payload = catch_unwind(AssertUnwindSafe(uses)).map(|_| ()).unwrap_err();
+        let text = payload.downcast_ref::<&str>().expect("a message");
+        assert!(text.contains("used its own list"), "{text}");
+    }
+    assert_eq!(task::run(), 2);
+    assert_eq!(log.events(), [0, 1]);
+}
+
+fn any(_job: &Job) -> bool {
+    true
+}

@@ -140,11 +140,12 @@ impl<H: Host> Node<H> {
             if row.is_empty() || !self.try_take() {
                 return;
             }
-            let first = row.pop_front();
+            let first = row.pop_front().expect("the row is not empty");
             self.count.0.waiting.store(row.len() as u32, Ordering::SeqCst);
             drop(row);
-            // SAFETY: pwqs are never freed while their engine lives.
-            let Some(pwq) = first.and_then(|first| unsafe { first.0.as_ref() }) else { return };
+            // SAFETY: `enqueue` stores pointers to pwqs, which are never freed while their engine
+            // lives.
+            let pwq = unsafe { &*first.0 };
             match pwq.offer(self) {
                 Offered::Granted { ready: true } => ready(pwq),
                 Offered::Granted { ready: false } => {}

@@ -81,10 +81,10 @@ impl<H: Host> Pwq<H> {
                 // item keeps the queue's only permit until it is put back: the pwq is plugged.
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
             } else {
-                let idle = inner.worklist.is_empty();
+                debug_assert!(inner.worklist.is_empty(), "all items were deferred");
                 if self.let_go(inner, ready) {
                     ready(self);
-                } else if idle {
+                } else {
                     // The deferred items may be cancelled, and then never return to use the grants.
                     self.return_granted(self.lock(), ready);
                 }

@@ -89,8 +89,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
     let delivery = if accepts { delivery } else { Delivery::Light };
     let target = Arc::new(Target {
         list: TaskList::new(),
-        // SAFETY: no arguments; cannot fail.
-        thread: unsafe { libc::gettid() },
+        thread: crate::thread::tid(),
         forks: forks(),
         delivery: AtomicU8::new(delivery as u8),
         accepts: AtomicBool::new(accepts),

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Scenes that end their process: each is a process of its own. */
+#ifndef TESTS_KERNEL_SCENE_H
+#define TESTS_KERNEL_SCENE_H
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test.h"
+
+/* The scene calls abort(), after a message with these words. */
+static void check_abort(const char *name, void (*scene)(void), const char *words)
+{
+	char said[4096];
+	size_t length = 0;
+	ssize_t got;
+	int ends[2], status;
+	pid_t child;
+
+	CHECK(pipe(ends) == 0);
+	child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDOUT_FILENO);
+		dup2(ends[1], STDERR_FILENO);
+		/* A scene that hangs ends by another signal. */
+		alarm(60);
+		scene();
+		_exit(0);
+	}
+	close(ends[1]);
+	while ((got = read(ends[0], said + length, sizeof(said) - 1 - length)) > 0)
+		length += (size_t)got;
+	said[length] = '\0';
+	close(ends[0]);
+	CHECK(waitpid(child, &status, 0) == child);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(said, words)) {
+		pr_err("%s ended with status %#x: %s\n", name, status, said);
+		failed++;
+	}
+}
+
+#endif
