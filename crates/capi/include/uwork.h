@@ -88,7 +88,8 @@ enum uw_blocking_tier {
 	UW_TIER_BEST,     /* the best one that the system permits */
 	UW_TIER_EVENTS,   /* by the kernel's records of context switches */
 	UW_TIER_SAMPLING, /* by sampling the threads' states */
-	UW_TIER_DECLARED  /* not at all */
+	UW_TIER_DECLARED, /* not at all */
+	UW_TIER_STANDBY   /* by threads that run when a CPU becomes idle; and by one of the first two */
 };
 
 /* How per-CPU data is locked and reached from other CPUs. UWORK_PWLOCKS overrides it. */

@@ -9,8 +9,8 @@ use uwork::{BlockingTier, Setup, SetupError, watchdog};
 use crate::error::{fail, guard, misuse};
 
 /// `enum uw_blocking_tier` without `UW_TIER_BEST`, which is 0.
-const TIERS: [BlockingTier; 3] =
-    [BlockingTier::Events, BlockingTier::Sampling, BlockingTier::Declared];
+const TIERS: [BlockingTier; 4] =
+    [BlockingTier::Events, BlockingTier::Sampling, BlockingTier::Declared, BlockingTier::Standby];
 
 /// `struct uw_setup`.
 #[repr(C)]

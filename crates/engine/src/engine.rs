@@ -28,6 +28,7 @@ use crate::timer::grace::Grace;
 use crate::watch::Hogs;
 use crate::watch::Watch;
 use crate::watch::reports::PendingReports;
+use crate::watch::standby::Standbys;
 use crate::worker::Caller;
 
 /// How an engine is set up.
@@ -85,6 +86,7 @@ pub struct Engine<H: Host> {
     pub(crate) names: Names,
     pub(crate) registry: Registry<H>,
     pub(crate) watch: Watch<H>,
+    pub(crate) standbys: Standbys<H>,
     pub(crate) hogs: Hogs,
     pub(crate) cap: Cap,
     pub(crate) freeze: Freeze<H>,
@@ -108,6 +110,7 @@ impl<H: Host> Engine<H> {
                 unbound_cpumask: config.unbound_cpumask.clone(),
                 cpu_limit: config.cpu_limit,
             }),
+            standbys: Standbys::new(config.topology.cpus()),
             config,
             slots: Slab::new(SLOTS_MAX),
             pwqs: Slab::new(Ticket::PWQS_MAX),
@@ -186,6 +189,7 @@ impl<H: Host> Engine<H> {
     pub fn retire(&self) {
         self.for_each_pool(|pool| pool.retire(self));
         self.watch.retire(self);
+        self.standbys.retire(self);
     }
 
     /// Pools that are or were in use. Pools are reused and never destroyed.

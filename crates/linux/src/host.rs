@@ -157,6 +157,14 @@ impl Placement for Linux {
         thread::place(thread, cpus);
     }
 
+    fn run_when_idle(&self) -> bool {
+        let Err(error) = thread::run_when_idle() else { return true };
+        if let Some(report) = self.blocked.refuse_standby(&error) {
+            self.report(report);
+        }
+        false
+    }
+
     fn rename_thread(&self, name: &str) {
         thread::rename(name);
     }

@@ -85,6 +85,26 @@ pub(super) fn pin(cpus: &CpuSet) {
     place(0, cpus);
 }
 
+/// Lowers the calling thread to `SCHED_IDLE`. Needs no privilege, but cannot be undone without one.
+pub(super) fn run_when_idle() -> std::io::Result<()> {
+    set_idle(0)
+}
+
+/// Why the system would not let a thread be lowered to `SCHED_IDLE`, if it would not. Lowers none:
+/// the thread does not exist, which the system checks after its filters.
+pub(super) fn idle_refusal() -> Option<std::io::Error> {
+    set_idle(libc::pid_t::MAX).err().filter(|error| error.raw_os_error() != Some(libc::ESRCH))
+}
+
+fn set_idle(thread: libc::pid_t) -> std::io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is live.
+    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_IDLE, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// `CLOCK_MONOTONIC`, in nanoseconds.
 pub(super) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

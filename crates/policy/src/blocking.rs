@@ -11,6 +11,9 @@ use std::str::FromStr;
 pub enum Tier {
     /// Only declared blocking: `blocking(..)`, and uwork's own waits.
     Declared,
+    /// Also detect blocking by threads of the lowest priority, which run when a worker blocks and its
+    /// CPU becomes idle; and like `Events`, or else `Sampling`, where other threads keep the CPU busy.
+    Standby,
     /// Also detect blocking from the kernel's records of the workers' context switches.
     Events,
     /// Also detect blocking by sampling the workers' states.
@@ -19,12 +22,13 @@ pub enum Tier {
 
 impl Tier {
     /// All tiers, in the order in which the documents list them.
-    pub const ALL: [Tier; 3] = [Tier::Declared, Tier::Events, Tier::Sampling];
+    pub const ALL: [Tier; 4] = [Tier::Declared, Tier::Standby, Tier::Events, Tier::Sampling];
 
     /// The tier's name, as it is written in `UWORK_BLOCKING`.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Declared => "declared",
+            Tier::Standby => "standby",
             Tier::Events => "events",
             Tier::Sampling => "sampling",
         }
@@ -33,12 +37,14 @@ impl Tier {
     /// The tier to try next where the platform refuses this one.
     /// ```
     /// use uwork_policy::blocking::Tier;
+    /// assert_eq!(Tier::Standby.next(), Some(Tier::Events));
     /// assert_eq!(Tier::Events.next(), Some(Tier::Sampling));
     /// assert_eq!(Tier::Sampling.next(), Some(Tier::Declared));
     /// assert_eq!(Tier::Declared.next(), None);
     /// ```
     pub fn next(self) -> Option<Tier> {
         match self {
+            Tier::Standby => Some(Tier::Events),
             Tier::Events => Some(Tier::Sampling),
             Tier::Sampling => Some(Tier::Declared),
             Tier::Declared => None,
@@ -58,7 +64,7 @@ pub struct UnknownTier(pub String);
 
 impl fmt::Display for UnknownTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not one of declared, events, sampling", self.0)
+        write!(f, "{:?} is not one of declared, standby, events, sampling", self.0)
     }
 }
 
@@ -185,7 +191,7 @@ mod tests {
             while let Some(next) = tier.next() {
                 (tier, steps) = (next, steps + 1);
             }
-            assert!(tier == Tier::Declared && steps <= 2);
+            assert!(tier == Tier::Declared && steps <= 3);
         }
     }
 

@@ -15,6 +15,7 @@
 //! - [`batch`]: how many items a worker takes at once, and what it does with them
 //! - [`deadlock`]: which of the items that wait for each other can never continue
 //! - [`flags`]: the flags of a queue, and which of them can be combined
+//! - [`standby`]: what a thread does that runs when a worker has blocked
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`progress`]: what a pool owes its items and timers after a change
 //! - [`percpu`]: how per-CPU data is locked, and which mode a process gets
@@ -35,5 +36,6 @@ pub mod progress;
 pub mod samples;
 pub mod scan;
 pub mod scope;
+pub mod standby;
 pub mod timer;
 pub mod topology;

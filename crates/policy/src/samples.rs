@@ -34,7 +34,8 @@ pub enum Activity {
 pub struct PoolFacts {
     /// How undeclared blocks are detected.
     pub tier: Tier,
-    /// Whether a block was detected in the pool within the last second.
+    /// Whether a block was detected in the pool within the last second, and no other thread finds
+    /// the next one.
     pub suspect: bool,
     /// Whether a run of the pool was presumed to block lately.
     pub presumes: bool,
@@ -70,7 +71,7 @@ pub fn plan_pool(pool: PoolFacts) -> Option<Sampling> {
     }
     Some(Sampling {
         at_once: pool.suspect,
-        record: pool.suspect && pool.tier == Tier::Events && !pool.presumes,
+        record: pool.suspect && matches!(pool.tier, Tier::Standby | Tier::Events) && !pool.presumes,
         keep_records: !pool.presumes,
     })
 }

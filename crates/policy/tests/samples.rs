@@ -56,7 +56,8 @@ fn switches_are_recorded_in_suspect_pools_that_presume_nothing() {
         let Some(plan) = plan_pool(pool) else { continue };
         assert_eq!(plan.at_once, pool.suspect, "{pool:?}");
         assert_eq!(plan.keep_records, !pool.presumes, "{pool:?}");
-        let records = [pool.tier == Tier::Events, pool.suspect, !pool.presumes];
+        let records =
+            [matches!(pool.tier, Tier::Standby | Tier::Events), pool.suspect, !pool.presumes];
         assert_eq!(plan.record, records == [true; 3], "{pool:?}");
         recorded += u32::from(plan.record);
     }
@@ -190,7 +191,7 @@ fn a_worker_searches_only_where_blocks_are_expected_to_last_and_work_is_ready() 
             for ready in FLAGS {
                 for patience_ns in [0, 1, u64::MAX] {
                     let pool = SearchFacts { tier, expects, ready, patience_ns };
-                    let detects = matches!(tier, Tier::Events | Tier::Sampling);
+                    let detects = tier != Tier::Declared;
                     let expected = [detects, expects, ready, patience_ns == 0] == [true; 4];
                     assert_eq!(may_search(pool), expected, "{pool:?}");
                 }

@@ -44,6 +44,11 @@ pub trait Placement {
     /// The caller holds no lock that the thread could wait for while it has items.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet);
 
+    /// Lowers the calling thread for good: from now on it runs only on CPUs that no other thread
+    /// wants, but for a small share. Returns false if the system refuses; then the host no longer
+    /// offers [`Tier::Standby`](uwork_policy::blocking::Tier::Standby). Takes a microsecond.
+    fn run_when_idle(&self) -> bool;
+
     /// Renames the calling thread, which has moved to another pool. Takes a microsecond.
     fn rename_thread(&self, name: &str);
 

@@ -280,6 +280,7 @@ impl<H: Host> Forking<'_, H> {
             }
         }
         engine.watch.forget(&mut held.watch);
+        engine.standbys.forget();
         // The parent delivers them. Forget instead of drop, which calls the allocator.
         std::mem::forget(std::mem::take(&mut *held.reports));
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());

@@ -292,6 +292,10 @@ impl Placement for LoomHost {
         unreachable!("no thread has a number");
     }
 
+    fn run_when_idle(&self) -> bool {
+        unreachable!("models have no standby")
+    }
+
     fn rename_thread(&self, _: &str) {}
 
     fn cpus_changed(&self) -> Option<Cpus> {

@@ -4,7 +4,7 @@
 use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns, usual_block_ns};
 
 use super::NO_SLOT;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long more blocks are expected after one was found.
 const EXPECT_NS: u64 = 1_000_000_000;
@@ -24,6 +24,13 @@ pub(crate) struct BlockingState {
     presumed: AtomicU32,
     /// How long an undeclared block typically lasts.
     usual_ns: AtomicU64,
+    /// When the last batch had been taken when a standby last had the pool examined, when that was,
+    /// and how often since that batch.
+    examined_batch: AtomicU64,
+    examined_at: AtomicU64,
+    examinations: AtomicU32,
+    /// Whether the pool is to be examined.
+    is_requested: AtomicBool,
 }
 
 impl BlockingState {
@@ -35,6 +42,10 @@ impl BlockingState {
             presumed: AtomicU32::new(NO_SLOT),
             // A long initial value: the first worker that blocks is replaced at once.
             usual_ns: AtomicU64::new(PATIENCE_MAX_NS),
+            examined_batch: AtomicU64::new(0),
+            examined_at: AtomicU64::new(0),
+            examinations: AtomicU32::new(0),
+            is_requested: AtomicBool::new(false),
         }
     }
 
@@ -62,6 +73,37 @@ impl BlockingState {
             self.expect_until.store(0, Ordering::Relaxed);
         }
         until > now
+    }
+
+    /// A standby has the pool examined at `now`; its last batch was taken at `batch`.
+    pub(crate) fn request_examination(&self, batch: u64, now: u64) {
+        let (examinations, _) = self.examinations(batch, now);
+        self.examinations.store(examinations + 1, Ordering::Relaxed);
+        self.examined_at.store(now, Ordering::Relaxed);
+        self.examined_batch.store(batch, Ordering::Relaxed);
+        // SeqCst: first this, then the wake of the examiner, which takes the request after it.
+        self.is_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// How often standbys have had the pool examined since the batch that was taken at `batch`, and
+    /// how long ago they last did.
+    pub(crate) fn examinations(&self, batch: u64, now: u64) -> (u32, u64) {
+        if self.examined_batch.load(Ordering::Relaxed) != batch {
+            return (0, 0);
+        }
+        let since = now.saturating_sub(self.examined_at.load(Ordering::Relaxed));
+        (self.examinations.load(Ordering::Relaxed), since)
+    }
+
+    /// The pool is to be examined again.
+    pub(crate) fn renew_request(&self) {
+        self.is_requested.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the caller is to examine the pool.
+    #[inline]
+    pub(crate) fn take_request(&self) -> bool {
+        self.is_requested.load(Ordering::SeqCst) && self.is_requested.swap(false, Ordering::SeqCst)
     }
 
     /// How long ago the workers were last sampled.

@@ -69,6 +69,11 @@ impl PoolSpec {
     pub(crate) fn thread_name(&self) -> String {
         format!("uw/{}", self.label)
     }
+
+    /// The CPU of a pod of one CPU.
+    pub(crate) fn single_cpu(&self) -> Option<u32> {
+        self.cpus.first().filter(|_| self.cpus.first() == self.cpus.last())
+    }
 }
 
 /// A worker pool (see the module). The fields are in this order: those that all threads write,
@@ -116,6 +121,8 @@ pub(crate) struct Pool<H: Host> {
     /// Since when the watcher has found the pool stranded, without a worker that it is owed; 0 if
     /// it is not stranded.
     stranded_since: AtomicU64,
+    /// The worker that parked last, or `NO_SLOT`. A hint for threads without the lock.
+    parked: AtomicU32,
     /// Queues that send new items here. Without any, only its timers bring a worker up.
     routed: AtomicU32,
     /// Deferrable timers: they never wake a parked worker.
@@ -158,6 +165,7 @@ impl<H: Host> Pool<H> {
             left_timers: AtomicBool::new(false),
             is_spawn_requested: AtomicBool::new(false),
             stranded_since: AtomicU64::new(0),
+            parked: AtomicU32::new(NO_SLOT),
             routed: AtomicU32::new(0),
             deferrable: TimerBase::new(),
             timers: TimerBase::new(),
@@ -191,6 +199,7 @@ impl<H: Host> Pool<H> {
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_progress_at.store(0, Ordering::Relaxed);
         self.blocking.forget();
+        self.parked.store(NO_SLOT, Ordering::Relaxed);
         self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
@@ -230,6 +239,11 @@ impl<H: Host> Pool<H> {
         if cell.load(Ordering::Relaxed) != slot {
             cell.store(slot, Ordering::Relaxed);
         }
+    }
+
+    /// A parked worker, as far as known.
+    pub(crate) fn parked_worker(&self) -> Option<u32> {
+        Some(self.parked.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     /// Workers that took a batch lately.
@@ -450,6 +464,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
         let slot = engine.slot(id);
         inner.idle.push(slot, id);
+        self.parked.store(id, Ordering::Relaxed);
         self.adopt_timers(inner, id)
     }
 
@@ -482,6 +497,7 @@ impl<H: Host> Pool<H> {
     /// Takes a worker off the idle stack, from any position.
     pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
         inner.idle.remove(&engine.slots, id);
+        self.parked.store(inner.idle.top().unwrap_or(NO_SLOT), Ordering::Relaxed);
         if inner.keeper == Some(id) {
             inner.keeper = None;
             self.state.set_kept(false);

@@ -11,18 +11,25 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct BatchHint {
     pwq: AtomicU32,
     began: AtomicU64,
+    cpu: AtomicU32,
 }
 
 impl BatchHint {
     pub(crate) fn new() -> BatchHint {
-        BatchHint { pwq: AtomicU32::new(NONE), began: AtomicU64::new(0) }
+        BatchHint { pwq: AtomicU32::new(NONE), began: AtomicU64::new(0), cpu: AtomicU32::new(NONE) }
     }
 
-    /// Owner: a batch of this pwq was taken at this time.
+    /// Owner: a batch of this pwq was taken at this time, on this CPU.
     #[inline]
-    pub(crate) fn set(&self, pwq: u32, began: u64) {
+    pub(crate) fn set(&self, pwq: u32, began: u64, cpu: u32) {
+        self.cpu.store(cpu, Ordering::Relaxed);
         self.pwq.store(pwq, Ordering::Relaxed);
         self.began.store(began, Ordering::Relaxed);
+    }
+
+    /// The CPU on which the batch began; None if the slot was never used.
+    pub(crate) fn cpu(&self) -> Option<u32> {
+        Some(self.cpu.load(Ordering::Relaxed)).filter(|&cpu| cpu != NONE)
     }
 
     /// The pwq, and when the batch was taken; None if the slot was never used.

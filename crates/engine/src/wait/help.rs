@@ -76,7 +76,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     let _noted = engine.caller().note_help(WaitsFor::Run(RunId { slot: id, run }));
     let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
     thread.set_frame(&frame);
-    slot.batch.set(pwq.id, began);
+    slot.batch.set(pwq.id, began, engine.host().current_cpu());
     slot.note_helper(thread.number(|| engine.host().thread_id()));
     let tally = Tally::new(engine, pwq, slot);
     // SAFETY: taken over, hence live and ours.

@@ -7,8 +7,8 @@
 use uwork_policy::blocking::{Tier, was_block};
 use uwork_policy::concurrency::may_start_another;
 use uwork_policy::samples::{
-    PoolFacts, Sample, Sampling, SearchFacts, Verdict, WorkerFacts, WorkerPlan, WorkerState, judge,
-    may_search, plan_pool, plan_worker,
+    PoolFacts, Sample, Sampling, SearchFacts, Source, Verdict, WorkerFacts, WorkerPlan,
+    WorkerState, judge, may_search, plan_pool, plan_worker,
 };
 use uwork_policy::scan::SOON_NS;
 
@@ -18,6 +18,14 @@ use crate::host::{Activity, Host, Observer, Report};
 use crate::pool::{NEVER, Pool};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
+
+/// A block that an examiner has met and that is not over its patience.
+#[derive(Clone, Copy)]
+pub(crate) struct Met {
+    /// The worker and its run.
+    run: (u32, u64),
+    since: u64,
+}
 
 /// How many workers `find_blocked_worker` queries at most.
 const QUERIES_MAX: usize = 2;
@@ -66,7 +74,8 @@ impl<H: Host> Pool<H> {
     fn sample_facts(&self, engine: &Engine<H>, now: u64) -> PoolFacts {
         PoolFacts {
             tier: engine.observer().tier(),
-            suspect: self.blocking.expects_at(now),
+            suspect: self.blocking.expects_at(now)
+                && (self.blocking.take_request() || !engine.standbys.serve(engine, self, now)),
             presumes: self.blocking.presumes_at(now),
             running: self.state.counts().running,
             target: self.target(),
@@ -239,6 +248,37 @@ impl<H: Host> Pool<H> {
             }
         }
         false
+    }
+
+    /// Called by a parked worker that a standby has woken: samples the workers of this pool that took
+    /// an item last, and counts out those that have blocked for longer than their patience. Returns
+    /// when to do that again: when the patience of the block in `met` ends.
+    #[cold]
+    pub(crate) fn examine(&self, engine: &Engine<H>, met: &mut Option<Met>) -> Option<u64> {
+        let mut again_at = None;
+        for id in self.recent() {
+            let (slot, now) = (engine.slot(id), engine.host().now());
+            let thread = slot.thread();
+            let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
+            if slot.home() != self.id || slot.not_running() != NotRunning::No {
+                continue;
+            }
+            let Some(activity) = engine.observer().activity(thread) else { continue };
+            let known_since = met.filter(|met| met.run == (id, run)).map_or(now, |met| met.since);
+            let patience_ns = self.patience_ns();
+            let source = Source::System;
+            match judge(Sample { activity, source, known_since, now, patience_ns }) {
+                Verdict::CountOut { since } => {
+                    self.count_blocked_out(engine, id, run, since, now);
+                }
+                Verdict::Wait { until } => {
+                    *met = Some(Met { run: (id, run), since: known_since });
+                    again_at = Some(until);
+                }
+                Verdict::Leave | Verdict::Stopped | Verdict::Confirm => {}
+            }
+        }
+        again_at
     }
 
     /// How long a worker of this pool must sleep before it is counted out.

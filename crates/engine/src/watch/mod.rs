@@ -39,6 +39,7 @@ mod samples;
 mod scan;
 mod spawn_requests;
 mod stall;
+pub(crate) mod standby;
 mod survey;
 mod timers;
 mod watchdog;
@@ -167,6 +168,15 @@ impl<H: Host> Watch<H> {
         }
     }
 
+    /// Makes the watcher scan, if its thread exists. Takes no lock.
+    fn wake_present(&self, engine: &Engine<H>) {
+        if self.present.load(Ordering::SeqCst) {
+            self.awake.store(AWAKE, Ordering::SeqCst);
+            // SAFETY: the event lives as long as the engine.
+            unsafe { WakeToken::<H>::new(&raw const self.event) }.send(engine.host());
+        }
+    }
+
     /// Whether the watcher's thread is to end.
     fn is_retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst) != 0
@@ -220,8 +230,10 @@ impl<H: Host> Pool<H> {
     pub(crate) fn call_watch(&self, engine: &Engine<H>) {
         // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
         let awake = engine.watch.awake.load(Ordering::SeqCst);
-        // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
-        let calls = awake == ASLEEP || (awake == LINGERS && self.blocking.expects_any());
+        // Where blocks are expected, they must be found now and not at the end of the watcher's
+        // interval.
+        let soon = self.blocking.expects_any() && !engine.standbys.call(engine, self);
+        let calls = awake == ASLEEP || (awake == LINGERS && soon);
         if calls && self.watcher_helps(engine) {
             engine.watch.wake(engine);
         }

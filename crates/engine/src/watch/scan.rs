@@ -82,7 +82,10 @@ impl<H: Host> Watch<H> {
             if !pool.spec().single {
                 next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));
                 next = next.min(engine.hogs.find(engine, pool, &mut state.runs, now));
-                suspect |= pool.blocking.expects_at(now);
+                if pool.blocking.expects_at(now) {
+                    engine.standbys.ensure(engine, pool);
+                    suspect |= !engine.standbys.serve(engine, pool, now);
+                }
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
@@ -99,7 +102,9 @@ impl<H: Host> Watch<H> {
     /// Whether sleeps are expected anywhere.
     pub(super) fn is_any_suspect(&self, engine: &Engine<H>, now: u64) -> bool {
         let mut any = false;
-        engine.for_each_pool(|pool| any |= pool.blocking.expects_at(now));
+        engine.for_each_pool(|pool| {
+            any |= pool.blocking.expects_at(now) && !engine.standbys.serve(engine, pool, now)
+        });
         any
     }
 

@@ -210,7 +210,7 @@ impl<H: Host> Worker<H> {
         // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         pwq.release_pin(engine);
-        slot.batch.set(pwq.id, now);
+        slot.batch.set(pwq.id, now, host.current_cpu());
         pool.note_recent(self.slot);
         from.note_progress(now);
         from.note_batch(now);
@@ -392,8 +392,16 @@ impl<H: Host> Worker<H> {
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
+        let mut met = None;
         loop {
             let _ = engine.host().park(&slot.event, deadline);
+            let mut again_at = None;
+            if !slot.is_picked() && pool.blocking.take_request() {
+                // A standby runs on this CPU: the thread that had it may have blocked. If it has,
+                // this wakes its replacement, which may be the caller.
+                again_at = pool.examine(engine, &mut met);
+                again_at.inspect(|_| pool.blocking.renew_request());
+            }
             if slot.is_picked() {
                 break;
             }
@@ -422,6 +430,7 @@ impl<H: Host> Worker<H> {
             }
             let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
             deadline = self.deadline(keeps_timers);
+            deadline = again_at.map_or(deadline, |at| Some(deadline.map_or(at, |d| d.min(at))));
         }
         slot.unpick();
         let pool = self.move_home();

@@ -202,7 +202,7 @@ impl<H: Host> Pwq<H> {
             }
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
-            slot.batch.set(self.id, began);
+            slot.batch.set(self.id, began, host.current_cpu());
             pool.note_batch(began);
             run_batch(engine, (id, slot), None, thread, self);
             if self.release(host.now().saturating_sub(began), count, &mut ready) {

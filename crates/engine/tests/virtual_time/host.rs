@@ -464,6 +464,10 @@ impl Placement for VirtualHost {
         }
     }
 
+    fn run_when_idle(&self) -> bool {
+        false
+    }
+
     fn rename_thread(&self, _: &str) {}
 
     fn cpus_changed(&self) -> Option<Cpus> {

@@ -73,7 +73,7 @@ fn sleep(engine: &VirtualEngine) {
     let tier = host.detecting().tier;
     match tier {
         Tier::Declared => engine.blocking(|| host.doze(ns)),
-        Tier::Events | Tier::Sampling => host.doze(ns),
+        Tier::Standby | Tier::Events | Tier::Sampling => host.doze(ns),
     }
 }
 

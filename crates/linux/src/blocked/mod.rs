@@ -30,6 +30,8 @@ pub(super) struct BlockDetector {
     ignored: Option<String>,
     /// A report is due and was not issued yet.
     pending_report: AtomicBool,
+    /// The system refuses records, and the tier does without them.
+    records_refused: AtomicBool,
     /// It was reported that some threads are sampled.
     said_exhausted: AtomicBool,
     /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
@@ -48,6 +50,7 @@ impl BlockDetector {
             reason: Mutex::new(reason),
             ignored: wish.ignored,
             pending_report: AtomicBool::new(!as_requested),
+            records_refused: AtomicBool::new(false),
             said_exhausted: AtomicBool::new(false),
             offset_ns: 0_u64.wrapping_sub(clock_base_ns),
         }
@@ -89,6 +92,9 @@ impl BlockDetector {
 
     /// Records a thread. Returns a report too, if a refusal must be reported.
     pub(super) fn record(&self, thread: u64) -> (Option<Records>, Option<Report>) {
+        if self.records_refused.load(Ordering::Relaxed) {
+            return (None, None);
+        }
         let refused = match Records::new(thread, self.offset_ns) {
             Ok(records) => return (Some(records), None),
             Err(refused) => refused,
@@ -101,17 +107,35 @@ impl BlockDetector {
                 }
                 let more =
                     format!("some workers are sampled, as one more record was refused: {error}");
-                (Tier::Events, more)
+                (self.tier(), more)
+            }
+            Refused::Forbidden(_) if self.tier() == Tier::Standby => {
+                self.records_refused.store(true, Ordering::Relaxed);
+                return (None, None);
             }
             Refused::Forbidden(error) => {
                 let tier = if proc::is_there() { Tier::Sampling } else { Tier::Declared };
                 (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
             }
         };
+        (None, Some(self.lower(tier, &reason)))
+    }
+
+    /// The system refuses a standby's priority: the next tier from here on. Returns the report that
+    /// is due, if the tier was not lowered before.
+    pub(super) fn refuse_standby(&self, error: &Error) -> Option<Report> {
+        let standby = self.tier() == Tier::Standby;
+        let tier = if refusal_of(Tier::Events).is_none() { Tier::Events } else { Tier::Sampling };
+        let reason = format!("SCHED_IDLE was allowed, and is refused now: {error}");
+        standby.then(|| self.lower(tier, &reason))
+    }
+
+    /// Sets the tier, and adds to its reason.
+    fn lower(&self, tier: Tier, reason: &str) -> Report {
         self.tier.store(tier as u8, Ordering::Relaxed);
         let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         *text = format!("{text}; {reason}");
-        (None, Some(Report::BlockingTier { tier, reason: text.clone(), ignored: None }))
+        Report::BlockingTier { tier, reason: text.clone(), ignored: None }
     }
 
     pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) {
@@ -133,7 +157,7 @@ impl Wish {
     fn of(variable: Option<&str>, asked: Option<Tier>) -> Wish {
         let (tier, by) = match asked {
             Some(tier) => (tier, "the program asked for it".to_owned()),
-            None => (Tier::Events, "the best there is".to_owned()),
+            None => (Tier::Standby, "the best there is".to_owned()),
         };
         // An empty value counts as unset, for environments in which a variable cannot be removed.
         match variable.filter(|value| !value.is_empty()).map(str::parse::<Tier>) {
@@ -163,6 +187,9 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
+        // Needs no records: where they are refused, the states of threads show the same later.
+        Tier::Standby => refusal_of(Tier::Sampling)
+            .or_else(|| super::thread::idle_refusal().map(|error| format!("SCHED_IDLE: {error}"))),
         Tier::Sampling => {
             (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
         }

@@ -34,7 +34,7 @@ impl Rules {
     pub(super) fn found(self) -> u64 {
         match self.tier {
             Tier::Declared => NEVER,
-            Tier::Events | Tier::Sampling => 3 * SCAN_NS + PATIENCE_MAX_NS,
+            Tier::Standby | Tier::Events | Tier::Sampling => 3 * SCAN_NS + PATIENCE_MAX_NS,
         }
     }
 
@@ -59,7 +59,7 @@ impl Rules {
         let bound = match self.tier {
             _ if is_timer => TIMER_NS,
             Tier::Declared => SCAN_NS + STUCK_NS + MARGIN_NS,
-            Tier::Events | Tier::Sampling => self.found() + STUCK_NS + MARGIN_NS,
+            Tier::Standby | Tier::Events | Tier::Sampling => self.found() + STUCK_NS + MARGIN_NS,
         };
         bound + if elsewhere { self.threshold_ns + SCAN_NS } else { 0 }
     }

@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Only these runners
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Only these detection tiers of uwork: declared, events, sampling
+    /// Only these detection tiers of uwork: declared, standby, events, sampling
     #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
     tier: Vec<String>,
     /// Runs of each runner; the median is reported. The flood has five times as many [default: 3;

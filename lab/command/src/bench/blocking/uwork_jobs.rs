@@ -8,7 +8,7 @@ use uwork_rivals::jobs::{Job, JobPool, Wait};
 use crate::UserError;
 
 /// The tiers, which are the variants. In the first tier, items declare their blocks.
-pub(super) const TIERS: [&str; 3] = [DECLARED, "events", "sampling"];
+pub(super) const TIERS: [&str; 4] = [DECLARED, "standby", "events", "sampling"];
 pub(super) const DECLARED: &str = "declared";
 
 /// A queue, and the CPU of its items.

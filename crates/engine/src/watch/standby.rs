@@ -1,0 +1,247 @@
+//! Standby threads: one for each CPU on which a worker has blocked undeclared.
+//!
+//! README.md in this folder has the protocol, and what may be missed. `uwork_policy::standby`
+//! decides. A standby may be kept from its CPU at any instruction and for any time. So it takes no
+//! lock, allocates nothing, and calls no user code: it loads a few words, and wakes other threads.
+
+use std::sync::Arc;
+
+use uwork_policy::blocking::Tier;
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::standby::{
+    After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, serves,
+};
+use uwork_policy::topology::Cpu;
+
+use crate::engine::Engine;
+use crate::host::{Event, Host, Observer, WorkerSpec};
+use crate::pool::Pool;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::wake::WakeToken;
+
+/// How many pools one standby knows at most: of each residue class the one that called last.
+const POOLS: usize = 8;
+/// No pool.
+const NONE: u32 = u32::MAX;
+
+/// One CPU's standby. It writes `state` and `ran_at`; other threads write the rest.
+#[repr(align(128))]
+struct Standby<H: Host> {
+    /// A [`State`].
+    state: AtomicU32,
+    /// When it last ran. A hint.
+    ran_at: AtomicU64,
+    /// Pools in which something waits behind workers of this CPU. Hints.
+    pools: [AtomicU32; POOLS],
+    event: H::Event,
+}
+
+/// See the module.
+pub(crate) struct Standbys<H: Host> {
+    /// Indexed by CPU.
+    by_cpu: Box<[Standby<H>]>,
+    /// The threads are to end.
+    retired: AtomicBool,
+}
+
+impl<H: Host> Standby<H> {
+    fn new() -> Standby<H> {
+        Standby {
+            state: AtomicU32::new(State::Absent as u32),
+            ran_at: AtomicU64::new(0),
+            pools: std::array::from_fn(|_| AtomicU32::new(NONE)),
+            event: H::Event::default(),
+        }
+    }
+
+    fn state(&self) -> State {
+        let state = self.state.load(Ordering::SeqCst);
+        [State::Absent, State::Asleep, State::GaveUp, State::Awake][state as usize]
+    }
+
+    fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::SeqCst);
+    }
+
+    /// Makes sure that it runs when its CPU is idle. Returns false if it has no thread.
+    fn call(&self, engine: &Engine<H>, pool: u32) -> bool {
+        let known = &self.pools[pool as usize % POOLS];
+        if known.load(Ordering::Relaxed) != pool {
+            known.store(pool, Ordering::Relaxed);
+        }
+        // SeqCst: R1 of the README's diagram. The caller's push (W1) comes before it.
+        let state = self.state();
+        let sleeps = matches!(state, State::Asleep | State::GaveUp);
+        let (from, to) = (state as u32, State::Awake as u32);
+        // One of several callers wakes it.
+        if sleeps
+            && self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            self.wake(engine);
+        }
+        state != State::Absent
+    }
+
+    fn wake(&self, engine: &Engine<H>) {
+        // SAFETY: standbys live as long as the engine.
+        unsafe { WakeToken::<H>::new(&raw const self.event) }.send(engine.host());
+    }
+
+    /// One round: has the pools examined that may need it.
+    fn round(&self, engine: &Engine<H>) -> Round {
+        let now = engine.host().now();
+        self.ran_at.store(now, Ordering::Relaxed);
+        let mut round = Round::NOTHING;
+        for known in &self.pools {
+            let id = known.load(Ordering::Relaxed);
+            let Some(pool) = engine.pools.get(id).filter(|_| id != NONE) else { continue };
+            let plan = plan_pool(pool.standby_facts(now));
+            if plan == PoolPlan::Examine {
+                pool.call_examiner(engine, now);
+            }
+            round = round.with(plan);
+        }
+        round
+    }
+}
+
+impl<H: Host> Standbys<H> {
+    pub(crate) fn new(cpus: &[Cpu]) -> Standbys<H> {
+        let count = cpus.iter().map(|cpu| cpu.id as usize + 1).max().unwrap_or(0);
+        Standbys {
+            by_cpu: (0..count).map(|_| Standby::new()).collect(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    fn of(&self, cpu: u32) -> Option<&Standby<H>> {
+        self.by_cpu.get(cpu as usize)
+    }
+
+    /// Something waits behind running workers of this pool, in which blocks are expected: calls the
+    /// standbys of their CPUs. Returns whether all of these serve.
+    pub(crate) fn call(&self, engine: &Engine<H>, pool: &Pool<H>) -> bool {
+        if engine.observer().tier() != Tier::Standby {
+            return false;
+        }
+        let mut all = true;
+        pool.for_each_busy_cpu(engine, |cpu| {
+            all &= self.of(cpu).is_some_and(|standby| standby.call(engine, pool.id));
+        });
+        all
+    }
+
+    /// The watcher: spawns the standbys that a pool lacks in which blocks are expected.
+    pub(super) fn ensure(&self, engine: &Engine<H>, pool: &Pool<H>) {
+        if engine.observer().tier() != Tier::Standby || self.retired.load(Ordering::SeqCst) {
+            return;
+        }
+        pool.for_each_busy_cpu(engine, |cpu| {
+            let Some(standby) = self.of(cpu).filter(|s| s.state() == State::Absent) else { return };
+            let Some(me) = engine.me() else { return };
+            standby.set_state(State::Awake);
+            let mut cpus = CpuSet::new();
+            cpus.insert(cpu);
+            let spec = WorkerSpec { name: format!("uw/standby{cpu}"), cpus, nice: 0 };
+            let main = Box::new(move || standby_main(&me, cpu));
+            if engine.host().spawn(&spec, main).is_err() {
+                standby.set_state(State::Absent);
+            }
+        });
+    }
+
+    /// Whether the standbys find the workers of this pool that block.
+    pub(super) fn serve(&self, engine: &Engine<H>, pool: &Pool<H>, now: u64) -> bool {
+        if engine.observer().tier() != Tier::Standby {
+            return false;
+        }
+        let mut all = true;
+        pool.for_each_busy_cpu(engine, |cpu| {
+            all &= self.of(cpu).is_some_and(|standby| {
+                let ran_at = standby.ran_at.load(Ordering::Relaxed);
+                serves(standby.state(), now.saturating_sub(ran_at))
+            });
+        });
+        all
+    }
+
+    /// Ends all threads.
+    pub(crate) fn retire(&self, engine: &Engine<H>) {
+        self.retired.store(true, Ordering::SeqCst);
+        let present = self.by_cpu.iter().filter(|standby| standby.state() != State::Absent);
+        present.for_each(|standby| standby.wake(engine));
+    }
+
+    /// In a forked child, where the threads do not exist.
+    pub(crate) fn forget(&self) {
+        for standby in self.by_cpu.iter().filter(|standby| standby.state() != State::Absent) {
+            standby.event.renew();
+            standby.set_state(State::Absent);
+        }
+    }
+}
+
+fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
+    let (host, standbys) = (engine.host(), &engine.standbys);
+    let Some(me) = standbys.of(cpu) else { return };
+    // If the system refuses, the host chooses another tier, and nothing calls standbys any more.
+    if host.run_when_idle() {
+        let mut rounds = 0;
+        while !standbys.retired.load(Ordering::SeqCst) {
+            rounds += 1;
+            let state = match after_round(me.round(engine), rounds) {
+                After::Yield => {
+                    host.yield_now();
+                    continue;
+                }
+                After::Pause(ns) => {
+                    let _ = host.park(&me.event, Some(host.now().saturating_add(ns)));
+                    rounds = 0;
+                    continue;
+                }
+                After::Sleep => State::Asleep,
+                After::GiveUp => State::GaveUp,
+            };
+            // W2 before R2 (README.md): publish the state first, then look once more.
+            me.set_state(state);
+            if state == State::GaveUp || me.round(engine) == Round::NOTHING {
+                let _ = host.park(&me.event, None);
+            }
+            me.set_state(State::Awake);
+            rounds = 0;
+        }
+    }
+    me.set_state(State::Absent);
+}
+
+impl<H: Host> Pool<H> {
+    fn standby_facts(&self, now: u64) -> PoolFacts {
+        let (examinations, since_ns) = self.blocking.examinations(self.last_batch_at(), now);
+        PoolFacts {
+            waits: self.looks_ready() || self.has_scheduled_batches(),
+            running: self.state.counts().running,
+            target: self.target(),
+            examinations,
+            since_ns,
+        }
+    }
+
+    /// Calls `f` with each CPU on which a worker of this pool runs an item, as far as known. A hint.
+    fn for_each_busy_cpu(&self, engine: &Engine<H>, mut f: impl FnMut(u32)) {
+        if let Some(cpu) = self.spec().single_cpu() {
+            return f(cpu);
+        }
+        let in_run = |slot: &&crate::slot::Slot<H>| slot.present_run().is_some();
+        let workers = self.recent().map(|id| engine.slot(id)).filter(in_run);
+        workers.filter_map(|slot| slot.batch.cpu()).for_each(f);
+    }
+
+    /// Wakes a parked worker to examine this pool; if none is parked, the watcher. Takes no lock.
+    fn call_examiner(&self, engine: &Engine<H>, now: u64) {
+        self.blocking.request_examination(self.last_batch_at(), now);
+        match self.parked_worker() {
+            Some(id) => self.wake_parked(engine, id),
+            None => engine.watch.wake_present(engine),
+        }
+    }
+}
