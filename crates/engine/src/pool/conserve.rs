@@ -93,7 +93,7 @@ impl<H: Host> Pool<H> {
                 if other.wake_idle(engine) {
                     return;
                 }
-                other.give_up_wake().settle(engine);
+                other.give_up_wake().settle_for_neighbour(engine);
             }
         }
     }

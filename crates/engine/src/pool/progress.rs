@@ -52,6 +52,11 @@ impl<'a, H: Host> Unsettled<'a, H> {
         pool.settle_with(engine, Maker::Watch);
     }
 
+    /// As [`Unsettled::settle`], for a neighbour that could not use its claim.
+    pub(crate) fn settle_for_neighbour(self, engine: &Engine<H>) {
+        self.take().settle_with(engine, Maker::Neighbour);
+    }
+
     /// As [`Unsettled::settle`], for a thread that arms timers, which must not spawn threads.
     pub(crate) fn settle_for_arming_thread(self, engine: &Engine<H>) {
         self.take().settle_with(engine, Maker::Watch);
@@ -94,6 +99,9 @@ pub(crate) enum Maker {
     Caller,
     /// The watcher, if it runs and the pool has a worker already.
     Watch,
+    /// As `Caller`, for a pool whose neighbour has given up a claim on it. If no worker can come, no
+    /// further neighbour is woken: that could go on from pool to pool without bound.
+    Neighbour,
 }
 
 impl<H: Host> Pool<H> {
