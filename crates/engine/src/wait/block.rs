@@ -82,7 +82,7 @@ impl<'a, H: Host> Caller<'a, H> {
     fn report_bh_wait(self) {
         let Some(wq) = self.queue() else { return };
         if wq.warn_once(Warned::BH_WAITS) {
-            self.engine.host().report(Report::BhWaits { queue: wq.name().to_owned() });
+            self.report(Report::BhWaits { queue: wq.name().to_owned() });
         }
     }
 

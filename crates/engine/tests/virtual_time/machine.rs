@@ -372,6 +372,11 @@ impl Machine {
         self.threads[id].name == "uw/watch"
     }
 
+    /// Whether the executing thread is the engine's watcher.
+    pub(crate) fn is_watch_current(&self) -> bool {
+        self.current.is_some_and(|id| self.is_watch(id))
+    }
+
     /// Whether the executing thread is one of the engine's.
     pub(crate) fn is_worker(&self) -> bool {
         self.current_thread().name.starts_with("uw/")
