@@ -3,5 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Links to what a feature adds are dead without that feature.
+RUSTDOCFLAGS="${RUSTDOCFLAGS:-} --deny warnings" cargo doc --package uwork --no-deps --lib
 # Libraries only: the command and the library are both called uwork, so their pages would collide.
 RUSTDOCFLAGS="${RUSTDOCFLAGS:-} --deny warnings" cargo doc --workspace --no-deps --lib

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Breaks the engine on purpose, one small change at a time, and lists the changes that no test notices. Needs
 # cargo-mutants (make mutants-install). Takes more than an hour and is not part of make test; docs/reliability.md has
-# the results. Arguments are passed to cargo mutants: ci/mutants.sh -F take_off
+# the results. Arguments are passed to cargo mutants: ci/mutants.sh -F remove_queued
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -19,7 +19,7 @@ void uw_printk_fork(enum uw_fork at);
 /* Its locks are not taken: the child makes them anew. */
 void uw_wait_bit_fork(enum uw_fork at);
 /* Defined in Rust: the quarantine of handles, and the debug mode's registry. */
-void uw_rested_fork(unsigned int at);
+void uw_quarantine_fork(unsigned int at);
 void uw_debug_fork(unsigned int at);
 
 /* Registers the functions above for every fork, at the latest when this returns. */

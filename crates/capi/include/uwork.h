@@ -622,7 +622,7 @@ void uw_task_work_init(struct uw_task_work *work, uw_task_work_fn func);
 int uw_task_work_add(const struct uw_task *task, struct uw_task_work *work, unsigned notify);
 
 /*
- * Cancels an item that the thread has not yet taken off its list. Returns 1 on success, 0 if it was
+ * Cancels an item that the thread has not yet taken from its list. Returns 1 on success, 0 if it was
  * not in the list.
  */
 int uw_task_work_cancel(const struct uw_task *task, struct uw_task_work *work);

@@ -9,14 +9,14 @@ use uwork::{Builder, Flags, Queue};
 
 use crate::attrs::{cpus_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
-use crate::rested;
+use crate::quarantine;
 
 /// A handle of the program: either its own queue, or the token of a system queue, of which only the
 /// first word exists.
 ///
 /// The memory of a handle is never returned to the system. It is only reused for another queue,
-/// after a time in quarantine (`rested`). So a call with the handle of a destroyed queue detects
-/// that.
+/// after a time in quarantine (`quarantine`). So a call with the handle of a destroyed queue
+/// detects that.
 #[repr(C)]
 pub struct UwQueue {
     /// See [`State`]. It must be the first field: a token has [`SYSTEM`] and its number at this
@@ -122,7 +122,7 @@ const KERNEL_RULES: c_uint = 1 << 31;
 
 impl UwQueue {
     pub(crate) fn adopt(queue: Queue) -> *const UwQueue {
-        let handle: &'static UwQueue = rested::oldest().unwrap_or_else(|| {
+        let handle: &'static UwQueue = quarantine::oldest().unwrap_or_else(|| {
             Box::leak(Box::new(UwQueue {
                 state: AtomicU64::new(State::NEW.0),
                 queue: UnsafeCell::new(None),
@@ -180,7 +180,7 @@ impl Destruction {
         // SAFETY: as above. No other thread uses the queue any more (uwork.h).
         let gone = unsafe { (*self.handle.queue.get()).take() };
         drop(gone);
-        rested::keep(self.handle);
+        quarantine::keep(self.handle);
         Ok(())
     }
 }
@@ -462,7 +462,7 @@ mod tests {
         codes.sort_unstable();
         assert_eq!(codes, [-libc::EALREADY, 0]);
         runs.join().unwrap();
-        assert_eq!(rested::count_of(handle), 1, "the handle is in quarantine once");
+        assert_eq!(quarantine::count_of(handle), 1, "the handle is in quarantine once");
         // SAFETY: a handle.
         let again = unsafe { uw_queue_destroy(handle.cast_mut()) };
         assert_eq!(again, -libc::ESHUTDOWN);

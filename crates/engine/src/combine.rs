@@ -25,13 +25,14 @@
 //! stall: AGAIN is set: tries again
 //! ```
 //!
-//! **An offer is not forgotten** either: the offering thread takes it back, unless another thread
-//! has taken it. It may take back a later offer of another thread, which then finds that offer
-//! taken. So for each offer there is a thread that has yet to check it. An offer drops AGAIN: the
-//! thread that takes it tries anyway, after the resume.
+//! **No offer is lost.** After an offer, the offering thread calls `retake`. Either that makes it
+//! the holder again, or another thread has accepted the offer and is the holder. The word does not
+//! say which thread made an offer. So a `retake` may take a later offer of another thread, and the
+//! `retake` of that thread then finds none. So while an offer stands, a `retake` is still to come. An
+//! offer clears AGAIN without harm: the next holder tries every step anyway.
 //!
-//! A holder that panics cannot try again. It leaves the word as after a stall; if a resume has come
-//! already, as after an offer, so that the next pusher continues.
+//! A holder that panics cannot try again. It leaves the word as after a stall. If a resume has come
+//! before, it leaves the word as after an offer, and the next pusher becomes the holder.
 //!
 //! **Progress.** A push is lock-free and waits for no thread, whatever the holder does. Nodes come
 //! out in the order of their pushes. The holder may find more for as long as others push. It can
@@ -174,14 +175,14 @@ impl Combine {
     /// Pushes a node. True: the caller is the holder now.
     ///
     /// # Safety
-    /// `left` is live and the caller's alone; from here on the holder owns it.
+    /// `pushed` is live and the caller's alone; from here on the holder owns it.
     #[must_use]
-    pub unsafe fn push(&self, left: *mut CombineNode) -> bool {
+    pub unsafe fn push(&self, pushed: *mut CombineNode) -> bool {
         let before = self.exchange(|now| {
             // SAFETY: the caller's alone until the exchange succeeds.
-            unsafe { (*left).next.set(Link(node(now))) };
+            unsafe { (*pushed).next.set(Link(node(now))) };
             let bits = if bits(now) == OFFERED { HELD } else { bits(now) | HELD };
-            Some(with_bits(left, bits))
+            Some(with_bits(pushed, bits))
         });
         before.is_some_and(|before| bits(before) & HELD == 0 || bits(before) == OFFERED)
     }

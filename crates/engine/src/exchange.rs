@@ -43,9 +43,26 @@ pub struct Exchanges<'a> {
     /// Requests that can be in progress at once, including those whose caller gave up during the
     /// copy.
     pub all: &'a [Exchange],
-    /// Counts released exchanges. Callers that find none free sleep on it.
-    // tidy: allow(own-words): the host keeps this word, and lends it
-    pub freed: &'a AtomicU32,
+    /// The count of their releases.
+    pub freed: &'a Freed,
+}
+
+/// Counts released exchanges. Callers that find none free sleep on it.
+pub struct Freed(AtomicU32);
+
+impl Default for Freed {
+    fn default() -> Freed {
+        Freed::new()
+    }
+}
+
+impl Freed {
+    const_unless_modelled! {
+        /// None was released.
+        pub fn new() -> Freed {
+            Freed(AtomicU32::new(0))
+        }
+    }
 }
 
 impl<'a> Exchanges<'a> {
@@ -112,13 +129,13 @@ impl<'a> Exchanges<'a> {
         loop {
             // Read before the search: an exchange that is released after the search ends the sleep
             // below.
-            let seen = self.freed.load(Ordering::Acquire);
+            let seen = self.freed.0.load(Ordering::Acquire);
             let claimed = |(index, exchange): (usize, &Exchange)| Some((index, exchange.claim()?));
             if let Some((index, asked)) = self.all.iter().enumerate().find_map(claimed) {
                 self.all[index].thread.store(thread, Ordering::Relaxed);
                 return Some((index, asked));
             }
-            if !futex.wait(self.freed, seen) {
+            if !futex.wait(&self.freed.0, seen) {
                 return None;
             }
         }
@@ -127,8 +144,8 @@ impl<'a> Exchanges<'a> {
     /// Announces that an exchange is IDLE again.
     fn give_back(self, futex: &impl Futex) {
         // Release: a caller that sees this number sees IDLE.
-        self.freed.fetch_add(1, Ordering::Release);
-        futex.wake(self.freed);
+        self.freed.0.fetch_add(1, Ordering::Release);
+        futex.wake(&raw const self.freed.0);
     }
 
     /// Waits for the answer to the request `asked`. If none comes in time, the caller gives up.

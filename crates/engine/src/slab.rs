@@ -1,8 +1,8 @@
 //! A table whose entries never move and are never freed while the table lives.
 //!
 //! A stale id still names a live entry of the same type. So `cancel` and
-//! `flush` can follow an item's place without any lock: they take the lock of the entry that they
-//! find, and check the place again under it.
+//! `flush` can follow an item's location without any lock: they take the lock of the entry that
+//! they find, and check the location again under it.
 
 use crate::sync::{AtomicPtr, Lock, LockGuard, Ordering, SLAB_FIRST_CHUNK};
 

@@ -182,7 +182,7 @@ fn end(_making: first_use::Making, _names: crate::symbols::Held) {
 
 extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    super::asleep::close_after_fork();
+    super::blocked::close_after_fork();
     super::stack::forget();
     super::task::child();
     super::signals::child();

@@ -13,14 +13,14 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
-use crate::{asleep, binding, changes, cpu, membarrier, pages, report, stack, thread};
+use crate::{binding, blocked, changes, cpu, membarrier, pages, report, stack, thread};
 
 /// The host.
 pub struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
     changes: changes::Changes,
-    pub(crate) asleep: asleep::Asleep,
+    pub(crate) blocked: blocked::BlockDetector,
 }
 
 impl Linux {
@@ -32,7 +32,7 @@ impl Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
-            asleep: asleep::Asleep::new(monotonic_ns, options.blocking_tier),
+            blocked: blocked::BlockDetector::new(monotonic_ns, options.blocking_tier),
         }
     }
 }
@@ -106,15 +106,15 @@ impl Host for Linux {
 
 impl Observer for Linux {
     type Event = Event;
-    type Records = asleep::Records;
+    type Records = blocked::Records;
 
     #[inline]
     fn tier(&self) -> Tier {
-        self.asleep.tier()
+        self.blocked.tier()
     }
 
     fn detection(&self) -> Detection {
-        self.asleep.detection()
+        self.blocked.detection()
     }
 
     fn cpu_time(&self, thread: u64) -> Option<u64> {
@@ -122,15 +122,15 @@ impl Observer for Linux {
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {
-        self.asleep.activity(thread)
+        self.blocked.activity(thread)
     }
 
     fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
         stack::of_thread(thread)
     }
 
-    fn record(&self, thread: u64) -> Option<asleep::Records> {
-        let (records, report) = self.asleep.record(thread);
+    fn record(&self, thread: u64) -> Option<blocked::Records> {
+        let (records, report) = self.blocked.record(thread);
         if let Some(report) = report {
             // On the watcher's thread.
             crate::engine().report_apart(report);
@@ -138,17 +138,17 @@ impl Observer for Linux {
         records
     }
 
-    fn sample(&self, records: &mut asleep::Records) -> ThreadSample {
+    fn sample(&self, records: &mut blocked::Records) -> ThreadSample {
         records.sample()
     }
 
-    fn activity_of(&self, records: &asleep::Records, thread: u64) -> Option<Activity> {
+    fn activity_of(&self, records: &blocked::Records, thread: u64) -> Option<Activity> {
         records.activity().or_else(|| self.activity(thread))
     }
 
-    fn park_on_records(&self, event: &Event, records: &[&asleep::Records], deadline: u64) {
+    fn park_on_records(&self, event: &Event, records: &[&blocked::Records], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
-            self.asleep.poll(records, deadline.saturating_sub(self.now()));
+            self.blocked.poll(records, deadline.saturating_sub(self.now()));
         }
     }
 }

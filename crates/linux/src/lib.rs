@@ -8,8 +8,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("uwork runs on Linux only: it needs futexes, rseq, membarrier and sysfs");
 
-mod asleep;
 pub mod binding;
+mod blocked;
 mod changes;
 mod cpu;
 mod crossing;
@@ -45,7 +45,7 @@ pub mod task;
 mod thread;
 pub mod topology;
 
-pub use asleep::Records;
+pub use blocked::Records;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use fork::forks;

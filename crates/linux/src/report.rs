@@ -16,7 +16,8 @@ use crate::{binding, fatal, first_use, symbols};
 static PANICS: AtomicU64 = AtomicU64::new(0);
 static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
-/// Reports to the program, at once or as soon as the object that the calling thread makes exists.
+/// Gives a report to the program. If the calling thread is creating an object of first use
+/// (`first_use`), the report is deferred until that object exists, since the reporter may need it.
 pub(crate) fn issue(report: Report) {
     assert_nothing_held("a reporter");
     if let Report::ItemPanicked { .. } = report {

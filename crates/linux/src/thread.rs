@@ -25,7 +25,7 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         set_nice(nice);
         wake_on_time();
         let engine = super::engine();
-        let pending_reports = engine.host().asleep.pending_report().into_iter();
+        let pending_reports = engine.host().blocked.pending_report().into_iter();
         // Not on this thread: until a worker has arrived its pool wakes no other, and a reporter
         // may wait for an item of that pool.
         pending_reports

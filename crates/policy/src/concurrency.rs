@@ -2,6 +2,8 @@
 //!
 //! Counters go in, a decision comes out. The counters are those of one pool at one instant.
 
+use crate::batch::RunEstimate;
+
 /// The counters of one pool at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
@@ -91,31 +93,50 @@ pub fn hog_report_due(count: u64, threshold: u64) -> bool {
     threshold != 0 && count >= threshold && (count - threshold + 1).is_power_of_two()
 }
 
-/// The approximate cost of a cross-CPU wake. Work that is worth less than this stays in its pool.
+/// A worker without work compares this many overloaded pools at a time, the nearest ones first, and
+/// takes from the one that has waited longest.
+pub const STEAL_CHOICE: usize = 8;
+
+/// The approximate cost of a cross-CPU wake, to the thread that sends it and to the worker that is
+/// woken. Work that is worth less than this stays in its pool.
 pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 
 /// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
-/// some of its backlog: `backlog` items wait, each of which recently took about `item_ns`.
+/// some of its backlog: `backlog` items, which take as long as `estimate` says.
+///
+/// Without help the items wait for the rest of the batch that runs, then for each other.
 /// ```
+/// use uwork_policy::batch::RunTimes;
 /// use uwork_policy::concurrency::wake_neighbour;
-/// assert!(!wake_neighbour(100, 20));
-/// assert!(wake_neighbour(1, 1_000_000));
+///
+/// let items_of = |ns| {
+///     let mut times = RunTimes::UNKNOWN;
+///     (0..200).for_each(|_| times.add(ns, 1));
+///     times.estimate()
+/// };
+/// assert!(!wake_neighbour(100, items_of(100)));
+/// assert!(wake_neighbour(1_000, items_of(100)));
+/// assert!(!wake_neighbour(1, items_of(20_000)), "one short item is sooner run than moved");
+/// assert!(wake_neighbour(1, items_of(100_000)));
+/// assert!(!wake_neighbour(0, items_of(100_000)));
 /// ```
 #[inline]
-pub fn wake_neighbour(backlog: u64, item_ns: u64) -> bool {
-    backlog.saturating_mul(item_ns) >= NEIGHBOUR_WAKE_COST_NS
+pub fn wake_neighbour(backlog: u64, estimate: RunEstimate) -> bool {
+    backlog > 0 && estimate.backlog_ns(backlog) >= NEIGHBOUR_WAKE_COST_NS
 }
 
 /// Whether a worker that has just taken a batch from a pool with these counters wakes a worker of a
 /// neighbouring pod for the rest. Below the target, the pool wakes a worker of its own instead.
 /// ```
+/// use uwork_policy::batch::RunEstimate;
 /// use uwork_policy::concurrency::{PoolCounts, spills};
 /// let counts = PoolCounts { running: 2, workers: 2, ..PoolCounts::default() };
-/// assert!(spills(counts, 2, 1, 1_000_000));
-/// assert!(!spills(counts, 3, 1, 1_000_000));
+/// let long = RunEstimate { item_ns: 1_000_000, residual_ns: 500_000 };
+/// assert!(spills(counts, 2, 1, long));
+/// assert!(!spills(counts, 3, 1, long));
 /// ```
 #[inline]
 #[must_use]
-pub fn spills(counts: PoolCounts, target: u32, backlog: u64, item_ns: u64) -> bool {
-    counts.running >= target && wake_neighbour(backlog, item_ns)
+pub fn spills(counts: PoolCounts, target: u32, backlog: u64, estimate: RunEstimate) -> bool {
+    counts.running >= target && wake_neighbour(backlog, estimate)
 }

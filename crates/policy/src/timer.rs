@@ -1,4 +1,4 @@
-//! When a timer with slack expires, and where a timer goes in a hierarchical timing wheel.
+//! When a timer with slack expires, and its position in a hierarchical timing wheel.
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987. The level comes
 //! from the highest bit in which the deadline's tick differs from the wheel's, so every timer in a
@@ -6,20 +6,20 @@
 
 /// A tick is 2 to this power nanoseconds: 65.5 microseconds.
 pub const TICK_SHIFT: u32 = 16;
-/// Slots of one level, as a power of two.
-pub const SLOT_BITS: u32 = 6;
-/// Slots of one level.
-pub const SLOTS: usize = 1 << SLOT_BITS;
+/// Buckets of one level, as a power of two.
+pub const BUCKET_BITS: u32 = 6;
+/// Buckets of one level.
+pub const BUCKETS: usize = 1 << BUCKET_BITS;
 /// Levels: together they span all 64 bits of nanoseconds.
-pub const LEVELS: usize = (64 - TICK_SHIFT).div_ceil(SLOT_BITS) as usize;
+pub const LEVELS: usize = (64 - TICK_SHIFT).div_ceil(BUCKET_BITS) as usize;
 
-/// A position in the wheel.
+/// The position of a bucket in the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct Position {
     /// The level, finest first.
     pub level: usize,
-    /// The slot in that level.
-    pub slot: usize,
+    /// The bucket in that level.
+    pub bucket: usize,
 }
 
 /// The tick that a time in nanoseconds falls into.
@@ -28,30 +28,30 @@ pub fn tick_of(ns: u64) -> u64 {
     ns >> TICK_SHIFT
 }
 
-/// Where a timer for `deadline_ns` goes in a wheel whose current tick is `wheel_tick`. A deadline
-/// that has passed goes to the current tick.
+/// The position of a timer for `deadline_ns` in a wheel whose current tick is `wheel_tick`. A
+/// deadline that has passed goes to the current tick.
 /// ```
-/// use uwork_policy::timer::{Spot, place, tick_of};
-/// assert_eq!(place(0, 5 << 16), Spot { level: 0, slot: 5 });
-/// assert_eq!(place(0, 64 << 16), Spot { level: 1, slot: 1 });
-/// assert_eq!(place(7, 0), Spot { level: 0, slot: 7 });
+/// use uwork_policy::timer::{Position, position, tick_of};
+/// assert_eq!(position(0, 5 << 16), Position { level: 0, bucket: 5 });
+/// assert_eq!(position(0, 64 << 16), Position { level: 1, bucket: 1 });
+/// assert_eq!(position(7, 0), Position { level: 0, bucket: 7 });
 /// ```
 #[inline]
-pub fn place(wheel_tick: u64, deadline_ns: u64) -> Spot {
+pub fn position(wheel_tick: u64, deadline_ns: u64) -> Position {
     let tick = tick_of(deadline_ns).max(wheel_tick);
-    let differing = (wheel_tick ^ tick) | (SLOTS as u64 - 1);
-    let level = ((63 - differing.leading_zeros()) / SLOT_BITS) as usize;
-    let slot = (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
-    Spot { level, slot }
+    let differing = (wheel_tick ^ tick) | (BUCKETS as u64 - 1);
+    let level = ((63 - differing.leading_zeros()) / BUCKET_BITS) as usize;
+    let bucket = (tick >> (level as u32 * BUCKET_BITS)) as usize % BUCKETS;
+    Position { level, bucket }
 }
 
-/// The first tick of a slot of a wheel whose current tick is `wheel_tick`. The slot must be
+/// The first tick of a bucket of a wheel whose current tick is `wheel_tick`. The bucket must be
 /// occupied.
 #[inline]
-pub fn first_tick(wheel_tick: u64, spot: Spot) -> u64 {
-    let shift = spot.level as u32 * SLOT_BITS;
-    let block = wheel_tick >> shift >> SLOT_BITS << SLOT_BITS;
-    (block | spot.slot as u64) << shift
+pub fn first_tick(wheel_tick: u64, position: Position) -> u64 {
+    let shift = position.level as u32 * BUCKET_BITS;
+    let block = wheel_tick >> shift >> BUCKET_BITS << BUCKET_BITS;
+    (block | position.bucket as u64) << shift
 }
 
 /// The expiry of a timer that may expire at any time from `deadline_ns` to `slack_ns` later: the
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_begins_no_later_than_its_deadline() {
+    fn a_bucket_begins_no_later_than_its_deadline() {
         for wheel in [0, 1, 63, 64, 4_095, 1 << 30, u64::MAX >> TICK_SHIFT] {
             for bit in 0..64 {
                 let deadline = 1_u64 << bit;
-                let spot = place(wheel, deadline);
-                assert!(spot.level < LEVELS && spot.slot < SLOTS);
-                assert!(first_tick(wheel, spot) <= tick_of(deadline).max(wheel));
+                let at = position(wheel, deadline);
+                assert!(at.level < LEVELS && at.bucket < BUCKETS);
+                assert!(first_tick(wheel, at) <= tick_of(deadline).max(wheel));
             }
         }
     }
@@ -156,7 +156,8 @@ mod tests {
         let wheel = 1_000;
         for near in (1_000..3_000_u64).step_by(7) {
             for far in (near..200_000_u64).step_by(997) {
-                let (a, b) = (place(wheel, near << TICK_SHIFT), place(wheel, far << TICK_SHIFT));
+                let (a, b) =
+                    (position(wheel, near << TICK_SHIFT), position(wheel, far << TICK_SHIFT));
                 assert!(a.level <= b.level, "{near} {far}");
                 if a.level == b.level {
                     assert!(first_tick(wheel, a) <= first_tick(wheel, b));

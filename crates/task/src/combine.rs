@@ -169,7 +169,7 @@ pub enum Combined {
 /// let send = |socket: &mut Socket, parcels: &mut Parcels<'_, u32>| {
 ///     while !parcels.is_empty() {
 ///         if socket.room == 0 {
-///             // Here one asks to be told of room; who learns of it resumes.
+///             // A real program requests a notification of room here, and resumes on it.
 ///             return ControlFlow::Break(());
 ///         }
 ///         socket.room -= 1;

@@ -22,7 +22,7 @@ const CAPACITY_MAX: usize = 1024;
 /// let pool = Pool::<Vec<u8>>::new(2);
 /// let mut buffer = pool.take_or(|| Vec::with_capacity(4096));
 /// buffer.extend_from_slice(b"a request");
-/// // As it is: whoever takes it clears it.
+/// // `put` does not clear the buffer. Its next user clears it.
 /// assert!(pool.put(buffer).is_ok());
 /// assert_eq!(pool.take().unwrap().as_slice(), b"a request");
 /// assert!(pool.take().is_none());

@@ -148,7 +148,7 @@ impl Builder {
         self.with(Flags::POWER_EFFICIENT)
     }
 
-    /// The queue's attributes appear in the attribute tree ([`sysfs`](crate::sysfs)).
+    /// The queue's attributes appear in the attribute tree (`sysfs`, with that feature).
     #[must_use]
     pub fn sysfs(self) -> Builder {
         self.with(Flags::SYSFS)

@@ -26,18 +26,19 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
-//! **A running process**: [`dump()`], [`sysfs`] and [`watchdog`] show the state, the tunable
-//! attributes, and pools that make no progress; [`topology`] is the machine as uwork sees it.
+//! **A running process**: [`dump()`] shows the state, [`watchdog`] reports pools that make no
+//! progress; [`topology`] is the machine as uwork sees it.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `symbols` (default) | names of functions, and call stacks of stuck workers |
-//! | `percpu` | `percpu`: data for each CPU, reached from all of them |
-//! | `rcu` | `rcu`: items that are queued after a grace period |
+//! | `percpu` | `percpu`: data for each CPU, reached from all of them; `Setup::percpu_mode` |
+//! | `rcu` | `rcu`: items that are queued after a grace period; `Queue::enqueue_rcu` |
 //! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
 //! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
+//! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
 //! | `serde` | `Serialize` for dumps and reports |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
@@ -74,8 +75,7 @@
 //! |freeze, thaw            |yes  |yes |4     |no   |yes |yes|no    |yes  |
 //! |per-CPU lock, own CPU   |13   |no  |no    |14   |yes |yes|15    |yes  |
 //! |lock other CPU, mode 0  |16   |16  |16    |yes  |yes |no |no    |yes  |
-//! |lock other CPU, mode 1  |13   |no  |no    |14   |yes |yes|no    |yes  |
-//! |lock other CPU, mode 2  |13   |no  |no    |14   |yes |yes|no    |yes  |
+//! |lock other CPU, mode 1,2|13   |no  |no    |14   |yes |yes|no    |yes  |
 //! |per-CPU cache           |17   |17  |no    |no   |yes |yes|no    |yes  |
 //! |per-CPU work, mode 0    |1    |1   |2     |no   |yes |yes|no    |yes  |
 //! |per-CPU work, modes 1, 2|yes  |yes |no    |18   |yes |yes|no    |yes  |
@@ -84,19 +84,19 @@
 //! |dump                    |yes  |yes |no    |no   |yes |yes|no    |yes  |
 //! |shutdown                |yes  |yes |yes   |6    |no |no |no    |yes  |
 //!
-//! 1. If a worker must be woken or the watch thread called, as for the
-//!    first item of a burst: mutexes of the pool, of the watch, and, where
-//!    a worker is moved from a neighbouring pod, of that pool, whose list
-//!    of workers may grow. Otherwise neither.
-//! 2. If the pool has no worker, or the watch thread does not run yet, as
-//!    in a child after a fork: the call makes them. Otherwise the watch
-//!    thread makes the workers that are missing. Making a thread
-//!    allocates and takes mutexes.
+//! 1. If a worker must be woken or the watcher called, as for the first
+//!    item of a burst: mutexes of the pool, of the watcher, and, where a
+//!    worker is moved from a neighbouring pod, of that pool, whose list of
+//!    workers may grow. Otherwise neither.
+//! 2. If the pool has no worker, or the watcher does not run yet, as in a
+//!    child after a fork: the call makes them. Otherwise the watcher makes
+//!    the workers that are missing. Making a thread allocates and takes
+//!    mutexes.
 //! 3. The first timer of a pod allocates its wheel.
 //! 4. If the call leaves a CPU to other items, or an item ready, and no
-//!    worker is parked: it makes the worker, or the watch thread in a
-//!    forked child. An item that waits leaves its CPU to others, and so
-//!    does a declared wait.
+//!    worker is parked: it makes the worker, or the watcher in a forked
+//!    child. An item that waits leaves its CPU to others, and so does a
+//!    declared wait.
 //! 5. If the item is pending or running, or the handle is not done.
 //! 6. If there is anything to wait for.
 //! 7. If there is nothing to wait for. A wait in a BH item is reported;
@@ -130,7 +130,6 @@
 
 mod builder;
 mod dump_api;
-mod ending;
 mod error;
 mod every_cpu;
 #[doc(hidden)]
@@ -147,6 +146,8 @@ mod queue;
 pub mod rcu;
 mod scoped;
 mod setup;
+mod shutdown;
+#[cfg(feature = "sysfs")]
 pub mod sysfs;
 pub mod system;
 pub mod watchdog;
@@ -155,7 +156,6 @@ pub use builder::Builder;
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};
-pub use ending::shutdown;
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{
@@ -167,11 +167,12 @@ pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
 pub use scoped::{ScopedJoinHandle, SpawnScope, scope};
 pub use setup::{Setup, SetupError};
+pub use shutdown::shutdown;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
 #[doc(hidden)]
 pub use uwork_engine::{__impl_offset, __split_generics};
-pub use uwork_engine::{Busy, Releasing, Shutdown, ShutdownReport, Unfinished, WorkPointer};
+pub use uwork_engine::{Busy, Shutdown, ShutdownReport, WorkPointer};
 #[cfg(feature = "ring")]
 #[doc(inline)]
 pub use uwork_linux::ring;

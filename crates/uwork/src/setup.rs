@@ -6,11 +6,11 @@ use uwork_linux::{Options, OptionsBy, set_options};
 
 use crate::BlockingTier;
 
-/// Choices for the whole process that hold from the start: how undeclared waits are detected, and,
-/// with the feature `percpu`, how per-CPU data is locked.
+/// Choices for the whole process that hold from the start: how undeclared waits are detected, and
+/// how per-CPU data is locked (`percpu_mode`, a method of the feature `percpu`).
 ///
 /// Install it before any other use of uwork, in `main` for instance: the first queue,
-/// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts
+/// [`dump`](fn@crate::dump), `sysfs` or any other call that needs the pools starts
 /// uwork with the defaults. [`set_reporter`](crate::set_reporter),
 /// [`Machine::read`](crate::topology::Machine::read) and, outside of items,
 /// [`blocking`](crate::blocking) and [`watchdog::touch`](crate::watchdog::touch) do not. A library

@@ -113,15 +113,3 @@ pub fn bh_highpri() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
     get(&QUEUE, || Queue::builder(NAMES[9]).bh().highpri())
 }
-
-/// The old name of [`percpu`] (`system_wq`).
-#[deprecated(note = "say `percpu()` for items that belong to their CPU, `dfl()` for all others")]
-pub fn wq() -> &'static Queue {
-    percpu()
-}
-
-/// The old name of [`dfl`] (`system_unbound_wq`).
-#[deprecated(note = "say `dfl()`")]
-pub fn unbound() -> &'static Queue {
-    dfl()
-}

@@ -10,12 +10,12 @@
 //! - running items wait for each other.
 //!
 //! Each stall is reported once, as [`Report::Stalled`](crate::Report::Stalled): on standard error,
-//! or to the [reporter](crate::set_reporter). The [`Stall`] names the queues that wait, the workers
+//! or to the [reporter](crate::set_reporter). The [`Stall`](crate::dump::Stall) names the queues that wait, the workers
 //! that they wait for, the items on those workers and the calls that those are in; and, if items
 //! wait for each other, which ones. After any progress, the next stall is a new one.
 //!
 //! ```text
-//! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a place under max_active
+//! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a permit of max_active
 //!   in the way: uw/u0 (thread 4711, slot 3), waiting, in app::Append of queue "log", for at most 30.1 s
 //!       0 0x7f40c2b1a7d9 __futex_abstimed_wait_common
 //!       1 0x55d0a4c3f2b4 app::Disk::write (src/disk.rs:88)
@@ -50,8 +50,6 @@
 use std::time::Duration;
 
 use crate::item::nanos;
-pub use uwork_engine::dump::{Awaited, DeadlockedItem, NoCalls, Stall, StalledWorker, Wants};
-pub use uwork_engine::host::Frame;
 use uwork_linux::{engine, started};
 
 /// The longest threshold.

@@ -6,7 +6,7 @@ use crate::crossbeam::Crossbeam;
 use crate::kernel::KernelShape;
 use crate::load::{Load, Sample, measure};
 use crate::native;
-use crate::rayon::Rayon;
+use crate::rayon::{Rayon, RayonJoin};
 use crate::threadpool::ThreadPool;
 use crate::tokio::Tokio;
 
@@ -74,6 +74,13 @@ pub fn catalogue() -> Vec<Rival> {
     all.extend(pools());
     all.extend(native::catalogue());
     all
+}
+
+/// Pools whose callers can run the item that they join, as uwork's helping join does. Only for that
+/// comparison: their submission and their wait are one call.
+pub fn joins() -> Vec<Rival> {
+    let run = |workers, load: &Load| measure(|| RayonJoin::new(workers, load.producers), load);
+    vec![Rival::pool("rayon", run).never_ordered()]
 }
 
 fn limits() -> Vec<Rival> {

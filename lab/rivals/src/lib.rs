@@ -32,6 +32,6 @@ mod rayon;
 mod threadpool;
 mod tokio;
 
-pub use catalogue::{Rival, Standing, catalogue};
+pub use catalogue::{Rival, Standing, catalogue, joins};
 pub use load::{Latency, Load, Pool, Producer, Sample, measure};
 pub use progress::Progress;

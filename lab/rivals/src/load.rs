@@ -28,6 +28,17 @@ pub trait Pool: Sync {
         progress: &'static Progress,
         outstanding: usize,
     ) -> Self::Producer<'a>;
+
+    /// Calls `call` with each number below `threads`, on that many threads at once: these are the
+    /// producers. By default they are no threads of the pool.
+    fn on_threads<R: Send>(&self, threads: usize, call: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let call = &call;
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..threads).map(|number| scope.spawn(move || call(number))).collect();
+            threads.into_iter().map(|t| t.join().expect("a producer aborts on panic")).collect()
+        })
+    }
 }
 
 /// A producer's interface to a pool.
@@ -117,18 +128,15 @@ fn drive<P: Pool>(pool: &P, load: &Load, leases: &[Lease]) -> Sample {
     // keep their memory until after the last meeting.
     let meeting = Barrier::new(load.producers + 1);
     let guard = AbortOnPanic;
+    let call = |number: usize| produce(pool, load, leases[number].progress(), &meeting);
     let sample = thread::scope(|scope| {
-        let threads: Vec<_> = leases
-            .iter()
-            .map(|lease| scope.spawn(|| produce(pool, load, lease.progress(), &meeting)))
-            .collect();
+        let producers = scope.spawn(|| pool.on_threads(leases.len(), call));
         meeting.wait();
         let (start, cpu_before) = (Instant::now(), cpu_time());
         meeting.wait();
         meeting.wait();
         let cpu = cpu_time().saturating_sub(cpu_before);
-        let finished: Vec<Finished> =
-            threads.into_iter().map(|t| t.join().expect("a producer aborts on panic")).collect();
+        let finished = producers.join().expect("a producer aborts on panic");
         let end = finished.iter().map(|f| f.at).max().expect("at least one producer");
         Sample {
             items: (load.producers * load.items) as u64,

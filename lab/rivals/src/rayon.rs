@@ -1,4 +1,4 @@
-//! rayon: `spawn` (LIFO on the local deque, injected from outside) and `spawn_fifo`.
+//! rayon: `spawn` (LIFO on the local deque, injected from outside), `spawn_fifo`, and `join`.
 
 use std::sync::{Arc, Barrier};
 
@@ -68,4 +68,48 @@ impl<const FIFO: bool> Producer for Spawner<'_, FIFO> {
             self.pool.spawn(move || progress.complete());
         }
     }
+}
+
+/// `rayon::join` of an item and of nothing, as a program calls it whose work runs in rayon: the
+/// caller offers the item to thieves, and runs it itself if none has taken it. The producers are
+/// threads of the pool, because a call from outside would send the whole join to a worker and sleep.
+/// Further threads of the pool are free to steal, as uwork's workers are free to take an item.
+pub(crate) struct RayonJoin(Rayon<false>);
+
+impl RayonJoin {
+    pub(crate) fn new(workers: usize, producers: usize) -> Self {
+        Self(Rayon::new(workers + producers))
+    }
+}
+
+impl Pool for RayonJoin {
+    type Producer<'a> = Joiner;
+
+    fn producer(&self, progress: &'static Progress, _outstanding: usize) -> Joiner {
+        Joiner { progress }
+    }
+
+    fn on_threads<R: Send>(&self, threads: usize, call: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let results = self.0.pool().broadcast(|thread| {
+            let number = thread.index();
+            (number < threads).then(|| call(number))
+        });
+        results.into_iter().flatten().collect()
+    }
+}
+
+/// One producer, on a thread of the pool.
+pub(crate) struct Joiner {
+    progress: &'static Progress,
+}
+
+impl Producer for Joiner {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.progress;
+        rayon::join(|| (), || progress.complete());
+    }
+
+    /// Each item has run when its `join` returns.
+    fn settle(&mut self, _progress: &'static Progress) {}
 }

@@ -214,7 +214,7 @@ static void *exit_early(void *arg)
 	return NULL;
 }
 
-static void ending(void)
+static void early_exit(void)
 {
 	struct item item;
 	pthread_t thread;
@@ -265,7 +265,7 @@ int main(void)
 {
 	own_thread();
 	sleepers();
-	ending();
+	early_exit();
 	errors_have_texts();
 	if (!getenv("UWORK_DEBUG"))
 		misuse();

@@ -165,7 +165,7 @@ impl WorkerDump {
 
     fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
         let running = self.running.as_mut().and_then(RunningInfo::shown);
-        running.into_iter().chain(self.behind.shown()).chain(self.set_aside.shown())
+        running.into_iter().chain(self.scheduled.shown()).chain(self.deferred.shown())
     }
 }
 

@@ -21,6 +21,8 @@ pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
 };
 
+pub use crate::host::Frame;
+
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -172,9 +174,9 @@ pub struct WorkerDump {
     /// The item that it runs, if any.
     pub running: Option<RunningInfo>,
     /// Items that it took and has not started, next one first.
-    pub behind: Items,
+    pub scheduled: Items,
     /// Deferred items: they wait for the end of the present run, which is their own previous run.
-    pub set_aside: Items,
+    pub deferred: Items,
 }
 
 /// A running item.

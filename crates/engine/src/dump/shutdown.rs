@@ -24,13 +24,13 @@ pub struct ShutdownReport {
     pub how: Shutdown,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// Items that were taken off without being run, delayed ones included.
+    /// Items that were removed without being run, delayed ones included.
     pub released: u64,
     /// Queues with items that did not end in time; empty if all did.
     pub unfinished: Vec<Unfinished>,
-    /// Destructors of items that were taken off, and that did not return in time.
+    /// Destructors of items that were removed, and that did not return in time.
     pub releasing: Vec<Releasing>,
-    /// Items that were taken off and whose destructors have not begun.
+    /// Items that were removed and whose destructors have not begun.
     pub unreleased: u64,
 }
 
@@ -57,7 +57,7 @@ impl Unfinished {
     /// Items that have not started: those that no worker has taken, and those that wait behind a
     /// running item or are deferred until its end.
     pub fn pending(&self) -> usize {
-        let taken = |worker: &WorkerDump| worker.behind.total + worker.set_aside.total;
+        let taken = |worker: &WorkerDump| worker.scheduled.total + worker.deferred.total;
         self.queue.pending() + self.workers.iter().map(taken).sum::<usize>()
     }
 
@@ -71,7 +71,7 @@ impl Unfinished {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Releasing {
-    /// The queue's name; empty if the queue no longer existed when its item was taken off.
+    /// The queue's name; empty if the queue no longer existed when its item was removed.
     pub queue: String,
     /// The item's function, which names the type or the closure.
     pub function: Function,

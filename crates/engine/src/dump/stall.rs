@@ -49,7 +49,7 @@ pub enum Wants {
     /// A worker of their pool: as many run as should, or no more can be created.
     Worker,
     /// A permit of their queue's `max_active`; all are in use. An ordered queue has one.
-    Place,
+    Permit,
     /// The end of each other; possibly nothing is pending.
     EachOther,
 }
@@ -146,7 +146,7 @@ impl fmt::Display for Stall {
         let (items, verb) = if self.pending == 1 { ("item", "waits") } else { ("items", "wait") };
         write!(f, "; {} {items} {verb} for ", self.pending)?;
         match (self.wants, &self.pool) {
-            (Wants::Place, _) => write!(f, "a place under max_active")?,
+            (Wants::Permit, _) => write!(f, "a permit of max_active")?,
             (Wants::Worker, Some((id, label))) => write!(f, "a worker of pool {id} ({label})")?,
             (Wants::Worker, None) => write!(f, "a worker")?,
             (Wants::EachOther, _) => {}

@@ -120,8 +120,8 @@ impl WorkerDump {
             }
         }
         writeln!(f)?;
-        self.behind.print(f, "behind")?;
-        self.set_aside.print(f, "set aside")
+        self.scheduled.print(f, "scheduled")?;
+        self.deferred.print(f, "deferred")
     }
 }
 

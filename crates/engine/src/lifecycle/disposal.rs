@@ -1,7 +1,7 @@
-//! Items that a shutdown has taken off, before their destructors have run.
+//! Items that a shutdown has removed, before their destructors have run.
 //!
-//! A shutdown first takes off every pending, armed and graced item, and calls no user code
-//! meanwhile. The items then wait in lists of their own ([`Place::Disposal`]). Each is still
+//! A shutdown first removes every pending, armed and graced item, and calls no user code
+//! meanwhile. The items then wait in lists of their own ([`Location::Disposal`]). Each is still
 //! pending and in a list that a lock guards: a cancel removes an item from there as from any other
 //! list, and a thread that flushes or joins an item releases that item itself.
 //!
@@ -32,7 +32,7 @@ use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::inbox::Node;
 use crate::item::ItemFn;
-use crate::item::{Place, Work, WorkList};
+use crate::item::{Location, Work, WorkList};
 use crate::queue::Wq;
 use crate::queue::owner::Owner;
 use crate::sync::{Lock, LockGuard, Rank};
@@ -148,7 +148,7 @@ impl<H: Host> State<H> {
     fn take_detached(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
         // SAFETY: an item of a list is live, and the caller owns it from here on.
         let work = unsafe { item.as_ref() };
-        work.set_place(Place::Detached);
+        work.set_location(Location::Detached);
         let (func, number) = (work.func(), self.next);
         self.next += 1;
         self.destructors.push(RunningDestructor { number, list: id, func, thread, since });
@@ -223,7 +223,7 @@ impl<H: Host> Disposal<H> {
         while !item.is_null() {
             // SAFETY: the items of a list that the caller hands over.
             unsafe {
-                (*item).set_place(Place::Disposal(id));
+                (*item).set_location(Location::Disposal(id));
                 item = <Work as Node>::next(item);
             }
         }
@@ -247,7 +247,7 @@ impl<H: Host> Disposal<H> {
     /// Adds one item, which the caller owns and which is in no list.
     ///
     /// # Safety
-    /// The item is live, pending and the caller's, with its place `Detached`.
+    /// The item is live, pending and the caller's, with its location `Detached`.
     pub(crate) unsafe fn dispose_later(
         &self,
         engine: &Engine<H>,
@@ -270,8 +270,8 @@ impl<H: Host> Disposal<H> {
         owner.into_iter().for_each(Owner::let_go);
     }
 
-    /// Removes an item from the disposal, for a canceller. False if it is not there any
-    /// more. The owner in `kept` is dropped when the item is idle or in a list again.
+    /// Removes an item from the disposal, for a canceller. False if the item has left the
+    /// disposal. The owner in `kept` is dropped when the item is idle or in a list again.
     ///
     /// # Safety
     /// `work` is live.
@@ -284,12 +284,12 @@ impl<H: Host> Disposal<H> {
         let mut state = self.0.lock();
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        let Place::Disposal(id) = item.place() else { return false };
+        let Location::Disposal(id) = item.location() else { return false };
         if let Some(list) = state.list(id) {
-            // SAFETY: its place, read under the lock, names the list.
+            // SAFETY: its location, read under the lock, names the list.
             unsafe { list.items.remove(work.as_ptr()) };
         }
-        item.set_place(Place::Detached);
+        item.set_location(Location::Detached);
         let Afterwards { owner, waiters } = state.settle(id);
         drop(state);
         kept.0 = owner;
@@ -297,8 +297,8 @@ impl<H: Host> Disposal<H> {
         true
     }
 
-    /// Releases this item on the calling thread, which waits for it. False if it is not in the
-    /// disposal any more.
+    /// Releases this item on the calling thread, which waits for it. False if it has left
+    /// the disposal.
     ///
     /// # Safety
     /// `work` is live.
@@ -306,9 +306,9 @@ impl<H: Host> Disposal<H> {
         let (thread, now) = (engine.host().thread_id(), engine.host().now());
         let mut state = self.0.lock();
         // SAFETY: by this function's contract.
-        let Place::Disposal(id) = (unsafe { work.as_ref() }).place() else { return false };
+        let Location::Disposal(id) = (unsafe { work.as_ref() }).location() else { return false };
         if let Some(list) = state.list(id) {
-            // SAFETY: its place, read under the lock, names the list.
+            // SAFETY: its location, read under the lock, names the list.
             unsafe { list.items.remove(work.as_ptr()) };
         }
         let taken = state.take_detached(id, work, thread, now);
@@ -373,7 +373,7 @@ impl<H: Host> Disposal<H> {
         }
     }
 
-    /// Waits until every item that was taken off is released, at most until `deadline`. False if it
+    /// Waits until every item that was removed is released, at most until `deadline`. False if it
     /// timed out.
     pub(crate) fn dispose_until(&self, engine: &Engine<H>, deadline: u64) -> bool {
         let mut seen = None;

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! shut, or sealed:      every queue's gate, also those of queues created later
-//! armed items:          taken off and released
-//! pending items:        Drain: run     Cancel: taken off and released
+//! armed items:          removed and released
+//! pending items:        Drain: run     Cancel: removed and released
 //! running items:        waited for, at most until the deadline
 //! destructors:          the same
 //! sealed:               in any case, nothing is accepted from here on
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! The mark is sequentially consistent, and the registry has a lock: one side sees the other. A
-//! submitter that read an open gate just before it was shut may still push. Its item is taken off
+//! submitter that read an open gate just before it was shut may still push. Its item is removed
 //! or run by the rounds that follow. If it comes after all of them, a worker that the submitter
 //! itself wakes runs it. For an item that is being armed, see `arm_owned`.
 //!
@@ -36,7 +36,7 @@ use crate::dump::{QueueDump, Shutdown, ShutdownReport, Unfinished, WorkerDump};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::host::thread::Frame;
-use crate::item::{Place, WorkList};
+use crate::item::{Location, WorkList};
 use crate::queue::owner::Owner;
 use crate::queue::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
@@ -67,7 +67,7 @@ impl<H: Host> Engine<H> {
     /// 50 ms, however small the limit is.
     ///
     /// A second call repeats this: it waits for the items that the first one left, and a `Cancel`
-    /// takes off the items that a `Drain` left. Concurrent calls both do so.
+    /// removes the items that a `Drain` left. Concurrent calls both do so.
     ///
     /// # Errors
     /// The caller is inside a work item: it would wait for itself. Nothing was done.
@@ -85,11 +85,11 @@ impl<H: Host> Engine<H> {
                 Shutdown::Cancel => SHUT | SEALED,
             },
         );
-        let mut released = take_off_timed(self);
+        let mut released = remove_timed(self);
         let complete = loop {
             if how == Shutdown::Cancel {
                 // Regardless of the limit, which bounds the wait for running items only.
-                released += take_off_pending(self);
+                released += remove_pending(self);
             }
             let mut settled = self.disposal.dispose_until(self, dispose_until);
             self.for_each_queue(|wq| settled &= wq.settle_until(Some(deadline)));
@@ -101,7 +101,7 @@ impl<H: Host> Engine<H> {
             }
         };
         self.shutdown_state.mark_all_queues(self, SHUT | SEALED);
-        released += take_off_timed(self);
+        released += remove_timed(self);
         self.disposal.dispose_until(self, dispose_until);
         let unfinished = if complete { Vec::new() } else { unfinished(self) };
         let (releasing, unreleased) = self.disposal.not_disposed(self);
@@ -122,13 +122,13 @@ impl ShutdownState {
         // SeqCst: R2 of the module's diagram.
         let marks = self.0.load(Ordering::SeqCst);
         if marks != 0 {
-            wq.shut(marks);
+            wq.gate.shut(marks);
         }
     }
 
     fn mark_all_queues<H: Host>(&self, engine: &Engine<H>, marks: u32) {
         self.0.fetch_or(marks, Ordering::SeqCst);
-        engine.for_each_queue(|wq| wq.shut(marks));
+        engine.for_each_queue(|wq| wq.gate.shut(marks));
     }
 }
 
@@ -163,9 +163,9 @@ fn is_quiet<H: Host>(engine: &Engine<H>) -> bool {
     first.0 && survey() == first
 }
 
-/// Takes off all items that are armed or wait for a grace period, to be released. Returns their
+/// Removes all items that are armed or wait for a grace period, to be released. Returns their
 /// number.
-fn take_off_timed<H: Host>(engine: &Engine<H>) -> u64 {
+fn remove_timed<H: Host>(engine: &Engine<H>) -> u64 {
     let mut released = engine.grace.release_all(engine);
     engine.for_each_pool(|pool| released += pool.release_armed(engine));
     released
@@ -184,14 +184,14 @@ fn unfinished<H: Host>(engine: &Engine<H>) -> Vec<Unfinished> {
     busy.map(with_workers).collect()
 }
 
-/// Takes off all pending items of all queues, to be released. Returns their number.
-fn take_off_pending<H: Host>(engine: &Engine<H>) -> u64 {
+/// Removes all pending items of all queues, to be released. Returns their number.
+fn remove_pending<H: Host>(engine: &Engine<H>) -> u64 {
     let mut released = 0;
     for owner in engine.registry.owners() {
         let list = engine.disposal.open(Some(&owner));
         let pwqs = owner.wq().pwq_ids().into_iter();
         for pwq in pwqs.filter_map(|(id, _)| engine.pwqs.get(id)) {
-            released += take_off_pending_of(engine, &owner, pwq, list);
+            released += remove_pending_of(engine, &owner, pwq, list);
         }
         engine.disposal.close(engine, list);
         Owner::let_go(owner);
@@ -201,7 +201,7 @@ fn take_off_pending<H: Host>(engine: &Engine<H>) -> u64 {
 
 /// The same for one pwq, into an open list of the disposal. Calls no user code: the items stay
 /// pending, and are in a list again before the pwq's lock is released.
-fn take_off_pending_of<H: Host>(
+fn remove_pending_of<H: Host>(
     engine: &Engine<H>,
     owner: &Arc<Owner<H>>,
     pwq: &Pwq<H>,
@@ -236,7 +236,7 @@ fn take_off_pending_of<H: Host>(
             let mut those = inner.waiters.take_matching(item.addr());
             waiters.append(those.take_to_recheck());
         }
-        work.set_placement(Place::Detached, ticket.with_waited_for(false));
+        work.set_placement(Location::Detached, ticket.with_waited_for(false));
         if work.func().is_foreign() {
             // Another language counts no holders: once it is idle, its holder owns it again.
             work.word.release(work.word.owned());

@@ -23,15 +23,15 @@ use loom::thread;
 
 use super::host::WordSleep;
 use super::{Preemptions, explore};
-use crate::exchange::{Exchange, Exchanges};
-use crate::sync::{AtomicU32, Cell};
+use crate::exchange::{Exchange, Exchanges, Freed};
+use crate::sync::Cell;
 
 /// The thread whose stack is requested.
 const THREAD: u32 = 7;
 
 struct World {
     states: Vec<Exchange>,
-    freed: AtomicU32,
+    freed: Freed,
     /// For each exchange, the two words of one answer.
     buffers: Vec<[Cell<usize>; 2]>,
     futex: WordSleep,
@@ -45,7 +45,7 @@ impl World {
     fn new(exchanges: usize) -> Arc<World> {
         Arc::new(World {
             states: (0..exchanges).map(|_| Exchange::new()).collect(),
-            freed: AtomicU32::new(0),
+            freed: Freed::new(),
             buffers: (0..exchanges).map(|_| [Cell::new(0), Cell::new(0)]).collect(),
             futex: WordSleep::default(),
             requests: Mutex::new(0),

@@ -25,7 +25,7 @@ use loom::thread;
 use super::host::LoomHost;
 use super::{Preemptions, explore};
 use crate::item::word::{Acquire, RunId};
-use crate::item::{Action, Place, Ticket, Work};
+use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::queue::Name;
 use crate::queue::pwq::{Limits, Pwq, PwqNode, Taken};
@@ -77,7 +77,7 @@ impl World {
             world.node.pass_on(&mut |_| unreachable!("nothing waits"));
             let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
             item.set_ticket(Ticket::new(pwq.id, false));
-            item.set_place(Place::Inbox);
+            item.set_location(Location::Inbox);
             // SAFETY: live and ours.
             unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
             assert!(pwq.claim_ready());

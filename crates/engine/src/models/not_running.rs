@@ -1,7 +1,7 @@
 //! Workers that do not count as running although they are inside an item: declared waits against
 //! marks by the watcher.
 //!
-//! **Proves.** A worker is taken off the running count at most once, by itself or by the watcher.
+//! **Proves.** A worker leaves the running count at most once, by itself or by the watcher.
 //! It is put back as often: by itself, at the end of the run, or by the watcher that finds it
 //! running again. A mark ends with the run that it was made for. The items scheduled behind a
 //! marked run are taken or run, exactly one of the two. The run of a helper in the slot of a worker
@@ -22,7 +22,7 @@ use loom::thread;
 use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
 use crate::host::Cure;
-use crate::item::{Action, Place, Work};
+use crate::item::{Action, Location, Work};
 use crate::pool::state::PoolState;
 use crate::slot::{Next, NotRunning, Slot, WasRunning};
 
@@ -61,7 +61,7 @@ impl World {
 
     /// The owner schedules this item.
     fn schedule(&self, item: &Work) {
-        item.set_place(Place::Scheduled(SLOT));
+        item.set_location(Location::Scheduled(SLOT));
         self.slot.with_scheduled(&self.host, |scheduled| {
             // SAFETY: live, in no list, ours.
             unsafe { scheduled.push_back(std::ptr::from_ref(item).cast_mut()) };
@@ -179,7 +179,7 @@ fn presumed(waits: bool) {
     watch.join().unwrap();
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "no mark is left");
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of the wait");
 }
 
 fn marked(waits: bool, why: NotRunning) {
@@ -201,7 +201,7 @@ fn marked(waits: bool, why: NotRunning) {
     assert_eq!(ran + behind, 2);
     world.check_counts();
     let (_, counted) = world.slot.begin_block();
-    assert_eq!(counted, WasRunning::Yes, "no mark is left");
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of the wait");
 }
 
 /// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The

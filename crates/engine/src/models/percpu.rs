@@ -30,7 +30,7 @@ use super::host::LoomHost;
 use super::{Preemptions, explore};
 use crate::host::Host;
 use crate::percpu::{CpuLock, Place, Row, Sections, Token};
-use crate::sync::{Cell, Ordering};
+use crate::sync::Cell;
 
 loom::thread_local! {
     /// The CPU that the thread is on, and its token.
@@ -73,21 +73,18 @@ impl Sections for Machine {
         let lock = unsafe { place.first.byte_add(place.stride * cpu as usize).as_ref() };
         // This thread runs now, so a section that another thread began on this CPU is restarted.
         let began = self.interrupt(cpu);
-        if lock.owner.load(Ordering::Acquire) != 0 {
+        if !lock.section_finds_free() {
             return None;
         }
         let mut interrupts = self.interrupts[cpu as usize].lock().unwrap();
         if *interrupts != began {
             // This section restarts, and so does any other that has begun meanwhile.
             *interrupts += 1;
-            if lock.owner.load(Ordering::Acquire) != 0 {
+            if !lock.section_finds_free() {
                 return None;
             }
         }
-        // In production this is a plain store. loom orders a store and another thread's exchange
-        // only where one is known to come first; it would let the remote thread read back its own
-        // value, which this thread has overwritten. loom always orders exchanges.
-        lock.owner.swap(token.value(), Ordering::Relaxed);
+        lock.section_takes(token);
         drop(interrupts);
         Some(NonNull::from(lock))
     }

@@ -21,7 +21,7 @@ use loom::thread;
 use super::host::LoomHost;
 use super::{Preemptions, explore};
 use crate::item::word::{Acquire, RunId};
-use crate::item::{Action, Place, Ticket, Work};
+use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::queue::pwq::{Limits, Pwq, Taken};
 use crate::slab::Slab;
@@ -72,7 +72,7 @@ impl World {
         let item = &self.items[item];
         let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
         item.set_ticket(Ticket::new(0, false));
-        item.set_place(Place::Inbox);
+        item.set_location(Location::Inbox);
         // SAFETY: live and ours.
         unsafe { self.pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
         if self.pwq.claim_ready() {

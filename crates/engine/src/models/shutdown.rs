@@ -11,7 +11,7 @@
 //!
 //! - `arm_owned` does not check the gate under the timers' lock, or a shutdown disarms timers
 //!   before it shuts the gates;
-//! - `take_off_pending_of` does not count the items that it removes;
+//! - `remove_pending_of` does not count the items that it removes;
 //! - `shut_late_queue` does nothing.
 
 use loom::thread;

@@ -18,7 +18,7 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::item::{Action, Place, Work, WorkList};
+use crate::item::{Action, Location, Work, WorkList};
 use crate::slot::{Next, Slot};
 use crate::sync::Cell;
 use crate::wake::Waiter;
@@ -52,7 +52,7 @@ impl World {
     /// The owner schedules the first `count` items.
     fn schedule(&self, count: usize) {
         for item in &self.items[..count] {
-            item.set_place(Place::Scheduled(SLOT));
+            item.set_location(Location::Scheduled(SLOT));
             self.slot.with_scheduled(&self.host, |scheduled| {
                 // SAFETY: live, in no list, ours.
                 unsafe { scheduled.push_back(pointer(item)) };
@@ -63,7 +63,7 @@ impl World {
     /// The owner runs items until none is scheduled. Returns the items that it ran, and the
     /// deferred items that it found.
     fn run_all(&self) -> (Vec<*mut Work>, Vec<*mut Work>) {
-        let (mut ran, mut set_aside) = (Vec::new(), Vec::new());
+        let (mut ran, mut deferred_items) = (Vec::new(), Vec::new());
         let mut number = self.slot.number();
         loop {
             match self.slot.next(&self.host, number) {
@@ -76,10 +76,10 @@ impl World {
                 }
                 Next::AtRunEnd(mut aside) => {
                     aside.waiters.complete(&self.host);
-                    set_aside.extend(drain(&mut aside.items));
+                    deferred_items.extend(drain(&mut aside.items));
                 }
                 Next::WaitedFor(_) => unreachable!("no ticket says so"),
-                Next::Empty => return (ran, set_aside),
+                Next::Empty => return (ran, deferred_items),
             }
         }
     }
@@ -87,12 +87,12 @@ impl World {
     /// The steps of `cancel` on a scheduled item. True if it got the item.
     fn remove(&self, item: &Work) -> bool {
         let mut lists = self.slot.lock_remote(&self.host);
-        if item.place() != Place::Scheduled(SLOT) {
+        if item.location() != Location::Scheduled(SLOT) {
             return false;
         }
-        // SAFETY: the list that its place names, read under the lock.
+        // SAFETY: the list that its location names, read under the lock.
         unsafe { lists.remove_scheduled(pointer(item)) };
-        item.set_place(Place::Detached);
+        item.set_location(Location::Detached);
         true
     }
 }
@@ -110,10 +110,10 @@ fn a_scheduled_item_is_run_or_removed() {
             let world = world.clone();
             thread::spawn(move || world.remove(&world.items[1]))
         };
-        let (ran, set_aside) = world.run_all();
+        let (ran, deferred_items) = world.run_all();
         let removed = remover.join().unwrap();
         assert_eq!(ran.len(), 2 - usize::from(removed));
-        assert!(set_aside.is_empty());
+        assert!(deferred_items.is_empty());
     });
 }
 
@@ -177,10 +177,10 @@ fn an_item_is_deferred_to_the_end_of_the_run() {
                 deferred
             })
         };
-        let (ran, set_aside) = world.run_all();
+        let (ran, deferred_items) = world.run_all();
         let deferred = other.join().unwrap();
-        assert_eq!((ran.len(), set_aside.len()), (1, usize::from(deferred)));
-        assert!(!deferred || world.items[1].place() == Place::Detached);
+        assert_eq!((ran.len(), deferred_items.len()), (1, usize::from(deferred)));
+        assert!(!deferred || world.items[1].location() == Location::Detached);
     });
 }
 
@@ -210,8 +210,8 @@ fn a_waiter_is_woken_at_the_end_of_the_run() {
                 assert!(unsafe { world.did[run as usize].get() }, "it has done what it did");
             })
         };
-        let (ran, set_aside) = world.run_all();
-        assert_eq!((ran.len(), set_aside.len()), (1, 0));
+        let (ran, deferred_items) = world.run_all();
+        assert_eq!((ran.len(), deferred_items.len()), (1, 0));
         waiter.join().unwrap();
     });
 }

@@ -72,7 +72,7 @@ struct World {
     runs: Cell<u32>,
     ran: Mutex<Vec<u32>>,
     came_back: Mutex<Vec<u32>>,
-    kicks: Mutex<usize>,
+    notifications: Mutex<usize>,
     /// Detaches that found items.
     detaches: Mutex<usize>,
     stored: AtomicU32,
@@ -88,7 +88,7 @@ impl World {
             runs: Cell::new(0),
             ran: Mutex::default(),
             came_back: Mutex::default(),
-            kicks: Mutex::default(),
+            notifications: Mutex::default(),
             detaches: Mutex::default(),
             stored: AtomicU32::new(0),
             saw: Mutex::default(),
@@ -105,16 +105,16 @@ impl World {
         // SAFETY: the models keep their items to the end.
         match unsafe { self.list.add(NonNull::from(&item.work), notify) } {
             Added::Yes(None) => true,
-            Added::Yes(Some(kick)) => {
-                *self.kicks.lock().unwrap() += 1;
+            Added::Yes(Some(notification)) => {
+                *self.notifications.lock().unwrap() += 1;
                 // SAFETY: a thread that destroys it waits for this notification to end. The model
                 // checks exactly that.
                 unsafe { self.used.get() };
                 // Otherwise the target is awake, and must not go to sleep.
-                if kick.waits() {
+                if notification.waits() {
                     self.event.wake();
                 }
-                kick.sent();
+                notification.sent();
                 true
             }
             Added::Pending => false,
@@ -129,7 +129,7 @@ impl World {
     fn add_in_vain(&self, item: &Item) {
         // SAFETY: the models keep their items to the end.
         match unsafe { self.list.add(NonNull::from(&item.work), Notify::Signal) } {
-            Added::Yes(Some(kick)) => kick.failed(),
+            Added::Yes(Some(notification)) => notification.failed(),
             Added::Yes(None) => {}
             Added::Pending | Added::Exited => panic!("a new item, of a target that lives"),
         }
@@ -160,9 +160,10 @@ impl World {
         self.ran.lock().unwrap().clone()
     }
 
-    fn assert_one_kick_per_detach(&self) {
-        let (kicks, detaches) = (*self.kicks.lock().unwrap(), *self.detaches.lock().unwrap());
-        assert!(kicks <= detaches, "{kicks} kicks for {detaches} detaches");
+    fn assert_one_notification_per_detach(&self) {
+        let (notifications, detaches) =
+            (*self.notifications.lock().unwrap(), *self.detaches.lock().unwrap());
+        assert!(notifications <= detaches, "{notifications} notifications for {detaches} detaches");
     }
 }
 
@@ -187,7 +188,7 @@ fn a_target_that_sleeps_whenever_it_may() {
         let ran = world.ran();
         let at = |number| ran.iter().position(|&ran| ran == number).unwrap();
         assert!(at(0) < at(1), "items of one adder run in its order");
-        world.assert_one_kick_per_detach();
+        world.assert_one_notification_per_detach();
     });
 }
 
@@ -224,12 +225,14 @@ fn a_wait_inside_a_wait() {
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
-            if kick.waits() {
+            let Added::Yes(Some(notification)) = added else {
+                panic!("no other thread adds or exits")
+            };
+            if notification.waits() {
                 // Relaxed: the list's word must order this load.
                 ends[said.load(Ordering::Relaxed) as usize].wake();
             }
-            kick.sent();
+            notification.sent();
             item
         });
         // SAFETY: this thread is the target.
@@ -265,7 +268,7 @@ fn an_item_without_a_notification_runs_with_the_next() {
         world.wait_for(2);
         adder.join().unwrap();
         assert_eq!(world.ran(), [0, 1]);
-        assert_eq!(*world.kicks.lock().unwrap(), 1);
+        assert_eq!(*world.notifications.lock().unwrap(), 1);
     });
 }
 
@@ -353,12 +356,14 @@ fn a_ring_is_destroyed_while_notifications_use_it() {
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
+            let Added::Yes(Some(notification)) = added else {
+                panic!("no other thread adds or exits")
+            };
             if other.stored.load(Ordering::Relaxed) == 1 {
                 // SAFETY: the thread that destroys the ring waits for this notification to end.
                 unsafe { other.used.get() };
             }
-            kick.sent();
+            notification.sent();
             item
         });
         world.stored.store(0, Ordering::Relaxed);

@@ -17,12 +17,20 @@
 use std::sync::Arc;
 
 use loom::thread;
+use uwork_policy::batch::RunTimes;
 
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::queue::submit::Queued;
 use crate::wait::Helped;
+
+/// Run times that let a worker take several items at once.
+fn short_runs() -> RunTimes {
+    let mut times = RunTimes::UNKNOWN;
+    (0..100).for_each(|_| times.add(1, 1));
+    times
+}
 
 #[test]
 fn queue_flush_drop_retire() {
@@ -111,7 +119,7 @@ fn items_given_back_while_a_helper_holds_the_last_permit() {
         let world = World::new(2, 3);
         let queue = world.unbound("u", 1);
         // Items are short: a worker takes two at once.
-        queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);
+        queue.pwqs().for_each(|pwq| pwq.lock().run_times = short_runs());
         let gate = Arc::new(Event::default());
         let [second, third] = [Item::new(), Item::new()];
         let (engine, closed, awaited) = (world.engine.clone(), gate.clone(), second.clone());
@@ -144,7 +152,7 @@ fn items_taken_back_keep_their_order() {
         let world = World::new(2, 3);
         let queue = world.ordered("o");
         // Items are short: a worker takes two at once.
-        queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);
+        queue.pwqs().for_each(|pwq| pwq.lock().run_times = short_runs());
         let gate = Arc::new(Event::default());
         let closed = gate.clone();
         let first = Item::with(move |_| closed.wait());

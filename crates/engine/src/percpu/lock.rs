@@ -44,8 +44,7 @@ impl Token {
 pub struct CpuLock {
     /// See the module. The sections are the platform's code: they load it with acquire, and store
     /// to it.
-    // tidy: allow(own-words): the models play the sections, which are the platform's code
-    pub(crate) owner: AtomicU64,
+    owner: AtomicU64,
 }
 
 impl Default for CpuLock {
@@ -86,6 +85,23 @@ impl CpuLock {
     pub fn is_held(&self) -> bool {
         // Relaxed: a hint.
         self.owner.load(Ordering::Relaxed) != FREE
+    }
+
+    /// The load of a section that is no machine code, as in the models: whether the lock is free.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn section_finds_free(&self) -> bool {
+        self.owner.load(Ordering::Acquire) == FREE
+    }
+
+    /// The store of a section that is no machine code, as in the models. The section has found the
+    /// lock free, and no other thread has restarted it since.
+    #[doc(hidden)]
+    pub fn section_takes(&self, token: Token) {
+        // A machine's section has a plain store here. loom orders a store and another thread's
+        // exchange only where one is known to come first; it would let the remote thread read back
+        // its own value, which this store has overwritten. loom always orders exchanges.
+        self.owner.swap(token.0, Ordering::Relaxed);
     }
 
     /// Takes the lock if it is free. For locks that no section takes.

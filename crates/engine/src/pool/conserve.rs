@@ -1,6 +1,8 @@
 //! Work conservation: no item waits in one place while workers elsewhere are idle, and no item that
 //! was taken into a batch too early is delayed by it.
 
+use uwork_policy::batch::BATCH_OVERDUE_NS;
+
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::Pool;
@@ -8,7 +10,6 @@ use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
-use crate::watch::STUCK_NS;
 
 impl<H: Host> Slot<H> {
     /// Moves the items scheduled behind the present item of the owner back in front of
@@ -87,14 +88,34 @@ impl<H: Host> Pool<H> {
     /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
     pub(crate) fn wake_idle_neighbour(&self, engine: &Engine<H>) {
         for &id in &self.spec().neighbours {
-            let other = engine.pool(id);
-            let idle = other.state.counts().idle > 0;
-            if idle && other.state.begin_wake(other.target()) {
-                if other.wake_idle(engine) {
-                    return;
-                }
-                other.give_up_wake().settle_for_neighbour(engine);
+            if engine.pool(id).wake_any_idle(engine) {
+                return;
             }
+        }
+    }
+
+    /// Wakes a parked worker of this pool, if one is parked and fewer run than the target. Returns
+    /// whether one was woken.
+    fn wake_any_idle(&self, engine: &Engine<H>) -> bool {
+        if self.state.counts().idle == 0 || !self.state.begin_wake(self.target()) {
+            return false;
+        }
+        let woken = self.wake_idle(engine);
+        if !woken {
+            self.give_up_wake().settle_for_neighbour(engine);
+        }
+        woken
+    }
+
+    /// Called by a worker that has just joined the idle stack: wakes a parked worker again if a
+    /// neighbour is overloaded.
+    ///
+    /// The caller changed this pool's counters first and reads the neighbours' lists second. A
+    /// submitter pushes to a neighbour's list first and reads these counters second. All four
+    /// accesses are SeqCst, so at least one side sees the other.
+    pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
+        if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
+            self.wake_any_idle(engine);
         }
     }
 
@@ -106,20 +127,31 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Takes back the batches behind items of this pool that have been running for long.
-    pub(crate) fn take_back_stuck(&self, engine: &Engine<H>, now: u64) {
+    /// Takes back the overdue batches of this pool's workers. Returns whether there were any.
+    pub(crate) fn take_back_overdue(&self, engine: &Engine<H>, now: u64) -> bool {
         if self.scheduled_batches.load(Ordering::Relaxed) == 0 {
-            return;
+            return false;
         }
-        let workers = self.list_workers();
-        for id in workers {
+        let mut any = false;
+        for id in self.list_workers() {
             let slot = engine.slot(id);
-            if slot.batch_began().saturating_add(STUCK_NS) > now {
+            if slot.batch_began().saturating_add(BATCH_OVERDUE_NS) > now {
                 continue;
             }
             slot.end_batch_hint(engine);
-            let _ = slot.take_back(engine, |_| Some(()));
+            any |= slot.take_back(engine, |_| Some(())).is_some();
         }
+        any
+    }
+
+    /// Called by a worker of this pool that has nothing to do: takes back the overdue batches of
+    /// this pool and of its neighbours. Returns whether there were any.
+    pub(crate) fn take_back_for_caller(&self, engine: &Engine<H>, now: u64) -> bool {
+        if !self.others_may_help() {
+            return false;
+        }
+        let near = self.spec().neighbours.iter().map(|&id| engine.pool(id));
+        std::iter::once(self).chain(near).any(|pool| pool.take_back_overdue(engine, now))
     }
 }
 

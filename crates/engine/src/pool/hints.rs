@@ -1,5 +1,7 @@
 //! A pool's marks and hints, as its workers, submitters and the watcher change them.
 
+use uwork_policy::batch::RunEstimate;
+
 use super::Pool;
 use crate::host::Host;
 use crate::sync::Ordering;
@@ -27,15 +29,20 @@ impl<H: Host> Pool<H> {
         self.last_batch_at.get() as u64
     }
 
-    /// How long each of the items taken last took.
+    /// How long items of the queue take from which a worker took last. The two values may belong
+    /// to different queues for an instant.
     #[inline]
-    pub(crate) fn item_ns(&self) -> u64 {
-        self.item_ns.load(Ordering::Relaxed)
+    pub(crate) fn estimate(&self) -> RunEstimate {
+        RunEstimate {
+            item_ns: self.item_ns.load(Ordering::Relaxed),
+            residual_ns: self.residual_ns.load(Ordering::Relaxed),
+        }
     }
 
     #[inline]
-    pub(crate) fn note_item_ns(&self, ns: u64) {
-        self.item_ns.store(ns, Ordering::Relaxed);
+    pub(crate) fn note_estimate(&self, estimate: RunEstimate) {
+        self.item_ns.store(estimate.item_ns, Ordering::Relaxed);
+        self.residual_ns.store(estimate.residual_ns, Ordering::Relaxed);
     }
 
     /// A worker has items scheduled behind the one that it is about to run.

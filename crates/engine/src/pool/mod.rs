@@ -14,6 +14,7 @@ mod sets;
 pub(crate) mod state;
 mod transfer;
 
+use uwork_policy::batch::UNKNOWN_RUN_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
@@ -93,8 +94,10 @@ pub(crate) struct Pool<H: Host> {
     last_batch_at: Hint,
     /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
     sets_in_use: AtomicU32,
-    /// How long each of the items taken last took. A hint.
+    /// How long an item takes of the queue from which a worker took last. A hint.
     item_ns: AtomicU64,
+    /// How long the batch still takes that an arriving item meets. A hint.
+    residual_ns: AtomicU64,
     /// Workers with items scheduled behind the one that they run. A hint.
     scheduled_batches: AtomicU32,
     pub(crate) blocking: BlockingState,
@@ -143,7 +146,8 @@ impl<H: Host> Pool<H> {
             mayday_at: AtomicU64::new(0),
             last_progress_at: AtomicU64::new(0),
             last_batch_at: Hint::new(0),
-            item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
+            item_ns: AtomicU64::new(UNKNOWN_RUN_NS),
+            residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),
             scheduled_batches: AtomicU32::new(0),
             blocking: BlockingState::new(),
             recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),

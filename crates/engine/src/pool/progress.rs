@@ -52,7 +52,7 @@ impl<'a, H: Host> Unsettled<'a, H> {
         pool.settle_with(engine, Maker::Watch);
     }
 
-    /// As [`Unsettled::settle`], for a neighbour that could not use its claim.
+    /// As [`Unsettled::settle`], after a claim for a neighbour's work was given up.
     pub(crate) fn settle_for_neighbour(self, engine: &Engine<H>) {
         self.take().settle_with(engine, Maker::Neighbour);
     }
@@ -99,7 +99,7 @@ pub(crate) enum Maker {
     Caller,
     /// The watcher, if it runs and the pool has a worker already.
     Watch,
-    /// As `Caller`, for a pool whose neighbour has given up a claim on it. If no worker can come, no
+    /// As `Caller`, after a claim for a neighbour's work was given up. If no worker can come, no
     /// further neighbour is woken: that could go on from pool to pool without bound.
     Neighbour,
 }
@@ -144,7 +144,7 @@ impl<H: Host> Pool<H> {
 
     /// How long after the next timer's expiry the watcher may check it.
     pub(crate) fn timer_slack(&self) -> u64 {
-        let long = self.item_ns() >= LONG_ITEM_NS;
+        let long = self.estimate().item_ns >= LONG_ITEM_NS;
         if long { 0 } else { TIMER_SLACK_NS }
     }
 }

@@ -216,9 +216,9 @@ impl<H: Host> Wq<H> {
         if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
-        self.begin_drain();
+        self.gate.begin_drain();
         self.settle();
-        self.end_drain();
+        self.gate.end_drain();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
 pub(crate) mod flush;
+mod gate;
 mod limits;
 mod name;
 pub(crate) mod owner;
@@ -17,6 +18,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
+pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::{Name, Names};
 pub use owner::Queue;
@@ -38,18 +40,10 @@ use crate::sync::{
     assert_nothing_held,
 };
 use crate::worker::rescuer::Rescuer;
+use gate::{Admits, Gate};
 use limits::Nodes;
 use round_robin::RoundRobin;
 use route::Route;
-
-/// The queue accepts items only from its own items: it drains.
-const DRAINING: u32 = 1;
-/// The queue was destroyed: it accepts items only from its own, permanently.
-const CLOSED: u32 = 1 << 31;
-/// The engine shuts down: the queue accepts items only from items, of any queue.
-pub(crate) const SHUT: u32 = 1 << 30;
-/// The engine is shut down: the queue accepts no items.
-pub(crate) const SEALED: u32 = 1 << 29;
 
 /// Conditions that are reported once for each queue.
 pub(crate) struct Warned;
@@ -74,8 +68,8 @@ pub struct Wq<H: Host> {
     registered: AtomicU64,
     /// By CPU id; null for CPUs that the queue does not use. Replaced entry by entry.
     routes: Box<[Route<H>]>,
-    /// Open, draining (a count, in units of `DRAINING`), closed.
-    gate: AtomicU32,
+    /// Whose submissions it accepts.
+    pub(crate) gate: Gate,
     /// The reports made about this queue: bits of [`Warned`].
     warned: AtomicU32,
     /// Distributes submitters outside of the mask over its CPUs.
@@ -167,7 +161,7 @@ impl<H: Host> Wq<H> {
             next_unreleased: Cell::new(Link(std::ptr::null_mut())),
             registered: AtomicU64::new(0),
             routes: (0..cpus).map(|_| Route::new()).collect(),
-            gate: AtomicU32::new(0),
+            gate: Gate::new(),
             warned: AtomicU32::new(0),
             turns: RoundRobin::new(cpus),
             ordered,
@@ -295,7 +289,7 @@ impl<H: Host> Wq<H> {
     /// In a forked child, once no thread holds the queue: ends drains that the parent began, and
     /// resets the rescuer, whose thread does not exist here.
     pub(crate) fn forget(&self) {
-        self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
+        self.gate.forget_drains();
         if let Some(rescuer) = self.rescuer() {
             rescuer.forget();
         }
@@ -327,53 +321,22 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// Accepts items only from the queue's own, until [`Wq::end_drain`]. Calls are counted.
-    pub(crate) fn begin_drain(&self) {
-        self.gate.fetch_add(DRAINING, Ordering::SeqCst);
-    }
-
-    pub(crate) fn end_drain(&self) {
-        self.gate.fetch_sub(DRAINING, Ordering::SeqCst);
-    }
-
-    /// Accepts items only from the queue's own from here on, permanently.
-    /// Whether the queue accepts items from everywhere. A hint.
-    pub(crate) fn is_open(&self) -> bool {
-        self.gate.load(Ordering::Relaxed) == 0
-    }
-
-    pub(crate) fn close_gate(&self) {
-        self.gate.fetch_or(CLOSED, Ordering::SeqCst);
-    }
-
-    /// Closes the gate further, permanently: `SHUT`, `SEALED`.
-    pub(crate) fn shut(&self, marks: u32) {
-        self.gate.fetch_or(marks, Ordering::SeqCst);
-    }
-
-    /// Whether the queue was destroyed, or its engine shuts down: it arms no timers then.
-    pub fn is_closed(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) & (CLOSED | SHUT | SEALED) != 0
-    }
-
-    /// Whether the queue accepts no items at all.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) & SEALED != 0
-    }
-
-    /// Whether a gate that is not open admits the calling thread.
-    pub(crate) fn admits_caller(&self, gate: u32) -> bool {
-        if gate & SEALED != 0 {
-            return false;
+    /// Whether the gate admits an item that the calling thread submits.
+    #[inline]
+    fn admits_caller(&self) -> bool {
+        match self.gate.admits() {
+            Admits::All => true,
+            Admits::ItemsOfAnyQueue => self.runs_here() || self.engine.caller().is_inside_an_item(),
+            Admits::ItemsOfTheQueue => self.runs_here(),
+            Admits::Nothing => false,
         }
-        self.runs_here() || (gate == SHUT && self.engine.caller().is_inside_an_item())
     }
 }
 
 impl<H: Host> Drop for Wq<H> {
     /// Waits until everything that is queued has run.
     fn drop(&mut self) {
-        self.close_gate();
+        self.gate.close();
         self.settle();
         self.stop_rescuer();
         if self.flags.contains(Flags::FREEZABLE) {

@@ -150,7 +150,7 @@ impl<H: Host> Queue<H> {
     /// The caller is in an item of this queue.
     pub fn destroy(&self) -> Result<(), QueueError> {
         self.drain()?;
-        self.close_gate();
+        self.gate.close();
         self.settle();
         Ok(())
     }
@@ -191,7 +191,7 @@ impl<H: Host> Drop for Reaped<H> {
 impl<H: Host> Drop for Handle<H> {
     fn drop(&mut self) {
         let wq = self.0.wq();
-        wq.close_gate();
+        wq.gate.close();
         if must_not_wait(wq.engine()) {
             if !drop_on_own_thread(wq.engine(), Reaped(self.0.clone())) {
                 // The memory stays, for the remaining items; the name can be used again.

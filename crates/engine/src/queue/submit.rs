@@ -14,12 +14,11 @@ use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 
 use crate::host::{Host, Report};
 use crate::item::word::{Acquire, Owned};
-use crate::item::{Place, Ticket, Work};
+use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
 use crate::queue::{QueueError, Warned, Wq};
-use crate::sync::Ordering;
 
 /// The result of enqueueing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +123,7 @@ impl<H: Host> Wq<H> {
             Some(cpu) => cpu,
             None => self.engine().host().current_cpu(),
         };
-        // Relaxed: a drain waits for the items that were enqueued before it. A submitter that races
-        // with the start of the drain may fall on either side.
-        if !owned.is_fresh() || self.gate.load(Ordering::Relaxed) != 0 {
+        if !owned.is_fresh() || !self.gate.looks_open() {
             // SAFETY: by this function's contract.
             return unsafe { self.queue_with_care(item, owned, cpu) };
         }
@@ -140,7 +137,7 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_placement(Place::Inbox, Ticket::new(pwq.id, collision));
+        unsafe { item.as_ref() }.set_placement(Location::Inbox, Ticket::new(pwq.id, collision));
         // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it
@@ -176,8 +173,7 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             return Admission::Refuse(Queued::Disabled);
         }
-        let gate = self.gate.load(Ordering::SeqCst);
-        if gate != 0 && !self.admits_caller(gate) {
+        if !self.admits_caller() {
             work.word.release(owned);
             if self.warn_once(Warned::REFUSED) {
                 let queue = self.name().to_owned();
@@ -213,7 +209,7 @@ impl<H: Host> Wq<H> {
     /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
     /// items that are unexpectedly long; this path reads no clock.
     fn consider_neighbour(&self, pool: &Pool<H>) {
-        if wake_neighbour(1, pool.item_ns()) {
+        if wake_neighbour(1, pool.estimate()) {
             pool.wake_neighbour_worker(self.engine(), Maker::Watch);
         }
     }

@@ -23,7 +23,7 @@ pub(crate) use wait::WaitsFor;
 use crate::host::{Event, Host};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
-use crate::item::{Place, Ticket, Work, WorkList};
+use crate::item::{Location, Ticket, Work, WorkList};
 use crate::slab::Slab;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 use crate::wake::Waiters;
@@ -241,7 +241,7 @@ impl<H: Host> Slot<H> {
         // SAFETY: an item that came off our list is live and ours.
         let work = unsafe { &*item };
         let ticket = work.ticket();
-        work.set_placement(Place::Detached, ticket);
+        work.set_placement(Location::Detached, ticket);
         if ticket.waited_for() {
             self.leave(number);
             return Next::WaitedFor(item);
@@ -365,7 +365,7 @@ fn detach_all(items: WorkList) -> WorkList {
     while !item.is_null() {
         // SAFETY: the items of a list that the caller holds.
         unsafe {
-            (*item).set_place(Place::Detached);
+            (*item).set_location(Location::Detached);
             item = <Work as Node>::next(item);
         }
     }
@@ -389,7 +389,7 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes a scheduled item out.
     ///
     /// # Safety
-    /// The item's place, read under this lock, is this slot's scheduled list.
+    /// The item's location, read under this lock, is this slot's scheduled list.
     pub(crate) unsafe fn remove_scheduled(&mut self, item: *mut Work) {
         // SAFETY: the caller checked that the item is in this list.
         unsafe { self.lists().scheduled.remove(item) };
@@ -398,7 +398,7 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes a deferred item out.
     ///
     /// # Safety
-    /// The item's place, read under this lock, is this slot's deferred list.
+    /// The item's location, read under this lock, is this slot's deferred list.
     pub(crate) unsafe fn remove_deferred(&mut self, item: *mut Work) {
         // SAFETY: the caller checked that the item is in this list.
         unsafe { self.lists().deferred.remove(item) };
@@ -449,7 +449,7 @@ impl<H: Host> RemoteSlot<'_, H> {
                 match item.as_ref() {
                     None => break,
                     Some(work) if work.ticket().pwq() == pwq => {
-                        work.set_place(Place::Detached);
+                        work.set_location(Location::Detached);
                         into.push_back(item);
                         any = true;
                     }
@@ -480,7 +480,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         unlink();
         // SAFETY: by this function's contract.
         unsafe {
-            (*item).set_place(Place::Deferred(slot));
+            (*item).set_location(Location::Deferred(slot));
             self.lists().deferred.push_back(item);
         }
         self.want_attention();

@@ -25,14 +25,15 @@ pub(crate) enum NotRunning {
     Presumed,
 }
 
-/// What a declared wait means for the pool's running count.
+/// What a declared wait changes in the pool's running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WasRunning {
-    /// The owner has counted until now: take it off, and count it again at the end.
+    /// The owner counted until now. The caller subtracts it, and adds it at the end of the wait.
     Yes,
-    /// It is off the count already, because it was detected as blocked; count it again at the end.
-    NotNow,
-    /// It does not count, and will not at the end of this wait.
+    /// The owner was subtracted before, when its block was detected or presumed. The caller adds it
+    /// at the end of the wait.
+    AlreadyLeft,
+    /// The owner does not count, neither now nor at the end of this wait.
     No,
 }
 
@@ -45,7 +46,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, inside an item: declares itself not running, and takes all items scheduled behind its
+    /// Owner, inside an item: declares a wait, and takes all items scheduled behind its
     /// item. If it is to count at the end, [`Slot::end_block`] must follow.
     pub(crate) fn begin_block(&self) -> (WorkList, WasRunning) {
         let guard = self.mutex.lock();
@@ -54,7 +55,7 @@ impl<H: Host> Slot<H> {
         let items = detach_all(lists.scheduled.take());
         let counted = match lists.not_running {
             NotRunning::No => WasRunning::Yes,
-            NotRunning::FoundBlocked(_) | NotRunning::Presumed => WasRunning::NotNow,
+            NotRunning::FoundBlocked(_) | NotRunning::Presumed => WasRunning::AlreadyLeft,
             NotRunning::Declared | NotRunning::Hog => WasRunning::No,
         };
         if counted != WasRunning::No {
@@ -98,7 +99,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner: declares itself not running, and leaves the items behind its own scheduled. Returns
+    /// Owner: declares a wait, and leaves the items behind its own scheduled. Returns
     /// whether it counted as running until now; then [`Slot::end_block`] must follow.
     pub(crate) fn declare_not_running(&self) -> bool {
         let guard = self.mutex.lock();
@@ -130,7 +131,7 @@ impl<H: Host> Slot<H> {
 }
 
 impl<H: Host> RemoteSlot<'_, H> {
-    /// Marks the owner not running until the end of `run`, its present run. Returns false if the run is
+    /// Marks the owner as not running until the end of `run`, its present run. Returns false if the run is
     /// over or the owner is off the count anyway. After true, the caller takes the pool's count
     /// down and takes back the items scheduled behind the run.
     ///

@@ -26,7 +26,7 @@ pub enum Rank {
     Pwq,
     /// 8: a slot.
     Slot,
-    /// D: items that a shutdown has taken off.
+    /// D: items that a shutdown has removed.
     Disposal,
     /// M: the placement of threads.
     Placing,

@@ -14,8 +14,8 @@ pub struct TaskCalls {
     /// Runs the item. The function may free the item. It does not unwind.
     ///
     /// # Safety (for callers)
-    /// Called on the target's thread with an item that was taken off its list, once for each time that it was
-    /// added.
+    /// Called on the target's thread with an item that was removed from its list, once for each
+    /// time that it was added.
     pub run: unsafe fn(NonNull<TaskWork>),
     /// The type that the item is a part of, for cancels by match.
     pub of: fn() -> TypeId,

@@ -7,24 +7,25 @@ use super::state::{NOTIFIED, Notify, Pushed, State};
 use crate::sync::{Cell, Hint, Line, Link, Lock, LockGuard, Rank, assert_nothing_held, thread_key};
 
 /// The outcome of an add.
-#[must_use = "an item that was not added is still the caller's, and a kick is to be sent"]
+#[must_use = "an item that was not added is still the caller's, and a notification is to be sent"]
 pub enum Added<'a> {
     /// It was in a list already: the pending run sees everything that the caller wrote before.
     Pending,
     /// The target has exited.
     Exited,
-    /// It will run. The caller must send the kick, if there is one.
-    Yes(Option<Kick<'a>>),
+    /// It will run. The caller must send the notification, if there is one.
+    Yes(Option<Notification<'a>>),
 }
 
-/// A notification that the caller must send to the target, and then confirm by [`Kick::sent`].
-#[must_use = "a kick that is not sent leaves a thread asleep with work waiting"]
-pub struct Kick<'a> {
+/// A notification that the caller must send to the target, and then confirm by
+/// [`Notification::sent`].
+#[must_use = "a notification that is not sent leaves a thread asleep with work waiting"]
+pub struct Notification<'a> {
     list: &'a TaskList,
     waits: bool,
 }
 
-impl Kick<'_> {
+impl Notification<'_> {
     /// Whether the target has declared its wait; the notification must end that wait. Otherwise the
     /// target computes, or is in a system call that it has not declared.
     pub fn waits(&self) -> bool {
@@ -47,10 +48,10 @@ impl Kick<'_> {
     }
 }
 
-impl Drop for Kick<'_> {
+impl Drop for Notification<'_> {
     fn drop(&mut self) {
         self.list.state.0.sent();
-        debug_assert!(std::thread::panicking(), "a kick was dropped without being sent");
+        debug_assert!(std::thread::panicking(), "a notification was dropped without being sent");
     }
 }
 
@@ -205,7 +206,7 @@ impl TaskList {
                 Added::Exited
             }
             Pushed::Quiet => Added::Yes(None),
-            Pushed::Tell { waits } => Added::Yes(Some(Kick { list: self, waits })),
+            Pushed::Notify { waits } => Added::Yes(Some(Notification { list: self, waits })),
         }
     }
 
@@ -390,8 +391,8 @@ impl TaskList {
     }
 
     /// Ends the list, and runs the items in it. Items that are added later, also by those that run
-    /// now, are given back. Afterwards no kick is in progress. `relax` waits a little for another
-    /// thread to finish a system call; its argument counts the calls before.
+    /// now, are given back. Afterwards no notification is in progress. `relax` waits a little for
+    /// another thread to finish a system call; its argument counts the calls before.
     ///
     /// # Safety
     /// On the target's thread.
@@ -429,8 +430,8 @@ impl TaskList {
         }
     }
 
-    /// Waits until no kick is in progress that could have read the resource that the caller has
-    /// just unpublished. `relax` as in [`TaskList::exit`].
+    /// Waits until no notification is in progress that could have read the resource that the caller
+    /// has just unpublished. `relax` as in [`TaskList::exit`].
     pub fn settle(&self, relax: impl FnMut(u32)) {
         self.state.0.touch();
         self.wait_for_senders(relax);

@@ -9,5 +9,5 @@ mod list;
 mod state;
 
 pub use item::{TaskCalls, TaskWork};
-pub use list::{Added, Kick, TaskList};
+pub use list::{Added, Notification, TaskList};
 pub use state::Notify;

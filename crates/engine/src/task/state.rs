@@ -24,7 +24,7 @@ const BITS: usize = SIGNAL | RESUME | WAITS;
 /// An address that no item can have, with no bit set: an exited target gets no notification and
 /// does not wait.
 const EXITED: usize = !BITS;
-/// The bits that tell the target to run its list.
+/// The bits that ask the target to run its list.
 pub(super) const NOTIFIED: u32 = (SIGNAL | RESUME) as u32;
 
 const _: () = assert!(align_of::<TaskWork>() > BITS);
@@ -37,7 +37,7 @@ pub(super) enum Pushed {
     /// No notification is needed, or one is outstanding.
     Quiet,
     /// The caller must notify the target, and counts as a sender until it has done so.
-    Tell { waits: bool },
+    Notify { waits: bool },
 }
 
 /// See the module.
@@ -89,8 +89,8 @@ impl State {
                 }
                 return Pushed::Exited;
             }
-            let tells = set & SIGNAL != 0 && bits(now) & SIGNAL == 0;
-            if tells && !counted {
+            let notifies = set & SIGNAL != 0 && bits(now) & SIGNAL == 0;
+            if notifies && !counted {
                 // Relaxed: the exchange below publishes it to `close` and `settle`.
                 self.senders.fetch_add(1, Ordering::Relaxed);
                 counted = true;
@@ -101,7 +101,7 @@ impl State {
             // Release: the node, the count, and the caller's earlier writes. Acquire: the target's
             // kind of wait.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if tells => return Pushed::Tell { waits: bits(now) & WAITS != 0 },
+                Ok(_) if notifies => return Pushed::Notify { waits: bits(now) & WAITS != 0 },
                 Ok(_) => {
                     if counted {
                         self.sent();

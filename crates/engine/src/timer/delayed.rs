@@ -10,7 +10,7 @@ use uwork_policy::timer::expiry;
 use crate::engine::Engine;
 use crate::host::{Host, WorkerSpec};
 use crate::item::word::{Acquire, Owned};
-use crate::item::{ForeignFn, ItemFn, Place, Work, WorkFn};
+use crate::item::{ForeignFn, ItemFn, Location, Work, WorkFn};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
@@ -42,8 +42,8 @@ pub(crate) struct Node<H: Host> {
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
     pub(crate) prev: Cell<Link<Delayed<H>>>,
-    /// Level and slot in the wheel.
-    pub(crate) spot: Cell<(u8, u8)>,
+    /// Level and bucket in the wheel.
+    pub(crate) position: Cell<(u8, u8)>,
     /// The CPU to queue on; `None`: the CPU on which the timer expires.
     cpu: Cell<Option<u32>>,
     /// The queue, as a weak reference that the node owns while it is armed.
@@ -131,7 +131,7 @@ impl<H: Host> Delayed<H> {
                     sequence: Cell::new(0),
                     next: Cell::new(Link(std::ptr::null_mut())),
                     prev: Cell::new(Link(std::ptr::null_mut())),
-                    spot: Cell::new((0, 0)),
+                    position: Cell::new((0, 0)),
                     cpu: Cell::new(None),
                     queue: Cell::new(Link(std::ptr::null_mut())),
                 },
@@ -247,20 +247,20 @@ impl<H: Host> Queue<H> {
     ) -> bool {
         // SAFETY: the caller's promise that the item is live.
         let delayed = unsafe { item.as_ref() };
-        let Place::Timer(id) = delayed.work.place() else { return false };
+        let Location::Timer(id) = delayed.work.location() else { return false };
         let engine = self.engine();
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
-        if pool.id != id || delay_ns == 0 || self.is_closed() {
+        if pool.id != id || delay_ns == 0 || self.gate.is_closed() {
             return false;
         }
         let now = engine.host().now();
         let base = delayed.base(pool);
         let mut timers = base.lock();
-        // SAFETY: if its place says so under the wheel's lock, the item is in this wheel, and the
-        // node is ours. It is armed, hence not disabled.
+        // SAFETY: if its location says so under the wheel's lock, the item is in this wheel, and
+        // the node is ours. It is armed, hence not disabled.
         let is_earliest = unsafe {
             let is_ours = || delayed.node.queue.get().0.cast_const() == Arc::as_ptr(self.owner());
-            if delayed.work.place() != Place::Timer(id) || !is_ours() {
+            if delayed.work.location() != Location::Timer(id) || !is_ours() {
                 return false;
             }
             delayed.node.cpu.set(cpu);
@@ -298,7 +298,7 @@ impl<H: Host> Queue<H> {
             delayed.work.word.release(owned);
             return Queued::Disabled;
         }
-        if self.is_closed() {
+        if self.gate.is_closed() {
             delayed.work.word.release(owned);
             return Queued::Refused;
         }
@@ -315,17 +315,17 @@ impl<H: Host> Queue<H> {
         // Read them now: once armed, the item may be freed at any time.
         let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
         let mut timers = base.lock_to_arm();
-        // A shutdown closes the gate and then takes off the armed items, under this lock. Either it
+        // A shutdown closes the gate and then removes the armed items, under this lock. Either it
         // takes the lock after us and finds the item, or it took the lock before us and we see the
         // closed gate here.
-        if self.is_closed() {
+        if self.gate.is_closed() {
             drop(timers);
             // SAFETY: the reference that was stored above; no other thread has seen the node since.
             drop(unsafe { Weak::from_raw(delayed.node.queue.get().0) });
             delayed.work.word.release(owned);
             return Queued::Refused;
         }
-        delayed.work.set_place(Place::Timer(pool.id));
+        delayed.work.set_location(Location::Timer(pool.id));
         // SAFETY: as above.
         unsafe { timers.insert(item.as_ptr(), now) };
         let is_earliest = base.publish(&timers);
@@ -361,8 +361,8 @@ impl<H: Host> Engine<H> {
     pub unsafe fn flush_delayed(&self, item: NonNull<Delayed<H>>) -> bool {
         // SAFETY: by this function's contract.
         unsafe {
-            let was_armed = match item.as_ref().work.place() {
-                Place::Timer(pool) => expire_now(self, item, pool),
+            let was_armed = match item.as_ref().work.location() {
+                Location::Timer(pool) => expire_now(self, item, pool),
                 _ => false,
             };
             // It may have run by now.
@@ -410,7 +410,7 @@ impl<H: Host> Pool<H> {
 /// Removes an item from a pool's timers. False if it is not in them.
 pub(crate) unsafe fn disarm<H: Host>(engine: &Engine<H>, work: NonNull<Work>, pool: u32) -> bool {
     let item = work.cast::<Delayed<H>>();
-    // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the
+    // SAFETY: the caller's promise that the item is live; its location `Timer` says that it is the
     // work of a `Delayed`.
     match unsafe { unlink(engine, item, pool) } {
         Some(queue) => {
@@ -431,11 +431,11 @@ unsafe fn unlink<H: Host>(
     let delayed = unsafe { item.as_ref() };
     let base = delayed.base(pool);
     let mut timers = base.lock();
-    if delayed.work.place() != Place::Timer(pool.id) {
+    if delayed.work.location() != Location::Timer(pool.id) {
         return None;
     }
-    delayed.work.set_place(Place::Detached);
-    // SAFETY: the place, read under the lock, says that the item is in this wheel.
+    delayed.work.set_location(Location::Detached);
+    // SAFETY: the location, read under the lock, says that the item is in this wheel.
     unsafe {
         timers.remove(item.as_ptr());
         base.publish(&timers);
@@ -452,7 +452,7 @@ fn release_armed_in<H: Host>(engine: &Engine<H>, base: &TimerBase<H>) -> u64 {
         let Some(item) = NonNull::new(item) else { return released };
         // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
         let owner = unsafe {
-            item.as_ref().work.set_place(Place::Detached);
+            item.as_ref().work.set_location(Location::Detached);
             drop(timers);
             Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
         };
@@ -486,7 +486,7 @@ fn fire_base<H: Host>(
         let Some(item) = NonNull::new(item) else { return };
         // SAFETY: an item that came off the wheel is live and ours.
         unsafe {
-            item.as_ref().work.set_place(Place::Detached);
+            item.as_ref().work.set_location(Location::Detached);
             drop(timers);
             let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
             expired(engine, item, queue, cpu, holder);

@@ -14,9 +14,9 @@
 //! for the whole next period. That next period begins after the arrival, which is the guarantee.
 //!
 //! There are two lists, and an index of the list that takes arrivals. The begin of a period flips
-//! the index; the items stay where they are, and each names its list in its place. One lock guards
-//! both lists, the index, whether a driver was called, and the threads that wait for an item to
-//! leave:
+//! the index; the items stay where they are, and each names its list in its location. One lock
+//! guards both lists, the index, whether a driver was called, and the threads that wait for an item
+//! to leave:
 //!
 //! | lists | driven | state |
 //! |---|---|---|
@@ -37,7 +37,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::item::ForeignFn;
 use crate::item::word::Acquire;
-use crate::item::{Place, Work, WorkFn, WorkList};
+use crate::item::{Location, Work, WorkFn, WorkList};
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
@@ -167,7 +167,7 @@ impl<H: Host> Queue<H> {
             word.release(owned);
             return Queued::Disabled;
         }
-        if self.is_closed() {
+        if self.gate.is_closed() {
             word.release(owned);
             return Queued::Refused;
         }
@@ -182,7 +182,7 @@ impl<H: Host> Queue<H> {
         // A shutdown closes the gate and then takes the items off, under this lock. Either it takes
         // the lock after us and finds the item, or it took the lock before us and we see the closed
         // gate here.
-        if self.is_closed() {
+        if self.gate.is_closed() {
             drop(lists);
             // SAFETY: the reference from above; no other thread has seen the item since.
             drop(unsafe { Weak::from_raw(queue) });
@@ -190,7 +190,7 @@ impl<H: Host> Queue<H> {
             return Queued::Refused;
         }
         let arrivals = lists.arrivals;
-        graced.work.set_place(Place::Grace(arrivals as u32));
+        graced.work.set_location(Location::Grace(arrivals as u32));
         // SAFETY: live, ours, in no list.
         unsafe { lists.items[arrivals].push_back(item.cast().as_ptr()) };
         let was_driven = std::mem::replace(&mut lists.driven, true);
@@ -231,10 +231,10 @@ impl<H: Host> Engine<H> {
             let waiting = 1 - lists.arrivals;
             let Some(work) = NonNull::new(lists.items[waiting].pop_front()) else { return };
             // SAFETY: an item of the list is live, and ours from here on.
-            unsafe { work.as_ref() }.set_place(Place::Detached);
+            unsafe { work.as_ref() }.set_location(Location::Detached);
             let waiters = lists.take_waiters(work);
             drop(lists);
-            // SAFETY: as above; its place said that it is part of a `Graced`.
+            // SAFETY: as above; its location said that it is part of a `Graced`.
             unsafe { self.grace.queue_after_period(self, work.cast()) };
             waiters.complete(self.host());
         }
@@ -254,19 +254,19 @@ impl<H: Host> Engine<H> {
         let (mut waited, mut round) = (false, 0);
         loop {
             let (pending, run) = item.word.snapshot();
-            let place = item.place();
+            let location = item.location();
             let inside = run.is_some_and(|run| self.caller().runs(run, item));
-            match place {
+            match location {
                 // The pending run starts after the caller's run has ended.
-                Place::Grace(_) if pending && (inside || !may_wait) => return false,
-                Place::Grace(_) if pending => {
+                Location::Grace(_) if pending && (inside || !may_wait) => return false,
+                Location::Grace(_) if pending => {
                     waited = self.grace.wait_for(self, work);
                     if waited {
                         break;
                     }
                 }
                 // Another thread is adding it to a list or removing it.
-                Place::Detached if pending => {
+                Location::Detached if pending => {
                     self.host().relax(round);
                     round += 1;
                 }
@@ -289,7 +289,7 @@ impl<H: Host> Grace<H> {
             let Some(work) = NonNull::new(item) else { return released };
             // SAFETY: an item of the lists is live, and ours from here on, with its weak reference.
             let owner = unsafe {
-                work.as_ref().set_place(Place::Detached);
+                work.as_ref().set_location(Location::Detached);
                 Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0).upgrade()
             };
             let waiters = lists.take_waiters(work);
@@ -329,19 +329,19 @@ impl<H: Host> Grace<H> {
         engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });
     }
 
-    /// Removes an item from the lists. False if it is not there any more.
+    /// Removes an item from the lists. False if it has left them.
     ///
     /// # Safety
     /// `work` is live.
     pub(crate) unsafe fn leave(&self, engine: &Engine<H>, work: NonNull<Work>) -> bool {
         let mut lists = self.0.lock();
         // SAFETY: by this function's contract.
-        let Place::Grace(list) = (unsafe { work.as_ref() }).place() else { return false };
-        // SAFETY: its place, read under the lock, names the list, and says that it is part of a
+        let Location::Grace(list) = (unsafe { work.as_ref() }).location() else { return false };
+        // SAFETY: its location, read under the lock, names the list, and says that it is part of a
         // `Graced`.
         let queue = unsafe {
             lists.items[list as usize].remove(work.as_ptr());
-            work.as_ref().set_place(Place::Detached);
+            work.as_ref().set_location(Location::Detached);
             Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0)
         };
         let waiters = lists.take_waiters(work);
@@ -357,7 +357,7 @@ impl<H: Host> Grace<H> {
         let waiter = Waiter::new(work.as_ptr().addr());
         let mut lists = self.0.lock();
         // SAFETY: the caller's promise that the item is live.
-        if !matches!(unsafe { work.as_ref() }.place(), Place::Grace(_)) {
+        if !matches!(unsafe { work.as_ref() }.location(), Location::Grace(_)) {
             return false;
         }
         // SAFETY: the waiter is in no chain, and waited for below.

@@ -3,9 +3,10 @@
 //! A pool has two [`TimerBase`]s: one that the keeper covers, and one for deferrable items,
 //! for which no thread wakes; workers that are awake check it.
 //!
-//! `uwork_policy::timer` decides the placement. Each slot keeps a lower bound of its expiries. So
-//! the next expiry is known to the nanosecond without examining the timers, and a slot of a coarse
-//! level is only redistributed when one of its timers is due. Insert and remove take constant time.
+//! `uwork_policy::timer` decides the placement. Each bucket keeps a lower bound of its expiries. So
+//! the next expiry is known to the nanosecond without examining the timers, and a bucket of a
+//! coarse level is only redistributed when one of its timers is due. Insert and remove take
+//! constant time.
 
 pub(crate) mod delayed;
 pub(crate) mod grace;
@@ -13,7 +14,7 @@ pub(crate) mod grace;
 pub use delayed::{Delayed, Rearmed};
 pub use grace::Graced;
 
-use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
+use uwork_policy::timer::{BUCKETS, LEVELS, Position, first_tick, position, tick_of};
 
 use crate::host::Host;
 use crate::pool::NEVER;
@@ -26,14 +27,14 @@ const DUE: (u8, u8) = (u8::MAX, 0);
 /// holds.
 const MERGES: usize = 48;
 
-type Levels<H> = [[Slot<H>; SLOTS]; LEVELS];
+type Levels<H> = [[Bucket<H>; BUCKETS]; LEVELS];
 
 /// A wheel, its lock, and the parts that are readable without the lock.
 pub(crate) struct TimerBase<H: Host> {
     /// The earliest expiry, or `NEVER`. Written under the lock.
     next: AtomicU64,
-    /// Whether the wheel has its slots: they are allocated without the lock, for the first timer.
-    has_slots: AtomicBool,
+    /// Whether the wheel has its buckets: they are allocated without the lock, for the first timer.
+    has_buckets: AtomicBool,
     timers: Lock<Timers<H>>,
 }
 
@@ -41,7 +42,7 @@ impl<H: Host> TimerBase<H> {
     pub(crate) fn new() -> TimerBase<H> {
         TimerBase {
             next: AtomicU64::new(NEVER),
-            has_slots: AtomicBool::new(false),
+            has_buckets: AtomicBool::new(false),
             timers: Lock::ranked(Rank::Timers, Timers::new()),
         }
     }
@@ -59,26 +60,26 @@ impl<H: Host> TimerBase<H> {
 
     /// Takes the lock in order to arm a timer.
     pub(crate) fn lock_to_arm(&self) -> LockGuard<'_, Timers<H>> {
-        // Acquire pairs with `make_slots`: a thread that sees the flag finds the slots under the
-        // lock.
-        if !self.has_slots.load(Ordering::Acquire) {
-            self.make_slots();
+        // Acquire pairs with `make_buckets`: a thread that sees the flag finds the buckets under
+        // the lock.
+        if !self.has_buckets.load(Ordering::Acquire) {
+            self.make_buckets();
         }
         self.timers.lock()
     }
 
     #[cold]
-    fn make_slots(&self) {
+    fn make_buckets(&self) {
         let mut levels: Option<Box<Levels<H>>> = Some(Box::new(std::array::from_fn(|_| {
-            std::array::from_fn(|_| Slot { head: std::ptr::null_mut(), earliest: NEVER })
+            std::array::from_fn(|_| Bucket { head: std::ptr::null_mut(), earliest: NEVER })
         })));
         let mut timers = self.timers.lock();
         if timers.levels.is_none() {
             std::mem::swap(&mut timers.levels, &mut levels);
         }
-        // Release the lock before a surplus set of slots is freed.
+        // Release the lock before a surplus set of buckets is freed.
         drop(timers);
-        self.has_slots.store(true, Ordering::Release);
+        self.has_buckets.store(true, Ordering::Release);
     }
 
     /// Publishes the next expiry after a change. True if it is earlier than before.
@@ -103,17 +104,17 @@ pub(crate) struct Timers<H: Host> {
     armed: usize,
     /// How many timers were ever armed here: timers for the same instant expire in that order.
     sequence: u64,
-    /// Timers that are due and not taken yet, in order. Removed as from a slot.
+    /// Timers that are due and not taken yet, in order. Removed as from a bucket.
     due: *mut Delayed<H>,
-    /// A bit for each slot that is not empty.
+    /// A bit for each bucket that is not empty.
     occupied: [u64; LEVELS],
     /// Allocated before anything is armed.
     levels: Option<Box<Levels<H>>>,
 }
 
-struct Slot<H: Host> {
+struct Bucket<H: Host> {
     head: *mut Delayed<H>,
-    /// No expiry in the slot is earlier.
+    /// No expiry in the bucket is earlier.
     earliest: u64,
 }
 
@@ -132,20 +133,20 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
-        let levels = self.levels.as_mut().expect("the slots are made before anything is armed");
-        &mut levels[spot.level][spot.slot]
+    fn bucket(&mut self, at: Position) -> &mut Bucket<H> {
+        let levels = self.levels.as_mut().expect("the buckets are made before anything is armed");
+        &mut levels[at.level][at.bucket]
     }
 
-    fn earliest(&self, spot: Spot) -> u64 {
-        let levels = self.levels.as_ref().expect("the slots are made before anything is armed");
-        levels[spot.level][spot.slot].earliest
+    fn earliest(&self, at: Position) -> u64 {
+        let levels = self.levels.as_ref().expect("the buckets are made before anything is armed");
+        levels[at.level][at.bucket].earliest
     }
 
-    /// The first slot that is not empty: everything else is due later.
-    fn first(&self) -> Option<Spot> {
-        let level = self.occupied.iter().position(|&slots| slots != 0)?;
-        Some(Spot { level, slot: self.occupied[level].trailing_zeros() as usize })
+    /// The first bucket that is not empty: everything else is due later.
+    fn first(&self) -> Option<Position> {
+        let level = self.occupied.iter().position(|&buckets| buckets != 0)?;
+        Some(Position { level, bucket: self.occupied[level].trailing_zeros() as usize })
     }
 
     /// The next expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
@@ -153,7 +154,7 @@ impl<H: Host> Timers<H> {
         match self.first() {
             // SAFETY: the timers on the due list are in this wheel, in order.
             _ if !self.due.is_null() => unsafe { (*self.due).node.expiry.get() },
-            Some(spot) => self.earliest(spot),
+            Some(at) => self.earliest(at),
             None => NEVER,
         }
     }
@@ -175,8 +176,8 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Changes the expiry of an armed item. An item that stays in its slot, such as a timeout that
-    /// is postponed again and again, is not moved: its neighbours are not accessed.
+    /// Changes the expiry of an armed item. An item that stays in its bucket, such as a timeout
+    /// that is postponed again and again, is not moved: its neighbours are not accessed.
     ///
     /// # Safety
     /// `item` is in this wheel.
@@ -184,8 +185,8 @@ impl<H: Host> Timers<H> {
         // SAFETY: by this function's contract; an item that was removed is the caller's.
         unsafe {
             let node = &(*item).node;
-            let spot = place(self.tick, expiry);
-            if node.spot.get() != (spot.level as u8, spot.slot as u8) {
+            let at = position(self.tick, expiry);
+            if node.position.get() != (at.level as u8, at.bucket as u8) {
                 self.remove(item);
                 node.expiry.set(expiry);
                 return self.insert(item, now);
@@ -193,22 +194,22 @@ impl<H: Host> Timers<H> {
             self.sequence += 1;
             node.sequence.set(self.sequence);
             node.expiry.set(expiry);
-            let slot = self.slot(spot);
-            slot.earliest = slot.earliest.min(expiry);
+            let bucket = self.bucket(at);
+            bucket.earliest = bucket.earliest.min(expiry);
         }
     }
 
     unsafe fn link(&mut self, item: *mut Delayed<H>) {
-        // SAFETY: the caller owns `item`; the slot's head is in this wheel.
+        // SAFETY: the caller owns `item`; the bucket's head is in this wheel.
         unsafe {
             let node = &(*item).node;
             let expiry = node.expiry.get();
-            let spot = place(self.tick, expiry);
-            self.occupied[spot.level] |= 1 << spot.slot;
-            let slot = self.slot(spot);
-            slot.earliest = slot.earliest.min(expiry);
-            node.spot.set((spot.level as u8, spot.slot as u8));
-            link_front(&mut slot.head, item);
+            let at = position(self.tick, expiry);
+            self.occupied[at.level] |= 1 << at.bucket;
+            let bucket = self.bucket(at);
+            bucket.earliest = bucket.earliest.min(expiry);
+            node.position.set((at.level as u8, at.bucket as u8));
+            link_front(&mut bucket.head, item);
         }
     }
 
@@ -220,21 +221,21 @@ impl<H: Host> Timers<H> {
         // SAFETY: `item` and its neighbours are in this wheel.
         unsafe {
             let node = &(*item).node;
-            let (level, slot) = node.spot.get();
+            let (level, bucket) = node.position.get();
             let (prev, next) = (node.prev.get().0, node.next.get().0);
             if !next.is_null() {
                 (*next).node.prev.set(Link(prev));
             }
             if !prev.is_null() {
                 (*prev).node.next.set(Link(next));
-            } else if (level, slot) == DUE {
+            } else if (level, bucket) == DUE {
                 self.due = next;
             } else {
-                let spot = Spot { level: level as usize, slot: slot as usize };
-                self.slot(spot).head = next;
+                let at = Position { level: level as usize, bucket: bucket as usize };
+                self.bucket(at).head = next;
                 if next.is_null() {
-                    self.slot(spot).earliest = NEVER;
-                    self.occupied[spot.level] &= !(1 << spot.slot);
+                    self.bucket(at).earliest = NEVER;
+                    self.occupied[at.level] &= !(1 << at.bucket);
                 }
             }
         }
@@ -244,15 +245,15 @@ impl<H: Host> Timers<H> {
     /// Removes and returns the timer that is due first; null if none is due.
     pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
         while self.due.is_null() {
-            let Some(spot) = self.first() else { break };
-            if self.earliest(spot) > now {
+            let Some(at) = self.first() else { break };
+            if self.earliest(at) > now {
                 break;
             }
-            self.tick = self.tick.max(first_tick(self.tick, spot));
-            if spot.level == 0 {
-                self.gather_due(spot, now);
+            self.tick = self.tick.max(first_tick(self.tick, at));
+            if at.level == 0 {
+                self.gather_due(at, now);
             } else {
-                self.take_apart(spot);
+                self.take_apart(at);
             }
         }
         let item = self.due;
@@ -270,10 +271,10 @@ impl<H: Host> Timers<H> {
 
     /// Visits the armed timers, in no order, until `f` returns false.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
-        let slots = self.levels.iter().flat_map(|levels| levels.as_flattened());
-        for head in std::iter::once(self.due).chain(slots.map(|slot| slot.head)) {
+        let buckets = self.levels.iter().flat_map(|levels| levels.as_flattened());
+        for head in std::iter::once(self.due).chain(buckets.map(|bucket| bucket.head)) {
             let mut item = head;
-            // SAFETY: the timers of a slot are in this wheel.
+            // SAFETY: the timers of a bucket are in this wheel.
             while let Some(timer) = unsafe { item.as_ref() } {
                 if !f(timer) {
                     return;
@@ -288,7 +289,7 @@ impl<H: Host> Timers<H> {
     pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
         let item = match self.first() {
             _ if !self.due.is_null() => self.due,
-            Some(spot) => self.slot(spot).head,
+            Some(at) => self.bucket(at).head,
             None => return std::ptr::null_mut(),
         };
         // SAFETY: an item of one of our lists is in this wheel.
@@ -296,19 +297,19 @@ impl<H: Host> Timers<H> {
         item
     }
 
-    /// Empties a slot. Returns its timers as a list through `next`.
-    fn empty(&mut self, spot: Spot) -> *mut Delayed<H> {
-        self.occupied[spot.level] &= !(1 << spot.slot);
-        let slot = self.slot(spot);
-        slot.earliest = NEVER;
-        std::mem::replace(&mut slot.head, std::ptr::null_mut())
+    /// Empties a bucket. Returns its timers as a list through `next`.
+    fn empty(&mut self, at: Position) -> *mut Delayed<H> {
+        self.occupied[at.level] &= !(1 << at.bucket);
+        let bucket = self.bucket(at);
+        bucket.earliest = NEVER;
+        std::mem::replace(&mut bucket.head, std::ptr::null_mut())
     }
 
-    /// Moves the timers of a coarse slot, which the wheel has reached, to finer ones.
-    fn take_apart(&mut self, spot: Spot) {
-        let mut item = self.empty(spot);
+    /// Moves the timers of a coarse bucket, which the wheel has reached, to finer ones.
+    fn take_apart(&mut self, at: Position) {
+        let mut item = self.empty(at);
         while !item.is_null() {
-            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            // SAFETY: the items of a bucket are in this wheel; each is moved once.
             unsafe {
                 let next = (*item).node.next.get().0;
                 self.link(item);
@@ -317,18 +318,18 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Moves the due timers of a slot of the finest level to the due list, which is empty, in
+    /// Moves the due timers of a bucket of the finest level to the due list, which is empty, in
     /// order.
-    fn gather_due(&mut self, spot: Spot, now: u64) {
-        let mut item = self.empty(spot);
+    fn gather_due(&mut self, at: Position, now: u64) {
+        let mut item = self.empty(at);
         let mut due: *mut Delayed<H> = std::ptr::null_mut();
         while !item.is_null() {
-            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            // SAFETY: the items of a bucket are in this wheel; each is moved once.
             unsafe {
                 let node = &(*item).node;
                 let next = node.next.get().0;
                 if node.expiry.get() <= now {
-                    // The slot has the last armed timer first; this reverses the order.
+                    // The bucket has the last armed timer first; this reverses the order.
                     node.next.set(Link(due));
                     due = item;
                 } else {
@@ -343,7 +344,7 @@ impl<H: Host> Timers<H> {
             let (mut prev, mut item) = (std::ptr::null_mut(), self.due);
             while !item.is_null() {
                 (*item).node.prev.set(Link(prev));
-                (*item).node.spot.set(DUE);
+                (*item).node.position.set(DUE);
                 (prev, item) = (item, (*item).node.next.get().0);
             }
         }

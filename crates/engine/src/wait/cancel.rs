@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::item::word::{Acquire, DepthChange, Owned, RunId};
-use crate::item::{Place, Work};
+use crate::item::{Location, Work};
 use crate::lifecycle::disposal::Kept;
 use crate::queue::Wq;
 use crate::queue::pwq::{Inner, Pwq};
@@ -57,7 +57,7 @@ pub(crate) struct Located<'a, H: Host> {
     pub(crate) pwq: &'a Pwq<H>,
     pub(crate) inner: LockGuard<'a, Inner<H>>,
     pub(crate) remote: Option<RemoteSlot<'a, H>>,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
 }
 
 impl<H: Host> Located<'_, H> {
@@ -66,17 +66,17 @@ impl<H: Host> Located<'_, H> {
     /// # Safety
     /// `work` is the item that was located.
     pub(crate) unsafe fn unlink(&mut self, work: NonNull<Work>) {
-        // SAFETY: the item's place and pwq were read under the guards that we hold.
+        // SAFETY: the item's location and pwq were read under the guards that we hold.
         unsafe {
-            match (self.place, &mut self.remote) {
-                (Place::Scheduled(_), Some(slot)) => slot.remove_scheduled(work.as_ptr()),
-                (Place::Deferred(_), Some(slot)) => slot.remove_deferred(work.as_ptr()),
+            match (self.location, &mut self.remote) {
+                (Location::Scheduled(_), Some(slot)) => slot.remove_scheduled(work.as_ptr()),
+                (Location::Deferred(_), Some(slot)) => slot.remove_deferred(work.as_ptr()),
                 _ => {
                     self.inner.worklist.remove(work.as_ptr());
                     self.inner.queued -= 1;
                 }
             }
-            work.as_ref().set_place(Place::Detached);
+            work.as_ref().set_location(Location::Detached);
         }
     }
 
@@ -204,16 +204,16 @@ impl<H: Host> Engine<H> {
             if let Acquire::Owned(owned) = item.word.acquire() {
                 return Grabbed { owned, was_pending: false, _kept: kept };
             }
-            let taken = match item.place() {
-                Place::Detached => false,
+            let taken = match item.location() {
+                Location::Detached => false,
                 // SAFETY: by this function's contract.
-                Place::Timer(pool) => unsafe { disarm(self, work, pool) },
+                Location::Timer(pool) => unsafe { disarm(self, work, pool) },
                 // SAFETY: by this function's contract.
-                Place::Grace(_) => unsafe { self.grace.leave(self, work) },
+                Location::Grace(_) => unsafe { self.grace.leave(self, work) },
                 // SAFETY: by this function's contract.
-                Place::Disposal(_) => unsafe { self.disposal.leave(self, work, &mut kept) },
+                Location::Disposal(_) => unsafe { self.disposal.leave(self, work, &mut kept) },
                 // SAFETY: by this function's contract.
-                _ => unsafe { take_off(self, work) },
+                _ => unsafe { remove_queued(self, work) },
             };
             if taken {
                 return Grabbed { owned: item.word.owned(), was_pending: true, _kept: kept };
@@ -242,27 +242,31 @@ pub(crate) unsafe fn locate<H: Host>(
     let pwq = engine.pwqs.get(item.ticket().pwq())?;
     let mut inner = pwq.lock();
     pwq.splice(&mut inner);
-    let (place, ticket) = item.spot();
+    let (location, ticket) = item.placement();
     if ticket.pwq() != pwq.id {
         return None;
     }
-    let remote = match place {
-        Place::Worklist => None,
-        Place::Scheduled(slot) | Place::Deferred(slot) => {
+    let remote = match location {
+        Location::Worklist => None,
+        Location::Scheduled(slot) | Location::Deferred(slot) => {
             Some(engine.slots.get(slot)?.lock_remote(engine.host()))
         }
         // Not pushed yet, started, or detached.
-        Place::Detached | Place::Inbox | Place::Timer(_) | Place::Grace(_) | Place::Disposal(_) => {
+        Location::Detached
+        | Location::Inbox
+        | Location::Timer(_)
+        | Location::Grace(_)
+        | Location::Disposal(_) => {
             return None;
         }
     };
     // Check again under the slot's lock: the item may have started, and be queued again on
     // another pwq.
-    let (now, ticket) = item.spot();
-    if now != place || ticket.pwq() != pwq.id {
+    let (now, ticket) = item.placement();
+    if now != location || ticket.pwq() != pwq.id {
         return None;
     }
-    Some(Located { pwq, inner, remote, place })
+    Some(Located { pwq, inner, remote, location })
 }
 
 impl<H: Host> Caller<'_, H> {
@@ -288,17 +292,17 @@ impl<H: Host> Caller<'_, H> {
 }
 
 /// Removes a queued item from its list. False if it is not in one at the moment.
-unsafe fn take_off<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> bool {
+unsafe fn remove_queued<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> bool {
     // SAFETY: the caller's promise, handed on.
     let Some(mut found) = (unsafe { locate(engine, work) }) else { return false };
     // SAFETY: located in that list, whose guards are held.
     unsafe { found.unlink(work) };
     let waiters = found.take_waiters(work);
-    let Located { pwq, inner, remote, place } = found;
+    let Located { pwq, inner, remote, location } = found;
     drop(remote);
     // The item counts until `finish`, and so keeps the queue alive.
     let mut inner = pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine));
-    let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
+    let plugged = pwq.is_ordered() && matches!(location, Location::Deferred(_));
     let ready = plugged && pwq.unplug(&mut inner);
     // SAFETY: the caller's promise that the item is live; and it is ours now.
     let colour = unsafe { work.as_ref() }.ticket().colour();

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::item::word::RunId;
-use crate::item::{Place, Work};
+use crate::item::{Location, Work};
 use crate::wait::Helped;
 use crate::wait::cancel::locate;
 use crate::wake::{RECHECK, Waiter};
@@ -38,18 +38,18 @@ impl<H: Host> Engine<H> {
                 // The pending run starts after the caller's run has ended.
                 return waited;
             }
-            match item.place() {
+            match item.location() {
                 // Armed, not queued: the only thing to wait for is a run in progress.
-                Place::Timer(_) | Place::Grace(_) => {
+                Location::Timer(_) | Location::Grace(_) => {
                     return run.is_some_and(|run| self.caller().wait_for_run(run, item)) || waited;
                 }
-                Place::Disposal(_) => {
+                Location::Disposal(_) => {
                     // SAFETY: by this function's contract.
                     if unsafe { self.disposal.dispose_of(self, work) } {
                         return true;
                     }
                 }
-                Place::Detached => {}
+                Location::Detached => {}
                 _ => {
                     let epoch = self.freeze_epoch();
                     let inside = self.caller().is_inside_an_item();

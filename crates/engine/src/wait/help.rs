@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::host::thread::Frame;
 use crate::item::word::{RUN_MASK, RunId};
-use crate::item::{Place, Work};
+use crate::item::{Location, Work};
 use crate::pool::put_back;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
@@ -38,16 +38,16 @@ struct Taken<'a, H: Host> {
 
 impl<H: Host> Engine<H> {
     /// Runs a queued item that has not started on the calling thread, if its queue permits that:
-    /// the queue is unbound, a permit under `max_active` is free, and the item is first in line if
+    /// the queue is unbound, a permit of `max_active` is free, and the item is first in line if
     /// the queue is ordered.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
     pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
         // SAFETY: by this function's contract.
-        let place = unsafe { work.as_ref() }.place();
+        let at = unsafe { work.as_ref() }.location();
         // SAFETY: as above.
-        if matches!(place, Place::Disposal(_)) && unsafe { self.disposal.dispose_of(self, work) } {
+        if matches!(at, Location::Disposal(_)) && unsafe { self.disposal.dispose_of(self, work) } {
             return Helped::Ran;
         }
         let Some(id) = Slot::allocate(&self.slots) else { return Helped::No };
@@ -134,8 +134,8 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     if inner.is_frozen()
         || !found.pwq.home().admits_caller(engine)
         || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
-        || matches!(found.place, Place::Deferred(_))
-        || (found.place == Place::Worklist && still_runs(engine, item))
+        || matches!(found.location, Location::Deferred(_))
+        || (found.location == Location::Worklist && still_runs(engine, item))
     {
         return None;
     }

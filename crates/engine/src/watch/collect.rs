@@ -13,8 +13,8 @@ use uwork_policy::scope::{AffinityScope, Pods};
 use super::running::running_of;
 use super::survey::Survey;
 use crate::dump::{
-    ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump,
-    PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
+    ArmedItem, BlockingDump, Dump, Function, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump,
+    PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
 use crate::host::{Detection, Host, Observer};
@@ -226,19 +226,27 @@ impl<'a, H: Host> Survey<'a, H> {
             }
             () => WorkerState::Running,
         };
-        let (mut behind, mut set_aside) = (Items::default(), Items::default());
+        let (mut scheduled_items, mut deferred_items) = (Items::default(), Items::default());
         // The slot's remote lock costs a fence on every CPU. A worker without an item is at its
         // lists itself, so take the lock for running workers only.
         if running.is_some() {
-            (behind, set_aside) = (Items::with_room(), Items::with_room());
+            (scheduled_items, deferred_items) = (Items::with_room(), Items::with_room());
             let mut remote = slot.lock_remote(self.engine.host());
             remote.visit(|scheduled, deferred| {
-                behind.list(scheduled);
-                set_aside.list(deferred);
+                scheduled_items.list(scheduled);
+                deferred_items.list(deferred);
             });
         }
         let thread_id = slot.thread();
-        WorkerDump { thread, thread_id, slot: id, state, running, behind, set_aside }
+        WorkerDump {
+            thread,
+            thread_id,
+            slot: id,
+            state,
+            running,
+            scheduled: scheduled_items,
+            deferred: deferred_items,
+        }
     }
 }
 
@@ -301,7 +309,7 @@ impl<H: Host> Wq<H> {
             rescuer,
             frozen: self.flags().contains(Flags::FREEZABLE)
                 && self.engine().freeze_epoch() % 2 == 1,
-            gate: self.dump_gate(),
+            gate: self.gate.snapshot(),
             flushers,
             pwqs,
             slots,
@@ -309,15 +317,6 @@ impl<H: Host> Wq<H> {
         // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
-    }
-
-    fn dump_gate(&self) -> Gate {
-        match () {
-            () if self.is_sealed() => Gate::Sealed,
-            () if self.is_closed() => Gate::Closed,
-            () if !self.is_open() => Gate::Draining,
-            () => Gate::Open,
-        }
     }
 }
 
@@ -329,7 +328,7 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     pending.list_some(&inner.worklist, inner.queued);
     let counts = pwq.in_flight();
     let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
-    let (item_ns, started) = (inner.item_ns, inner.started);
+    let (item_ns, started) = (inner.run_times.estimate().item_ns, inner.started);
     let (ready, saturated) = pwq.marks();
     drop(inner);
     let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);

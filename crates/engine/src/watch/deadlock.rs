@@ -23,7 +23,7 @@ use super::survey::Survey;
 use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::item::Place;
+use crate::item::Location;
 use crate::slot::{Slot, WaitsFor};
 use crate::sync::{Ordering, fence};
 
@@ -182,10 +182,10 @@ impl<'a, H: Host> Survey<'a, H> {
             WaitsFor::Run(id) => those(&|run| (run.slot, run.run) == (id.slot, id.run)),
             WaitsFor::Item { address, pwq } => {
                 let Some(pwq) = self.engine.pwqs.get(pwq) else { return Vec::new() };
-                match pwq.find(address).map(|found| found.place) {
+                match pwq.find(address).map(|found| found.location) {
                     // It is not pending any more: it has started.
                     None => those(&|run| run.item == address),
-                    Some(Place::Scheduled(slot) | Place::Deferred(slot)) => {
+                    Some(Location::Scheduled(slot) | Location::Deferred(slot)) => {
                         those(&|run| run.slot == slot)
                     }
                     Some(_) => self.ways_to_start(runs, pwq.id),

@@ -77,7 +77,7 @@ impl<H: Host> Watch<H> {
         for &id in &waiting {
             let pool = engine.pool(id);
             if pool.others_may_help() {
-                pool.take_back_stuck(engine, now);
+                pool.take_back_overdue(engine, now);
             }
             if !pool.spec().single {
                 next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));

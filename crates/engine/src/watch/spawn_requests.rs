@@ -17,10 +17,11 @@
 //! watcher ends. If both do, the `swap` of `pool.is_spawn_requested` gives the claim to one of them. If neither
 //! did, WAKING would stay set for ever, and the pool would wake no worker any more.
 //!
-//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way
-//! up, breaks the pool's rule. Between a change and its settling this is so for an instant. A pool
-//! that stays so for [`STRANDED_NS`] gets a worker, and `rescues` counts it: each is a defect of
-//! the engine. Pools that cannot have one more worker are excluded.
+//! **The backstop.** A pool is stranded if it has a ready item, fewer running workers than its
+//! target, and no wake or spawn in progress. That breaks the rule of progress. It is normal only
+//! between a change and its settlement, for an instant. If a pool stays stranded for
+//! [`STRANDED_NS`], the watcher settles it, which brings a worker, and counts a rescue. Each rescue
+//! is a defect of the engine. A pool that cannot have one more worker does not count as stranded.
 
 use super::Watch;
 use crate::engine::Engine;

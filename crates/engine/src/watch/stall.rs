@@ -34,7 +34,7 @@ impl<'a, H: Host> Survey<'a, H> {
                 (Wants::Worker, self.engine.pool(id).list_ready(self.engine.host()).0)
             }
             Backed::Deadlock(_) => (Wants::EachOther, Vec::new()),
-            _ => (Wants::Place, self.pwqs_of(place)),
+            _ => (Wants::Permit, self.pwqs_of(place)),
         };
         let mut stall = Stall {
             at_ns: self.engine.host().now(),
@@ -65,7 +65,7 @@ impl<'a, H: Host> Survey<'a, H> {
         }
         let holders = match wants {
             Wants::Worker => Vec::new(),
-            Wants::Place => self.holders_of(&pwqs),
+            Wants::Permit => self.holders_of(&pwqs),
             Wants::EachOther => stall.deadlock.iter().map(|item| item.slot).collect(),
         };
         for &slot in &holders {
@@ -90,8 +90,8 @@ impl<'a, H: Host> Survey<'a, H> {
             if let Some(running) = &mut worker.running {
                 let pwq = running.pwq.and_then(|id| self.engine.pwqs.get(id));
                 running.queue = pwq.map(|pwq| pwq.queue_name());
-                if worker.behind.total > 0 && stall.wants == Wants::Worker {
-                    stall.pending += worker.behind.total;
+                if worker.scheduled.total > 0 && stall.wants == Wants::Worker {
+                    stall.pending += worker.scheduled.total;
                     running.queue.clone().into_iter().for_each(|name| stall.add_queue(name));
                 }
             }
@@ -99,10 +99,10 @@ impl<'a, H: Host> Survey<'a, H> {
             unsafe { worker.ask_functions() };
             let waits = worker.state == WorkerState::Waiting;
             let blocks = match stall.wants {
-                Wants::Place | Wants::EachOther => holders.contains(&slot),
+                Wants::Permit | Wants::EachOther => holders.contains(&slot),
                 // A worker in a declared wait does not count as running, so its pool may run
                 // another.
-                Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
+                Wants::Worker => worker.running.is_some() && (!waits || worker.scheduled.total > 0),
             };
             let thread = self.engine.slot(slot).runner();
             stall.workers.push(StalledWorker {

@@ -13,8 +13,8 @@ pub use query::Busy;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::batch::{TakenBatch, plan_batch};
-use uwork_policy::concurrency::{may_start_another, spills, too_many_workers};
+use uwork_policy::batch::{RunEstimate, TakenBatch, plan_batch};
+use uwork_policy::concurrency::{STEAL_CHOICE, may_start_another, spills, too_many_workers};
 
 use crate::engine::Engine;
 use crate::host::Cpus;
@@ -25,7 +25,7 @@ use crate::pool::give_back;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::queue::Wq;
-use crate::queue::pwq::{ALONE, Pwq, Taken};
+use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
 use crate::worker::batch::run_batch;
@@ -136,6 +136,9 @@ impl<H: Host> Worker<H> {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
+            if pool.take_back_for_caller(engine, now) {
+                return Step::Again;
+            }
             return self.go_idle(now);
         };
         self.yields.set(0);
@@ -152,15 +155,20 @@ impl<H: Host> Worker<H> {
         {
             return Some((pwq, pool));
         }
-        for &id in &pool.spec().neighbours {
-            let other = self.engine.pool(id);
-            if other.is_overloaded()
-                && let Some(pwq) = other.pop_ready(self.engine.host(), &mut other.lock())
-            {
-                return Some((pwq, other));
-            }
-        }
-        None
+        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
+    }
+
+    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
+    /// batch for the longest time, because its items wait longest.
+    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let overloaded =
+            || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
+        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
+        // Another worker may be faster: then any of the others will do.
+        std::iter::once(oldest).chain(overloaded()).find_map(|other| {
+            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
+            Some((pwq, other))
+        })
     }
 
     /// Takes a batch from a pinned pwq and runs it.
@@ -182,10 +190,15 @@ impl<H: Host> Worker<H> {
         let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
         let host = engine.host();
         let intensive = pwq.cpu_intensive();
-        let sharers = if intensive { ALONE } else { pool.target() };
+        let share = match intensive {
+            true => Share::One,
+            false => {
+                Share::Fair { sharers: pool.target(), others_may_help: pool.others_may_help() }
+            }
+        };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-        let taken = pwq.take(host, &engine.slots, (self.slot, slot), sharers, &mut ready);
-        let Taken::Some { count, left, more, item_ns } = taken else {
+        let taken = pwq.take(host, &engine.slots, (self.slot, slot), share, &mut ready);
+        let Taken::Some { count, left, more, estimate } = taken else {
             pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
             // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
@@ -201,7 +214,7 @@ impl<H: Host> Worker<H> {
         pool.note_recent(self.slot);
         from.note_progress(now);
         from.note_batch(now);
-        from.note_item_ns(item_ns);
+        from.note_estimate(estimate);
         if plan.publish {
             // First the count, then the batch.
             pool.add_scheduled_batch();
@@ -220,7 +233,7 @@ impl<H: Host> Worker<H> {
             None => {}
         }
         if from.looks_ready() {
-            self.share(from, plan.settle_source, left as u64, item_ns);
+            self.share(from, plan.settle_source, left as u64, estimate);
         }
         pool.settle(engine);
         let before = slot.number();
@@ -254,7 +267,7 @@ impl<H: Host> Worker<H> {
 
     /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
     /// `settle_source`, `from` is another pool than its own.
-    fn share(&self, from: &Pool<H>, settle_source: bool, left: u64, item_ns: u64) {
+    fn share(&self, from: &Pool<H>, settle_source: bool, left: u64, estimate: RunEstimate) {
         if settle_source {
             // The rest was enqueued while this worker was on its way up. Submitters relied on its
             // arrival, so it settles `from` for them.
@@ -262,7 +275,7 @@ impl<H: Host> Worker<H> {
             // More work is left to steal, and the other workers of this pod have none.
             self.pool().bring_helper(&self.engine);
         }
-        if spills(from.state.counts(), from.target(), left, item_ns) {
+        if spills(from.state.counts(), from.target(), left, estimate) {
             from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
@@ -353,6 +366,9 @@ impl<H: Host> Worker<H> {
             // Items that are ready now wait behind running workers, which may run for long.
             // Settling calls the watcher for them.
             pool.settle(engine);
+            // An item may have become ready in a neighbour's pool since this worker last looked
+            // there. Its submitter then still counted this worker as running, and woke none.
+            pool.wake_for_neighbours(engine);
         }
         Step::Park(deadline)
     }

@@ -30,7 +30,7 @@ use crate::engine::Engine;
 use crate::host::Cpus;
 use crate::host::{Event, Host, WorkerSpec};
 use crate::pool::Pool;
-use crate::queue::pwq::{ALONE, Pwq, Taken};
+use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::queue::{QueueError, Wq};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, Link, Ordering};
@@ -192,7 +192,7 @@ impl<H: Host> Pwq<H> {
             let pinned = pool.take_ready(host, &mut pool.lock(), self);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-            let taken = self.take(host, &engine.slots, (id, slot), ALONE, &mut ready);
+            let taken = self.take(host, &engine.slots, (id, slot), Share::One, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && self.claim_ready() {
                 pool.push_ready(self).settle(engine);

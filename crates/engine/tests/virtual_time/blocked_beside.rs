@@ -25,7 +25,7 @@ fn put(
     assert_eq!(Item::new(move || body(&engine)).queue(queue), Queued::Yes);
 }
 
-/// Hogs are taken off the running count however many workers are blocked meanwhile.
+/// Hogs leave the running count however many workers are blocked meanwhile.
 #[test]
 fn hogs_are_detected_beside_blocked_workers() {
     for declared in [false, true] {

@@ -77,7 +77,7 @@ fn the_watcher_does_not_wake_for_deferrable_timers() {
         queue.drain().unwrap();
         host.doze(MS);
         let soon = host.time() + 11 * MS;
-        assert!(host.machine().next_event().is_some_and(|at| at < soon), "the watch is awake");
+        assert!(host.machine().next_event().is_some_and(|at| at < soon), "the watcher is awake");
         let runs = Runs::default();
         let item = noting(engine, &runs);
         assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Yes);

@@ -35,7 +35,7 @@ fn with_destructor(f: impl FnOnce() + Send + 'static) -> Arc<Item> {
     let on_drop = OnDrop::new(f);
     Item::new(move || {
         let _ = &on_drop;
-        panic!("it was taken off");
+        panic!("it was removed");
     })
 }
 

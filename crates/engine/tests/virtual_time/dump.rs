@@ -162,9 +162,9 @@ fn items_behind_a_stuck_item_are_shown() {
             let running = worker.running.as_ref().expect("it runs");
             assert_eq!(running.queue.as_deref(), Some("q"));
             let queue = &dump.queues[0];
-            assert_eq!(worker.behind.total + queue.pending(), ITEMS_MAX + 4, "{dump}");
-            assert!(worker.behind.total > 0, "{dump}");
-            let listed = worker.behind.first.iter().chain(&queue.pwqs[1].pending.first);
+            assert_eq!(worker.scheduled.total + queue.pending(), ITEMS_MAX + 4, "{dump}");
+            assert!(worker.scheduled.total > 0, "{dump}");
+            let listed = worker.scheduled.first.iter().chain(&queue.pwqs[1].pending.first);
             let expected = others.iter().map(|item| Arc::as_ptr(item).addr());
             let shown: Vec<usize> = listed.map(|item| item.address).collect();
             assert!(shown.len() <= 2 * ITEMS_MAX && shown.len() >= ITEMS_MAX, "{dump}");
@@ -195,9 +195,9 @@ fn deferred_items_and_waiters_are_shown() {
         });
         engine.host().doze(MS);
         let dump = engine.dump();
-        let set_aside = &dump.pools[1].workers[0].set_aside;
-        assert_eq!((set_aside.total, set_aside.first[0].address), (1, Arc::as_ptr(&item).addr()));
-        assert!(dump.to_string().contains("set aside  item"), "{dump}");
+        let deferred = &dump.pools[1].workers[0].deferred;
+        assert_eq!((deferred.total, deferred.first[0].address), (1, Arc::as_ptr(&item).addr()));
+        assert!(dump.to_string().contains("deferred  item"), "{dump}");
         let dump = queue.dump();
         assert_eq!((dump.flushers, dump.gate, dump.in_flight()), (1, Gate::Open, 2));
         let awaited: Vec<usize> = dump.pwqs.iter().flat_map(|pwq| pwq.awaited.clone()).collect();

@@ -71,7 +71,7 @@ fn run(seed: u64, reverted: Option<Cure>) {
         } else {
             history.wait_until_idle();
         }
-        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
+        assert_eq!(engine.rescues(), 0, "the watcher spawned workers that were missing");
     });
 }
 

@@ -375,6 +375,6 @@ fn a_failed_spawn_is_tried_again_though_an_earlier_one_has_just_succeeded() {
         queue.flush().unwrap();
         let after = ran.load(Ordering::Relaxed) - repaired;
         assert!(after <= SEC + 15 * MS, "{after} ns");
-        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
+        assert_eq!(engine.rescues(), 0, "the watcher spawned workers that were missing");
     });
 }

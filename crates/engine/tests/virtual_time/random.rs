@@ -198,7 +198,7 @@ fn run(seed: u64) -> (u64, Counts) {
         } else {
             idle_end::wait_until_idle(&world, &timers)
         }
-        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
+        assert_eq!(engine.rescues(), 0, "the watcher spawned workers that were missing");
         (world.host().time(), world.host().counts())
     })
 }

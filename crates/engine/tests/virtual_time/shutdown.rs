@@ -108,7 +108,7 @@ fn a_cancelling_shutdown_releases_items_that_have_not_started() {
         let (armed, _) = counting(engine, MS);
         assert_eq!(armed.queue_delayed(&queues[1], None, SEC), Queued::Yes);
         engine.host().doze(MS);
-        let behind = engine.dump().pools[1].workers[0].behind.total;
+        let behind = engine.dump().pools[1].workers[0].scheduled.total;
         assert!(behind > 0, "some are behind the one that runs: {}", engine.dump());
         // The item runs, so this queueing is deferred to the end of the run.
         assert_eq!(busy.queue_on(&queues[0], 1), Queued::Yes);

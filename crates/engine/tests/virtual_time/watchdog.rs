@@ -85,7 +85,7 @@ fn a_stalled_ordered_queue_is_reported_once_for_each_stall() {
             let stall = &stalls[round - 1];
             assert!((SEC..=SEC + LATE).contains(&stall.stalled_ns), "{}", stall.stalled_ns);
             assert!((SEC..=SEC + LATE).contains(&(stall.at_ns - began)), "{}", stall.at_ns - began);
-            assert_eq!((stall.wants, stall.pending), (Wants::Place, 1));
+            assert_eq!((stall.wants, stall.pending), (Wants::Permit, 1));
             assert_eq!(stall.queues, ["q"]);
             let blocker = &stall.workers[0];
             assert!(blocker.blocks && stall.workers[1..].iter().all(|other| !other.blocks));
@@ -148,7 +148,7 @@ fn the_text_of_a_stall() {
         let text = stalls(host)[0].to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("nothing has moved for 1."), "{text}");
-        let place = " s in queue \"log\"; 2 items wait for a place under max_active";
+        let place = " s in queue \"log\"; 2 items wait for a permit of max_active";
         assert!(lines[0].ends_with(place), "{text}");
         assert!(lines[1].starts_with("  in the way: uw/u0 (thread "), "{text}");
         let of = "), waiting, in test::Item of queue \"log\", for at most 1.";
@@ -208,7 +208,7 @@ fn items_that_use_up_the_limit_are_named() {
             host.doze(30 * SEC);
             let stalls = stalls(host);
             assert_eq!(stalls.len(), 1, "{scope}: {stalls:?}");
-            assert_eq!((stalls[0].wants, stalls[0].pending), (Wants::Place, 1));
+            assert_eq!((stalls[0].wants, stalls[0].pending), (Wants::Permit, 1));
             assert_eq!(stalls[0].workers.iter().filter(|worker| worker.blocks).count(), 2);
             latches.iter().for_each(|latch| latch.open(engine));
             q.flush().unwrap();

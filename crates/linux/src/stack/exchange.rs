@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use uwork_engine::exchange::{Exchange, Exchanges, Unanswered};
+use uwork_engine::exchange::{Exchange, Exchanges, Freed, Unanswered};
 use uwork_engine::futex::Futex;
 use uwork_engine::host::NoStack;
 
@@ -21,7 +21,7 @@ struct Buffer(UnsafeCell<Snapshot>);
 unsafe impl Sync for Buffer {}
 
 static STATES: [Exchange; EXCHANGES] = [const { Exchange::new() }; EXCHANGES];
-static FREED: AtomicU32 = AtomicU32::new(0);
+static FREED: Freed = Freed::new();
 static BUFFERS: [Buffer; EXCHANGES] =
     [const { Buffer(UnsafeCell::new(Snapshot::new())) }; EXCHANGES];
 

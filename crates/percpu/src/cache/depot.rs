@@ -46,10 +46,13 @@ pub(crate) struct Depots {
     depot: Mutex<Depot>,
 }
 
-/// Whether a thread on this CPU tries the list first and then the depot, or the reverse. A thread
-/// then rarely contends with threads of the neighbouring CPU, which may be preempted with a lock
-/// held: a thread that is alone on its CPU has a first choice that the neighbour rarely uses.
-fn goes_to_list(cpu: u32) -> bool {
+/// Whether a thread on this CPU tries the list before the depot. On even CPUs it tries the depot
+/// first.
+///
+/// So the threads of two neighbouring CPUs begin with different locks, and rarely contend. That
+/// matters where a thread of one CPU is preempted while it holds its lock: threads of the other CPU
+/// then use the other lock.
+fn tries_list_first(cpu: u32) -> bool {
     cpu % 2 == 1
 }
 
@@ -92,8 +95,9 @@ impl Flushed {
     }
 }
 
-/// Takes objects off the end of a list, at most as many as `to` has room for. Returns their number.
-fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
+/// Moves objects from the end of a list to `to`, at most as many as `to` has room for. Returns
+/// their number.
+fn move_last(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
     let rest = list.len().saturating_sub(to.len());
     let taken = list.len() - rest;
     to[..taken].copy_from_slice(&list[rest..]);
@@ -168,7 +172,7 @@ impl Depots {
             depot.map(|mut depot| depot.put(objects)).is_some()
         };
         // One lock at a time, so that a preempted thread never holds both.
-        let is_there = match goes_to_list(cpu) {
+        let is_there = match tries_list_first(cpu) {
             true => to_list(TRIES) || to_depot(1),
             false => to_depot(TRIES) || to_list(1),
         };
@@ -184,15 +188,15 @@ impl Depots {
     pub(super) fn take(&self, cpu: u32, to: &mut [NonNull<u8>]) -> usize {
         let from_list = |tries, to: &mut [NonNull<u8>]| {
             let list = several(tries, || self.try_list());
-            list.map_or(0, |mut list| take_off(&mut list.0, to))
+            list.map_or(0, |mut list| move_last(&mut list.0, to))
         };
         let from_depot = |tries, to: &mut [NonNull<u8>]| {
             let depot = several(tries, || self.try_depot());
-            depot.map_or(0, |mut depot| take_off(&mut depot.free, to))
+            depot.map_or(0, |mut depot| move_last(&mut depot.free, to))
         };
         loop {
             // One lock at a time, as above.
-            let is_list = goes_to_list(cpu);
+            let is_list = tries_list_first(cpu);
             let mut taken = if is_list { from_list(TRIES, to) } else { from_depot(TRIES, to) };
             if taken == 0 {
                 taken = if is_list { from_depot(1, to) } else { from_list(1, to) };
@@ -202,7 +206,7 @@ impl Depots {
             }
             // While a flush is adding more, never-used objects serve.
             let mut depot = self.depot();
-            taken = take_off(&mut depot.free, to);
+            taken = move_last(&mut depot.free, to);
             if taken == 0 {
                 taken = depot.take_fresh(to);
             }
@@ -213,8 +217,8 @@ impl Depots {
             drop(depot);
             let Some(mut more) = wanted.get() else {
                 let (mut flushed, mut depot) = self.lock();
-                let taken = take_off(&mut depot.free, to);
-                return if taken > 0 { taken } else { take_off(&mut flushed.0, to) };
+                let taken = move_last(&mut depot.free, to);
+                return if taken > 0 { taken } else { move_last(&mut flushed.0, to) };
             };
             // If another thread has added a chunk meanwhile, that one is used, and this one is
             // freed.
@@ -411,7 +415,7 @@ pub(super) mod tests {
         let mut taken = 0;
         while taken < count {
             let to = &mut objects[taken..];
-            let now = match take_off(&mut depot.free, to) {
+            let now = match move_last(&mut depot.free, to) {
                 0 => depot.take_fresh(to),
                 some => some,
             };

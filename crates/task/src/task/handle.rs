@@ -174,7 +174,7 @@ impl TaskHandle {
         }
     }
 
-    /// Takes back an item that was added for this thread and that the thread has not yet taken off
+    /// Takes back an item that was added for this thread and that the thread has not yet taken from
     /// its list. Searches the list under its lock.
     ///
     /// A thread takes the whole list off at once: an item behind a running one cannot be taken

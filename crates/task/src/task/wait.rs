@@ -35,7 +35,7 @@ pub fn park() -> usize {
 /// ```
 /// use std::time::Duration;
 /// use uwork::task::{self, Notify, TaskHandle};
-/// // Not what it is told of: it sleeps.
+/// // Without a notification, the item does not end the wait.
 /// TaskHandle::current().add_fn(Notify::None, || ()).unwrap();
 /// assert_eq!(task::park_timeout(Duration::from_millis(1)), 0);
 /// assert_eq!(task::run(), 1);

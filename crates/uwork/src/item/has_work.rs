@@ -1,9 +1,9 @@
 //! The macro that tells the library where an item lies in a user's type.
 
 /// Implements [`HasWork`](crate::HasWork), [`HasDelayedWork`](crate::HasDelayedWork) or
-/// [`HasRcuWork`](crate::rcu::HasRcuWork) for a type with a field of that kind: a
+/// `rcu::HasRcuWork` for a type with a field of that kind: a
 /// [`Work`](crate::Work), a [`DelayedWork`](crate::DelayedWork) or an
-/// [`RcuWork`](crate::rcu::RcuWork).
+/// `rcu::RcuWork`.
 ///
 /// ```
 /// struct Job { work: uwork::Work<Job> }
@@ -39,7 +39,7 @@
 /// impl<T: Send + 'static> uwork::WorkItem<1> for Outbox<T> {
 ///     type Pointer = Arc<Outbox<T>>;
 ///     fn run(this: Arc<Outbox<T>>) {
-///         let _ = uwork::system::wq().enqueue::<_, 0>(this);
+///         let _ = uwork::system::percpu().enqueue::<_, 0>(this);
 ///     }
 /// }
 ///

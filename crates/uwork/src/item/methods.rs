@@ -46,7 +46,7 @@ macro_rules! embedded_methods {
 
             fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
                 let value = || crate::item::container::<T, ID>(self.raw());
-                // SAFETY: the item was taken off its list, timer or wait: this call owns the
+                // SAFETY: the item was removed from its list, timer or wait: this call owns the
                 // queue's pointer.
                 was_pending.then(|| unsafe { crate::WorkPointer::from_raw(value()) })
             }

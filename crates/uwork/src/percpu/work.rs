@@ -27,7 +27,7 @@ use crate::queue::Queue;
 /// let cpu = uwork::topology::Machine::read().unwrap().allowed.first().unwrap();
 /// let work = PerCpuWork::new(cpu, {
 ///     let numbers = numbers.clone();
-///     move |cpu| *numbers.lock(cpu).expect("nobody panics") += 1
+///     move |cpu| *numbers.lock(cpu).expect("no holder panics") += 1
 /// });
 /// let queue = Queue::builder("percpu-work").per_cpu().build()?;
 /// assert!(work.queue_on(cpu, &queue)?);

@@ -400,14 +400,6 @@ fn power_efficient_changes_no_kind_that_was_chosen() {
     assert!(queue("pe").power_efficient().bh().build().is_err());
 }
 
-// Catches: a deprecated name that refers to another queue.
-#[test]
-#[expect(deprecated, reason = "the old names are tested here")]
-fn the_deprecated_names_are_those_of_events_and_events_unbound() {
-    assert!(std::ptr::eq(system::wq(), system::percpu()));
-    assert!(std::ptr::eq(system::unbound(), system::dfl()));
-}
-
 // Catches: a switch that has no effect, or that changes other queues too.
 #[test]
 fn power_efficient_queues_are_unbound_if_the_process_saves_power() {

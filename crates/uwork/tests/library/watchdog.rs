@@ -12,7 +12,7 @@ use crate::support::gate::Gate;
 use crate::support::items::Job;
 use crate::support::{queue, until, watchdog};
 use uwork::dump::WorkerState;
-use uwork::watchdog::{Awaited, Stall, Wants};
+use uwork::dump::{Awaited, Stall, Wants};
 use uwork::{Queue, Report};
 
 /// Long enough for a loaded machine, and short enough for a test.
@@ -85,7 +85,7 @@ fn s2_36_a_stall_is_reported_once_with_the_blocking_items_stack() {
                 assert!(queue.enqueue_on(cpu, behind.clone()).unwrap().is_queued());
                 until("the stall is reported", || stalls_of(&queue).len() == round);
                 let stall = stalls_of(&queue).pop().unwrap();
-                assert_eq!((stall.wants, stall.pending), (Wants::Place, 1), "{stall}");
+                assert_eq!((stall.wants, stall.pending), (Wants::Permit, 1), "{stall}");
                 assert!(u128::from(stall.stalled_ns) >= THRESH.as_nanos());
                 let blocker = &stall.workers[0];
                 let running = blocker.worker.running.as_ref().expect("it runs an item");
@@ -232,7 +232,7 @@ fn a_stall_is_printed_where_no_reporter_is_set() {
     assert!(child.wait().unwrap().success(), "{said:#?}");
     let first = said.iter().position(|line| line.starts_with("uwork: nothing has moved for "));
     let first = first.unwrap_or_else(|| panic!("{said:#?}"));
-    let place = "in queue \"printed\"; 1 item waits for a place under max_active";
+    let place = "in queue \"printed\"; 1 item waits for a permit of max_active";
     assert!(said[first].ends_with(place), "{said:#?}");
     assert!(said[first + 1].starts_with("  in the way: "), "{said:#?}");
     assert!(

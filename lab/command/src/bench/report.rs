@@ -22,7 +22,10 @@ pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     let of_fastest = |median| if S::LOWER_IS_BETTER { fastest / median } else { median / fastest };
 
     let mut rows = vec![columns.header()];
-    rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
+    rows.extend(ranked.iter().map(|(outcome, rate)| {
+        let base = base(group, outcome.names.case).map(summary::lead_median);
+        columns.row(outcome, *rate, base)
+    }));
     let mut text = format!("\n{}\n", group.title);
     let bars = std::iter::once(String::new())
         .chain(ranked.iter().map(|(_, rate)| bar(of_fastest(rate.median))));
@@ -54,10 +57,15 @@ pub(super) fn list<S: Sampled>(group: &GroupOutcome<S>) -> String {
     format!("\n{}\n{}\n", group.title, aligned(&rows).join("\n"))
 }
 
-/// The contestant that ratios refer to.
-fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
+/// The contestant that the ratios of a case refer to. A case without a rival of its own is compared
+/// with the rivals of the group's other cases.
+fn base<'a, S: Sampled>(group: &'a GroupOutcome<S>, case: &str) -> Option<&'a Outcome<S>> {
     match group.ratio_to {
-        RatioTo::FastestRival => summary::fastest(&group.outcomes, Standing::Pool),
+        RatioTo::FastestRival => {
+            let of_case = group.outcomes.iter().filter(|outcome| outcome.names.case == case);
+            summary::fastest(of_case, Standing::Pool)
+                .or_else(|| summary::fastest(&group.outcomes, Standing::Pool))
+        }
         RatioTo::Variant(variant) => {
             group.outcomes.iter().find(|outcome| outcome.names.variant == variant)
         }
@@ -65,14 +73,23 @@ fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
     }
 }
 
-/// The base of the ratios, and the ratio of the shapes, which are not usable pools but serve for
+/// The bases of the ratios, and the ratio of the shapes, which are not usable pools but serve for
 /// comparison.
 fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
-    let Some(base) = base(group) else { return String::new() };
-    let is_rival = base.standing == Some(Standing::Pool);
-    let what = if is_rival { ", the fastest rival" } else { "" };
-    let mut text = format!("ratio: to {}{what}\n", base.names.spoken());
-    if let Some(shape) = summary::fastest(&group.outcomes, Standing::Shape) {
+    let mut text = String::new();
+    let mut bases: Vec<String> = Vec::new();
+    for base in group.outcomes.iter().filter_map(|outcome| base(group, outcome.names.case)) {
+        let name = base.names.spoken();
+        if !bases.contains(&name) {
+            let is_rival = base.standing == Some(Standing::Pool);
+            let what = if is_rival { ", the fastest rival" } else { "" };
+            let _ = writeln!(text, "ratio: to {name}{what}");
+            bases.push(name);
+        }
+    }
+    let shape = summary::fastest(&group.outcomes, Standing::Shape);
+    let compared = shape.and_then(|shape| Some((shape, base(group, shape.names.case)?)));
+    if let Some((shape, base)) = compared {
         let ratio = summary::lead_median(shape) / summary::lead_median(base);
         let _ = writeln!(
             text,
@@ -89,8 +106,8 @@ struct Columns {
     case: bool,
     /// The metric that the table is sorted by.
     lead: Metric,
-    /// The value of the leading metric that ratios refer to, if there is one.
-    ratio_to: Option<f64>,
+    /// Whether there are ratios.
+    ratio: bool,
     /// All other metrics.
     metrics: Vec<Metric>,
 }
@@ -108,7 +125,7 @@ impl Columns {
         Self {
             case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
             lead,
-            ratio_to: base(group).map(summary::lead_median),
+            ratio: base(group, outcomes[0].names.case).is_some(),
             metrics,
         }
     }
@@ -117,18 +134,23 @@ impl Columns {
         let mut header = vec!["runner", "variant"];
         header.extend(self.case.then_some("case"));
         header.extend([self.lead.title, "[min .. max]"]);
-        header.extend(self.ratio_to.map(|_| "ratio"));
+        header.extend(self.ratio.then_some("ratio"));
         header.extend(self.metrics.iter().map(|metric| metric.title));
         header.into_iter().map(str::to_owned).collect()
     }
 
-    fn row<S: Sampled>(&self, outcome: &Outcome<S>, rate: Figure) -> Vec<String> {
+    fn row<S: Sampled>(
+        &self,
+        outcome: &Outcome<S>,
+        rate: Figure,
+        base: Option<f64>,
+    ) -> Vec<String> {
         let names = &outcome.names;
         let mut row = vec![names.runner.to_owned(), names.variant.clone()];
         row.extend(self.case.then(|| names.case.to_owned()));
         row.push(scaled(rate.median));
         row.push(format!("[{} .. {}]", scaled(rate.min), scaled(rate.max)));
-        row.extend(self.ratio_to.map(|base| format!("{:.2}x", rate.median / base)));
+        row.extend(base.map(|base| format!("{:.2}x", rate.median / base)));
         let figures = summary::all(outcome);
         row.extend(self.metrics.iter().map(|metric| {
             let figure = figures.iter().find(|(other, _)| other.name == metric.name);
@@ -204,6 +226,36 @@ mod tests {
              arm   in-order  CPU-s/Mitem   0.500\n"
         );
         assert!(list(&group(&[7.0, 9.0])).contains("  [7 .. 9]\n"));
+    }
+
+    #[test]
+    fn a_case_is_compared_with_rivals_of_its_own_if_it_has_any() {
+        let outcome = |case, runner, standing, rate| Outcome {
+            names: Names { case, runner, variant: String::new() },
+            standing,
+            samples: vec![Measured::new(vec![(RATE, rate)])],
+        };
+        let mut group = GroupOutcome {
+            title: String::new(),
+            outcomes: vec![
+                outcome("wait", "uwork", None, 6.0),
+                outcome("join", "uwork", None, 60.0),
+                outcome("wait", "rayon", Some(Standing::Pool), 3.0),
+            ],
+            ratio_to: RatioTo::FastestRival,
+        };
+        let ratios = |group: &GroupOutcome<Measured>| {
+            let text = table(group);
+            let words = text.split_whitespace().filter(|word| word.ends_with('x'));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(ratios(&group), ["20.00x", "2.00x", "1.00x"]);
+        group.outcomes.push(outcome("join", "rayon", Some(Standing::Pool), 30.0));
+        assert_eq!(ratios(&group), ["2.00x", "1.00x", "2.00x", "1.00x"]);
+        let text = table(&group);
+        for base in ["rayon (wait), the fastest rival", "rayon (join), the fastest rival"] {
+            assert_eq!(text.matches(base).count(), 1, "{text}");
+        }
     }
 
     #[test]

@@ -142,11 +142,11 @@ pub(super) fn lead_median<S: Sampled>(outcome: &Outcome<S>) -> f64 {
 }
 
 /// The fastest contestant of a standing, by median.
-pub(super) fn fastest<S: Sampled>(
-    outcomes: &[Outcome<S>],
+pub(super) fn fastest<'a, S: Sampled + 'a>(
+    outcomes: impl IntoIterator<Item = &'a Outcome<S>>,
     standing: Standing,
-) -> Option<&Outcome<S>> {
-    let those = outcomes.iter().filter(|outcome| outcome.standing == Some(standing));
+) -> Option<&'a Outcome<S>> {
+    let those = outcomes.into_iter().filter(|outcome| outcome.standing == Some(standing));
     those.min_by(|a, b| faster_first::<S>(lead_median(a), lead_median(b)))
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Warning {
     NoRing(String),
     /// A run was too short for the resolution of redis-benchmark; `requests` would be enough.
     ShortRun { case: &'static str, seconds: f64, requests: usize },
+    /// The process used nearly all the time of the CPUs in an open loop.
+    SaturatedCpus { runner: String, percent: f64 },
     /// A generator of an open loop did not keep to its plan beside this runner.
     LateGenerator { runner: String, p99_us: f64 },
     /// A runner printed this line, possibly several times.
@@ -79,6 +81,11 @@ impl fmt::Display for Warning {
                 f,
                 "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts \
                  in steps of 0.25 s: use --requests {requests} or more, or --client-threads 1"
+            ),
+            Self::SaturatedCpus { runner, percent } => write!(
+                f,
+                "{runner} and its generator used {percent:.0} % of the CPUs' time: latencies depend on \
+                 the length of the run; measure on more CPUs"
             ),
             Self::LateGenerator { runner, p99_us } => write!(
                 f,

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use uwork_rivals::{Load, Rival, catalogue};
+use uwork_rivals::{Load, Rival, catalogue, joins};
 
 use super::contestant::{Contestant, Group, RatioTo, cpus};
 use super::measured::ChildArgs;
@@ -30,8 +30,9 @@ pub(super) struct Args {
     #[arg(long)]
     rivals: bool,
     /// Only these cases [default: the first four]: wait (for each item), batch (100 outstanding),
-    /// flood (all at once), join (queue an item and join it), pingpong (1, 2 and 8 submitters that
-    /// wait for each item, in every scope, each enqueue timed)
+    /// flood (all at once), join (queue an item and join it, on the caller's stack if it has not
+    /// started; other pools: rayon), pingpong (1, 2 and 8 submitters that wait for each item, in
+    /// every scope, each enqueue timed)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
@@ -74,6 +75,8 @@ struct Selection {
     variants: Vec<&'static str>,
     own: bool,
     rivals: Vec<Rival>,
+    /// The rivals of the case `join`.
+    joins: Vec<Rival>,
     ordered: bool,
     clock: bool,
     /// Case `pingpong`, if it is selected.
@@ -129,6 +132,7 @@ impl Selection {
             own: runs(uwork_pool::RUNNER) || runs(uwork_pool::C),
             pingpong: PingPong::check(args, runs(uwork_pool::RUNNER))?,
             rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
+            joins: joins().into_iter().filter(|rival| wanted(rival.runner)).collect(),
             ordered: args.ordered,
             clock: args.clock,
         })
@@ -138,8 +142,8 @@ impl Selection {
         let mut groups = Vec::new();
         for clock in [false, true].into_iter().filter(|clock| self.clock || !clock) {
             for ordered in [false, true].into_iter().filter(|ordered| self.ordered || !ordered) {
-                // `join` is compared with the other pools' `wait`, so these two cases share a
-                // group.
+                // `join` is compared with the joins and with the waits of other pools, so these two
+                // cases share a group.
                 for cases in [&["wait", "join"][..], &["batch"], &["flood"]] {
                     let cases: Vec<_> =
                         cases.iter().copied().filter(|case| self.cases.contains(case)).collect();
@@ -171,6 +175,10 @@ impl Selection {
         let theirs = if cases[0] == "join" { "wait" } else { cases[0] };
         let rivals = self.rivals.iter().filter(|rival| rival.can_be_ordered || !ordered);
         contestants.extend(rivals.map(|rival| Contestant::rival(*rival, theirs, load, ordered)));
+        if cases.contains(&"join") {
+            let joins = self.joins.iter().filter(|rival| rival.can_be_ordered || !ordered);
+            contestants.extend(joins.map(|rival| Contestant::rival(*rival, "join", load, ordered)));
+        }
         Group {
             title: title(cases, ordered, &load, options),
             contestants,

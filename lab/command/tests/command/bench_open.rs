@@ -46,8 +46,8 @@ const SOJOURN: [&str; 4] =
     ["sojourn_p50_us", "sojourn_p90_us", "sojourn_p99_us", "sojourn_p999_us"];
 const CRITICAL: [&str; 4] =
     ["critical_p50_us", "critical_p90_us", "critical_p99_us", "critical_p999_us"];
-const REST: [&str; 5] =
-    ["cpu_s", "over_s", "generators_s", "submit_late_p99_us", "submit_late_max_us"];
+const REST: [&str; 6] =
+    ["cpu_s", "cpu_percent", "over_s", "generators_s", "submit_late_p99_us", "submit_late_max_us"];
 
 #[test]
 fn every_runner_has_each_metric_and_the_limit_its_percentiles() {

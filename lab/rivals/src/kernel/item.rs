@@ -12,7 +12,7 @@ use crate::progress::Progress;
 const PENDING: usize = 1;
 
 pub(super) struct Item {
-    /// Bit 0 is PENDING. The thread that sets it owns the links until the item is taken off the
+    /// Bit 0 is PENDING. The thread that sets it owns the links until the item is removed from the
     /// list.
     data: AtomicUsize,
     /// Guarded by the pool lock while the item is pending.

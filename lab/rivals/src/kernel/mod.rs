@@ -80,7 +80,7 @@ impl<const DEFER: bool> WorkerPool<DEFER> {
         loop {
             state.idle.retain(|worker| *worker != me);
             while let Some(item) = state.worklist.pop_front() {
-                // SAFETY: the item was just taken off the list, and no other thread gets it.
+                // SAFETY: the item was just removed from the list, and no other thread gets it.
                 state = unsafe { self.process(state, item) };
             }
             if state.stopping {

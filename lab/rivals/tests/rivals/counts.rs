@@ -1,7 +1,7 @@
 //! Every pool runs every item exactly once, under loads of each shape. The driver itself checks the
 //! counts after the pool has ended.
 
-use uwork_rivals::{Load, catalogue};
+use uwork_rivals::{Load, catalogue, joins};
 
 fn load(items: usize, outstanding: usize) -> Load {
     Load { producers: 3, items, outstanding, clock: false }
@@ -9,7 +9,7 @@ fn load(items: usize, outstanding: usize) -> Load {
 
 #[test]
 fn every_pool_runs_every_item_once() {
-    for rival in catalogue() {
+    for rival in catalogue().into_iter().chain(joins()) {
         for load in [load(200, 1), load(2_050, 100), load(5_000, 5_000)] {
             let sample = rival.measure(2, &load);
             assert_eq!(sample.items, 3 * load.items as u64, "{} {}", rival.runner, rival.variant);

@@ -1,12 +1,12 @@
 //! A connection: its received input, its pending replies and its state.
 
-mod ending;
+mod shutdown;
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ending::LastWords;
+use shutdown::LastWords;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;

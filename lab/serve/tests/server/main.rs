@@ -5,7 +5,6 @@ mod bad_input;
 mod client;
 mod commands;
 mod digest;
-mod ending;
 #[path = "../../../../crates/uwork/tests/support/guard.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
 mod guard;
@@ -17,3 +16,4 @@ mod parser;
 mod peers;
 mod redis;
 mod refused;
+mod shutdown;

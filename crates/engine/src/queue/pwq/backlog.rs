@@ -3,7 +3,7 @@
 use super::{DEAD, Pwq};
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::item::{Place, Work};
+use crate::item::{Location, Work};
 use crate::sync::Ordering;
 
 /// How many items of a worklist are searched for a given one, at most.
@@ -26,7 +26,7 @@ pub(crate) struct Backlog {
 
 /// A pending item, as an identity, with its function's address.
 pub(crate) struct Found {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) func: usize,
 }
 
@@ -51,13 +51,14 @@ impl<H: Host> Pwq<H> {
         })
     }
 
-    /// Called when the watchdog stops scanning and no item waits here: makes the next submitter
-    /// call it back.
+    /// Lets the next submission call the watcher, because the watchdog is about to stop its scans.
+    /// Does so only if no item waits here.
     ///
-    /// Clears SATURATED although all permits may be taken. The next submitter then makes the pwq
-    /// ready and settles the pool. The worker that takes the pwq finds no permit, but the
-    /// settlement has called the watcher. Returns true if an item arrived meanwhile and the caller
-    /// must put the pwq on a ready list.
+    /// A submission to a saturated pwq settles no pool, so it would not call the watcher. Hence
+    /// this clears SATURATED, although all permits may be taken. The next submitter makes the pwq
+    /// ready and settles the pool, and the settlement calls the watcher. The worker that then takes
+    /// the pwq finds no permit, and sets SATURATED again. Returns true if an item arrived
+    /// meanwhile; the caller must then put the pwq on a ready list.
     #[must_use]
     pub(crate) fn arm_watch_call(&self) -> bool {
         let mut inner = self.lock();
@@ -72,7 +73,7 @@ impl<H: Host> Pwq<H> {
     pub(crate) fn find(&self, address: usize) -> Option<Found> {
         let mut inner = self.lock();
         self.splice(&mut inner);
-        let found = |work: &Work| Found { place: work.place(), func: work.func().identity() };
+        let found = |work: &Work| Found { location: work.location(), func: work.func().identity() };
         if inner.waiters.has(address) {
             // SAFETY: a flusher's waiter for the item is in the chain, whose lock we hold. So the
             // flush has not returned, and its caller promised that the item is live until then.

@@ -11,11 +11,13 @@ mod take;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
-pub(crate) use take::{ALONE, Taken};
+pub(crate) use take::{Share, Taken};
+
+use uwork_policy::batch::RunTimes;
 
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
-use crate::item::{Place, WorkList};
+use crate::item::{Location, WorkList};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
 use crate::sync::{
@@ -102,8 +104,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) colour: usize,
     /// Waiters for the next run of an item; the key is the item's address.
     pub(crate) waiters: Waiters<H>,
-    /// How long an item took lately.
-    pub(crate) item_ns: u64,
+    /// How long its items took lately.
+    pub(crate) run_times: RunTimes,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
     /// The sum of `started` over the queues that it served before, plus one for each. It only
@@ -157,7 +159,7 @@ impl<H: Host> Pwq<H> {
                     granted: 0,
                     colour: 0,
                     waiters: Waiters::new(),
-                    item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
+                    run_times: RunTimes::UNKNOWN,
                     started: 0,
                     started_before: 0,
                 },
@@ -178,7 +180,7 @@ impl<H: Host> Pwq<H> {
         inner.colour = colour;
         inner.max_active = limits.max_active;
         inner.name = limits.name;
-        inner.item_ns = uwork_policy::batch::UNKNOWN_RUN_NS;
+        inner.run_times = RunTimes::UNKNOWN;
         inner.started_before += inner.started + 1;
         inner.started = 0;
         inner.spliced = 0;
@@ -256,7 +258,7 @@ impl<H: Host> Pwq<H> {
         // SAFETY: the items taken from the inbox are ours alone.
         let count = unsafe {
             inner.worklist.append_stack(stack, |work| {
-                work.set_placement(Place::Worklist, work.ticket().with_colour(colour));
+                work.set_placement(Location::Worklist, work.ticket().with_colour(colour));
             })
         };
         inner.queued += count;

@@ -1,11 +1,11 @@
 //! Taking a batch out of a pwq, and giving it back.
 
-use uwork_policy::batch::{batch_size, update_item_ns};
+use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::item::{Place, Work, WorkList, prefetch_beyond};
+use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Ordering;
@@ -22,28 +22,38 @@ pub(crate) enum Taken {
         left: usize,
         /// Whether another worker may take some of those now.
         more: bool,
-        /// How long each item took lately.
-        item_ns: u64,
+        /// How long its items take.
+        estimate: RunEstimate,
     },
     /// Nothing is queued, or as many workers hold the pwq as its limit permits.
     Nothing,
 }
 
-/// The number of sharers that makes a batch a single item: no item is scheduled behind another.
-pub(crate) const ALONE: u32 = u32::MAX;
+/// Which part of the waiting items a worker takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// A single item: no item is scheduled behind another.
+    One,
+    /// As many as the policy allows.
+    Fair {
+        /// Workers of the caller's pool that may take from the same items.
+        sharers: u32,
+        /// Whether any other worker, also of another pool, may take what the caller leaves.
+        others_may_help: bool,
+    },
+}
 
 impl<H: Host> Pwq<H> {
     /// Takes a batch into `slot`, which the caller owns. The pwq is pinned.
     ///
-    /// The batch leaves a share to each of `sharers` workers; [`ALONE`] takes a single item and
-    /// leaves the others. `ready` is called, without locks held, for each pwq that must be put on a
+    /// `ready` is called, without locks held, for each pwq that must be put on a
     /// ready list because a permit was given back.
     pub(crate) fn take(
         &self,
         host: &H,
         slots: &Slab<Slot<H>>,
         slot: (u32, &Slot<H>),
-        sharers: u32,
+        share: Share,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> Taken {
         let mut inner = self.lock();
@@ -55,10 +65,14 @@ impl<H: Host> Pwq<H> {
         if !self.take_permit(&mut inner) {
             return Taken::Nothing;
         }
-        let item_ns = inner.item_ns;
-        let wanted = match sharers {
-            ALONE => 1,
-            sharers => batch_size(inner.queued, sharers.min(inner.sharers()), item_ns),
+        let estimate = inner.run_times.estimate();
+        let wanted = match share {
+            Share::One => 1,
+            Share::Fair { sharers, others_may_help } => {
+                let permitted = inner.sharers();
+                let others = others_may_help && permitted > 1;
+                batch_size(inner.queued, sharers.min(permitted), others, estimate)
+            }
         };
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
@@ -84,7 +98,7 @@ impl<H: Host> Pwq<H> {
         if left == 0 {
             self.return_granted(inner, ready);
         }
-        Taken::Some { count, left, more, item_ns }
+        Taken::Some { count, left, more, estimate }
     }
 
     /// Cuts up to `wanted` items off the front of the worklist. Defers items that still run in
@@ -126,7 +140,7 @@ impl<H: Host> Pwq<H> {
                     continue;
                 }
             }
-            work.set_place(Place::Scheduled(slot));
+            work.set_location(Location::Scheduled(slot));
             last = item;
             count += 1;
             item = next;
@@ -151,7 +165,7 @@ impl<H: Host> Pwq<H> {
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> bool {
         let mut inner = self.lock();
-        inner.item_ns = update_item_ns(inner.item_ns, batch_ns, count);
+        inner.run_times.add(batch_ns, count);
         self.let_go(inner, ready)
     }
 
@@ -188,7 +202,7 @@ fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
         inner.queued += 1;
         // SAFETY: the items of a list that we hold.
         unsafe {
-            (*item).set_place(Place::Worklist);
+            (*item).set_location(Location::Worklist);
             item = <Work as Node>::next(item);
         }
     }

@@ -136,10 +136,13 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Sends as much as the socket takes at once. The operation is over once it was submitted
-    /// ([`Reactor::all_submitted`]), and the memory may be reused. It has a completion only if not
-    /// all was sent: the number of bytes sent, or `EAGAIN` for none. So one system call sends and
-    /// waits. For up to 1 GiB: of larger buffers the kernel may leave out a part without an error.
+    /// Sends as many bytes as the socket accepts without waiting.
+    ///
+    /// The operation ends when it is submitted ([`Reactor::all_submitted`]); from then on the
+    /// memory may be reused. If all bytes are sent, there is no completion. Otherwise the
+    /// completion has the number of bytes sent, or `EAGAIN` if that is none. So a reactor that
+    /// sends and then waits makes one system call for both. Buffers may have up to 1 GiB: of a
+    /// larger one the kernel may send a part and report no error.
     ///
     /// # Errors
     /// As [`Reactor::send`].

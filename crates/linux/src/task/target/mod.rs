@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
+use uwork_engine::task::{Added, Notification, Notify, TaskList, TaskWork};
 
 pub(crate) use current::child;
 pub use current::{ENDED, current, current_or_none, own, run_due, thread_ends};
@@ -76,8 +76,8 @@ impl Target {
         // SAFETY: by this function's contract.
         match unsafe { self.list.add(work, notify) } {
             Added::Yes(None) => Outcome::Added,
-            Added::Yes(Some(kick)) => {
-                self.notify(kick);
+            Added::Yes(Some(notification)) => {
+                self.notify(notification);
                 Outcome::Added
             }
             Added::Pending => Outcome::Pending,
@@ -107,23 +107,23 @@ impl Target {
         self.forks != forks()
     }
 
-    fn notify(&self, kick: Kick<'_>) {
-        if kick.waits() {
+    fn notify(&self, notification: Notification<'_>) {
+        if notification.waits() {
             match Wait::from_u8(self.wait.load(Ordering::Relaxed)) {
                 Wait::Yield => {}
                 Wait::Futex => futex::wake(self.list.futex().cast()),
                 Wait::Descriptor => self.descriptor.write(),
                 Wait::Ring => self.send_to_ring(),
-                Wait::Call => return self.notify_by_signal(kick),
+                Wait::Call => return self.notify_by_signal(notification),
             }
         } else if self.delivery() != Delivery::Light && !self.is_current() {
-            return self.notify_by_signal(kick);
+            return self.notify_by_signal(notification);
         }
-        kick.sent();
+        notification.sent();
     }
 
-    fn notify_by_signal(&self, kick: Kick<'_>) {
-        if signal::send(self.thread) { kick.sent() } else { kick.failed() }
+    fn notify_by_signal(&self, notification: Notification<'_>) {
+        if signal::send(self.thread) { notification.sent() } else { notification.failed() }
     }
 
     fn send_to_ring(&self) {

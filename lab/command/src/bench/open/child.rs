@@ -34,6 +34,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let Generated { start_ns, cpu_ns: generators_ns } = generator::run(parts)?;
     let ends = ends(items)?;
     let process_ns = clock::process_cpu_ns() - cpu_ns;
+    let last = ends.iter().max().copied().unwrap_or(start_ns);
+    let available_ns = last.saturating_sub(start_ns) * cpus() as u64;
 
     let counted = plan.iter().zip(items).zip(ends).filter(|((arrival, _), _)| is_counted(arrival));
     let since_arrival = |arrival: &Arrival, ns: u64| {
@@ -47,7 +49,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         .unzip();
     let items_ns = items.iter().map(Item::computed_ns).sum();
     let mut all = figures::sojourns(times.into_iter());
-    all.extend(figures::cpu_times(&CpuTimes { process_ns, items_ns, generators_ns }));
+    all.extend(figures::cpu_times(&CpuTimes { available_ns, process_ns, items_ns, generators_ns }));
     all.extend(figures::lateness(late.into_iter()));
     let mut printed = Figures::default();
     all.into_iter().for_each(|(metric, value)| printed.set(metric, value));

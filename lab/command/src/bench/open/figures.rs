@@ -36,6 +36,8 @@ pub(super) const CRITICAL: [Metric; 4] = [
 ];
 /// The CPU time of the process.
 pub(super) const CPU: Metric = seconds("cpu_s", "CPU s");
+/// The same as a share of the time of all CPUs.
+const CPU_PERCENT: Metric = Metric { name: "cpu_percent", unit: "%", title: "CPU %", decimals: 1 };
 /// The CPU time that is not that of the items.
 const OVER: Metric = seconds("over_s", "over s");
 /// The CPU time of the generators, which is a part of `over_s`.
@@ -45,7 +47,7 @@ const LATE_P99: Metric = us("submit_late_p99_us", "late p99");
 const LATE_MAX: Metric = us("submit_late_max_us", "late max");
 
 /// All metrics, in table order.
-pub(super) const METRICS: [Metric; 13] = [
+pub(super) const METRICS: [Metric; 14] = [
     SOJOURN[0],
     SOJOURN[1],
     SOJOURN[2],
@@ -55,6 +57,7 @@ pub(super) const METRICS: [Metric; 13] = [
     CRITICAL[2],
     CRITICAL[3],
     CPU,
+    CPU_PERCENT,
     OVER,
     GENERATORS,
     LATE_P99,
@@ -80,8 +83,13 @@ const WORDS: [Word; 6] = [
 /// The lateness above which a generator does not keep to its plan.
 const LATE: Duration = Duration::from_millis(1);
 
+/// The share of the CPUs' time, in per cent, above which they are saturated.
+const SATURATED: f64 = 95.0;
+
 /// The CPU times of a run.
 pub(super) struct CpuTimes {
+    /// The time of all CPUs from the first planned arrival to the last end.
+    pub(super) available_ns: u64,
     pub(super) process_ns: u64,
     pub(super) items_ns: u64,
     pub(super) generators_ns: u64,
@@ -106,6 +114,7 @@ pub(super) fn cpu_times(times: &CpuTimes) -> Vec<(Metric, f64)> {
     let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
     vec![
         (CPU, seconds(times.process_ns)),
+        (CPU_PERCENT, 100.0 * times.process_ns as f64 / times.available_ns.max(1) as f64),
         (OVER, seconds(times.process_ns.saturating_sub(times.items_ns))),
         (GENERATORS, seconds(times.generators_ns)),
     ]
@@ -141,15 +150,23 @@ impl Sampled for Sojourns {
         summary::medians(samples, |sample| sample.0.metrics().to_vec())
     }
 
-    /// The runner whose generators were the latest, if they did not keep to the plan.
+    /// CPUs that are saturated, otherwise generators that did not keep to the plan; each with the
+    /// runner that has the highest figure. Saturated CPUs make generators late.
     fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
-        let late = |outcome: &Outcome<Self>| {
-            let figures = summary::all(outcome);
-            let p99 = figures.iter().find(|(metric, _)| metric.name == LATE_P99.name);
-            p99.map(|(_, figure)| (figure.median, outcome.names.spoken()))
+        let highest = |wanted: Metric| {
+            let value = |outcome: &Outcome<Self>| {
+                let figures = summary::all(outcome);
+                let found = figures.iter().find(|(metric, _)| metric.name == wanted.name);
+                found.map(|(_, figure)| (figure.median, outcome.names.spoken()))
+            };
+            group.outcomes.iter().filter_map(value).max_by(|a, b| a.0.total_cmp(&b.0))
         };
-        let latest = group.outcomes.iter().filter_map(late).max_by(|a, b| a.0.total_cmp(&b.0));
-        let (p99_us, runner) = latest?;
+        if let Some((percent, runner)) = highest(CPU_PERCENT)
+            && percent > SATURATED
+        {
+            return Some(Warning::SaturatedCpus { runner, percent });
+        }
+        let (p99_us, runner) = highest(LATE_P99)?;
         (p99_us > LATE.as_micros() as f64).then_some(Warning::LateGenerator { runner, p99_us })
     }
 
@@ -185,23 +202,24 @@ mod tests {
     #[test]
     fn the_time_beyond_the_items_is_the_rest_of_the_process() {
         let times = CpuTimes {
+            available_ns: 6_250_000_000,
             process_ns: 5_000_000_000,
             items_ns: 3_000_000_000,
             generators_ns: 500_000_000,
         };
         let values: Vec<f64> = cpu_times(&times).into_iter().map(|(_, value)| value).collect();
-        assert_eq!(values, [5.0, 2.0, 0.5]);
+        assert_eq!(values, [5.0, 80.0, 2.0, 0.5]);
     }
 
     #[test]
-    fn generators_that_do_not_keep_to_the_plan_are_reported() {
-        let outcome = |runner, late_us| Outcome {
+    fn saturated_cpus_and_generators_that_do_not_keep_to_the_plan_are_reported() {
+        let with = |runner, metrics| Outcome {
             names: Names { case: "burst", runner, variant: String::new() },
             standing: None,
-            samples: vec![Sojourns(Measured::new(lateness(
-                [Duration::from_micros(late_us)].into_iter(),
-            )))],
+            samples: vec![Sojourns(Measured::new(metrics))],
         };
+        let outcome =
+            |runner, late_us| with(runner, lateness([Duration::from_micros(late_us)].into_iter()));
         let group = |outcomes| GroupOutcome {
             title: String::new(),
             outcomes,
@@ -210,6 +228,12 @@ mod tests {
         assert_eq!(Sojourns::doubts(&group(vec![outcome("uwork", 900)])), None);
         let late = group(vec![outcome("uwork", 900), outcome("rayon", 5_000)]);
         let line = Sojourns::doubts(&late).expect("rayon's generator was late").to_string();
-        assert!(line.contains("rayon (burst)"), "{line}");
+        assert!(line.contains("rayon (burst)") && line.contains("5.0 ms late"), "{line}");
+
+        let saturated = with("tokio", vec![(CPU_PERCENT, 97.0)]);
+        let both = group(vec![saturated, outcome("rayon", 5_000)]);
+        let line = Sojourns::doubts(&both).expect("the CPUs were saturated").to_string();
+        assert!(line.contains("tokio (burst)") && line.contains("97 %"), "{line}");
+        assert_eq!(Sojourns::doubts(&group(vec![with("tokio", vec![(CPU_PERCENT, 90.0)])])), None);
     }
 }

@@ -82,8 +82,8 @@ pub(super) fn bare_locked() -> Timed {
 pub(super) fn locked() -> Timed {
     let lists = PerCpu::new(|_| List::new());
     measure(
-        || lists.lock_local().expect("nobody panics").pop(),
-        |object| lists.lock_local().expect("nobody panics").push(object),
+        || lists.lock_local().expect("no holder panics").pop(),
+        |object| lists.lock_local().expect("no holder panics").push(object),
     )
 }
 

@@ -49,7 +49,7 @@ static void reporter(const char *text)
 	atomic_fetch_add(&reports, 1);
 }
 
-static void ending(void)
+static void reports_and_shutdown(void)
 {
 	struct uw_queue *queue;
 	struct item item;
@@ -74,7 +74,7 @@ int main(void)
 {
 	if (CHILD_HAS_THREADS)
 		forked();
-	ending();
+	reports_and_shutdown();
 	puts("ok");
 	return 0;
 }

@@ -20,26 +20,26 @@ const QUARANTINE_MIN: usize = 4_096;
 /// The handles, oldest first.
 static QUARANTINE: Mutex<Handles> = Mutex::new(VecDeque::new());
 
-fn rested() -> MutexGuard<'static, Handles> {
+fn handles() -> MutexGuard<'static, Handles> {
     QUARANTINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The oldest handle, if the quarantine is full. The debug mode never reuses a handle.
 pub(crate) fn oldest() -> Option<&'static UwQueue> {
-    let mut rested = rested();
-    let reuse = rested.len() > QUARANTINE_MIN && !crate::debug::is_on();
-    reuse.then(|| rested.pop_front()).flatten()
+    let mut handles = handles();
+    let reuse = handles.len() > QUARANTINE_MIN && !crate::debug::is_on();
+    reuse.then(|| handles.pop_front()).flatten()
 }
 
 /// Puts the handle of a destroyed queue into quarantine.
 pub(crate) fn keep(handle: &'static UwQueue) {
-    rested().push_back(handle);
+    handles().push_back(handle);
 }
 
 /// How often a handle is in quarantine.
 #[cfg(test)]
 pub(crate) fn count_of(handle: *const UwQueue) -> usize {
-    rested().iter().filter(|&&one| std::ptr::eq(one, handle)).count()
+    handles().iter().filter(|&&one| std::ptr::eq(one, handle)).count()
 }
 
 /// The guard that is held from before a fork until after it. It is not a thread-local, because a
@@ -57,8 +57,8 @@ const PREPARE: c_uint = 0;
 /// For `kernel/src/fork.c`: takes the lock before a fork, and releases it afterwards, in the parent and
 /// in the child.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn uw_rested_fork(at: c_uint) {
-    let held = (at == PREPARE).then(rested);
+pub(crate) extern "C" fn uw_quarantine_fork(at: c_uint) {
+    let held = (at == PREPARE).then(handles);
     // SAFETY: the caller holds the lock, from here on or since before the fork (see `Sync`). No
     // reference is kept.
     let before = unsafe { std::mem::replace(&mut *FORKING.0.get(), held) };
@@ -80,7 +80,7 @@ mod tests {
     // Catches: a fork that does not wait for the holder of the lock. The child then waits forever.
     #[test]
     fn the_lock_is_free_in_a_forked_child() {
-        let held = rested();
+        let held = handles();
         let (tell, told) = mpsc::channel();
         let forker = std::thread::spawn(move || {
             // SAFETY: asks for a number.
@@ -91,7 +91,7 @@ mod tests {
                 let child = libc::fork();
                 if child == 0 {
                     libc::alarm(10);
-                    drop(rested());
+                    drop(handles());
                     libc::_exit(0);
                 }
                 assert_eq!(libc::waitpid(child, &raw mut status, 0), child);

@@ -1,4 +1,4 @@
-//! How this system detects that a worker sleeps: the method in use, and the reason.
+//! How this system detects that a worker is blocked: the method in use, and the reason.
 //!
 //! Chosen when the engine is made: the best method that the system permits, or the one that
 //! `UWORK_BLOCKING` or a `Setup` asks for, if the system permits it. It may be
@@ -23,7 +23,7 @@ pub(super) use perf::close_after_fork;
 const VARIABLE: &str = "UWORK_BLOCKING";
 
 /// See the module.
-pub(super) struct Asleep {
+pub(super) struct BlockDetector {
     tier: AtomicU8,
     reason: Mutex<String>,
     /// The error in the environment's choice, if any.
@@ -36,14 +36,14 @@ pub(super) struct Asleep {
     offset_ns: u64,
 }
 
-impl Asleep {
+impl BlockDetector {
     /// `clock_base_ns`: the host's zero in `CLOCK_MONOTONIC`. `asked`: the program's choice.
-    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> Asleep {
+    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> BlockDetector {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
         let wish = Wish::of(variable.as_deref(), asked);
         let (tier, reason, as_requested) = settle(&wish, refusal_of);
-        Asleep {
+        BlockDetector {
             tier: AtomicU8::new(tier as u8),
             reason: Mutex::new(reason),
             ignored: wish.ignored,

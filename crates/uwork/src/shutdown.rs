@@ -19,7 +19,7 @@ use uwork_linux::{Error, engine};
 /// do items that a drain left pending. Afterwards idle workers end.
 ///
 /// A second call does the same for the rest of the first: a `Cancel` after a `Drain` that took too
-/// long takes off the pending items. Several calls at once each do that. A shutdown cannot be
+/// long removes the pending items. Several calls at once each do that. A shutdown cannot be
 /// undone.
 ///
 /// The destructors of released items run with no lock held, one after the other, on a thread that
