@@ -3,10 +3,11 @@
 //! A reporter is user code. It may wait for an item whose worker only the watcher can create. And
 //! collecting threads' stacks takes tenths of a second, while the watcher has sleepers to replace.
 //! So the watcher only collects the snapshot of a stall, which holds no lock for longer than a
-//! copy. The report thread does the rest, and delivers the reports of threads that must not wait: of
-//! the watcher, and of a worker that has not arrived at its pool. It is created when there is something to report, and ends
-//! afterwards. At most one exists: it also delivers the reports that are added meanwhile, up to a
-//! bound. If the thread cannot be created, the watcher delivers the reports itself.
+//! copy. The report thread does the rest. It also delivers the other reports of threads that must
+//! not wait: of the watcher, and of a worker that has not arrived at its pool. It is created when
+//! there is something to report, and ends afterwards. At most one exists: it also delivers the
+//! reports that are added meanwhile, up to a bound. If the thread cannot be created, the reporting
+//! thread delivers the reports itself.
 //!
 //! **The end.** The thread holds a reference to the engine, so everything that it uses stays alive
 //! until the user's reporter returns. Neither retiring nor dropping the engine waits for it: a
