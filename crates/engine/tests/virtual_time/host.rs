@@ -196,6 +196,13 @@ impl VirtualHost {
         result
     }
 
+    /// From now on, the calling thread has a CPU only while no normal thread is ready there.
+    pub(crate) fn run_when_idle(&self) -> bool {
+        self.machine().join_idle_class();
+        self.pause(Doing::Ready, 0, None);
+        true
+    }
+
     /// Starts a thread of the test.
     pub(crate) fn start(&self, cpus: &CpuSet, f: impl FnOnce() + Send + 'static) -> Started {
         let done = Arc::new(Event::default());
@@ -350,7 +357,8 @@ impl Host for VirtualHost {
     }
 
     fn yield_now(&self) {
-        self.pause(Doing::Ready, 0, None);
+        let ns = self.machine().yield_ns();
+        self.pause(Doing::Ready, ns, None);
     }
 
     /// Takes time, because the thread that is waited for may itself wait for a time.
