@@ -40,78 +40,48 @@ static const struct kernel_param *find(const struct parameters *all, const char 
 
 /* ----------------------------------------------------------------------------------------- values */
 
-#define UW_SET(kind, least, most) \
-	do { \
-		long long number; \
-		int error = kstrtoll(text, 0, &number); \
-		if (error) \
-			return error; \
-		if (number < (long long)(least) || number > (long long)(most)) \
-			return -ERANGE; \
-		((kind *)param->arg)[index] = (kind)number; \
-		return 0; \
-	} while (0)
-
-#define UW_SET_UNSIGNED(kind, most) \
-	do { \
-		unsigned long long number; \
-		int error = kstrtoull(text, 0, &number); \
-		if (error) \
-			return error; \
-		if (number > (unsigned long long)(most)) \
-			return -ERANGE; \
-		((kind *)param->arg)[index] = (kind)number; \
-		return 0; \
-	} while (0)
-
-static int set_flag(const struct kernel_param *param, unsigned int index, const char *text)
+static int set_bint(const char *text, const struct kernel_param *param)
 {
 	bool value;
 	int error = kstrtobool(text, &value);
 
-	if (error)
-		return error;
-	if (param->type == UW_PARAM_bint)
-		((int *)param->arg)[index] = value;
-	else
-		((bool *)param->arg)[index] = param->type == UW_PARAM_invbool ? !value : value;
-	return 0;
+	if (!error)
+		*(int *)param->arg = value;
+	return error;
 }
+
+/* Sets one value, or one element of a list, of each type. */
+static const struct setter {
+	int (*set)(const char *text, const struct kernel_param *param);
+	size_t size;
+} setters[] = {
+	[UW_PARAM_byte] = { param_set_byte, sizeof(unsigned char) },
+	[UW_PARAM_short] = { param_set_short, sizeof(short) },
+	[UW_PARAM_ushort] = { param_set_ushort, sizeof(unsigned short) },
+	[UW_PARAM_int] = { param_set_int, sizeof(int) },
+	[UW_PARAM_uint] = { param_set_uint, sizeof(unsigned int) },
+	[UW_PARAM_hexint] = { param_set_hexint, sizeof(unsigned int) },
+	[UW_PARAM_long] = { param_set_long, sizeof(long) },
+	[UW_PARAM_ulong] = { param_set_ulong, sizeof(unsigned long) },
+	[UW_PARAM_ullong] = { param_set_ullong, sizeof(unsigned long long) },
+	[UW_PARAM_bool] = { param_set_bool, sizeof(bool) },
+	[UW_PARAM_invbool] = { param_set_invbool, sizeof(bool) },
+	[UW_PARAM_bint] = { set_bint, sizeof(int) },
+	[UW_PARAM_charp] = { param_set_charp, sizeof(char *) },
+};
 
 static int set_one(const struct kernel_param *param, unsigned int index, char *text)
 {
-	switch (param->type) {
-	case UW_PARAM_byte:
-		UW_SET_UNSIGNED(unsigned char, UCHAR_MAX);
-	case UW_PARAM_short:
-		UW_SET(short, SHRT_MIN, SHRT_MAX);
-	case UW_PARAM_ushort:
-		UW_SET_UNSIGNED(unsigned short, USHRT_MAX);
-	case UW_PARAM_int:
-		UW_SET(int, INT_MIN, INT_MAX);
-	case UW_PARAM_uint:
-	case UW_PARAM_hexint:
-		UW_SET_UNSIGNED(unsigned int, UINT_MAX);
-	case UW_PARAM_long:
-		UW_SET(long, LONG_MIN, LONG_MAX);
-	case UW_PARAM_ulong:
-		UW_SET_UNSIGNED(unsigned long, ULONG_MAX);
-	case UW_PARAM_ullong:
-		UW_SET_UNSIGNED(unsigned long long, ULLONG_MAX);
-	case UW_PARAM_bool:
-	case UW_PARAM_invbool:
-	case UW_PARAM_bint:
-		return set_flag(param, index, text);
-	case UW_PARAM_charp:
-		((char **)param->arg)[index] = text;
-		return 0;
-	case UW_PARAM_string:
+	struct kernel_param element = *param;
+
+	if (param->type == UW_PARAM_string)
 		return uw_kernel_strscpy(param->arg, text, param->max) < 0 ? -ENOSPC : 0;
-	case UW_PARAM_ops:
+	if (param->type == UW_PARAM_ops)
 		return param->ops->set ? param->ops->set(text, param) : -EPERM;
-	default:
+	if ((size_t)param->type >= ARRAY_SIZE(setters) || !setters[param->type].set)
 		return -EINVAL;
-	}
+	element.arg = (char *)param->arg + index * setters[param->type].size;
+	return setters[param->type].set(text, &element);
 }
 
 static int set(const struct kernel_param *param, char *text)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Shared by the tests of the environment. */
+/* Checks of a module, whose init function fails if one has failed. */
 #ifndef CHECK_H
 #define CHECK_H
+
+#include <linux/errno.h>
+#include <linux/module.h>
+#include <linux/printk.h>
 
 static int failed;
 
@@ -13,7 +17,7 @@ static int failed;
 		} \
 	} while (0)
 
-static inline int ended(void)
+static inline int checked(void)
 {
 	if (failed)
 		return -EIO;

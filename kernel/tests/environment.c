@@ -29,16 +29,7 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
-
-static int failed;
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			pr_err("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			failed++; \
-		} \
-	} while (0)
+#include "check.h"
 
 static int numbers[4];
 static unsigned int count_of_numbers;
@@ -351,7 +342,7 @@ static int __init environment_init(void)
 	parameters();
 	pr_cont("ok");
 	pr_cont("\n");
-	return failed ? -EIO : 0;
+	return checked();
 }
 
 module_init(environment_init);

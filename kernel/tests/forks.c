@@ -15,7 +15,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "test.h"
+#include "check.h"
 
 static void nothing(struct work_struct *work)
 {
@@ -228,7 +228,7 @@ static int __init forks_init(void)
 		fork_with_callback();
 	}
 	barriers();
-	return TESTS_END();
+	return checked();
 }
 module_init(forks_init);
 

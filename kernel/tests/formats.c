@@ -7,7 +7,7 @@
 #include <linux/kernel.h>
 #include <linux/string.h>
 
-#include "test.h"
+#include "check.h"
 
 #define GIVES(expected, ...) \
 	do { \
@@ -95,7 +95,7 @@ static int __init formats_init(void)
 	pointers();
 	others();
 	prefix();
-	return TESTS_END();
+	return checked();
 }
 module_init(formats_init);
 

@@ -72,7 +72,7 @@ static int __init grace_init(void)
 	check_abort("rcu_barrier in a callback", barrier_in_a_callback, "the callbacks have not run");
 	check_abort("call_rcu after a shutdown: reported", callback_after_shutdown, "a call failed: ");
 	check_abort("call_rcu after a shutdown: goes on", callback_after_shutdown, "after the refusal");
-	return TESTS_END();
+	return checked();
 }
 
 module_init(grace_init);

@@ -13,19 +13,10 @@
 #include <linux/workqueue.h>
 
 #include <uwork.h>
+#include "check.h"
 
 #define THREADS 6
 #define ROUNDS 3000
-
-static int failed;
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			pr_err("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			failed++; \
-		} \
-	} while (0)
 
 static DEFINE_MUTEX(mutex);
 static DEFINE_SPINLOCK(spinlock);
@@ -266,7 +257,7 @@ static int __init locks_init(void)
 	turns(read_always, write_sometimes);
 	turns(lock_always, lock_sometimes);
 	in_timers();
-	return failed ? -EIO : 0;
+	return checked();
 }
 
 module_init(locks_init);

@@ -3,7 +3,7 @@
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 
-#include "test.h"
+#include "check.h"
 
 struct stats {
 	u64 first, second;
@@ -116,7 +116,7 @@ static int __init percpu_init(void)
 	check_members(&fixed);
 	counters();
 	sizes();
-	return TESTS_END();
+	return checked();
 }
 module_init(percpu_init);
 

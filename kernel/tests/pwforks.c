@@ -12,7 +12,7 @@
 #include <linux/pwlocks.h>
 #include <linux/sched.h>
 
-#include "test.h"
+#include "check.h"
 
 #define THREADS 3
 #define FORKS 60
@@ -265,7 +265,7 @@ static int __init pwforks_init(void)
 	a_holder_of_many();
 	a_holder();
 	a_storm();
-	return TESTS_END();
+	return checked();
 }
 module_init(pwforks_init);
 

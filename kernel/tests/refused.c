@@ -104,7 +104,7 @@ static int __init refused_init(void)
 	check("a wait with a limit", wait_for_some_time);
 	check("a wait for a mutex", lock_a_held_mutex);
 	check("a wake", wake_a_sleeper);
-	return TESTS_END();
+	return checked();
 }
 
 module_init(refused_init);

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "test.h"
+#include "check.h"
 
 /* The scene calls abort(), after a message with these words. */
 static void check_abort(const char *name, void (*scene)(void), const char *words)

@@ -288,7 +288,7 @@ static int __init sets_init(void)
 	cutting();
 	hashing();
 	rcu_lists();
-	return ended();
+	return checked();
 }
 module_init(sets_init);
 MODULE_LICENSE("Dual MIT/GPL");

@@ -152,7 +152,7 @@ static int __init task_work_init(void)
 	forked();
 	dumped();
 	CHECK(strcmp(THIS_MODULE->name, program_invocation_short_name) == 0);
-	return ended();
+	return checked();
 }
 module_init(task_work_init);
 

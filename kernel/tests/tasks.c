@@ -15,7 +15,7 @@
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 
-#include "test.h"
+#include "check.h"
 
 static int nice_of(const struct task_struct *task)
 {
@@ -306,7 +306,7 @@ static int __init tasks_init(void)
 	ticks();
 	destroy_workqueue(kworker);
 	destroy_workqueue(rcu);
-	return TESTS_END();
+	return checked();
 }
 module_init(tasks_init);
 

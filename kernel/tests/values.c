@@ -239,7 +239,7 @@ static int __init values_init(void)
 	memory();
 	atomics();
 	files();
-	return ended();
+	return checked();
 }
 module_init(values_init);
 MODULE_LICENSE("Dual MIT/GPL");

@@ -320,7 +320,7 @@ static int __init waiting_init(void)
 	irq_works();
 	domains();
 	workers();
-	return ended();
+	return checked();
 }
 module_init(waiting_init);
 MODULE_LICENSE("Dual MIT/GPL");

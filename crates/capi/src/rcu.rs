@@ -62,7 +62,7 @@ pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
 /// The item run in which a read side began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Begun {
-    stretch: usize,
+    frame: usize,
     /// The address of the item that the engine runs: the shadow's, in the debug mode.
     item: usize,
     function: usize,
@@ -72,7 +72,7 @@ impl Begun {
     /// `None` outside of items.
     fn here() -> Option<Begun> {
         let (item, function) = foreign::current_item()?;
-        Some(Begun { stretch: foreign::context().stretch, item, function })
+        Some(Begun { frame: foreign::context().frame, item, function })
     }
 }
 
@@ -109,7 +109,7 @@ fn end_leftover_sides() {
     let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
     let left = begun
         .zip(Begun::here())
-        .is_some_and(|(begun, here)| begun.stretch == here.stretch && begun.item != here.item);
+        .is_some_and(|(begun, here)| begun.frame == here.frame && begun.item != here.item);
     if left {
         foreign::end_left_read_sides();
     }

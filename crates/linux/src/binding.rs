@@ -26,8 +26,8 @@ pub fn set_read_sides(count: u32, end: EndReadSides) {
     }
 }
 
-/// Ends all read sides of the calling thread, and reports it: an earlier item of the same stretch
-/// of runs left them open.
+/// Ends all read sides of the calling thread, and reports it: an earlier item of the same batch
+/// left them open.
 pub fn end_left_read_sides() {
     if let Some(engine) = started() {
         engine.end_read_sides(0);

@@ -51,7 +51,6 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     }
 }
 
-#[cold]
 /// Wakes one thread that sleeps on the word. Only the address is used.
 pub(crate) fn wake(word: *const AtomicU32) {
     // SAFETY: the kernel takes any address; a wake on an address without a sleeper does nothing.

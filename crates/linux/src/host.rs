@@ -132,7 +132,8 @@ impl Observer for Linux {
     fn record(&self, thread: u64) -> Option<blocked::Records> {
         let (records, report) = self.blocked.record(thread);
         if let Some(report) = report {
-            self.report(report);
+            // On the watcher's thread.
+            crate::engine().report_apart(report);
         }
         records
     }
@@ -171,7 +172,8 @@ impl Placement for Linux {
 
     fn cpus_changed(&self) -> Option<Cpus> {
         if let Some(report) = membarrier::pending_report() {
-            self.report(report);
+            // On the watcher's thread.
+            crate::engine().report_apart(report);
         }
         self.changes.look()
     }

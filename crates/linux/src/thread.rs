@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use uwork_engine::ThreadState;
-use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
 use super::signals;
@@ -24,10 +24,13 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         pin(&cpus);
         set_nice(nice);
         wake_on_time();
-        let host = super::engine().host();
-        let pending_report =
-            host.blocked.pending_report().into_iter().chain(super::membarrier::pending_report());
-        pending_report.for_each(|report| host.report(report));
+        let engine = super::engine();
+        let pending_reports = engine.host().blocked.pending_report().into_iter();
+        // Not on this thread: until a worker has arrived its pool wakes no other, and a reporter
+        // may wait for an item of that pool.
+        pending_reports
+            .chain(super::membarrier::pending_report())
+            .for_each(|report| engine.report_apart(report));
         main();
     };
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
@@ -172,7 +175,8 @@ fn set_nice(wanted: i32) {
     if let (Some(got), Some(had)) = (got, had(wanted)) {
         // Once another one was set, the record stays, even if later threads get the requested one.
         if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
-            super::engine().host().report(Report::NiceRefused { wanted, got });
+            // Not on this thread, as in `spawn`.
+            super::engine().report_apart(Report::NiceRefused { wanted, got });
         }
     }
 }

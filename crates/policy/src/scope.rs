@@ -219,21 +219,21 @@ pub fn effective_cpumask(attrs: &CpuSet, unbound: &CpuSet) -> CpuSet {
     }
 }
 
-/// The CPUs that a pod's workers belong on: the pod within the queue's effective mask, or the
-/// whole effective mask where none of those is online.
+/// The CPUs that a pod's workers belong on: the pod within the effective mask, or the whole
+/// effective mask where they have no CPU in common.
 ///
 /// ```
 /// use uwork_policy::scope::pod_cpumask;
 ///
 /// let (pod, effective) = ("0-3".parse().unwrap(), "2-7".parse().unwrap());
-/// assert_eq!(pod_cpumask(&pod, &effective, &"0-7".parse().unwrap()).to_string(), "2-3");
-/// assert_eq!(pod_cpumask(&pod, &effective, &"4-7".parse().unwrap()).to_string(), "2-7");
+/// assert_eq!(pod_cpumask(&pod, &effective).to_string(), "2-3");
+/// assert_eq!(pod_cpumask(&pod, &"4-7".parse().unwrap()).to_string(), "4-7");
 /// ```
 #[must_use]
-pub fn pod_cpumask(pod: &CpuSet, effective: &CpuSet, online: &CpuSet) -> CpuSet {
+pub fn pod_cpumask(pod: &CpuSet, effective: &CpuSet) -> CpuSet {
     let own = pod.and(effective);
-    match own.intersects(online) {
-        true => own,
-        false => effective.clone(),
+    match own.is_empty() {
+        true => effective.clone(),
+        false => own,
     }
 }

@@ -13,8 +13,8 @@ use crate::queue::Queue;
 /// the feature `serde` serializes it.
 ///
 /// Each part of it is correct at some instant, but not all at the same one: nothing is stopped. It
-/// may be called at any time and from any thread, also from inside an item and while a worker is
-/// stuck; not from a [reporter](crate::set_reporter). Costs some microseconds for each pool and
+/// may be called at any time and from any thread, also from inside an item or a
+/// [reporter](crate::set_reporter), and while a worker is stuck. Costs some microseconds for each pool and
 /// queue, and a `membarrier` for each worker that is in an item. A function is shown by the type
 /// that it serves: the type with the [`Work`](crate::Work), a closure's, a future's. Lists are cut
 /// after [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and give the number of further ones.

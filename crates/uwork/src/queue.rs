@@ -13,7 +13,7 @@ use uwork_policy::scope::{AffinityScopeChoice, EffectiveAffinityScope};
 
 use crate::builder::Builder;
 use crate::error::RejectedError;
-use crate::item::{Enqueued, WorkItem, field};
+use crate::item::{Enqueued, WorkItem, field, nanos};
 
 /// A queue of work items. Clones are handles to the same queue.
 ///
@@ -182,7 +182,7 @@ impl Queue {
     /// ```
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, Error> {
         self.0.engine().assert_may_wait();
-        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let limit_ns = nanos(limit);
         let deadline = engine().host().now().saturating_add(limit_ns);
         Ok(self.0.flush_until(deadline)?)
     }

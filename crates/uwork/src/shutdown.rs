@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::item::nanos;
 use uwork_engine::{Shutdown, ShutdownReport};
 use uwork_linux::{Error, engine};
 
@@ -47,6 +48,6 @@ use uwork_linux::{Error, engine};
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn shutdown(how: Shutdown, limit: Duration) -> Result<ShutdownReport, Error> {
-    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let limit_ns = nanos(limit);
     Ok(engine().shutdown(how, limit_ns)?)
 }

@@ -49,6 +49,7 @@
 
 use std::time::Duration;
 
+use crate::item::nanos;
 use uwork_linux::{engine, started};
 
 /// The longest threshold.
@@ -75,7 +76,7 @@ pub fn thresh() -> Duration {
 /// ```
 pub fn set_thresh(thresh: Duration) {
     let thresh = thresh.min(THRESH_MAX);
-    engine().set_watchdog_thresh(u64::try_from(thresh.as_nanos()).unwrap_or(u64::MAX));
+    engine().set_watchdog_thresh(nanos(thresh));
 }
 
 /// Declares that the calling item takes long without being stuck (the kernel's

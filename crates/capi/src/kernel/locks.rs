@@ -17,17 +17,17 @@ use crate::percpu::lock_here;
 pub struct UwLocks {
     first: *mut c_void,
     stride: usize,
-    len: c_uint,
+    count: c_uint,
 }
 
 impl UwLocks {
     fn place(self) -> Place {
         let first = NonNull::new(self.first).expect("per-CPU data has an address").cast();
-        Place { first, stride: self.stride, len: self.len }
+        Place { first, stride: self.stride, len: self.count }
     }
 
     /// # Safety
-    /// There are `len` locks, zeroed or in use, and they stay.
+    /// There are `count` locks, zeroed or in use, and they stay.
     #[inline(always)]
     unsafe fn get(self) -> Locks {
         // SAFETY: by this function's contract.

@@ -185,8 +185,8 @@ pub struct WorkerDump {
 pub struct RunningInfo {
     /// The number of the run in its slot.
     pub run: u64,
-    /// When its worker took the batch that contains the item; the run is no older than that.
-    /// Unknown for a helper.
+    /// When its worker took the batch that contains the item, or its helper the item; the run is no
+    /// older than that.
     pub batch_began_ns: Option<u64>,
     /// The pwq that the item was taken from.
     pub pwq: Option<u32>,
@@ -268,7 +268,7 @@ pub struct QueueDump {
     /// Its flags.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub flags: Flags,
-    /// `per-cpu`, `unbound` or `ordered`.
+    /// `per-cpu`, `bh`, `unbound`, `ordered` or `dedicated`.
     pub kind: &'static str,
     /// Its workers' niceness.
     pub nice: i32,
@@ -279,7 +279,6 @@ pub struct QueueDump {
     /// The CPUs in use.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub cpus: CpuSet,
-    /// Items that run at once on one pool, at most.
     /// The most items that run at once on one pool.
     pub max_active: u32,
     /// The least share of an unbound queue's `max_active` for a NUMA node.

@@ -26,7 +26,7 @@ impl Cpus {
 
     /// The CPUs for the workers of a pod.
     pub(crate) fn place(&self, pod: &CpuSet) -> CpuSet {
-        pod_cpumask(pod, &self.allowed, &self.allowed)
+        pod_cpumask(pod, &self.allowed)
     }
 
     /// How many workers of a shared pod should run while work is pending.

@@ -285,8 +285,6 @@ pub enum Cure {
     KeptTimers,
     /// A worker that parks while items wait behind running workers calls the watcher.
     WatchedWork,
-    /// A shutdown disposes of one item at a time.
-    OneAtATime,
     /// A pwq that moves between the ready lists is visible in one of them.
     ReadyAsOne,
     /// Only a worker of the pool is taken off its running count.

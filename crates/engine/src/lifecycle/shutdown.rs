@@ -30,19 +30,17 @@
 //! **It ends.** In Drain mode items may queue items without end: the deadline stops that.
 //! No lock is held during a wait, and each wait is a flush with a timeout.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::dump::{QueueDump, Shutdown, ShutdownReport, Unfinished, WorkerDump};
 use crate::engine::Engine;
+use crate::host::Host;
 use crate::host::thread::Frame;
-use crate::host::{Cure, Host};
 use crate::item::{Location, WorkList};
 use crate::queue::owner::Owner;
 use crate::queue::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
-use crate::sync::{AtomicU32, Holding, Ordering, exchange};
-use crate::timer::delayed::let_go;
+use crate::sync::{AtomicU32, Ordering};
 use crate::wake::Waiters;
 use crate::worker::Caller;
 
@@ -247,12 +245,7 @@ fn remove_pending_of<H: Host>(
             unsafe { with_destructors.push_back(item) };
         }
     }
-    let mut in_hands = WorkList::new();
-    if engine.host().reverts(Cure::OneAtATime) {
-        in_hands = with_destructors;
-    } else {
-        engine.disposal.add(list, with_destructors);
-    }
+    engine.disposal.add(list, with_destructors);
     // As in a cancel: the deferred item of an ordered queue keeps the queue plugged.
     let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
     drop(inner);
@@ -267,23 +260,5 @@ fn remove_pending_of<H: Host>(
         }
     }
     waiters.complete(engine.host());
-    release_all(engine, wq, in_hands);
     counts.iter().map(|&count| u64::from(count)).sum()
-}
-
-/// Releases detached items, all of which stay detached until their turn: only to demonstrate
-/// the fault that [`Cure::OneAtATime`] prevents.
-fn release_all<H: Host>(engine: &Engine<H>, wq: &Wq<H>, mut items: WorkList) {
-    // SAFETY: an item of a list that the caller gave away: live and ours.
-    while let Some(work) = unsafe { items.pop_front().as_ref() } {
-        let func = work.func();
-        work.word.release(work.word.owned());
-        // Otherwise the debug check of held items would fail first.
-        let held = exchange(Holding::NOTHING);
-        // SAFETY: as above, and its holder is notified once.
-        engine
-            .caller()
-            .run_as_in_an_item(Some(wq), || unsafe { let_go(engine, NonNull::from(work), func) });
-        exchange(held);
-    }
 }

@@ -28,7 +28,7 @@ use crate::item::word::{Acquire, RunId};
 use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::queue::Name;
-use crate::queue::pwq::{Limits, Pwq, PwqNode, Taken};
+use crate::queue::pwq::{Limits, Pwq, PwqNode, Share, Taken};
 use crate::slab::Slab;
 use crate::slot::{Next, Slot};
 
@@ -92,8 +92,9 @@ impl World {
         let popped = self.pool.pop_ready(&self.host, &mut self.pool.lock());
         let Some(pwq) = popped else { return false };
         let own = self.slots.get(slot).unwrap();
+        let share = Share::Fair { sharers: 1, others_may_help: true };
         let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).ignore_in_model();
-        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, ready);
+        let taken = pwq.take(&self.host, &self.slots, (slot, own), share, ready);
         assert!(!pwq.unpin());
         let Taken::Some { count, more, .. } = taken else { return true };
         assert!(!more, "one item each");

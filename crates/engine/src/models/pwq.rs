@@ -23,7 +23,7 @@ use super::{Preemptions, explore};
 use crate::item::word::{Acquire, RunId};
 use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
-use crate::queue::pwq::{Limits, Pwq, Taken};
+use crate::queue::pwq::{Limits, Pwq, Share, Taken};
 use crate::slab::Slab;
 use crate::slot::{Next, Slot};
 
@@ -96,8 +96,9 @@ impl World {
             return false;
         };
         let own = self.slots.get(slot).unwrap();
+        let share = Share::Fair { sharers: 1, others_may_help: true };
         let nobody = &mut |_: &Pwq<LoomHost>| unreachable!("no limit is shared");
-        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, nobody);
+        let taken = pwq.take(&self.host, &self.slots, (slot, own), share, nobody);
         let Taken::Some { count, more, .. } = taken else {
             self.unpin();
             return true;

@@ -49,7 +49,7 @@ impl<H: Host> Pool<H> {
             let again = (counts.idle > 0 || has_room)
                 && is_stranded(counts, self.target(), self.looks_ready());
             if !again || !self.state.begin_wake(self.target()) {
-                self.note_no_worker(engine, reason);
+                self.note_no_worker(engine, reason, maker);
                 return false;
             }
         }
@@ -99,7 +99,7 @@ impl<H: Host> Pool<H> {
 
     /// Handles that no worker can come to this pool. This is not fatal: the pool has other workers and
     /// rescuers, and the watcher retries.
-    fn note_no_worker(&self, engine: &Engine<H>, reason: NoWorker) {
+    fn note_no_worker(&self, engine: &Engine<H>, reason: NoWorker, maker: Maker) {
         let is_full = self.is_full(engine);
         let mut refused = None;
         if let NoWorker::Refused(reason) = reason {
@@ -109,7 +109,7 @@ impl<H: Host> Pool<H> {
             self.create_again_at.store(again_at, Ordering::SeqCst);
             refused = Some(reason);
         } else {
-            if self.spec().shares {
+            if self.spec().shares && maker != Maker::Neighbour {
                 // The cap is reached, so some of the workers idle in other pools.
                 self.wake_idle_neighbour(engine);
             }

@@ -32,14 +32,14 @@ impl<H: Host> Slot<H> {
             let pwq = guess.and_then(|pwq| engine.pwqs.get(pwq));
             let mut inner = pwq.map(Pwq::lock);
             let mut remote = self.lock_remote(engine.host());
-            let scheduled_batches = remote.pwq();
-            if scheduled_batches.is_some() && scheduled_batches != guess {
-                guess = scheduled_batches;
+            let actual = remote.pwq();
+            if actual.is_some() && actual != guess {
+                guess = actual;
                 continue;
             }
             let answer = f(&mut remote)?;
             let ready = match (pwq, &mut inner) {
-                (Some(pwq), Some(inner)) if scheduled_batches.is_some() => {
+                (Some(pwq), Some(inner)) if actual.is_some() => {
                     pwq.give_back_under(inner, remote.take_scheduled()).then_some(pwq)
                 }
                 _ => None,
@@ -102,7 +102,7 @@ impl<H: Host> Pool<H> {
         }
         let woken = self.wake_idle(engine);
         if !woken {
-            self.give_up_wake().settle(engine);
+            self.give_up_wake().settle_for_neighbour(engine);
         }
         woken
     }

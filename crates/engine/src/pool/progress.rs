@@ -52,6 +52,11 @@ impl<'a, H: Host> Unsettled<'a, H> {
         pool.settle_with(engine, Maker::Watch);
     }
 
+    /// As [`Unsettled::settle`], after a claim for a neighbour's work was given up.
+    pub(crate) fn settle_for_neighbour(self, engine: &Engine<H>) {
+        self.take().settle_with(engine, Maker::Neighbour);
+    }
+
     /// As [`Unsettled::settle`], for a thread that arms timers, which must not spawn threads.
     pub(crate) fn settle_for_arming_thread(self, engine: &Engine<H>) {
         self.take().settle_with(engine, Maker::Watch);
@@ -94,6 +99,9 @@ pub(crate) enum Maker {
     Caller,
     /// The watcher, if it runs and the pool has a worker already.
     Watch,
+    /// As `Caller`, after a claim for a neighbour's work was given up. If no worker can come, no
+    /// further neighbour is woken: that could go on from pool to pool without bound.
+    Neighbour,
 }
 
 impl<H: Host> Pool<H> {

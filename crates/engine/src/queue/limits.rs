@@ -49,9 +49,9 @@ impl<H: Host> Wq<H> {
     pub(crate) fn shared_nodes(&self) -> Vec<NodeDump> {
         let Some(nodes) = &self.nodes else { return Vec::new() };
         let ids = nodes.cpus.iter().map(|&(id, _)| Some(id)).chain([None]);
-        let shared = ids.zip(&nodes.nodes).filter_map(|(node, places)| {
-            let (nr, max, waiting) = places.figures()?;
-            Some(NodeDump { node, nr, max, waiting })
+        let shared = ids.zip(&nodes.nodes).filter_map(|(id, node)| {
+            let (nr, max, waiting) = node.figures()?;
+            Some(NodeDump { node: id, nr, max, waiting })
         });
         shared.collect()
     }

@@ -177,7 +177,7 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             if self.warn_once(Warned::REFUSED) {
                 let queue = self.name().to_owned();
-                self.engine().host().report(Report::QueuedWhileDraining { queue });
+                self.engine().caller().report(Report::QueuedWhileDraining { queue });
             }
             return Admission::Refuse(Queued::Refused);
         }

@@ -54,7 +54,7 @@ pub(crate) struct Slot<H: Host> {
     run: AtomicU64,
     /// The item and function of that run. Written by the owner only.
     now: now::Now,
-    /// `LOCKED`, `DEFERRED`. Written by the holder of `mutex` only.
+    /// `LOCKED`, `DEFERRED`, `FORKED`. Written by the holder of `mutex`, and in a forked child.
     attention: AtomicU32,
     /// Guard: the biased lock (the owner in `SECTION`, or `mutex` after the heavy fence).
     lists: UnsafeCell<Lists<H>>,

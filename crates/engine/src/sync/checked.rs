@@ -100,8 +100,8 @@ pub(crate) fn item_attached() {
 
 /// Records that the calling thread moves an item.
 #[inline]
-pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
-    match (was_in_hand(), is_in_hand) {
+pub(crate) fn item_moves(was_detached: impl FnOnce() -> bool, is_detached: bool) {
+    match (was_detached(), is_detached) {
         (true, false) => item_attached(),
         (false, true) => item_detached(),
         _ => {}

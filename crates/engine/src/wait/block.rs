@@ -16,7 +16,7 @@ pub struct Context {
     pub bh: bool,
     /// An identity of the frame of items that it runs; a nested item has another one. 0 outside of
     /// items.
-    pub stretch: usize,
+    pub frame: usize,
 }
 
 /// While it lives, the calling worker is off the running count. It stays on its thread.
@@ -57,8 +57,8 @@ impl<H: Host> Engine<H> {
         let caller = self.caller();
         let worker = caller.worker();
         let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
-        let stretch = caller.thread.frame().addr();
-        Context { worker: worker.is_some(), bh: bh && stretch != 0, stretch }
+        let frame = caller.thread.frame().addr();
+        Context { worker: worker.is_some(), bh: bh && frame != 0, frame }
     }
 }
 
@@ -82,7 +82,7 @@ impl<'a, H: Host> Caller<'a, H> {
     fn report_bh_wait(self) {
         let Some(wq) = self.queue() else { return };
         if wq.warn_once(Warned::BH_WAITS) {
-            self.engine.host().report(Report::BhWaits { queue: wq.name().to_owned() });
+            self.report(Report::BhWaits { queue: wq.name().to_owned() });
         }
     }
 

@@ -68,7 +68,7 @@ impl Items {
 
 impl<H: Host> Engine<H> {
     /// A snapshot of the whole engine; see the module. Any thread may call it, also from inside an
-    /// item, except a reporter, which may run with a queue's attributes locked.
+    /// item or a reporter.
     pub fn dump(&self) -> Dump {
         let at_ns = self.host().now();
         let queues = self.dump_queues(|_| true);

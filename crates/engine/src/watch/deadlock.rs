@@ -225,11 +225,11 @@ impl<'a, H: Host> Survey<'a, H> {
             Some(node) => self.pwqs_of(Backed::Node { node, wq: pwq.wq().addr() }),
         };
         let active = |&id: &u32| self.engine.pwqs.get(id)?.backlog().map(|b| b.nr_active as usize);
-        let places: usize = pwqs.iter().filter_map(active).sum();
+        let permits: usize = pwqs.iter().filter_map(active).sum();
         let holders = those(&|run| pwqs.contains(&run.pwq));
         // If fewer runs than permits were found, some holder is between two items, and makes
         // progress.
-        if holders.len() < places { Vec::new() } else { holders }
+        if holders.len() < permits { Vec::new() } else { holders }
     }
 
     fn deadlocked(self, run: &Run) -> DeadlockedItem {

@@ -108,7 +108,7 @@ pub(crate) struct Watch<H: Host> {
     thread: AtomicU64,
     event: H::Event,
     shared: Lock<Shared>,
-    retired: AtomicU32,
+    retired: AtomicBool,
     pub(crate) watchdog: Watchdog,
 }
 
@@ -126,7 +126,7 @@ impl<H: Host> Watch<H> {
             thread: AtomicU64::new(0),
             event: H::Event::default(),
             shared: Lock::new(Shared::default()),
-            retired: AtomicU32::new(0),
+            retired: AtomicBool::new(false),
             watchdog: Watchdog::new(),
         }
     }
@@ -179,7 +179,7 @@ impl<H: Host> Watch<H> {
 
     /// Whether the watcher's thread is to end.
     fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::SeqCst) != 0
+        self.retired.load(Ordering::SeqCst)
     }
 
     /// The watcher's thread, as the host names it; 0 if none.
@@ -217,7 +217,7 @@ impl<H: Host> Watch<H> {
     /// Ends the watcher's thread.
     pub(crate) fn retire(&self, engine: &Engine<H>) {
         let watch = self;
-        watch.retired.store(1, Ordering::SeqCst);
+        watch.retired.store(true, Ordering::SeqCst);
         // SAFETY: the event lives as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(engine.host());
     }

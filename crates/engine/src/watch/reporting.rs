@@ -1,11 +1,13 @@
-//! A thread of its own, `uw/report`, delivers the watcher's reports.
+//! A thread of its own, `uw/report`, delivers the reports of the watcher and of new threads.
 //!
 //! A reporter is user code. It may wait for an item whose worker only the watcher can create. And
 //! collecting threads' stacks takes tenths of a second, while the watcher has sleepers to replace.
 //! So the watcher only collects the snapshot of a stall, which holds no lock for longer than a
-//! copy. The report thread does the rest. It is created when there is something to report, and ends
-//! afterwards. At most one exists: it also delivers the reports that are added meanwhile, up to a
-//! bound. If the thread cannot be created, the watcher delivers the reports itself.
+//! copy. The report thread does the rest. It also delivers the other reports of threads that must
+//! not wait: of the watcher, and of a worker that has not arrived at its pool. It is created when
+//! there is something to report, and ends afterwards. At most one exists: it also delivers the
+//! reports that are added meanwhile, up to a bound. If the thread cannot be created, the reporting
+//! thread delivers the reports itself.
 //!
 //! **The end.** The thread holds a reference to the engine, so everything that it uses stays alive
 //! until the user's reporter returns. Neither retiring nor dropping the engine waits for it: a
@@ -26,6 +28,14 @@ use uwork_policy::blocking::Tier;
 const STACKS_AT_ONCE: usize = 8;
 /// The most reports that wait for delivery; further ones are dropped.
 const UNTOLD_MAX: usize = 64;
+
+impl<H: Host> Engine<H> {
+    /// Delivers a report on a thread of its own. For the host, on threads that must not wait for
+    /// user code: the watcher, and a worker that has not arrived at its pool.
+    pub fn report_apart(&self, report: Report) {
+        self.watch.report_on_own_thread(self, vec![report]);
+    }
+}
 
 impl<H: Host> Watch<H> {
     /// Reports these stalls. The caller holds no locks.

@@ -66,7 +66,7 @@ impl<H: Host> Drop for Change<'_, H> {
             // This may deliver reports of another thread's change early. That is harmless: this
             // thread holds no locks, and that change can continue.
             let pending_reports = std::mem::take(&mut *self.0.reports.0.lock());
-            pending_reports.into_iter().for_each(|report| self.0.host().report(report));
+            pending_reports.into_iter().for_each(|report| self.0.caller().report(report));
         }
     }
 }

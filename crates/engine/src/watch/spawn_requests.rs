@@ -8,13 +8,13 @@
 //!
 //! ```text
 //! submitter                                the watcher, at its end
-//! W1: pool.wanted = true, wanted = true    W2: present = false
-//! R1: present ?                            R2: wanted ?
+//! W1: the pool's and the watch's request   W2: present = false
+//! R1: present ?                            R2: a request ?
 //!   no: takes its claim back                 yes: uses the claims
 //! ```
 //!
 //! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the
-//! watcher ends. If both do, the `swap` of `pool.is_spawn_requested` gives the claim to one of them. If neither
+//! watcher ends. If both do, the `swap` in `take_spawn_request` gives the claim to one of them. If neither
 //! did, WAKING would stay set for ever, and the pool would wake no worker any more.
 //!
 //! **The backstop.** A pool is stranded if it has a ready item, fewer running workers than its

@@ -63,7 +63,7 @@ impl<H: Host> Engine<H> {
         let function = self.host().end_read_sides(keep);
         let Some(wq) = self.caller().queue() else { return };
         if wq.warn_once(Warned::READ_SIDE_LEFT) {
-            self.host().report(Report::ReadSideLeft { queue: wq.name().to_owned(), function });
+            self.caller().report(Report::ReadSideLeft { queue: wq.name().to_owned(), function });
         }
     }
 }

@@ -104,5 +104,5 @@ impl<H: Host> Engine<H> {
 
 fn report_message<H: Host>(engine: &Engine<H>, queue: &str, payload: &(dyn Any + Send)) {
     let message = payload_text(payload).unwrap_or_default().to_owned();
-    engine.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+    engine.caller().report(Report::ItemPanicked { queue: queue.to_owned(), message });
 }

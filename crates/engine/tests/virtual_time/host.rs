@@ -69,6 +69,8 @@ struct Inner {
     reports: Mutex<Vec<Report>>,
     changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
+    /// A thread for reports was refused; then the watcher delivers them.
+    has_refused_reporter: AtomicBool,
     detection: Mutex<Detecting>,
     reverted: Mutex<Option<Cure>>,
 }
@@ -107,6 +109,7 @@ impl VirtualHost {
             reports: Mutex::new(Vec::new()),
             changed: Mutex::new(None),
             broken_spawn: Mutex::new(None),
+            has_refused_reporter: AtomicBool::new(false),
             detection: Mutex::new(Detecting {
                 tier: Tier::Declared,
                 recorded_max: usize::MAX,
@@ -191,6 +194,13 @@ impl VirtualHost {
         let result = f();
         self.machine().shield(-1);
         result
+    }
+
+    /// From now on, the calling thread has a CPU only while no normal thread is ready there.
+    pub(crate) fn run_when_idle(&self) -> bool {
+        self.machine().join_idle_class();
+        self.pause(Doing::Ready, 0, None);
+        true
     }
 
     /// Starts a thread of the test.
@@ -283,6 +293,7 @@ impl Host for VirtualHost {
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
         self.preempt();
         if self.spawn_fails() {
+            self.0.has_refused_reporter.fetch_or(spec.name == "uw/report", Ordering::Relaxed);
             let takes_ns = self.0.broken_spawn.lock().expect("no panic under this lock");
             let takes_ns = takes_ns.map_or(0, |broken| broken.takes_ns);
             if takes_ns > 0 {
@@ -346,7 +357,8 @@ impl Host for VirtualHost {
     }
 
     fn yield_now(&self) {
-        self.pause(Doing::Ready, 0, None);
+        let ns = self.machine().yield_ns();
+        self.pause(Doing::Ready, ns, None);
     }
 
     /// Takes time, because the thread that is waited for may itself wait for a time.
@@ -374,6 +386,12 @@ impl Host for VirtualHost {
 
     fn report(&self, report: Report) {
         assert_nothing_held("a reporter");
+        // A reporter may wait for a worker that only the watcher can create.
+        let may_stop_watch = self.0.has_refused_reporter.load(Ordering::Relaxed);
+        assert!(
+            may_stop_watch || !self.machine().is_watch_current(),
+            "a reporter stops the watcher"
+        );
         self.0.reports.lock().expect("no panic under this lock").push(report);
     }
 }

@@ -129,8 +129,3 @@ fn the_oracle_finds_timers_that_no_thread_covers() {
 fn the_oracle_finds_ready_items_that_the_watcher_is_not_called_for() {
     assert_found(Cure::WatchedWork);
 }
-
-#[test]
-fn the_oracle_finds_a_shutdown_that_holds_more_than_one_item() {
-    assert_found(Cure::OneAtATime);
-}

@@ -3,7 +3,11 @@
 //! Instructions take no time. Time passes only when every thread that could run has been run, and
 //! then jumps to the next event. A thread that burns CPU time queues for a CPU like one that has
 //! instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives the CPUs
-//! time slices.
+//! time slices. `schedule` has the scheduler, with its idle class.
+
+mod schedule;
+
+pub(crate) use schedule::IDLE_YIELD_NS;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,11 +24,6 @@ use crate::simulation::Anchor;
 pub(crate) type ThreadId = usize;
 /// The main function of a thread.
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
-
-/// The limit on dispatches at one instant. Beyond it, the threads run in a livelock.
-const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
-/// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
-const DISPATCHES_MAX: u64 = 500_000;
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +75,8 @@ struct Thread {
     anchor: AtomicPtr<Anchor>,
     /// The thread must not be preempted while this is not zero.
     shields: u32,
+    /// Whether it has a CPU only while no normal thread is ready there.
+    is_idle_class: bool,
 }
 
 /// The counters of a run.
@@ -177,6 +178,7 @@ impl Machine {
             main: Some(main),
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
+            is_idle_class: false,
         });
         let id = self.threads.len() - 1;
         self.ready.push_back(id);
@@ -355,21 +357,14 @@ impl Machine {
         }
     }
 
-    /// Takes the CPU from a burning thread, which continues once a CPU is free.
-    fn evict(&mut self, id: ThreadId) {
-        let thread = &mut self.threads[id];
-        self.cpus[thread.cpu as usize] = None;
-        thread.doing = Doing::Ready;
-        // The end event of the interrupted burn is void.
-        thread.pause += 1;
-        thread.burn = thread.burns_until - self.now;
-        thread.burnt -= thread.burn;
-        self.ready.push_back(id);
-    }
-
     /// Whether this is the engine's watcher.
     pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
         self.threads[id].name == "uw/watch"
+    }
+
+    /// Whether the executing thread is the engine's watcher.
+    pub(crate) fn is_watch_current(&self) -> bool {
+        self.current.is_some_and(|id| self.is_watch(id))
     }
 
     /// Whether the executing thread is one of the engine's.
@@ -402,97 +397,6 @@ impl Machine {
     fn add_event(&mut self, at: u64, id: ThreadId) {
         self.events_made += 1;
         self.events.push(Reverse((at, self.events_made, id, self.threads[id].pause)));
-    }
-
-    /// The next thread to execute. Advances the clock when no thread can.
-    pub(crate) fn dispatch(&mut self) -> Next {
-        loop {
-            while let Some((at, cpu)) = self.choose().or_else(|| self.choose_by_eviction()) {
-                let id = self.ready.remove(at).expect("chosen from the list");
-                self.count_dispatch();
-                let thread = &mut self.threads[id];
-                thread.cpu = cpu;
-                self.cpus[cpu as usize] = Some(id);
-                let burn = std::mem::take(&mut thread.burn);
-                if burn == 0 {
-                    thread.doing = Doing::Running;
-                    self.current = Some(id);
-                    return Next::Run(id);
-                }
-                thread.doing = Doing::Burning;
-                thread.burnt += burn;
-                thread.is_sliced = false;
-                thread.burns_since = self.now;
-                thread.burns_until = self.now + burn;
-                self.add_event(self.now + burn, id);
-            }
-            if !self.advance() {
-                let done = self.threads.iter().all(|thread| thread.doing == Doing::Gone);
-                return if done { Next::Done } else { Next::Stuck };
-            }
-        }
-    }
-
-    fn count_dispatch(&mut self) {
-        self.dispatches += 1;
-        self.dispatches_now += 1;
-        assert!(
-            self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
-            "time stands still: the threads only let each other go first"
-        );
-        assert!(self.dispatches < DISPATCHES_MAX, "no end: a thread polls for ever");
-    }
-
-    /// A ready thread, by its index in the list, and a free CPU for it.
-    fn choose(&mut self) -> Option<(usize, u32)> {
-        let cpus = &self.cpus;
-        let free = |thread: &Thread| -> Vec<u32> {
-            thread.cpus.iter().filter(|&cpu| cpus[cpu as usize].is_none()).collect()
-        };
-        let mut startable = self.ready.iter().enumerate().filter_map(|(at, &id)| {
-            let thread = &self.threads[id];
-            let free = free(thread);
-            let first = if free.contains(&thread.cpu) { thread.cpu } else { *free.first()? };
-            Some((at, first, free))
-        });
-        if !self.chaos.drawn_order {
-            return startable.next().map(|(at, first, _)| (at, first));
-        }
-        let startable: Vec<_> = startable.collect();
-        if startable.is_empty() {
-            return None;
-        }
-        let (at, _, free) = self.chance.pick(&startable);
-        Some((*at, *self.chance.pick(free)))
-    }
-
-    /// With time slices: a ready thread, and a CPU taken from a burning thread. A thread that has
-    /// instructions to execute gets a CPU at once; a burning thread gets one after a slice.
-    fn choose_by_eviction(&mut self) -> Option<(usize, u32)> {
-        let slice = self.chaos.slice_ns;
-        if slice == 0 {
-            return None;
-        }
-        for at in 0..self.ready.len() {
-            let thread = &self.threads[self.ready[at]];
-            let burns = thread.burn > 0;
-            let holders: Vec<ThreadId> =
-                thread.cpus.iter().filter_map(|cpu| self.cpus[cpu as usize]).collect();
-            for id in holders {
-                let holder = &mut self.threads[id];
-                let slice_ends = holder.burns_since + slice;
-                if !burns || slice_ends <= self.now {
-                    let cpu = holder.cpu;
-                    self.evict(id);
-                    return Some((at, cpu));
-                }
-                if !holder.is_sliced && slice_ends < holder.burns_until {
-                    holder.is_sliced = true;
-                    self.add_event(slice_ends, id);
-                }
-            }
-        }
-        None
     }
 
     /// The state of a thread, for the oracle.

@@ -34,6 +34,7 @@ mod histories;
 mod hogs;
 mod host;
 mod idle;
+mod idle_class;
 mod idle_end;
 mod inside;
 mod item;

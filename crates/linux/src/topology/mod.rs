@@ -38,7 +38,7 @@ use files::Files;
 pub struct Machine {
     /// The CPUs and what they share.
     pub topology: Topology,
-    /// The CPUs that the calling thread may run on: its affinity mask, within the cpuset of its
+    /// The CPUs that the process may run on: the affinity mask of its main thread, within the cpuset of its
     /// control group and the online CPUs. Never empty.
     pub allowed: CpuSet,
     /// The cpuset of the control group; `None` if no cpuset controller is visible.
@@ -61,7 +61,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the machine that the calling thread runs on.
+    /// Reads the machine that the process runs on.
     ///
     /// Reads a handful of files per CPU: a few milliseconds on a big server. Call it once.
     ///

@@ -137,7 +137,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 }
 
-/// A delay in nanoseconds, cut to the range of the clock.
+/// A duration in nanoseconds, cut to the range of the clock.
 pub(crate) const fn nanos(delay: Duration) -> u64 {
     let nanos = delay.as_nanos();
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }

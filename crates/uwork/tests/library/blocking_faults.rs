@@ -16,7 +16,7 @@ use crate::support::tiers::{
     BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced,
     in_best_tier, perf_files, reported, scene,
 };
-use crate::support::watchdog;
+use crate::support::{until, watchdog};
 
 /// The maximum number of scenes until the awaited event, for which each scene gives an opportunity.
 const SCENES_MAX: usize = 500;
@@ -78,6 +78,7 @@ impl Event {
 /// Asserts that one tier was reported, with a reason that contains these words.
 #[track_caller]
 fn assert_reported(tier: &str, words: &[&str]) {
+    until("the report is delivered", || !reported().is_empty());
     let reported = reported();
     assert_eq!(reported.len(), 1, "{reported:?}");
     let (told, reason) = &reported[0];

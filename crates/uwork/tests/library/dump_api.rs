@@ -1,15 +1,16 @@
 //! Dumps on real threads: during a flood, from inside items, and with a stuck worker.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::child::alone;
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
-use crate::support::{WAIT_CAP, queue, watchdog};
+use crate::support::{WAIT_CAP, queue, until, watchdog};
 use uwork::dump::{Dump, Gate as QueueGate, ITEMS_MAX, QueueDump, WorkerState};
-use uwork::{Flags, Work, WorkItem};
+use uwork::{Flags, Report, Work, WorkItem};
 
 fn seen(dump: &Dump, name: &str) -> QueueDump {
     let queue = dump.queues.iter().find(|queue| queue.name == name);
@@ -251,4 +252,18 @@ fn a_dump_is_data() {
     assert_eq!(shown["cpus"], queue.cpumask().to_string());
     assert_eq!(data["machine"]["default_scope"], "cache");
     assert_eq!(data["scopes"][0]["scope"], "cpu");
+}
+
+#[test]
+fn a_reporter_may_dump() {
+    static DUMPS: Mutex<Vec<Dump>> = Mutex::new(Vec::new());
+    alone("a_reporter_may_dump", || {
+        let _watchdog = watchdog();
+        let keep = |_: &Report| DUMPS.lock().unwrap().push(uwork::dump());
+        assert!(uwork::set_reporter(keep).is_ok());
+        let queue = queue("dumped").max_active(1).build().unwrap();
+        assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
+        until("it has dumped", || !DUMPS.lock().unwrap().is_empty());
+        assert_eq!(seen(&DUMPS.lock().unwrap()[0], queue.name()).name, queue.name());
+    });
 }

@@ -325,12 +325,15 @@ fn a_niceness_that_cannot_be_had_is_reported_once() {
             let text = uwork::dump().to_string();
             assert!(text.contains(&format!("nice -20 (has {own})")), "{text}");
         }
-        let said = reports(|report| match report {
-            // A process with a raised niceness cannot set 0 either.
-            Report::NiceRefused { wanted: -20, got } => Some(*got),
-            _ => None,
-        });
-        assert_eq!(said, [own]);
+        let said = || {
+            reports(|report| match report {
+                // A process with a raised niceness cannot set 0 either.
+                Report::NiceRefused { wanted: -20, got } => Some(*got),
+                _ => None,
+            })
+        };
+        until("the report is delivered", || !said().is_empty());
+        assert_eq!(said(), [own]);
         // Raising the niceness needs no privilege.
         let polite = queue("polite").nice(own + 1).build().unwrap();
         assert_eq!(in_a_worker(&polite, niceness), own + 1);

@@ -112,10 +112,10 @@ impl<H: Host> Node<H> {
 
     /// Gives permits back. Returns true if the caller must call [`Node::pass_on`] next.
     #[must_use]
-    pub(super) fn give(&self, places: u32) -> bool {
+    pub(super) fn give(&self, permits: u32) -> bool {
         // SeqCst: change `nr` first, read the row second. Partner: a pwq joins the row first and
         // reads `nr` second (`enqueue`, then `free`).
-        self.count.0.nr.fetch_sub(places, Ordering::SeqCst);
+        self.count.0.nr.fetch_sub(permits, Ordering::SeqCst);
         self.count.0.waiting.load(Ordering::SeqCst) > 0
     }
 
