@@ -14,7 +14,8 @@ use crate::setup::{
 };
 
 /// The tiers that detect undeclared blocking, and how late each may be.
-const NOTICING: [(Tier, u64); 2] = [(Tier::Events, MS), (Tier::Sampling, 2 * MS)];
+const NOTICING: [(Tier, u64); 3] =
+    [(Tier::Standby, 2 * MS), (Tier::Events, MS), (Tier::Sampling, 2 * MS)];
 
 fn setup(machine: &'static str) -> Setup {
     Setup::exact(machine)
@@ -224,6 +225,30 @@ fn the_presumption_about_a_queue_ends_with_it() {
     }
 }
 
+/// Once a block was found, a standby finds the next ones in the instant in which they begin.
+#[test]
+fn a_standby_finds_blocks_at_once() {
+    for machine in ["core:1", "core:2"] {
+        with_engine(setup(machine), |engine| {
+            notice(engine, Tier::Standby);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let body =
+                |at: u64| if at.is_multiple_of(2) { sleeps(20 * MS) } else { burns(50 * US) };
+            let mut times = run_all(engine, &queue, (0..40).map(body).collect());
+            // In the order of their starts: a short item begins where the block before it begins.
+            times.sort_unstable();
+            let late: Vec<u64> = times
+                .windows(2)
+                .filter(|pair| pair[0].1 - pair[0].0 >= 20 * MS)
+                .map(|pair| pair[1].0 - pair[0].0)
+                .collect();
+            let at_once = late.iter().filter(|&&late| late <= 20 * US).count();
+            // The watcher finds the first blocks; then it spawns the standby.
+            assert!(at_once >= late.len() - 3, "{late:?}");
+        });
+    }
+}
+
 /// The bound holds for any number of workers.
 #[test]
 fn a_bounded_number_of_threads_is_recorded() {
@@ -354,7 +379,7 @@ fn no_item_is_lost_or_run_twice_under_chaos() {
     for seed in 0..60 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
         with_engine(Setup { machine: "core:2", chaos, seed }, move |engine| {
-            let tier = if seed % 2 == 0 { Tier::Events } else { Tier::Sampling };
+            let tier = [Tier::Standby, Tier::Events, Tier::Sampling][seed as usize % 3];
             notice(engine, tier);
             engine.host().detecting().lossy = seed % 5;
             let per_cpu = make(engine, spec("q", Kind::PerCpu));

@@ -483,7 +483,7 @@ impl Placement for VirtualHost {
     }
 
     fn run_when_idle(&self) -> bool {
-        false
+        VirtualHost::run_when_idle(self)
     }
 
     fn rename_thread(&self, _: &str) {}
