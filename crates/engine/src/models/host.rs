@@ -31,6 +31,7 @@ pub(crate) struct LoomHost {
     reports: std::sync::Mutex<Vec<Report>>,
     /// The fault fix that the model reverts.
     reverts: std::sync::Mutex<Option<Cure>>,
+    observer: Unobserved,
 }
 
 impl LoomHost {
@@ -42,12 +43,18 @@ impl LoomHost {
             threads: std::sync::Mutex::default(),
             reports: std::sync::Mutex::default(),
             reverts: std::sync::Mutex::default(),
+            observer: Unobserved::default(),
         }
     }
 
     /// Reverts this fix.
     pub(crate) fn revert(&self, cure: Option<Cure>) {
         *self.reverts.lock().unwrap() = cure;
+    }
+
+    /// From now on standbys detect blocks.
+    pub(crate) fn detect_by_standbys(&self) {
+        *self.observer.standby.lock().unwrap() = true;
     }
 
     /// Turns exploration on or off, for all threads.
@@ -167,7 +174,7 @@ impl Host for LoomHost {
     type Observer = Unobserved;
 
     fn observer(&self) -> &Unobserved {
-        &Unobserved
+        &self.observer
     }
 
     fn now(&self) -> u64 {
@@ -248,18 +255,22 @@ impl Host for LoomHost {
 }
 
 /// The models mark the workers themselves.
-pub(crate) struct Unobserved;
+#[derive(Default)]
+pub(crate) struct Unobserved {
+    /// Whether blocks are detected by standbys; otherwise not at all.
+    standby: std::sync::Mutex<bool>,
+}
 
 impl Observer for Unobserved {
     type Event = Event;
     type Records = ();
 
     fn tier(&self) -> Tier {
-        Tier::Declared
+        if *self.standby.lock().unwrap() { Tier::Standby } else { Tier::Declared }
     }
 
     fn detection(&self) -> Detection {
-        Detection { tier: Tier::Declared, reason: "a model".to_owned() }
+        Detection { tier: self.tier(), reason: "a model".to_owned() }
     }
 
     fn cpu_time(&self, _: u64) -> Option<u64> {
@@ -293,7 +304,7 @@ impl Placement for LoomHost {
     }
 
     fn run_when_idle(&self) -> bool {
-        unreachable!("models have no standby")
+        unreachable!("the models run the steps of a standby themselves")
     }
 
     fn rename_thread(&self, _: &str) {}

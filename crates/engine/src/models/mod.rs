@@ -25,7 +25,7 @@
 //! the others write. A model that was not seen to fail with a weakened engine proves nothing,
 //! however many executions it has.
 
-mod host;
+pub(crate) mod host;
 mod world;
 
 mod cancel;
@@ -48,6 +48,7 @@ mod percpu;
 mod pwq;
 mod shutdown;
 mod slot;
+mod standby;
 mod task;
 mod transfer;
 mod whole;

@@ -67,7 +67,8 @@ impl<H: Host> Standby<H> {
     fn call(&self, engine: &Engine<H>, pool: u32) -> bool {
         let known = &self.pools[pool as usize % POOLS];
         if known.load(Ordering::Relaxed) != pool {
-            known.store(pool, Ordering::Relaxed);
+            // SeqCst: part of W1, as the standby finds the push by way of this word.
+            known.store(pool, Ordering::SeqCst);
         }
         // SeqCst: R1 of the README's diagram. The caller's push (W1) comes before it.
         let state = self.state();
@@ -93,7 +94,8 @@ impl<H: Host> Standby<H> {
         self.ran_at.store(now, Ordering::Relaxed);
         let mut round = Round::NOTHING;
         for known in &self.pools {
-            let id = known.load(Ordering::Relaxed);
+            // SeqCst: R2, as are the loads of `looks_ready`.
+            let id = known.load(Ordering::SeqCst);
             let Some(pool) = engine.pools.get(id).filter(|_| id != NONE) else { continue };
             let plan = plan_pool(pool.standby_facts(now));
             if plan == PoolPlan::Examine {
@@ -102,6 +104,15 @@ impl<H: Host> Standby<H> {
             round = round.with(plan);
         }
         round
+    }
+}
+
+impl<H: Host> Standby<H> {
+    /// Publishes that it sleeps. Returns false if something waits that it can help.
+    fn begin_sleep(&self, engine: &Engine<H>, state: State) -> bool {
+        // W2 before R2 (README.md): publish the state first, then look once more.
+        self.set_state(state);
+        state == State::GaveUp || self.round(engine) == Round::NOTHING
     }
 }
 
@@ -202,9 +213,7 @@ fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
                 After::Sleep => State::Asleep,
                 After::GiveUp => State::GaveUp,
             };
-            // W2 before R2 (README.md): publish the state first, then look once more.
-            me.set_state(state);
-            if state == State::GaveUp || me.round(engine) == Round::NOTHING {
+            if me.begin_sleep(engine, state) {
                 let _ = host.park(&me.event, None);
             }
             me.set_state(State::Awake);
@@ -242,6 +251,52 @@ impl<H: Host> Pool<H> {
         match self.parked_worker() {
             Some(id) => self.wake_parked(engine, id),
             None => engine.watch.wake_present(engine),
+        }
+    }
+}
+
+/// Access for the models, which run the steps of a standby on a thread of their own.
+#[cfg(all(test, loom))]
+mod model {
+    use uwork_policy::standby::{After, State, after_round};
+
+    use crate::engine::Engine;
+    use crate::models::LoomHost;
+    use crate::sync::Ordering;
+
+    impl Engine<LoomHost> {
+        /// The standby of CPU 0 exists, and is awake.
+        pub(crate) fn standby_begins(&self) {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            // loom takes initial values for relaxed stores: see `sync::AtomicBool`.
+            standby.pools.iter().for_each(|pool| pool.store(super::NONE, Ordering::SeqCst));
+            standby.set_state(State::Awake);
+        }
+
+        /// A round of that standby, and the steps with which it goes to sleep if nothing waits.
+        pub(crate) fn standby_sleeps(&self) {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            if after_round(standby.round(self), 1) == After::Sleep
+                && !standby.begin_sleep(self, State::Asleep)
+            {
+                standby.set_state(State::Awake);
+            }
+        }
+
+        /// Whether it is awake, or was woken.
+        pub(crate) fn standby_is_called(&self) -> bool {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            standby.state() == State::Awake
+        }
+
+        /// Takes a request to examine a pool.
+        pub(crate) fn take_examination(&self, pool: u32) -> bool {
+            self.pool(pool).blocking.take_request()
+        }
+
+        /// Blocks are expected in a pool.
+        pub(crate) fn expect_blocks(&self, pool: u32) {
+            self.pool(pool).blocking.expect_more(crate::models::host::NOW);
         }
     }
 }
