@@ -5,10 +5,10 @@
 //!
 //! **Bounds.** The production worker, queue and standby; a round of the standby and its steps
 //! before it sleeps, on a thread of the model; one worker, one item that waits; up to three
-//! preemptions.
+//! preemptions: 9 executions.
 //!
 //! **Seen to fail** when the standby does not look again after it has published its sleep, and when
-//! a submitter reads the standby's state before it pushes.
+//! the word that names the pool is not stored with `SeqCst`.
 
 use loom::thread;
 
