@@ -291,4 +291,12 @@ pub enum Cure {
     MarkedRun,
     /// A submitter settles the pool that it has made ready.
     SettledSubmission,
+    /// A submitter that finds its pod busy with long items wakes a neighbour.
+    NeighbourAtSubmission,
+    /// A worker that parks looks for overloaded neighbours once more.
+    NeighbourAtPark,
+    /// A worker that was woken for a neighbour's item, and finds other items, passes the wake on.
+    HelpPassedOn,
+    /// The mean rest of a run decides whether items wait behind it, not the mean run.
+    ResidualRunTime,
 }

@@ -2,6 +2,7 @@
 //! was taken into a batch too early is delayed by it.
 
 use uwork_policy::batch::BATCH_OVERDUE_NS;
+use uwork_policy::concurrency::wake_neighbour;
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -73,15 +74,25 @@ impl<H: Host> Pwq<H> {
 
 impl<H: Host> Pool<H> {
     /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
+    ///
+    /// If a worker is on its way up in each such pool, it may find items of its own pool. Then a mark
+    /// makes it pass the wake on. The mark is set before the state is read once more, and
+    /// the worker reads it after it has arrived. A mark that is missed costs the time until the
+    /// watcher's next scan, so no fence orders these accesses.
     #[cold]
     pub(crate) fn wake_neighbour_worker(&self, engine: &Engine<H>, maker: Maker) {
-        for &id in &self.spec().neighbours {
-            let other = engine.pool(id);
-            let counts = other.state.counts();
-            if counts.running < other.target() && other.state.begin_wake(other.target()) {
-                other.bring_worker(engine, maker);
-                return;
-            }
+        let others = || self.spec().neighbours.iter().map(|&id| engine.pool(id));
+        let has_room = |other: &&Pool<H>| other.state.counts().running < other.target();
+        let claimed =
+            others().filter(has_room).find(|other| other.state.begin_wake(other.target()));
+        let helper = claimed.or_else(|| {
+            let comes = others().filter(has_room).find(|other| other.state.counts().waking)?;
+            comes.note_coming_help();
+            comes.state.begin_wake(comes.target()).then_some(comes)
+        });
+        if let Some(other) = helper {
+            other.note_coming_help();
+            other.bring_worker(engine, maker);
         }
     }
 
@@ -100,6 +111,7 @@ impl<H: Host> Pool<H> {
         if self.state.counts().idle == 0 || !self.state.begin_wake(self.target()) {
             return false;
         }
+        self.note_coming_help();
         let woken = self.wake_idle(engine);
         if !woken {
             self.give_up_wake().settle_for_neighbour(engine);
@@ -116,6 +128,28 @@ impl<H: Host> Pool<H> {
     pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
         if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
             self.wake_any_idle(engine);
+        }
+    }
+
+    /// Called by a worker of this pool that was woken to take work from a neighbour, and has found
+    /// other work, that of `from`: wakes a worker for each other overloaded neighbour with long items.
+    ///
+    /// ```text
+    /// submitter to pod A, busy              submitter to pod B        worker of B
+    /// claims B's wake for A's item                                    is on its way up
+    ///                                       enqueues an item
+    ///                                       B is WAKING: no wake
+    ///                                                                 takes B's item
+    /// ```
+    ///
+    /// Without this step A's item would wait although other CPUs idle.
+    #[cold]
+    pub(crate) fn pass_on_help(&self, engine: &Engine<H>, from: &Pool<H>) {
+        for &id in self.spec().neighbours.iter().filter(|&&id| id != from.id) {
+            let other = engine.pool(id);
+            if other.is_overloaded() && wake_neighbour(1, other.estimate()) {
+                other.wake_neighbour_worker(engine, Maker::Caller);
+            }
         }
     }
 

@@ -29,6 +29,20 @@ impl<H: Host> Pool<H> {
         self.last_batch_at.get() as u64
     }
 
+    /// A worker of this pool is about to be woken to take work from a neighbour.
+    pub(super) fn note_coming_help(&self) {
+        self.comes_to_help.set(1);
+    }
+
+    /// Whether the calling worker, which has just come up, was woken for a neighbour's work.
+    pub(crate) fn take_coming_help(&self) -> bool {
+        let helps = self.comes_to_help.get() != 0;
+        if helps {
+            self.comes_to_help.set(0);
+        }
+        helps
+    }
+
     /// How long items of the queue take from which a worker took last. The two values may belong
     /// to different queues for an instant.
     #[inline]

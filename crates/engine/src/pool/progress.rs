@@ -208,6 +208,7 @@ impl<H: Host> Pool<H> {
     /// the worker finds work in a neighbour's pool.
     pub(crate) fn bring_helper(&self, engine: &Engine<H>) {
         if self.state.begin_wake(self.target()) {
+            self.note_coming_help();
             self.bring_worker(engine, Maker::Caller);
         }
     }

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use uwork_policy::concurrency::wake_neighbour;
 use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 
-use crate::host::{Host, Report};
+use crate::host::{Cure, Host, Report};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
@@ -201,7 +201,10 @@ impl<H: Host> Wq<H> {
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
         let changed = pool.push_ready(pwq);
         changed.settle_for_submitter(self.engine());
-        if pool.spec().shares && pool.state.counts().running >= pool.target() {
+        if pool.spec().shares
+            && pool.state.counts().running >= pool.target()
+            && !self.engine().host().reverts(Cure::NeighbourAtSubmission)
+        {
             self.consider_neighbour(pool);
         }
     }

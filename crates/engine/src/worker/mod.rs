@@ -57,6 +57,8 @@ pub(crate) struct Worker<H: Host> {
     slot: u32,
     /// Yields since the worker last found work.
     yields: Cell<u32>,
+    /// Whether it has come up to take work from a neighbour, and has taken none yet.
+    helps: Cell<bool>,
     /// When this worker parked.
     idle_since: Cell<u64>,
     /// Declared waits that the worker is in; they nest.
@@ -72,6 +74,7 @@ impl<H: Host> Worker<H> {
             pool: Cell::new(pool),
             slot,
             yields: Cell::new(0),
+            helps: Cell::new(false),
             idle_since: Cell::new(0),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
@@ -95,7 +98,7 @@ impl<H: Host> Worker<H> {
         thread.set_worker(std::ptr::from_ref(&self).cast());
         self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
-        self.pool().state.arrive();
+        self.arrive();
         loop {
             let step = match self.step(thread) {
                 Step::Park(deadline) => self.sleep(deadline),
@@ -232,6 +235,9 @@ impl<H: Host> Worker<H> {
             Some(changed) => changed.settled_by_caller(engine),
             None => {}
         }
+        if self.helps.take() && !host.reverts(Cure::HelpPassedOn) {
+            pool.pass_on_help(engine, from);
+        }
         if from.looks_ready() {
             self.share(from, plan.settle_source, left as u64, estimate);
         }
@@ -341,6 +347,7 @@ impl<H: Host> Worker<H> {
     /// Joins the idle stack, unless work arrived meanwhile.
     fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
+        let checks_neighbours = !engine.host().reverts(Cure::NeighbourAtPark);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
         // The worker changes the counters first and reads the lists second. A thread that makes a
@@ -368,7 +375,9 @@ impl<H: Host> Worker<H> {
             pool.settle(engine);
             // An item may have become ready in a neighbour's pool since this worker last looked
             // there. Its submitter then still counted this worker as running, and woke none.
-            pool.wake_for_neighbours(engine);
+            if checks_neighbours {
+                pool.wake_for_neighbours(engine);
+            }
         }
         Step::Park(deadline)
     }
@@ -438,8 +447,16 @@ impl<H: Host> Worker<H> {
         pool.note_progress(engine.host().now());
         // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
         // before, and relies on that scan.
-        pool.state.arrive();
+        self.arrive();
         Step::Again
+    }
+
+    /// Joins the running count, for the claim that brought this worker up.
+    fn arrive(&self) {
+        let pool = self.pool();
+        pool.state.arrive();
+        // Arrive first, read the mark second (see `wake_neighbour_worker`).
+        self.helps.set(pool.take_coming_help());
     }
 
     /// The pool that the worker was picked for: its own, or one that it moves to now.

@@ -380,7 +380,13 @@ impl Host for VirtualHost {
         self.machine().current.expect("called from outside of the simulation") as u64 + 1
     }
 
+    /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
+    /// its parking.
     fn reverts(&self, cure: Cure) -> bool {
+        let park_ns = self.machine().chaos.park_ns;
+        if cure == Cure::NeighbourAtPark && park_ns > 0 {
+            self.burn(park_ns);
+        }
         *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
     }
 

@@ -30,6 +30,7 @@ fn run(seed: u64, reverted: Option<Cure>) {
         wake_ns: *chance.pick(&[0, 5 * US, 50 * US]),
         spawn_ns: *chance.pick(&[0, 20 * US, 100 * US]),
         slice_ns: MS,
+        ..Chaos::STEADY
     };
     let tier = *chance.pick(&Tier::ALL);
     let machine = *chance.pick(&MACHINES);

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork_policy::cpuset::CpuSet;
 
+use crate::open::conservation::Conservation;
 use crate::oracle::{Oracle, Stance};
 use crate::random_source::{Chance, Chaos};
 use crate::simulation::Anchor;
@@ -119,6 +120,8 @@ pub(crate) struct Machine {
     pub(crate) current: Option<ThreadId>,
     /// Checks that no item waits for too long, if present.
     pub(crate) oracle: Option<Box<Oracle>>,
+    /// Checks that no item waits while a CPU idles, if present.
+    pub(crate) conservation: Option<Box<Conservation>>,
     online: CpuSet,
     /// The thread that holds each CPU.
     cpus: Vec<Option<ThreadId>>,
@@ -144,6 +147,7 @@ impl Machine {
             counts: Counts::default(),
             current: None,
             oracle: None,
+            conservation: None,
             online,
             cpus: vec![None; cpus],
             threads: Vec::new(),
@@ -409,12 +413,17 @@ impl Machine {
         }
     }
 
-    /// Shows the oracle the current state, which lasts until `until`.
-    fn show_oracle(&mut self, until: u64) {
+    /// Shows the oracles the current state, which lasts until `until`.
+    fn show_oracles(&mut self, until: u64) {
         if let Some(mut oracle) = self.oracle.take() {
             let disturbed = self.threads.iter().any(|thread| thread.doing == Doing::Preempted);
             oracle.pass(self.now, until, disturbed, |id| self.stance(id));
             self.oracle = Some(oracle);
+        }
+        if let Some(mut conservation) = self.conservation.take() {
+            let idles = conservation.cpus().iter().any(|&cpu| self.is_idle(cpu));
+            conservation.pass(self.now, until, idles);
+            self.conservation = Some(conservation);
         }
     }
 
@@ -424,7 +433,7 @@ impl Machine {
         assert!(at >= self.now, "an event in the past");
         if at > self.now {
             self.dispatches_now = 0;
-            self.show_oracle(at);
+            self.show_oracles(at);
         }
         self.now = at;
         while self.next_event() == Some(at) {

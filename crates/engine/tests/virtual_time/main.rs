@@ -8,6 +8,8 @@
 //! `liveness` runs `histories` on queues of all `kinds` under the `oracle`, which fails a history
 //! in which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
 //!
+//! `open` runs open loops under an oracle of work conservation.
+//!
 //! The same seed gives the same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that seed
 //! alone, and `UWORK_SIM_SEEDS=N` changes the number of seeds.
 
@@ -42,6 +44,7 @@ mod kinds;
 mod ledger;
 mod liveness;
 mod machine;
+mod open;
 mod oracle;
 mod permits;
 mod placement;

@@ -15,6 +15,8 @@ pub(crate) struct Chaos {
     pub(crate) wake_ns: u64,
     /// The time from the spawn of a thread until it competes for a CPU.
     pub(crate) spawn_ns: u64,
+    /// The CPU time that a worker needs to park, after its last look for work.
+    pub(crate) park_ns: u64,
     /// How long a computing thread keeps a CPU that others want. 0: until it finishes.
     pub(crate) slice_ns: u64,
 }
@@ -28,6 +30,7 @@ impl Chaos {
         spawn_fails_one_in: 0,
         wake_ns: 0,
         spawn_ns: 0,
+        park_ns: 0,
         slice_ns: 0,
     };
 }

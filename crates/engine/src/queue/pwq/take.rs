@@ -3,7 +3,7 @@
 use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::inbox::Node;
 use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
@@ -65,7 +65,10 @@ impl<H: Host> Pwq<H> {
         if !self.take_permit(&mut inner) {
             return Taken::Nothing;
         }
-        let estimate = inner.run_times.estimate();
+        let mut estimate = inner.run_times.estimate();
+        if host.reverts(Cure::ResidualRunTime) {
+            estimate.residual_ns = 0;
+        }
         let wanted = match share {
             Share::One => 1,
             Share::Fair { sharers, others_may_help } => {

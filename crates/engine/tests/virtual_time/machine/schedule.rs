@@ -31,6 +31,11 @@ impl Machine {
         if self.current_thread().is_idle_class { IDLE_YIELD_NS } else { 0 }
     }
 
+    /// Whether no normal thread holds this CPU.
+    pub(super) fn is_idle(&self, cpu: u32) -> bool {
+        self.cpus[cpu as usize].is_none_or(|id| self.threads[id].is_idle_class)
+    }
+
     /// Takes the CPU from a burning thread, which continues once a CPU is free.
     pub(super) fn evict(&mut self, id: ThreadId) {
         let thread = &mut self.threads[id];

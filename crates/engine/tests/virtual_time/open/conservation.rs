@@ -1,0 +1,190 @@
+//! The oracle of work conservation: checks from the trace alone that no item waits for long while a
+//! CPU of its queue's mask idles.
+//!
+//! The trace has the submission, the start and the end of each item, and which CPUs idle. The items
+//! are those of one unbound queue that is not strict and has no limit, so a queued item is ready.
+//! For each item the oracle measures the time without interruption in which the item is ready and
+//! some CPU of the mask idles.
+//!
+//! The bound depends on the run times of the pod to which the item was submitted. An arriving item
+//! waits for the rest of the run that it meets, whose mean is `E[S^2] / 2 E[S]`. The oracle computes
+//! it from the pod's last [`WINDOW`] runs, as of the last start of an item of the pod.
+//!
+//! | the mean rest of a run | bound |
+//! |---|---|
+//! | at least [`LONG_NS`] | [`LONG_WAIT_NS`], and the wakes of the workers for it and those before it |
+//! | shorter | [`WATCHED_NS`] and wakes, since the pod last started an item |
+//!
+//! In the second case no thread decides at the submission: the item waits for the watcher.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use crate::setup::US;
+
+/// The number of runs of a pod that its statistic covers.
+const WINDOW: usize = 64;
+/// From this mean rest of a run, an item must not wait behind a run while a CPU idles. The engine
+/// weighs the same rest, and an item's run time besides, against the cost of a wake of 50 us. It
+/// forgets old runs gradually, so its statistic differs a little.
+const LONG_NS: u64 = 40 * US;
+/// How long an item may wait there.
+const LONG_WAIT_NS: u64 = 50 * US;
+/// How long an item may wait for the watcher where no item of its pod starts. The interval between
+/// two scans is 2 ms, and a scan leaves a pod alone in which an item started less than 200 us ago.
+pub(super) const WATCHED_NS: u64 = 2_200 * US;
+/// Items of the trace that a failure prints.
+const PRINTED: usize = 60;
+
+/// An item's way through the engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage {
+    pod: usize,
+    submitted: (u64, u32),
+    started: Option<(u64, u32)>,
+    ended: Option<u64>,
+    /// Items of the pod that waited when it was submitted.
+    ahead: u64,
+    /// The longest time without interruption in which it waited and a CPU idled.
+    pub(super) waited_beside_idle_ns: u64,
+}
+
+impl Passage {
+    /// The time from the submission to the end.
+    pub(super) fn sojourn(&self) -> u64 {
+        self.ended.expect("every item has run") - self.submitted.0
+    }
+}
+
+#[derive(Default)]
+struct Pod {
+    /// The last run times.
+    runs: VecDeque<u64>,
+    waiting: VecDeque<usize>,
+    /// Since when the mean rest of a run is long.
+    long_since: Option<u64>,
+    last_start: u64,
+}
+
+impl Pod {
+    fn mean_rest(&self) -> u64 {
+        let sum: u64 = self.runs.iter().sum();
+        let squares: u64 = self.runs.iter().map(|ns| ns * ns).sum();
+        squares / (2 * sum).max(1)
+    }
+}
+
+/// The oracle; see the module.
+pub(crate) struct Conservation {
+    /// The CPUs of the mask.
+    cpus: Vec<u32>,
+    /// The pod of each CPU.
+    pod_of: Vec<usize>,
+    pods: Vec<Pod>,
+    items: Vec<Passage>,
+    /// The cost of one wake.
+    wake_ns: u64,
+    /// Since when some CPU idles without interruption.
+    idle_since: Option<u64>,
+}
+
+impl Conservation {
+    /// `pod_of`: the pod of each CPU of the machine; `usize::MAX` outside of the mask.
+    pub(super) fn new(pod_of: Vec<usize>, wake_ns: u64) -> Conservation {
+        let in_mask = |&cpu: &u32| pod_of[cpu as usize] != usize::MAX;
+        let cpus: Vec<u32> = (0..pod_of.len() as u32).filter(in_mask).collect();
+        let pods = cpus.iter().map(|&cpu| pod_of[cpu as usize] + 1).max().unwrap_or(0);
+        let pods = (0..pods).map(|_| Pod::default()).collect();
+        Conservation { cpus, pod_of, pods, items: Vec::new(), wake_ns, idle_since: None }
+    }
+
+    /// The CPUs of the mask.
+    pub(crate) fn cpus(&self) -> &[u32] {
+        &self.cpus
+    }
+
+    pub(super) fn items(&self) -> &[Passage] {
+        &self.items
+    }
+
+    /// An item is submitted on this CPU. Returns its number.
+    pub(super) fn submit(&mut self, now: u64, cpu: u32) -> usize {
+        let pod = self.pod_of[cpu as usize];
+        let waiting = &mut self.pods[pod].waiting;
+        let ahead = waiting.len() as u64;
+        waiting.push_back(self.items.len());
+        let submitted = (now, cpu);
+        self.items.push(Passage {
+            pod,
+            submitted,
+            started: None,
+            ended: None,
+            ahead,
+            waited_beside_idle_ns: 0,
+        });
+        self.items.len() - 1
+    }
+
+    pub(super) fn start(&mut self, now: u64, item: usize, cpu: u32) {
+        self.items[item].started = Some((now, cpu));
+        let pod = &mut self.pods[self.items[item].pod];
+        let at = pod.waiting.iter().position(|&waiting| waiting == item).expect("it waits");
+        let _ = pod.waiting.remove(at);
+        pod.last_start = now;
+        let is_long = pod.mean_rest() >= LONG_NS;
+        pod.long_since = is_long.then(|| pod.long_since.unwrap_or(now));
+    }
+
+    pub(super) fn end(&mut self, now: u64, item: usize) {
+        let passage = &mut self.items[item];
+        passage.ended = Some(now);
+        let (began, _) = passage.started.expect("it has started");
+        let runs = &mut self.pods[passage.pod].runs;
+        if runs.len() == WINDOW {
+            let _ = runs.pop_front();
+        }
+        runs.push_back(now - began);
+    }
+
+    /// The state does not change from `now` to `until`. `idles`: whether some CPU of the mask does.
+    pub(crate) fn pass(&mut self, now: u64, until: u64, idles: bool) {
+        if !idles {
+            self.idle_since = None;
+            return;
+        }
+        let idle_since = *self.idle_since.get_or_insert(now);
+        for pod in self.pods.iter().filter(|pod| !pod.waiting.is_empty()) {
+            for &item in &pod.waiting {
+                let passage = &mut self.items[item];
+                let since = idle_since.max(passage.submitted.0);
+                let wakes = (passage.ahead + 2) * self.wake_ns;
+                let waited = &mut passage.waited_beside_idle_ns;
+                *waited = (*waited).max(until - since);
+                let watched = (since.max(pod.last_start), WATCHED_NS + wakes);
+                let long = pod.long_since.map(|long| (since.max(long), LONG_WAIT_NS + wakes));
+                for (since, bound) in long.into_iter().chain([watched]) {
+                    assert!(
+                        until - since <= bound,
+                        "item {item} is ready and a CPU idles from {since} to {until} ns, which is more than \
+                         {bound} ns; mean rest of its pod's runs: {} ns\n{}",
+                        pod.mean_rest(),
+                        self.describe(since, until),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The items that were in the engine between these times.
+    fn describe(&self, from: u64, to: u64) -> String {
+        let from = from.saturating_sub(100 * US);
+        let mut text = String::new();
+        let is_shown = |passage: &Passage| passage.ended.is_none_or(|ended| ended >= from);
+        let shown = self.items.iter().enumerate().filter(|(_, passage)| is_shown(passage));
+        for (item, passage) in shown.take(PRINTED) {
+            let _ = writeln!(text, "  item {item}: {passage:?}");
+        }
+        let _ = write!(text, "  now {to} ns");
+        text
+    }
+}

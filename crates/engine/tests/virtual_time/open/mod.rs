@@ -1,0 +1,299 @@
+//! Open loops: items arrive at planned times, and none waits while a CPU idles that could run it
+//! ([`conservation`]).
+
+pub(crate) mod conservation;
+mod plan;
+
+use std::ops::Range;
+use std::panic::catch_unwind;
+
+use uwork_engine::host::Cure;
+use uwork_engine::{Attrs, Kind, Queued};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods, effective_scope};
+use uwork_policy::topology::Topology;
+
+use crate::host::VirtualHost;
+use crate::item::Item;
+use crate::random_source::{Chance, Chaos};
+use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
+use conservation::{Conservation, Passage};
+use plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
+
+/// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
+const SEEDS: u64 = 1_000;
+/// Items of one history.
+const ITEMS: usize = 2_000;
+/// Machines with 4, 16 and 64 CPUs.
+const MACHINES: [&str; 5] = ["core:4", "llc:2 core:2", "core:16", "llc:4 core:4", "llc:8 core:8"];
+const SCOPES: [AffinityScopeChoice; 5] = [
+    AffinityScopeChoice::Default,
+    AffinityScopeChoice::Explicit(AffinityScope::Cpu),
+    AffinityScopeChoice::Explicit(AffinityScope::CacheShard),
+    AffinityScopeChoice::Explicit(AffinityScope::Cache),
+    AffinityScopeChoice::Explicit(AffinityScope::System),
+];
+
+/// An open loop.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    machine: &'static str,
+    scope: AffinityScopeChoice,
+    mix: Mix,
+    pattern: Pattern,
+    submitters: u64,
+    /// Whether the mask leaves CPU 0 out.
+    spares_first: bool,
+    items: usize,
+}
+
+impl Case {
+    fn draw(chance: &mut Chance) -> Case {
+        let percent = *chance.pick(&[30, 60, 80]);
+        let pattern = match chance.below(5) {
+            0 => Pattern::Bursts { size: 10 + chance.below(91), percent },
+            _ => Pattern::Poisson { percent },
+        };
+        Case {
+            machine: *chance.pick(&MACHINES),
+            scope: *chance.pick(&SCOPES),
+            mix: *chance.pick(&Mix::ALL),
+            pattern,
+            submitters: 1 + chance.below(4),
+            spares_first: chance.one_in(4),
+            items: ITEMS,
+        }
+    }
+
+    fn mask(&self, engine: &VirtualEngine) -> CpuSet {
+        let skip = usize::from(self.spares_first);
+        engine.config().allowed.iter().skip(skip).collect()
+    }
+
+    /// The pod of each CPU, `usize::MAX` outside of the mask.
+    fn pods(&self, topology: &Topology, mask: &CpuSet, shard_size: u32) -> Vec<usize> {
+        let scope = effective_scope(topology, self.scope, AffinityScope::Cache, mask, shard_size);
+        let pods = Pods::of(topology, scope.effective, shard_size);
+        let pods: Vec<_> = pods.restricted(mask).map(|(_, pod)| pod).collect();
+        let of = |cpu| pods.iter().position(|pod| pod.contains(cpu)).unwrap_or(usize::MAX);
+        topology.online().iter().map(of).collect()
+    }
+}
+
+/// Runs a case. Returns its arrivals, the number of CPUs in the mask, and how the items went.
+fn run(
+    seed: u64,
+    case: Case,
+    chaos: Chaos,
+    reverted: Option<Cure>,
+) -> (Vec<Arrival>, u64, Vec<Passage>) {
+    with_engine(Setup { machine: case.machine, chaos, seed }, move |engine| {
+        let host = engine.host();
+        reverted.into_iter().for_each(|cure| host.revert(cure));
+        let mask = case.mask(engine);
+        let config = engine.config();
+        let pod_of = case.pods(&config.topology, &mask, config.cache_shard_size);
+        let attrs = Attrs { nice: 0, cpumask: mask.clone(), scope: case.scope, strict: false };
+        let queue = make(engine, spec("q", Kind::Unbound(attrs)));
+        let oracle = Conservation::new(pod_of, chaos.wake_ns.max(chaos.spawn_ns));
+        host.machine().conservation = Some(Box::new(oracle));
+        let cpus = mask.len() as u64;
+        let all = {
+            let chance = &mut host.machine().chance;
+            arrivals(chance, case.mix, case.pattern, cpus, case.items)
+        };
+        let mut streams = vec![Vec::new(); case.submitters as usize];
+        for &arrival in &all {
+            let at = match case.pattern {
+                Pattern::Poisson { .. } => host.machine().chance.below(case.submitters),
+                Pattern::Bursts { .. } => arrival.at % case.submitters,
+            };
+            streams[at as usize].push(arrival);
+        }
+        let streams = streams.into_iter().map(|stream| {
+            let at = host.machine().chance.below(cpus) as usize;
+            let cpu = mask.iter().nth(at).expect("a CPU of the mask");
+            let (queue, clock) = (queue.clone(), host.clone());
+            host.start(&CpuSet::single(cpu), move || submit(&clock, &queue, &stream))
+        });
+        let submitters: Vec<_> = streams.collect();
+        submitters.into_iter().for_each(|submitter| submitter.join(host));
+        queue.flush().expect("not inside of an item");
+        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
+        let oracle = host.machine().conservation.take().expect("set above");
+        (all, cpus, oracle.items().to_vec())
+    })
+}
+
+/// Calls `f` with the oracle, the time and the CPU of the calling thread.
+fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Conservation, u64, u32) -> R) -> R {
+    let mut machine = host.machine();
+    let (now, cpu) = (machine.now, machine.current_cpu());
+    f(machine.conservation.as_mut().expect("the history has an oracle"), now, cpu)
+}
+
+/// Queues each item at its time.
+fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arrival]) {
+    for &Arrival { at, run_ns } in stream {
+        let now = host.time();
+        if at > now {
+            host.doze(at - now);
+        }
+        let no = with_oracle(host, |oracle, now, cpu| oracle.submit(now, cpu));
+        let clock = host.clone();
+        let item = Item::new(move || {
+            with_oracle(&clock, |oracle, now, cpu| oracle.start(now, no, cpu));
+            clock.burn(run_ns);
+            with_oracle(&clock, |oracle, now, _| oracle.end(now, no));
+        });
+        assert_eq!(item.queue(queue), Queued::Yes);
+    }
+}
+
+/// Runs the random case of this seed.
+fn run_seed(seed: u64, reverted: Option<Cure>) {
+    let mut chance = Chance::new(!seed);
+    let case = Case::draw(&mut chance);
+    let wake_ns = *chance.pick(&[0, 5 * US, 20 * US]);
+    let chaos = Chaos {
+        drawn_order: chance.one_in(4),
+        wake_ns,
+        spawn_ns: wake_ns,
+        park_ns: *chance.pick(&[0, 2 * US]),
+        slice_ns: MS,
+        ..Chaos::STEADY
+    };
+    let (arrivals, _, passages) = run(seed, case, chaos, reverted);
+    assert_eq!(arrivals.len(), passages.len());
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
+/// The seeds whose histories fail. Two threads run them.
+fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
+    let half = |odd: u64| {
+        let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
+        let fails = move |&seed: &u64| catch_unwind(|| run_seed(seed, reverted)).is_err();
+        std::thread::spawn(move || seeds.filter(fails).collect::<Vec<_>>())
+    };
+    let halves = [half(0), half(1)];
+    halves.into_iter().flat_map(|half| half.join().expect("it catches")).collect()
+}
+
+/// The number of histories within which the oracle must find a defect.
+const SEARCHED: u64 = 2_000;
+
+/// Asserts that the oracle finds the defect that this fix has fixed.
+fn assert_found(cure: Cure) {
+    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
+    let is_found = |seed: &u64| catch_unwind(|| run_seed(*seed, Some(cure))).is_err();
+    let seed = (first..first + SEARCHED).find(is_found);
+    assert!(seed.is_some(), "{cure:?}: no history fails without it");
+    println!("{cure:?}: without it seed {seed:?} fails");
+}
+
+#[test]
+fn the_oracle_finds_submitters_that_wake_no_neighbour() {
+    assert_found(Cure::NeighbourAtSubmission);
+}
+
+#[test]
+fn the_oracle_finds_workers_that_park_beside_an_overloaded_neighbour() {
+    assert_found(Cure::NeighbourAtPark);
+}
+
+#[test]
+fn the_oracle_finds_wakes_for_a_neighbour_that_end_at_items_of_the_woken_pool() {
+    assert_found(Cure::HelpPassedOn);
+}
+
+#[test]
+fn the_oracle_finds_items_that_wait_behind_long_runs_because_most_runs_are_short() {
+    assert_found(Cure::ResidualRunTime);
+}
+
+#[test]
+fn no_item_waits_while_a_cpu_of_its_mask_idles() {
+    if let Some(seed) = number("UWORK_SIM_SEED") {
+        return run_seed(seed, None);
+    }
+    let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
+    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
+    let failed = failures(first..first + seeds, None);
+    assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
+}
+
+/// A machine whose wakes take time.
+const LATENT: Chaos =
+    Chaos { wake_ns: 5 * US, spawn_ns: 5 * US, park_ns: 2 * US, slice_ns: MS, ..Chaos::STEADY };
+
+/// Short and long items on 16 CPUs in the default scope, at 60 % of their capacity.
+fn bimodal(machine: &'static str, submitters: u64) -> Case {
+    Case {
+        machine,
+        scope: AffinityScopeChoice::Default,
+        mix: Mix::BIMODAL,
+        pattern: Pattern::Poisson { percent: 60 },
+        submitters,
+        spares_first: false,
+        items: 20_000,
+    }
+}
+
+/// Machines on which the default scope has pods of one CPU and of four.
+const OF_16_CPUS: [&str; 2] = ["core:16", "llc:4 core:4"];
+
+/// The 99th percentile of the sojourn time, and the most that it may be: 1.3 times that of a perfect
+/// queue, and the cost of some wakes.
+fn p99_and_limit(case: Case, reverted: Option<Cure>) -> (u64, u64) {
+    let (arrivals, cpus, passages) = run(1, case, LATENT, reverted);
+    let sojourns: Vec<u64> = passages.iter().map(Passage::sojourn).collect();
+    let limit = percentile(&perfect(&arrivals, cpus), 99) * 13 / 10 + 100 * US;
+    (percentile(&sojourns, 99), limit)
+}
+
+#[test]
+fn the_sojourn_time_is_close_to_that_of_a_perfect_queue() {
+    for machine in OF_16_CPUS {
+        for submitters in [1, 4, 16] {
+            let (p99, limit) = p99_and_limit(bimodal(machine, submitters), None);
+            assert!(p99 <= limit, "{machine}, {submitters} submitters: {p99} ns > {limit} ns");
+        }
+    }
+}
+
+#[test]
+fn the_sojourn_time_shows_submitters_that_wake_no_neighbour() {
+    let case = bimodal("core:16", 1);
+    let (p99, limit) = p99_and_limit(case, Some(Cure::NeighbourAtSubmission));
+    assert!(p99 > limit, "{p99} ns <= {limit} ns");
+}
+
+/// The number of items that waited for more than 60 us in a row while a CPU idled: in a batch behind
+/// a long item, or in a queue.
+fn held_items(case: Case, reverted: Option<Cure>) -> usize {
+    const HELD_NS: u64 = 60 * US;
+    let (_, _, passages) = run(2, case, LATENT, reverted);
+    passages.iter().filter(|item| item.waited_beside_idle_ns > HELD_NS).count()
+}
+
+#[test]
+fn no_item_waits_in_a_batch_behind_a_long_one_while_a_cpu_idles() {
+    for machine in OF_16_CPUS {
+        for submitters in [1, 4, 16] {
+            let held = held_items(bimodal(machine, submitters), None);
+            assert_eq!(held, 0, "{machine}, {submitters} submitters");
+        }
+    }
+}
+
+/// Without the second moment most batches have several items.
+#[test]
+fn items_wait_in_batches_behind_long_ones_if_the_mean_run_decides() {
+    for machine in OF_16_CPUS {
+        assert_ne!(held_items(bimodal(machine, 1), Some(Cure::ResidualRunTime)), 0, "{machine}");
+    }
+}
