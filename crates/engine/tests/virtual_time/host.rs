@@ -464,7 +464,9 @@ impl Placement for VirtualHost {
         }
     }
 
+    /// Refused: the machine has one priority.
     fn run_when_idle(&self) -> bool {
+        self.detecting().tier = Tier::Events;
         false
     }
 
