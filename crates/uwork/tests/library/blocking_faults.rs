@@ -17,6 +17,7 @@ use crate::support::tiers::{
     perf_files, reported, scene,
 };
 use crate::support::watchdog;
+use uwork::{BlockingTier, Setup};
 
 /// The maximum number of scenes until the awaited event, for which each scene gives an opportunity.
 const SCENES_MAX: usize = 500;
@@ -94,6 +95,7 @@ fn a_filter_of_system_calls_leads_to_sampling() {
     alone_each(test, "UWORK_TEST_ERRNO", &errors, VARIABLE, |errno| {
         let _watchdog = watchdog();
         collect_reports();
+        Setup::new().blocking_tier(BlockingTier::Events).install().unwrap();
         let number = match errno {
             "EPERM" => libc::EPERM,
             "EACCES" => libc::EACCES,
