@@ -40,9 +40,9 @@ impl Setup {
         Setup::default()
     }
 
-    /// How a pool detects that an item waits without declaring it. The default, also where the
-    /// system refuses the choice, is the best method available: events, then sampling, then none
-    /// (declared waits only). `UWORK_BLOCKING` takes precedence.
+    /// How a pool detects that an item waits without declaring it. The default is the best method
+    /// available: standby, then events, then sampling, then none (declared waits only). Where the
+    /// system refuses the choice, it is the next of these. `UWORK_BLOCKING` takes precedence.
     ///
     /// [`dump`](fn@crate::dump) shows the method in use and the reason. A
     /// [`Report::BlockingTier`](crate::Report::BlockingTier) is issued if it differs from the

@@ -62,8 +62,8 @@ static void setup(void)
 	setup.size = 4;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "UW_SETUP_INIT"));
 	setup.size = sizeof(setup);
-	setup.blocking_tier = UW_TIER_DECLARED + 1;
-	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 3"));
+	setup.blocking_tier = UW_TIER_STANDBY + 1;
+	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 4"));
 	setup.blocking_tier = UW_TIER_SAMPLING;
 	setup.percpu_mode = UW_PERCPU_ASYMMETRIC + 1;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 3"));

@@ -82,7 +82,7 @@ fn the_detection_tier_is_shown_with_its_reason() {
     let text = shown("nonsense", &[]);
     let line = text.lines().find(|line| line.starts_with("blocking ")).unwrap();
     assert!(
-        line.contains("\"nonsense\" is ignored: allowed are declared, events, sampling"),
+        line.contains("\"nonsense\" is ignored: allowed are declared, standby, events, sampling"),
         "{line}"
     );
     let json: serde_json::Value = serde_json::from_str(&shown("declared", &["--json"])).unwrap();

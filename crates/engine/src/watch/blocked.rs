@@ -15,17 +15,14 @@ use uwork_policy::scan::SOON_NS;
 use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Observer, Report};
-use crate::pool::{NEVER, Pool};
+use crate::pool::{NEVER, Pool, RECENT};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
 
-/// A block that an examiner has met and that is not over its patience.
-#[derive(Clone, Copy)]
-pub(crate) struct Met {
-    /// The worker and its run.
-    run: (u32, u64),
-    since: u64,
-}
+/// The blocks that an examiner has met and that are not over their patience, indexed as the pool's
+/// recent workers: the worker and its run, and since when it blocks.
+#[derive(Default)]
+pub(crate) struct Met([Option<((u32, u64), u64)>; RECENT]);
 
 /// How many workers `find_blocked_worker` queries at most.
 const QUERIES_MAX: usize = 2;
@@ -252,10 +249,10 @@ impl<H: Host> Pool<H> {
 
     /// Called by a parked worker that a standby has woken: samples the workers of this pool that took
     /// an item last, and counts out those that have blocked for longer than their patience. Returns
-    /// when to do that again: when the patience of the block in `met` ends.
+    /// when to do that again: when the first patience of the blocks in `met` ends.
     #[cold]
-    pub(crate) fn examine(&self, engine: &Engine<H>, met: &mut Option<Met>) -> Option<u64> {
-        let mut again_at = None;
+    pub(crate) fn examine(&self, engine: &Engine<H>, met: &mut Met) -> Option<u64> {
+        let mut again_at: Option<u64> = None;
         for id in self.recent() {
             let (slot, now) = (engine.slot(id), engine.host().now());
             let thread = slot.thread();
@@ -264,7 +261,8 @@ impl<H: Host> Pool<H> {
                 continue;
             }
             let Some(activity) = engine.observer().activity(thread) else { continue };
-            let known_since = met.filter(|met| met.run == (id, run)).map_or(now, |met| met.since);
+            let met = &mut met.0[id as usize % RECENT];
+            let known_since = met.filter(|met| met.0 == (id, run)).map_or(now, |met| met.1);
             let patience_ns = self.patience_ns();
             let source = Source::System;
             match judge(Sample { activity, source, known_since, now, patience_ns }) {
@@ -272,8 +270,8 @@ impl<H: Host> Pool<H> {
                     self.count_blocked_out(engine, id, run, since, now);
                 }
                 Verdict::Wait { until } => {
-                    *met = Some(Met { run: (id, run), since: known_since });
-                    again_at = Some(until);
+                    *met = Some(((id, run), known_since));
+                    again_at = Some(again_at.map_or(until, |at| at.min(until)));
                 }
                 Verdict::Leave | Verdict::Stopped | Verdict::Confirm => {}
             }

@@ -83,7 +83,7 @@ impl<H: Host> Watch<H> {
                 next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));
                 next = next.min(engine.hogs.find(engine, pool, &mut state.runs, now));
                 if pool.blocking.expects_at(now) {
-                    engine.standbys.ensure(engine, pool);
+                    engine.standbys.ensure(engine, pool, now);
                     suspect |= !engine.standbys.serve(engine, pool, now);
                 }
             }

@@ -18,19 +18,23 @@ use crate::host::{Event, Host, Observer, WorkerSpec};
 use crate::pool::Pool;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::WakeToken;
+use crate::watch::COOL_DOWN_NS;
 
 /// How many pools one standby knows at most: of each residue class the one that called last.
 const POOLS: usize = 8;
 /// No pool.
 const NONE: u32 = u32::MAX;
 
-/// One CPU's standby. It writes `state` and `ran_at`; other threads write the rest.
+/// One CPU's standby. Its thread writes `ran_at`. README.md has the table of the other words.
 #[repr(align(128))]
 struct Standby<H: Host> {
     /// A [`State`].
     state: AtomicU32,
     /// When it last ran. A hint.
     ran_at: AtomicU64,
+    /// When the watcher tries again to spawn its thread, which has failed; 0 if it has not. The
+    /// watcher alone.
+    again_at: AtomicU64,
     /// Pools in which something waits behind workers of this CPU. Hints.
     pools: [AtomicU32; POOLS],
     event: H::Event,
@@ -49,6 +53,7 @@ impl<H: Host> Standby<H> {
         Standby {
             state: AtomicU32::new(State::Absent as u32),
             ran_at: AtomicU64::new(0),
+            again_at: AtomicU64::new(0),
             pools: std::array::from_fn(|_| AtomicU32::new(NONE)),
             event: H::Event::default(),
         }
@@ -67,10 +72,11 @@ impl<H: Host> Standby<H> {
     fn call(&self, engine: &Engine<H>, pool: u32) -> bool {
         let known = &self.pools[pool as usize % POOLS];
         if known.load(Ordering::Relaxed) != pool {
-            // SeqCst: part of W1, as the standby finds the push by way of this word.
+            // SeqCst: part of W1 of the README's diagram, as is the caller's push. A standby that
+            // reads an older entry after W2 would sleep although it was not woken.
             known.store(pool, Ordering::SeqCst);
         }
-        // SeqCst: R1 of the README's diagram. The caller's push (W1) comes before it.
+        // SeqCst: R1 of the diagram.
         let state = self.state();
         let sleeps = matches!(state, State::Asleep | State::GaveUp);
         let (from, to) = (state as u32, State::Awake as u32);
@@ -81,6 +87,11 @@ impl<H: Host> Standby<H> {
             self.wake(engine);
         }
         state != State::Absent
+    }
+
+    /// Whether it looks at this pool: no other pool has taken its place since the last call.
+    fn knows(&self, pool: u32) -> bool {
+        self.pools[pool as usize % POOLS].load(Ordering::Relaxed) == pool
     }
 
     fn wake(&self, engine: &Engine<H>) {
@@ -94,7 +105,7 @@ impl<H: Host> Standby<H> {
         self.ran_at.store(now, Ordering::Relaxed);
         let mut round = Round::NOTHING;
         for known in &self.pools {
-            // SeqCst: R2, as are the loads of `looks_ready`.
+            // SeqCst: part of R2 of the diagram.
             let id = known.load(Ordering::SeqCst);
             let Some(pool) = engine.pools.get(id).filter(|_| id != NONE) else { continue };
             let plan = plan_pool(pool.standby_facts(now));
@@ -143,12 +154,14 @@ impl<H: Host> Standbys<H> {
     }
 
     /// The watcher: spawns the standbys that a pool lacks in which blocks are expected.
-    pub(super) fn ensure(&self, engine: &Engine<H>, pool: &Pool<H>) {
+    pub(super) fn ensure(&self, engine: &Engine<H>, pool: &Pool<H>, now: u64) {
         if engine.observer().tier() != Tier::Standby || self.retired.load(Ordering::SeqCst) {
             return;
         }
         pool.for_each_busy_cpu(engine, |cpu| {
-            let Some(standby) = self.of(cpu).filter(|s| s.state() == State::Absent) else { return };
+            let is_due = |standby: &&Standby<H>| standby.again_at.load(Ordering::Relaxed) <= now;
+            let absent = self.of(cpu).filter(|standby| standby.state() == State::Absent);
+            let Some(standby) = absent.filter(is_due) else { return };
             let Some(me) = engine.me() else { return };
             standby.set_state(State::Awake);
             let mut cpus = CpuSet::new();
@@ -156,6 +169,7 @@ impl<H: Host> Standbys<H> {
             let spec = WorkerSpec { name: format!("uw/standby{cpu}"), cpus, nice: 0 };
             let main = Box::new(move || standby_main(&me, cpu));
             if engine.host().spawn(&spec, main).is_err() {
+                standby.again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
                 standby.set_state(State::Absent);
             }
         });
@@ -170,7 +184,7 @@ impl<H: Host> Standbys<H> {
         pool.for_each_busy_cpu(engine, |cpu| {
             all &= self.of(cpu).is_some_and(|standby| {
                 let ran_at = standby.ran_at.load(Ordering::Relaxed);
-                serves(standby.state(), now.saturating_sub(ran_at))
+                standby.knows(pool.id) && serves(standby.state(), now.saturating_sub(ran_at))
             });
         });
         all
@@ -187,6 +201,7 @@ impl<H: Host> Standbys<H> {
     pub(crate) fn forget(&self) {
         for standby in self.by_cpu.iter().filter(|standby| standby.state() != State::Absent) {
             standby.event.renew();
+            standby.again_at.store(0, Ordering::Relaxed);
             standby.set_state(State::Absent);
         }
     }

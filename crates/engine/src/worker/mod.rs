@@ -28,6 +28,7 @@ use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
+use crate::watch::Met;
 use crate::worker::batch::run_batch;
 
 /// What a worker does next.
@@ -401,7 +402,7 @@ impl<H: Host> Worker<H> {
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
-        let mut met = None;
+        let mut met = Met::default();
         loop {
             let _ = engine.host().park(&slot.event, deadline);
             let mut again_at = None;

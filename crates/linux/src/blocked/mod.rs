@@ -30,7 +30,7 @@ pub(super) struct BlockDetector {
     ignored: Option<String>,
     /// A report is due and was not issued yet.
     pending_report: AtomicBool,
-    /// The system refuses records, and the tier does without them.
+    /// The system refuses records: no more are opened.
     records_refused: AtomicBool,
     /// It was reported that some threads are sampled.
     said_exhausted: AtomicBool,
@@ -99,40 +99,48 @@ impl BlockDetector {
             Ok(records) => return (Some(records), None),
             Err(refused) => refused,
         };
-        let (tier, reason) = match refused {
-            Refused::Gone | Refused::NotReady => return (None, None),
+        let report = match refused {
+            Refused::Gone | Refused::NotReady => None,
             Refused::Exhausted(error) => {
-                if self.said_exhausted.swap(true, Ordering::Relaxed) {
-                    return (None, None);
-                }
                 let more =
-                    format!("some workers are sampled, as one more record was refused: {error}");
-                (self.tier(), more)
-            }
-            Refused::Forbidden(_) if self.tier() == Tier::Standby => {
-                self.records_refused.store(true, Ordering::Relaxed);
-                return (None, None);
+                    || format!("some workers are sampled, as one more record was refused: {error}");
+                let first = !self.said_exhausted.swap(true, Ordering::Relaxed);
+                first.then(|| self.explain(&more()))
             }
             Refused::Forbidden(error) => {
-                let tier = if proc::is_there() { Tier::Sampling } else { Tier::Declared };
-                (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
+                self.records_refused.store(true, Ordering::Relaxed);
+                let reason = format!("perf_event_open was allowed, and is refused now: {error}");
+                // The tier of standbys does without records.
+                self.lower(Tier::Events, &reason)
             }
         };
-        (None, Some(self.lower(tier, &reason)))
+        (None, report)
     }
 
     /// The system refuses a standby's priority: the next tier from here on. Returns the report that
     /// is due, if the tier was not lowered before.
     pub(super) fn refuse_standby(&self, error: &Error) -> Option<Report> {
-        let standby = self.tier() == Tier::Standby;
-        let tier = if refusal_of(Tier::Events).is_none() { Tier::Events } else { Tier::Sampling };
         let reason = format!("SCHED_IDLE was allowed, and is refused now: {error}");
-        standby.then(|| self.lower(tier, &reason))
+        self.lower(Tier::Standby, &reason)
     }
 
-    /// Sets the tier, and adds to its reason.
-    fn lower(&self, tier: Tier, reason: &str) -> Report {
-        self.tier.store(tier as u8, Ordering::Relaxed);
+    /// Goes to the next tier that the system permits, if the present one is `from`: of several
+    /// threads that meet a refusal, one reports it.
+    fn lower(&self, from: Tier, reason: &str) -> Option<Report> {
+        let is_refused = |tier| match tier {
+            Tier::Events if self.records_refused.load(Ordering::Relaxed) => true,
+            tier => refusal_of(tier).is_some(),
+        };
+        let mut tiers = std::iter::successors(from.next(), |tier| tier.next());
+        let to = tiers.find(|&tier| !is_refused(tier)).unwrap_or(Tier::Declared);
+        let (from, to) = (from as u8, to as u8);
+        let lowered = self.tier.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        lowered.is_ok().then(|| self.explain(reason))
+    }
+
+    /// Adds to the tier's reason.
+    fn explain(&self, reason: &str) -> Report {
+        let tier = self.tier();
         let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         *text = format!("{text}; {reason}");
         Report::BlockingTier { tier, reason: text.clone(), ignored: None }
@@ -221,13 +229,13 @@ mod tests {
     #[test]
     fn the_environment_comes_before_the_program() {
         for (variable, asked, tier, odd) in [
-            (None, None, Tier::Events, false),
+            (None, None, Tier::Standby, false),
             (None, Some(Tier::Sampling), Tier::Sampling, false),
             (Some("declared"), Some(Tier::Sampling), Tier::Declared, false),
             (Some("events"), None, Tier::Events, false),
             (Some("evnts"), Some(Tier::Sampling), Tier::Sampling, true),
-            (Some(" events"), None, Tier::Events, true),
-            (Some(""), None, Tier::Events, false),
+            (Some(" events"), None, Tier::Standby, true),
+            (Some(""), None, Tier::Standby, false),
             (Some(""), Some(Tier::Sampling), Tier::Sampling, false),
         ] {
             let wish = Wish::of(variable, asked);
@@ -238,19 +246,26 @@ mod tests {
     #[test]
     fn a_refused_method_falls_back_and_is_reported() {
         let best = Wish::of(None, None);
-        assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
-        let (tier, reason, as_requested) = settled(&best, &[Tier::Events]);
+        assert_eq!(settled(&best, &[]), (Tier::Standby, "the best there is".to_owned(), true));
+        assert_eq!(settled(&best, &[Tier::Events]), settled(&best, &[]), "it needs no records");
+        let (tier, reason, as_requested) = settled(&best, &[Tier::Standby]);
+        assert_eq!((tier, as_requested), (Tier::Events, false));
+        assert_eq!(reason, "the best there is; standby is refused: no");
+        let (tier, reason, as_requested) = settled(&best, &[Tier::Standby, Tier::Events]);
         assert_eq!((tier, as_requested), (Tier::Sampling, false));
-        assert_eq!(reason, "the best there is; events is refused: no");
-        let (tier, _, as_requested) = settled(&best, &[Tier::Events, Tier::Sampling]);
+        assert_eq!(reason, "the best there is; standby is refused: no; events is refused: no");
+        let all = [Tier::Standby, Tier::Events, Tier::Sampling];
+        let (tier, _, as_requested) = settled(&best, &all);
         assert_eq!((tier, as_requested), (Tier::Declared, false));
         let odd = Wish::of(Some("maybe"), None);
         let (tier, reason, as_requested) = settled(&odd, &[]);
-        assert_eq!((tier, as_requested), (Tier::Events, false));
+        assert_eq!((tier, as_requested), (Tier::Standby, false));
         assert_eq!(reason, "the best there is");
         assert_eq!(
             odd.ignored.as_deref(),
-            Some("UWORK_BLOCKING=\"maybe\" is ignored: allowed are declared, events, sampling")
+            Some(
+                "UWORK_BLOCKING=\"maybe\" is ignored: allowed are declared, standby, events, sampling"
+            )
         );
     }
 }

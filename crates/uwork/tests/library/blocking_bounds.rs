@@ -19,7 +19,7 @@ use uwork::Queue;
 
 /// The maximum of threads observed at once, and the file that keeps the tier usable.
 const FILES_MAX: usize = 64 + 1;
-const TIERS: [&str; 2] = ["events", "sampling"];
+const TIERS: [&str; 3] = ["standby", "events", "sampling"];
 
 /// Prints a note that the test is skipped where the system refuses records.
 fn are_refused(test: &str) -> bool {

@@ -13,10 +13,11 @@ use crate::support::blocks::every_kind;
 use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
 use crate::support::filter::refuse;
 use crate::support::tiers::{
-    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced,
-    in_best_tier, perf_files, reported, scene,
+    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced, in_events,
+    perf_files, reported, scene,
 };
 use crate::support::{until, watchdog};
+use uwork::{BlockingTier, Setup};
 
 /// The maximum number of scenes until the awaited event, for which each scene gives an opportunity.
 const SCENES_MAX: usize = 500;
@@ -95,6 +96,7 @@ fn a_filter_of_system_calls_leads_to_sampling() {
     alone_each(test, "UWORK_TEST_ERRNO", &errors, VARIABLE, |errno| {
         let _watchdog = watchdog();
         collect_reports();
+        Setup::new().blocking_tier(BlockingTier::Events).install().unwrap();
         let number = match errno {
             "EPERM" => libc::EPERM,
             "EACCES" => libc::EACCES,
@@ -116,7 +118,7 @@ fn a_filter_of_system_calls_leads_to_sampling() {
 #[test]
 fn records_that_are_refused_later_are_replaced_by_sampling() {
     let test = "records_that_are_refused_later_are_replaced_by_sampling";
-    alone_with(test, in_best_tier, || {
+    alone_with(test, in_events, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
             return;
@@ -156,15 +158,15 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
 #[test]
 fn an_invalid_value_is_reported_with_the_valid_ones() {
     let test = "an_invalid_value_is_reported_with_the_valid_ones";
-    for value in ["Events", "events ", "off", "events,sampling"] {
+    for value in ["Events", "events ", "off", "events,sampling", "Standby"] {
         let Some(lines) = lines_of(test, Some(value), || {}) else { return };
         assert_eq!(lines.len(), 1, "{lines:?}");
         let wanted = format!(
-            "uwork: UWORK_BLOCKING={value:?} is ignored: allowed are declared, events, sampling; in use: "
+            "uwork: UWORK_BLOCKING={value:?} is ignored: allowed are declared, standby, events, sampling; in use: "
         );
         assert!(lines[0].starts_with(&wanted), "{lines:?}");
     }
-    for value in ["declared", "sampling"] {
+    for value in ["declared", "standby", "sampling"] {
         assert_eq!(lines_of(test, Some(value), || {}), Some(Vec::new()), "{value}");
     }
 }
@@ -174,11 +176,13 @@ fn an_invalid_value_is_reported_with_the_valid_ones() {
 fn a_refusal_is_one_line_on_standard_error() {
     let test = "a_refusal_is_one_line_on_standard_error";
     let refuses = || refuse(libc::SYS_perf_event_open, libc::EPERM);
-    for value in [None, Some("events")] {
-        let Some(lines) = lines_of(test, value, refuses) else { return };
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].contains("uwork: workers that block are noticed by way of sampling"));
-        assert!(lines[0].contains("perf_event_paranoid is "), "{lines:?}");
+    let Some(lines) = lines_of(test, Some("events"), refuses) else { return };
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("uwork: workers that block are noticed by way of sampling"));
+    assert!(lines[0].contains("perf_event_paranoid is "), "{lines:?}");
+    // The default does without records.
+    for value in [None, Some("standby")] {
+        assert_eq!(lines_of(test, value, refuses), Some(Vec::new()), "{value:?}");
     }
 }
 
@@ -194,7 +198,7 @@ fn take_files(end: u64) -> Vec<File> {
 fn without_files_sampling_takes_over() {
     let test = "without_files_sampling_takes_over";
     const FILES: u64 = 32;
-    alone_with(test, in_best_tier, || {
+    alone_with(test, in_events, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
             return;
@@ -233,7 +237,7 @@ fn take_all_locked_memory() -> Vec<Event> {
 #[test]
 fn without_locked_memory_sampling_takes_over() {
     let test = "without_locked_memory_sampling_takes_over";
-    alone_with(test, in_best_tier, || {
+    alone_with(test, in_events, || {
         let _watchdog = watchdog();
         become_nobody();
         limit(libc::RLIMIT_MEMLOCK, 0);
@@ -282,6 +286,8 @@ fn without_proc_the_tier_is_declared() {
             refuse(libc::SYS_perf_event_open, libc::EPERM);
         }
         declare_and_are_replaced(&blocks(), BLOCKED);
-        assert_reported("declared", &["events is refused", "sampling is refused: /proc/self/task"]);
+        let refusals =
+            ["standby is refused: /proc/self/task", "events is refused", "sampling is refused"];
+        assert_reported("declared", &refusals);
     });
 }

@@ -19,7 +19,7 @@ use uwork::Report;
 const STOPS: usize = 20;
 /// A timer's delay that is long compared with the watcher's scans for blocked workers.
 const LONG: Duration = Duration::from_millis(50);
-const TIERS: [&str; 2] = ["events", "sampling"];
+const TIERS: [&str; 3] = ["standby", "events", "sampling"];
 
 fn in_tier(tier: &str) -> impl FnOnce(&mut Command) {
     move |command| _ = command.env(VARIABLE, tier)

@@ -11,6 +11,7 @@ mod bad_input;
 mod blocking;
 mod blocking_bounds;
 mod blocking_faults;
+mod blocking_standby;
 mod blocking_stopped;
 mod combine;
 mod dump_api;

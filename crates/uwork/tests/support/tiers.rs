@@ -21,6 +21,16 @@ pub(crate) fn in_best_tier(command: &mut Command) {
     command.env_remove(VARIABLE);
 }
 
+/// For a process in the tier of standbys.
+pub(crate) fn in_standby(command: &mut Command) {
+    command.env(VARIABLE, "standby");
+}
+
+/// For a process in the tier of events.
+pub(crate) fn in_events(command: &mut Command) {
+    command.env(VARIABLE, "events");
+}
+
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 /// Stores the reports from here on, for [`reports`].

@@ -112,7 +112,7 @@ fn without_blocks_there_is_uwork_alone_and_the_ratio_is_to_the_tier_off() {
     let of = |case: &str| -> Vec<Value> {
         records.iter().filter(|record| record["case"] == case).cloned().collect()
     };
-    let tiers = ["declared", "events", "sampling"].map(|tier| ("uwork", tier));
+    let tiers = ["declared", "standby", "events", "sampling"].map(|tier| ("uwork", tier));
     let plain = BTreeSet::from(["items_per_s", "cpu_s_per_mitem", "wall_s"]);
     assert_eq!(metrics(&of("flood")), tiers.map(|who| (who, plain.clone())).into());
     let mut busy = plain;
@@ -147,7 +147,7 @@ fn bad_options_are_refused_with_what_is_allowed() {
         &["--runner", "ryon"],
         &["--runner 'ryon'", "uwork, tokio-blocking, tokio, rayon, crossbeam, async-executor"],
     );
-    refused(&["--tier", "off"], &["--tier 'off'", "declared, events, sampling"]);
+    refused(&["--tier", "off"], &["--tier 'off'", "declared, standby, events, sampling"]);
     refused(&["--runner", "rayon", "--case", "flood"], &["nothing to run"]);
     refused(&["--quick", "--case", "flood", "--json", "/"], &["--json /"]);
 }

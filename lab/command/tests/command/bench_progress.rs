@@ -92,7 +92,7 @@ fn bad_input_is_refused_in_a_line_that_says_what_is_allowed() {
     for (args, words) in [
         (["--samples", "0"], "from 1 to 100000"),
         (["--case", "sleep"], "timer-sleep, timer-compute, ready-after-wait"),
-        (["--tier", "off"], "declared, events, sampling"),
+        (["--tier", "off"], "declared, standby, events, sampling"),
         (["--cpus", "3"], "--cpus '3' does not exist: allowed are 1, 2"),
         (["--json", "/"], "--json /"),
         (["--order", "{}"], "this option is for internal use"),

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Only these cases: timer-sleep, timer-compute, ready-after-wait
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these tiers: declared, events, sampling
+    /// Only these tiers: declared, standby, events, sampling
     #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
     tier: Vec<String>,
     /// Only with these numbers of CPUs: 1, 2

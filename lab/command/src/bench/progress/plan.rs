@@ -13,7 +13,7 @@ pub(super) const READY: &str = "ready-after-wait";
 pub(super) const CASES: [&str; 3] = [TIMER_SLEEP, TIMER_COMPUTE, READY];
 
 pub(super) const DECLARED: &str = "declared";
-pub(super) const TIERS: [&str; 3] = [DECLARED, "events", "sampling"];
+pub(super) const TIERS: [&str; 4] = [DECLARED, "standby", "events", "sampling"];
 pub(super) const CPUS: [(&str, usize); 2] = [("1", 1), ("2", 2)];
 
 /// Tries of each variant.
