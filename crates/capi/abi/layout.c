@@ -42,6 +42,7 @@ int main(void)
 	OFFSET(struct uw_setup, blocking_tier);
 	OFFSET(struct uw_setup, percpu_mode);
 	NUMBER(UW_TIER_DECLARED);
+	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);
 	SIZE(struct work_struct);
 	SIZE(struct delayed_work);

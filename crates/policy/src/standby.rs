@@ -153,6 +153,18 @@ pub enum State {
     Awake,
 }
 
+/// Whether a thread that leaves something waiting in a pool wakes a standby. `examinations`: how
+/// often the pool was examined since a worker last took a batch. A standby that has given the pool
+/// up could do nothing before the next batch.
+#[must_use]
+pub fn wakes(state: State, examinations: u32) -> bool {
+    match state {
+        State::Absent | State::Awake => false,
+        State::Asleep => true,
+        State::GaveUp => examinations < EXAMINATIONS_MAX,
+    }
+}
+
 /// Whether a standby finds the workers that block on its CPU. `unseen_ns`: how long ago it last ran.
 #[must_use]
 pub fn serves(state: State, unseen_ns: u64) -> bool {

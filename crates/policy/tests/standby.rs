@@ -3,7 +3,7 @@
 use uwork_policy::progress::NEVER;
 use uwork_policy::standby::{
     After, EXAMINATIONS_MAX, EXAMINE_AGAIN_NS, PoolFacts, PoolPlan, ROUNDS_MAX, Round, STARVED_NS,
-    State, after_round, plan_pool, serves,
+    State, after_round, plan_pool, serves, wakes,
 };
 
 #[test]
@@ -70,6 +70,15 @@ fn a_round_over_several_pools_does_what_the_busiest_needs() {
         for rounds in [1, ROUNDS_MAX, u32::MAX] {
             assert_eq!(after_round(round, rounds), expected, "{plans:?}");
         }
+    }
+}
+
+#[test]
+fn a_pool_that_was_given_up_wakes_no_standby_before_its_next_batch() {
+    for examinations in [0, 1, EXAMINATIONS_MAX - 1, EXAMINATIONS_MAX, u32::MAX] {
+        assert!(wakes(State::Asleep, examinations));
+        assert!(!wakes(State::Absent, examinations) && !wakes(State::Awake, examinations));
+        assert_eq!(wakes(State::GaveUp, examinations), examinations < EXAMINATIONS_MAX);
     }
 }
 

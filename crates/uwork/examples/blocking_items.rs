@@ -15,7 +15,7 @@ const SHORT_ITEMS: usize = 200;
 const LATE: Duration = Duration::from_millis(200);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Setup::new().blocking_tier(BlockingTier::Events).install()?;
+    Setup::new().blocking_tier(BlockingTier::Standby).install()?;
     let blocking = uwork::dump().blocking;
     println!("waits are noticed by way of {}: {}", blocking.tier, blocking.reason);
 

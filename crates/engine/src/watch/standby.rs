@@ -9,7 +9,7 @@ use std::sync::Arc;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::standby::{
-    After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, serves,
+    After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, serves, wakes,
 };
 use uwork_policy::topology::Cpu;
 
@@ -68,25 +68,26 @@ impl<H: Host> Standby<H> {
         self.state.store(state as u32, Ordering::SeqCst);
     }
 
-    /// Makes sure that it runs when its CPU is idle. Returns false if it has no thread.
-    fn call(&self, engine: &Engine<H>, pool: u32) -> bool {
-        let known = &self.pools[pool as usize % POOLS];
-        if known.load(Ordering::Relaxed) != pool {
+    /// Makes sure that it runs when its CPU is idle. Returns false if it has no thread, or has given
+    /// the pool up until the next batch.
+    fn call(&self, engine: &Engine<H>, pool: &Pool<H>) -> bool {
+        let known = &self.pools[pool.id as usize % POOLS];
+        if known.load(Ordering::Relaxed) != pool.id {
             // SeqCst: part of W1 of the README's diagram, as is the caller's push. A standby that
             // reads an older entry after W2 would sleep although it was not woken.
-            known.store(pool, Ordering::SeqCst);
+            known.store(pool.id, Ordering::SeqCst);
         }
         // SeqCst: R1 of the diagram.
         let state = self.state();
-        let sleeps = matches!(state, State::Asleep | State::GaveUp);
+        let wakes = wakes(state, pool.blocking.examinations(pool.last_batch_at(), 0).0);
         let (from, to) = (state as u32, State::Awake as u32);
         // One of several callers wakes it.
-        if sleeps
+        if wakes
             && self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
             self.wake(engine);
         }
-        state != State::Absent
+        wakes || state == State::Awake
     }
 
     /// Whether it looks at this pool: no other pool has taken its place since the last call.
@@ -148,7 +149,7 @@ impl<H: Host> Standbys<H> {
         }
         let mut all = true;
         pool.for_each_busy_cpu(engine, |cpu| {
-            all &= self.of(cpu).is_some_and(|standby| standby.call(engine, pool.id));
+            all &= self.of(cpu).is_some_and(|standby| standby.call(engine, pool));
         });
         all
     }

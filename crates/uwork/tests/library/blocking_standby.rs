@@ -25,13 +25,28 @@ const ERRNO: &str = "UWORK_TEST_ERRNO";
 /// Scenes until a tier has settled.
 const SCENES: usize = 20;
 
-/// The standbys of this process.
-fn standbys() -> usize {
+/// The numbers of the threads that are standbys of this process.
+fn standby_threads() -> Vec<libc::pid_t> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
-    // A thread that has just ended has no name.
-    let names =
-        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("uw/standby")).count()
+    let is_standby = |task: &std::fs::DirEntry| {
+        // A thread that has just ended has no name.
+        let name = std::fs::read_to_string(task.path().join("comm"));
+        name.is_ok_and(|name| name.starts_with("uw/standby"))
+    };
+    let number = |task: std::fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    tasks.filter_map(Result::ok).filter(is_standby).filter_map(number).collect()
+}
+
+/// The number of standbys of this process.
+fn standbys() -> usize {
+    standby_threads().len()
+}
+
+/// Whether a standby has lowered its priority, as each does soon after it has its name.
+fn is_any_lowered() -> bool {
+    // SAFETY: numbers only.
+    let is_idle = |&thread| unsafe { libc::sched_getscheduler(thread) } == libc::SCHED_IDLE;
+    standby_threads().iter().any(is_idle)
 }
 
 /// Plays scenes until a standby exists.
@@ -102,7 +117,7 @@ fn a_priority_that_is_refused_later_leads_to_events_once() {
         let on_each = queue("blocks").per_cpu().build().unwrap();
         until("a standby exists", || {
             replaced_on(&on_each, one);
-            standbys() == 1
+            is_any_lowered()
         });
         refuse(libc::SYS_sched_setscheduler, libc::EPERM);
         until("the refusal is noticed", || {
