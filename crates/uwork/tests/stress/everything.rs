@@ -18,6 +18,8 @@ use crate::support::{queue, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, DelayedWork, Enqueued, Queue, Work, WorkItem};
 
 const THREADS: u64 = 8;
+/// How often a boxed item queues itself again, at most.
+const HOPS: u64 = 3;
 /// Fewer in a build that is not optimized: `ci/stress.sh` builds one that is.
 const STEPS: u64 = if cfg!(debug_assertions) { 10_000 } else { 30_000 };
 const NODES: usize = 48;
@@ -293,7 +295,7 @@ impl Actor<'_> {
         if self.random.one_in(2) {
             add_one(&world.boxed.made);
             add_one(&world.boxed.queued);
-            let left = self.random.below(4);
+            let left = self.random.below(HOPS + 1);
             let item = Boxed { work: Work::new(), left, world };
             assert!(queue.enqueue(Box::pin(item)).is_queued());
         } else {
@@ -361,7 +363,12 @@ fn run_with(seed: u64) {
             node.work.flush();
         }
     }
-    world.queues.iter().chain([&world.wide]).for_each(|queue| queue.drain().unwrap());
+    let queues = || world.queues.iter().chain([&world.wide]);
+    // A boxed item queues itself on other queues, which may have been flushed before it arrives.
+    for _ in 0..=HOPS {
+        queues().for_each(|queue| queue.flush().unwrap());
+    }
+    queues().for_each(|queue| queue.drain().unwrap());
     for node in &nodes {
         assert!(!node.work.is_pending() && !node.timer.is_pending());
         node.accounts[0].assert_balanced("an item");
