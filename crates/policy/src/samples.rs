@@ -11,8 +11,8 @@ use crate::scan::STUCK_NS;
 /// In a pool that is not suspect, a worker is sampled once the watcher has known its run for this
 /// long. Most runs are over by then.
 pub const SAMPLE_AFTER_NS: u64 = STUCK_NS / 2;
-/// The interval of samples in a pool that runs fewer workers than its target. Such a pool can wake a
-/// worker by its own rule, so only workers that run again must be found.
+/// The interval in which workers that were counted out are sampled. A worker that runs again and is not
+/// found until then lets its pool run one worker more than its target.
 pub const RETURN_SAMPLES_NS: u64 = 1_000_000;
 
 /// What a thread does, as the system sees it.
@@ -43,8 +43,8 @@ pub struct PoolFacts {
     pub running: u32,
     /// How many of them should run while an item waits.
     pub target: u32,
-    /// How long ago its workers were last sampled.
-    pub since_samples_ns: u64,
+    /// How long ago its workers that were counted out were last sampled.
+    pub since_returns_ns: u64,
 }
 
 /// How the workers of a pool are sampled in one scan.
@@ -57,6 +57,8 @@ pub struct Sampling {
     pub record: bool,
     /// Keep records that exist already.
     pub keep_records: bool,
+    /// Sample workers that were counted out, which may run again.
+    pub returns: bool,
 }
 
 /// How to sample the workers of a pool in this scan; None if not at all.
@@ -66,13 +68,15 @@ pub struct Sampling {
 #[must_use]
 pub fn plan_pool(pool: PoolFacts) -> Option<Sampling> {
     let only_returns = pool.running < pool.target;
-    if pool.tier == Tier::Declared || (only_returns && pool.since_samples_ns < RETURN_SAMPLES_NS) {
+    let returns = pool.since_returns_ns >= RETURN_SAMPLES_NS;
+    if pool.tier == Tier::Declared || (only_returns && !returns) {
         return None;
     }
     Some(Sampling {
         at_once: pool.suspect,
         record: pool.suspect && matches!(pool.tier, Tier::Standby | Tier::Events) && !pool.presumes,
         keep_records: !pool.presumes,
+        returns,
     })
 }
 
@@ -124,11 +128,12 @@ pub enum WorkerPlan {
 /// that is not suspect.
 pub fn plan_worker(worker: WorkerFacts, sampling: Sampling) -> WorkerPlan {
     let is_known = worker.known_ns >= SAMPLE_AFTER_NS;
+    let may_return = sampling.returns && !worker.waits;
     match worker.state {
         WorkerState::BetweenRuns if sampling.record => WorkerPlan::Record,
         WorkerState::Counted if sampling.at_once || is_known => WorkerPlan::Sample,
-        WorkerState::FoundBlocked if !worker.waits => WorkerPlan::SampleAgain,
-        WorkerState::Presumed if is_known && !worker.waits => WorkerPlan::SampleAgain,
+        WorkerState::FoundBlocked if may_return => WorkerPlan::SampleAgain,
+        WorkerState::Presumed if is_known && may_return => WorkerPlan::SampleAgain,
         _ => WorkerPlan::Skip,
     }
 }

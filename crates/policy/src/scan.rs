@@ -5,7 +5,8 @@
 
 /// How long a batch may run, or a ready pwq wait, before another worker takes over.
 pub const STUCK_NS: u64 = 200_000;
-/// The next scan after a worker was counted out comes this soon: its replacement may block as well.
+/// The next scan after a worker was counted out comes this soon, unless standbys serve its pool: its
+/// replacement may block as well.
 pub const SOON_NS: u64 = 50_000;
 /// The longest interval between two scans. The watcher sees a run that computes for too long within
 /// this time, and counts it out when the run has used up its threshold from then on.

@@ -20,14 +20,14 @@ fn pools() -> Vec<PoolFacts> {
         for suspect in FLAGS {
             for presumes in FLAGS {
                 for (running, target) in [(0, 1), (1, 1), (2, 1), (2, 3), (3, 3)] {
-                    for since_samples_ns in around(RETURN_SAMPLES_NS) {
+                    for since_returns_ns in around(RETURN_SAMPLES_NS) {
                         let pool = PoolFacts {
                             tier,
                             suspect,
                             presumes,
                             running,
                             target,
-                            since_samples_ns,
+                            since_returns_ns,
                         };
                         pools.push(pool);
                     }
@@ -43,7 +43,7 @@ fn a_pool_is_sampled_unless_only_declared_blocks_count_or_it_lacks_workers() {
     for pool in pools() {
         // A pool below its target wakes workers by its own rule: one scan in a millisecond is
         // enough to find workers that run again.
-        let by_returns = pool.running >= pool.target || pool.since_samples_ns >= 1_000_000;
+        let by_returns = pool.running >= pool.target || pool.since_returns_ns >= 1_000_000;
         let expected = pool.tier != Tier::Declared && by_returns;
         assert_eq!(plan_pool(pool).is_some(), expected, "{pool:?}");
     }
@@ -56,6 +56,7 @@ fn switches_are_recorded_in_suspect_pools_that_presume_nothing() {
         let Some(plan) = plan_pool(pool) else { continue };
         assert_eq!(plan.at_once, pool.suspect, "{pool:?}");
         assert_eq!(plan.keep_records, !pool.presumes, "{pool:?}");
+        assert_eq!(plan.returns, pool.since_returns_ns >= 1_000_000, "{pool:?}");
         let records =
             [matches!(pool.tier, Tier::Standby | Tier::Events), pool.suspect, !pool.presumes];
         assert_eq!(plan.record, records == [true; 3], "{pool:?}");
@@ -72,10 +73,13 @@ fn expected_plan(worker: WorkerFacts, sampling: Sampling) -> WorkerPlan {
         WorkerState::BetweenRuns => (WorkerPlan::Record, sampling.record),
         // "once it has seen it in the same run for 100 us"; "there every run is sampled at once".
         WorkerState::Counted => (WorkerPlan::Sample, after_100_us || sampling.at_once),
-        // "Workers that were counted out are sampled again"; a declared wait ends by itself.
-        WorkerState::FoundBlocked => (WorkerPlan::SampleAgain, !worker.waits),
+        // "Workers that were counted out are sampled again", in their interval; a declared wait ends by
+        // itself.
+        WorkerState::FoundBlocked => (WorkerPlan::SampleAgain, sampling.returns && !worker.waits),
         // A presumed run gets 100 us to begin its block, also in a suspect pool.
-        WorkerState::Presumed => (WorkerPlan::SampleAgain, after_100_us && !worker.waits),
+        WorkerState::Presumed => {
+            (WorkerPlan::SampleAgain, sampling.returns && after_100_us && !worker.waits)
+        }
         // The worker itself ends these, or the end of the run.
         WorkerState::NotCounted => (WorkerPlan::Skip, true),
     };
@@ -95,10 +99,10 @@ fn each_state_of_a_worker_has_its_own_sample() {
         for waits in FLAGS {
             for known_ns in around(SAMPLE_AFTER_NS) {
                 let worker = WorkerFacts { state, waits, known_ns };
-                for flags in 0..8 {
-                    let [at_once, record, keep_records] =
-                        [1, 2, 4].map(|bit: u32| flags & bit != 0);
-                    let sampling = Sampling { at_once, record, keep_records };
+                for flags in 0..16 {
+                    let [at_once, record, keep_records, returns] =
+                        [1, 2, 4, 8].map(|bit: u32| flags & bit != 0);
+                    let sampling = Sampling { at_once, record, keep_records, returns };
                     let expected = expected_plan(worker, sampling);
                     assert_eq!(plan_worker(worker, sampling), expected, "{worker:?} {sampling:?}");
                 }

@@ -16,8 +16,8 @@ pub(crate) struct BlockingState {
     /// Blocks are expected until this time, because one was found lately: the watcher samples the
     /// workers more often. 0 if none are expected.
     expect_until: AtomicU64,
-    /// When the workers were last sampled.
-    sampled_at: AtomicU64,
+    /// When the workers that had been counted out were last sampled.
+    returns_at: AtomicU64,
     /// When an item was last presumed to block.
     presumed_at: AtomicU64,
     /// The worker of that item.
@@ -37,7 +37,7 @@ impl BlockingState {
     pub(super) fn new() -> BlockingState {
         BlockingState {
             expect_until: AtomicU64::new(0),
-            sampled_at: AtomicU64::new(0),
+            returns_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
             // A long initial value: the first worker that blocks is replaced at once.
@@ -106,14 +106,14 @@ impl BlockingState {
         self.is_requested.load(Ordering::SeqCst) && self.is_requested.swap(false, Ordering::SeqCst)
     }
 
-    /// How long ago the workers were last sampled.
-    pub(crate) fn since_samples(&self, now: u64) -> u64 {
-        now.saturating_sub(self.sampled_at.load(Ordering::Relaxed))
+    /// How long ago the workers that had been counted out were last sampled.
+    pub(crate) fn since_returns(&self, now: u64) -> u64 {
+        now.saturating_sub(self.returns_at.load(Ordering::Relaxed))
     }
 
-    /// The workers are sampled at `now`.
-    pub(crate) fn note_samples(&self, now: u64) {
-        self.sampled_at.store(now, Ordering::Relaxed);
+    /// The workers that were counted out are sampled at `now`.
+    pub(crate) fn note_returns(&self, now: u64) {
+        self.returns_at.store(now, Ordering::Relaxed);
     }
 
     /// Whether an item was presumed to block lately.

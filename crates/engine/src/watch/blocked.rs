@@ -42,7 +42,9 @@ impl<H: Host> Pool<H> {
         now: u64,
     ) -> u64 {
         let Some(sampling) = plan_pool(self.sample_facts(engine, now)) else { return NEVER };
-        self.blocking.note_samples(now);
+        if sampling.returns {
+            self.blocking.note_returns(now);
+        }
         let mut next = NEVER;
         for id in self.list_busy_workers(engine) {
             let thread = engine.slot(id).thread();
@@ -76,7 +78,7 @@ impl<H: Host> Pool<H> {
             presumes: self.blocking.presumes_at(now),
             running: self.state.counts().running,
             target: self.target(),
-            since_samples_ns: self.blocking.since_samples(now),
+            since_returns_ns: self.blocking.since_returns(now),
         }
     }
 
@@ -136,7 +138,11 @@ impl<H: Host> Pool<H> {
         match verdict {
             Verdict::CountOut { since } => {
                 self.count_blocked_out(engine, worker.id, worker.run, since, now);
-                now.saturating_add(SOON_NS)
+                // The replacement may block as well. Without standbys only a scan finds that.
+                match engine.standbys.serve(engine, self, now) {
+                    true => NEVER,
+                    false => now.saturating_add(SOON_NS),
+                }
             }
             Verdict::Wait { until } => {
                 self.blocking.expect_more(now);
