@@ -161,7 +161,7 @@ impl Placement for Linux {
     fn run_when_idle(&self) -> bool {
         let Err(error) = thread::run_when_idle() else { return true };
         if let Some(report) = self.blocked.refuse_standby(&error) {
-            self.report(report);
+            crate::engine().report_apart(report);
         }
         false
     }

@@ -44,7 +44,10 @@ pub enum PoolPlan {
     /// Nothing now: a worker is on its way.
     Wait,
     /// Items wait behind running workers, one of which may have blocked: have the pool examined.
-    Examine,
+    Examine {
+        /// For the first time since a worker took a batch.
+        first: bool,
+    },
     /// It was examined in vain a moment ago. Have it examined again after this long.
     ExamineIn(u64),
     /// It was examined in vain too often.
@@ -55,7 +58,7 @@ pub enum PoolPlan {
 /// ```
 /// use uwork_policy::standby::{EXAMINE_AGAIN_NS, PoolFacts, PoolPlan, plan_pool};
 /// let pool = PoolFacts { waits: true, running: 1, target: 1, examinations: 0, since_ns: 0 };
-/// assert_eq!(plan_pool(pool), PoolPlan::Examine);
+/// assert_eq!(plan_pool(pool), PoolPlan::Examine { first: true });
 /// let pool = PoolFacts { examinations: 1, since_ns: 5_000, ..pool };
 /// assert_eq!(plan_pool(pool), PoolPlan::ExamineIn(EXAMINE_AGAIN_NS - 5_000));
 /// ```
@@ -72,7 +75,7 @@ pub fn plan_pool(pool: PoolFacts) -> PoolPlan {
         examinations => EXAMINE_AGAIN_NS << (examinations - 1),
     };
     match due.saturating_sub(pool.since_ns) {
-        0 => PoolPlan::Examine,
+        0 => PoolPlan::Examine { first: pool.examinations == 0 },
         ns => PoolPlan::ExamineIn(ns),
     }
 }
@@ -82,6 +85,9 @@ pub fn plan_pool(pool: PoolFacts) -> PoolPlan {
 pub struct Round {
     /// Whether any pool was examined, or waits for a worker on its way.
     pub busy: bool,
+    /// Whether any pool was examined for the first time since a worker took a batch: earlier rounds
+    /// had an effect.
+    pub fresh: bool,
     /// Whether any pool is given up.
     pub given_up: bool,
     /// After how long a pool is to be examined again; [`NEVER`].
@@ -90,16 +96,17 @@ pub struct Round {
 
 impl Round {
     /// Before the first pool.
-    pub const NOTHING: Round = Round { busy: false, given_up: false, again_ns: NEVER };
+    pub const NOTHING: Round =
+        Round { busy: false, fresh: false, given_up: false, again_ns: NEVER };
 
     /// With one more pool.
     #[must_use]
     pub fn with(self, plan: PoolPlan) -> Round {
-        let Round { busy, given_up, again_ns } = self;
         match plan {
             PoolPlan::Rest => self,
-            PoolPlan::Wait | PoolPlan::Examine => Round { busy: true, ..self },
-            PoolPlan::ExamineIn(ns) => Round { busy, given_up, again_ns: again_ns.min(ns) },
+            PoolPlan::Wait => Round { busy: true, ..self },
+            PoolPlan::Examine { first } => Round { busy: true, fresh: self.fresh || first, ..self },
+            PoolPlan::ExamineIn(ns) => Round { again_ns: self.again_ns.min(ns), ..self },
             PoolPlan::GiveUp => Round { given_up: true, ..self },
         }
     }
@@ -111,7 +118,7 @@ impl Round {
 pub enum After {
     /// It lets other threads run, then begins another round.
     Yield,
-    /// It sleeps for so long, and counts as awake: a call does not wake it.
+    /// It sleeps for so long, or until a pool is called for that was not examined since its last batch.
     Pause(u64),
     /// Nothing waits: it sleeps until it is called.
     Sleep,
@@ -121,7 +128,8 @@ pub enum After {
 }
 
 /// What a standby does after a round. `rounds`: how many rounds in a row ended with
-/// [`After::Yield`], this one included.
+/// [`After::Yield`], this one included. The count begins anew with a round that is
+/// [`fresh`](Round::fresh).
 /// ```
 /// use uwork_policy::standby::{After, ROUNDS_MAX, Round, after_round};
 /// let busy = Round { busy: true, ..Round::NOTHING };
@@ -149,19 +157,22 @@ pub enum State {
     Asleep,
     /// It sleeps, or is about to, although something waits.
     GaveUp,
+    /// It sleeps, or is about to, for the time of an [`After::Pause`].
+    Paused,
     /// It runs, or waits for its CPU.
     Awake,
 }
 
 /// Whether a thread that leaves something waiting in a pool wakes a standby. `examinations`: how
-/// often the pool was examined since a worker last took a batch. A standby that has given the pool
-/// up could do nothing before the next batch.
+/// often the pool was examined since a worker last took a batch. A standby that pauses, or has given
+/// the pool up, could do nothing more for that batch.
 #[must_use]
 pub fn wakes(state: State, examinations: u32) -> bool {
     match state {
         State::Absent | State::Awake => false,
         State::Asleep => true,
         State::GaveUp => examinations < EXAMINATIONS_MAX,
+        State::Paused => examinations == 0,
     }
 }
 
@@ -171,6 +182,6 @@ pub fn serves(state: State, unseen_ns: u64) -> bool {
     match state {
         State::Absent | State::GaveUp => false,
         State::Asleep => true,
-        State::Awake => unseen_ns < STARVED_NS,
+        State::Awake | State::Paused => unseen_ns < STARVED_NS,
     }
 }

@@ -16,7 +16,7 @@ fn a_pool_is_examined_while_items_wait_behind_enough_workers() {
                 let pool = PoolFacts { waits: true, ..pool };
                 let expected = match examinations {
                     _ if running < target => PoolPlan::Wait,
-                    0 => PoolPlan::Examine,
+                    0 => PoolPlan::Examine { first: true },
                     1 => PoolPlan::ExamineIn(EXAMINE_AGAIN_NS),
                     _ => PoolPlan::GiveUp,
                 };
@@ -35,8 +35,8 @@ fn the_intervals_between_vain_examinations_double() {
         };
         assert_eq!(at(0), PoolPlan::ExamineIn(interval));
         assert_eq!(at(interval - 1), PoolPlan::ExamineIn(1));
-        assert_eq!(at(interval), PoolPlan::Examine);
-        assert_eq!(at(u64::MAX), PoolPlan::Examine);
+        assert_eq!(at(interval), PoolPlan::Examine { first: false });
+        assert_eq!(at(u64::MAX), PoolPlan::Examine { first: false });
         interval *= 2;
     }
     assert!(interval <= 1_000_000, "all of them end within a millisecond");
@@ -44,7 +44,7 @@ fn the_intervals_between_vain_examinations_double() {
 
 #[test]
 fn a_round_over_several_pools_does_what_the_busiest_needs() {
-    let busy = [PoolPlan::Wait, PoolPlan::Examine];
+    let busy = [PoolPlan::Wait, PoolPlan::Examine { first: false }];
     let others = [PoolPlan::Rest, PoolPlan::ExamineIn(7), PoolPlan::ExamineIn(3), PoolPlan::GiveUp];
     for plan in busy {
         for other in others {
@@ -79,6 +79,7 @@ fn a_pool_that_was_given_up_wakes_no_standby_before_its_next_batch() {
         assert!(wakes(State::Asleep, examinations));
         assert!(!wakes(State::Absent, examinations) && !wakes(State::Awake, examinations));
         assert_eq!(wakes(State::GaveUp, examinations), examinations < EXAMINATIONS_MAX);
+        assert_eq!(wakes(State::Paused, examinations), examinations == 0);
     }
 }
 
@@ -91,5 +92,16 @@ fn a_standby_that_gets_its_cpu_or_sleeps_without_need_serves() {
         assert!(!serves(State::GaveUp, unseen));
         assert!(serves(State::Asleep, unseen));
         assert_eq!(serves(State::Awake, unseen), runs, "{unseen}");
+        assert_eq!(serves(State::Paused, unseen), runs, "{unseen}");
+    }
+}
+
+#[test]
+fn a_round_is_fresh_if_any_pool_is_examined_for_the_first_time_since_its_last_batch() {
+    let again = Round::NOTHING.with(PoolPlan::Examine { first: false });
+    assert!(!again.fresh && again.busy);
+    for other in [PoolPlan::Rest, PoolPlan::Wait, PoolPlan::ExamineIn(1), PoolPlan::GiveUp] {
+        assert!(!again.with(other).fresh);
+        assert!(again.with(PoolPlan::Examine { first: true }).with(other).fresh);
     }
 }

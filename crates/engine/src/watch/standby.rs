@@ -61,7 +61,7 @@ impl<H: Host> Standby<H> {
 
     fn state(&self) -> State {
         let state = self.state.load(Ordering::SeqCst);
-        [State::Absent, State::Asleep, State::GaveUp, State::Awake][state as usize]
+        [State::Absent, State::Asleep, State::GaveUp, State::Paused, State::Awake][state as usize]
     }
 
     fn set_state(&self, state: State) {
@@ -79,15 +79,17 @@ impl<H: Host> Standby<H> {
         }
         // SeqCst: R1 of the diagram.
         let state = self.state();
-        let wakes = wakes(state, pool.blocking.examinations(pool.last_batch_at(), 0).0);
-        let (from, to) = (state as u32, State::Awake as u32);
-        // One of several callers wakes it.
-        if wakes
-            && self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
-            self.wake(engine);
+        if wakes(state, pool.blocking.examinations(pool.last_batch_at(), 0).0) {
+            // Not starved before it has had time to run.
+            self.ran_at.store(engine.host().now(), Ordering::Relaxed);
+            let (from, to) = (state as u32, State::Awake as u32);
+            // One of several callers wakes it.
+            if self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                self.wake(engine);
+            }
+            return true;
         }
-        wakes || state == State::Awake
+        matches!(state, State::Awake | State::Paused)
     }
 
     /// Whether it looks at this pool: no other pool has taken its place since the last call.
@@ -110,7 +112,7 @@ impl<H: Host> Standby<H> {
             let id = known.load(Ordering::SeqCst);
             let Some(pool) = engine.pools.get(id).filter(|_| id != NONE) else { continue };
             let plan = plan_pool(pool.standby_facts(now));
-            if plan == PoolPlan::Examine {
+            if matches!(plan, PoolPlan::Examine { .. }) {
                 pool.call_examiner(engine, now);
             }
             round = round.with(plan);
@@ -124,7 +126,12 @@ impl<H: Host> Standby<H> {
     fn begin_sleep(&self, engine: &Engine<H>, state: State) -> bool {
         // W2 before R2 (README.md): publish the state first, then look once more.
         self.set_state(state);
-        state == State::GaveUp || self.round(engine) == Round::NOTHING
+        let round = self.round(engine);
+        match state {
+            State::Asleep => round == Round::NOTHING,
+            // Only a pool of which a worker has taken a batch meanwhile is a reason to stay awake.
+            _ => !round.fresh,
+        }
     }
 }
 
@@ -215,22 +222,26 @@ fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
     if host.run_when_idle() {
         let mut rounds = 0;
         while !standbys.retired.load(Ordering::SeqCst) {
-            rounds += 1;
-            let state = match after_round(me.round(engine), rounds) {
+            if host.current_cpu() != cpu {
+                // The system has moved it: the CPU is offline, or not allowed any more. Here it would
+                // run while the worker computes. The watcher spawns another one when it is needed.
+                let again_at = host.now().saturating_add(COOL_DOWN_NS);
+                me.again_at.store(again_at, Ordering::Relaxed);
+                break;
+            }
+            let round = me.round(engine);
+            rounds = if round.fresh { 1 } else { rounds + 1 };
+            let (state, deadline) = match after_round(round, rounds) {
                 After::Yield => {
                     host.yield_now();
                     continue;
                 }
-                After::Pause(ns) => {
-                    let _ = host.park(&me.event, Some(host.now().saturating_add(ns)));
-                    rounds = 0;
-                    continue;
-                }
-                After::Sleep => State::Asleep,
-                After::GiveUp => State::GaveUp,
+                After::Pause(ns) => (State::Paused, Some(host.now().saturating_add(ns))),
+                After::Sleep => (State::Asleep, None),
+                After::GiveUp => (State::GaveUp, None),
             };
             if me.begin_sleep(engine, state) {
-                let _ = host.park(&me.event, None);
+                let _ = host.park(&me.event, deadline);
             }
             me.set_state(State::Awake);
             rounds = 0;

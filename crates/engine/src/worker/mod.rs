@@ -125,14 +125,16 @@ impl<H: Host> Worker<H> {
             pool.fire_timers(engine, now);
         }
         let may_continue = || may_start_another(pool.state.counts(), pool.target());
-        if !may_continue() && !pool.find_blocked_worker(engine, self.slot) {
+        if !may_continue() {
             if pool.may_find_blocked(engine) && self.yields.get() < YIELDS_BEFORE_PARK {
                 // The surplus running worker may be about to block, and may need this CPU to get
-                // that far.
+                // that far. The query costs more than the yield, so it comes second.
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
-            return self.go_idle(now);
+            if !pool.find_blocked_worker(engine, self.slot) {
+                return self.go_idle(now);
+            }
         }
         let pwq = self.find_pwq();
         let Some((pwq, from)) = pwq else {
