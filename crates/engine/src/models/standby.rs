@@ -5,21 +5,22 @@
 //!
 //! **Bounds.** The production worker, queue and standby; a round of the standby and its steps
 //! before it sleeps, on a thread of the model; one worker, one item that waits; up to three
-//! preemptions: 9 executions.
+//! preemptions: 26 executions each.
 //!
 //! **Seen to fail** when the standby does not look again after it has published its sleep, and when
 //! the word that names the pool is not stored with `SeqCst`.
 
 use loom::thread;
+use uwork_policy::standby::State;
 
 use super::world::{Item, World};
-use super::{Preemptions, explore};
+use super::{LoomHost, Preemptions, explore};
+use crate::engine::Engine;
 use crate::queue::submit::Queued;
 
-/// An item is queued behind one that does not end, while the standby goes to sleep.
-#[test]
-fn an_item_is_queued_while_the_standby_goes_to_sleep() {
-    explore("standby: queued while the standby goes to sleep", Preemptions::AtMost(3), || {
+/// An item is queued behind one that does not end, while the standby takes `steps`.
+fn queued_while(name: &str, steps: fn(&Engine<LoomHost>)) {
+    explore(name, Preemptions::AtMost(3), move || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         world.settle();
@@ -31,7 +32,7 @@ fn an_item_is_queued_while_the_standby_goes_to_sleep() {
         world.engine.standby_begins();
         world.explored(|| {
             let engine = world.engine.clone();
-            let standby = thread::spawn(move || engine.standby_sleeps());
+            let standby = thread::spawn(move || steps(&engine));
             assert_eq!(item.queue(&queue), Queued::Yes);
             standby.join().unwrap();
         });
@@ -42,5 +43,24 @@ fn an_item_is_queued_while_the_standby_goes_to_sleep() {
         item.done.wait();
         drop(queue);
         assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn an_item_is_queued_while_the_standby_goes_to_sleep() {
+    queued_while("standby: queued while it goes to sleep", Engine::standby_sleeps);
+}
+
+#[test]
+fn an_item_is_queued_while_the_standby_begins_a_pause() {
+    queued_while("standby: queued while it pauses", |engine| {
+        engine.standby_begins_sleep(State::Paused);
+    });
+}
+
+#[test]
+fn an_item_is_queued_while_the_standby_gives_up() {
+    queued_while("standby: queued while it gives up", |engine| {
+        engine.standby_begins_sleep(State::GaveUp);
     });
 }

@@ -303,9 +303,15 @@ mod model {
         /// A round of that standby, and the steps with which it goes to sleep if nothing waits.
         pub(crate) fn standby_sleeps(&self) {
             let standby = self.standbys.of(0).expect("the model has CPU 0");
-            if after_round(standby.round(self), 1) == After::Sleep
-                && !standby.begin_sleep(self, State::Asleep)
-            {
+            if after_round(standby.round(self), 1) == After::Sleep {
+                self.standby_begins_sleep(State::Asleep);
+            }
+        }
+
+        /// The steps with which that standby pauses or gives up, or goes to sleep.
+        pub(crate) fn standby_begins_sleep(&self, state: State) {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            if !standby.begin_sleep(self, state) {
                 standby.set_state(State::Awake);
             }
         }
