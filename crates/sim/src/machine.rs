@@ -7,7 +7,7 @@
 
 mod schedule;
 
-pub(crate) use schedule::IDLE_YIELD_NS;
+pub use schedule::IDLE_YIELD_NS;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::open::conservation::Conservation;
+use crate::chance::{Chance, Chaos};
+use crate::conservation::Conservation;
 use crate::oracle::{Oracle, Stance};
-use crate::random_source::{Chance, Chaos};
 use crate::simulation::Anchor;
 
 /// A thread's number, from 0 in the order of creation.
-pub(crate) type ThreadId = usize;
+pub type ThreadId = usize;
 /// The main function of a thread.
-pub(crate) type Main = Box<dyn FnOnce() + Send>;
+pub type Main = Box<dyn FnOnce() + Send>;
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub enum Doing {
     /// Waits for a CPU.
     Ready,
     /// Executes instructions.
@@ -82,27 +82,27 @@ struct Thread {
 
 /// The counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Calls of `wake`, except those that end a park of the watcher.
-    pub(crate) wakes: u64,
+    pub wakes: u64,
     /// Parks that ended, by a wake or by their deadline, after the thread had slept. Excludes the
     /// watcher.
-    pub(crate) wake_ups: u64,
+    pub wake_ups: u64,
     /// The same for the watcher.
-    pub(crate) looks: u64,
+    pub looks: u64,
     /// Threads that the engine spawned.
-    pub(crate) spawns: u64,
+    pub spawns: u64,
 }
 
 impl Counts {
     /// The counters without the watcher's, which may check the CPUs at any time.
-    pub(crate) fn without_scans(self) -> Counts {
+    pub fn without_scans(self) -> Counts {
         Counts { looks: 0, ..self }
     }
 }
 
 /// The next step of the simulation.
-pub(crate) enum Next {
+pub enum Next {
     /// Execute this thread until it pauses.
     Run(ThreadId),
     /// Every thread has ended.
@@ -112,16 +112,21 @@ pub(crate) enum Next {
 }
 
 /// The machine; see the module.
-pub(crate) struct Machine {
-    pub(crate) now: u64,
-    pub(crate) chance: Chance,
-    pub(crate) chaos: Chaos,
-    pub(crate) counts: Counts,
-    pub(crate) current: Option<ThreadId>,
+pub struct Machine {
+    /// The clock, in nanoseconds.
+    pub now: u64,
+    /// The source of every random choice.
+    pub chance: Chance,
+    /// What is random.
+    pub chaos: Chaos,
+    /// The counters so far.
+    pub counts: Counts,
+    /// The thread that executes instructions.
+    pub current: Option<ThreadId>,
     /// Checks that no item waits for too long, if present.
-    pub(crate) oracle: Option<Box<Oracle>>,
+    pub oracle: Option<Box<Oracle>>,
     /// Checks that no item waits while a CPU idles, if present.
-    pub(crate) conservation: Option<Box<Conservation>>,
+    pub conservation: Option<Box<Conservation>>,
     online: CpuSet,
     /// The thread that holds each CPU.
     cpus: Vec<Option<ThreadId>>,
@@ -138,7 +143,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(online: CpuSet, chaos: Chaos, seed: u64) -> Machine {
+    /// A machine with these CPUs online and without threads.
+    pub fn new(online: CpuSet, chaos: Chaos, seed: u64) -> Machine {
         let cpus = online.last().map_or(0, |last| last as usize + 1);
         Machine {
             now: 0,
@@ -161,7 +167,7 @@ impl Machine {
     }
 
     /// A new thread, ready to run. An empty set means all CPUs.
-    pub(crate) fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+    pub fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let cpus = if cpus.is_empty() { self.online.clone() } else { cpus.and(&self.online) };
         let cpu = cpus.first().expect("a thread needs a CPU that is online");
         self.threads.push(Thread {
@@ -190,7 +196,7 @@ impl Machine {
     }
 
     /// As `add_thread`, for a thread that the engine spawns: it starts after the machine's latency.
-    pub(crate) fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+    pub fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let id = self.add_thread(name, cpus, main);
         self.counts.spawns += 1;
         if self.chaos.spawn_ns > 0 {
@@ -202,11 +208,12 @@ impl Machine {
     }
 
     /// The main function of the thread. Returned once.
-    pub(crate) fn take_main(&mut self, id: ThreadId) -> Option<Main> {
+    pub fn take_main(&mut self, id: ThreadId) -> Option<Main> {
         self.threads[id].main.take()
     }
 
-    pub(crate) fn set_anchor(&mut self, id: ThreadId, anchor: *const Anchor) {
+    /// Records the anchor of a thread, on its stack.
+    pub fn set_anchor(&mut self, id: ThreadId, anchor: *const Anchor) {
         self.threads[id].anchor.store(anchor.cast_mut(), Ordering::Relaxed);
     }
 
@@ -216,7 +223,7 @@ impl Machine {
     }
 
     /// The CPU time that a thread has used; instructions take none.
-    pub(crate) fn cpu_time(&self, id: ThreadId) -> Option<u64> {
+    pub fn cpu_time(&self, id: ThreadId) -> Option<u64> {
         let thread = self.threads.get(id)?;
         if thread.doing != Doing::Burning {
             return Some(thread.burnt);
@@ -226,21 +233,22 @@ impl Machine {
     }
 
     /// Threads that have not ended.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.threads.iter().filter(|thread| thread.doing != Doing::Gone).count()
     }
 
     /// The anchor of the executing thread.
-    pub(crate) fn anchor(&self) -> *const Anchor {
+    pub fn anchor(&self) -> *const Anchor {
         self.current_thread().anchor.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn current_cpu(&self) -> u32 {
+    /// The CPU of the executing thread.
+    pub fn current_cpu(&self) -> u32 {
         self.current_thread().cpu
     }
 
     /// Returns the CPU of the executing thread to the engine, and records it.
-    pub(crate) fn report_cpu(&mut self) -> u32 {
+    pub fn report_cpu(&mut self) -> u32 {
         let current = self.current.expect("called from outside of the simulation");
         let thread = &mut self.threads[current];
         thread.reported_cpu = thread.cpu;
@@ -250,39 +258,40 @@ impl Machine {
 
     /// The executing thread begins a call. `has_reported_several_cpus` then says whether the engine was told
     /// more than one CPU during it.
-    pub(crate) fn begin_cpu_reports(&mut self) {
+    pub fn begin_cpu_reports(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].told = CpuSet::new();
     }
 
     /// Whether the engine was told different CPUs of this thread since then.
-    pub(crate) fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
+    pub fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
         self.threads[id].told.len() > 1
     }
 
     /// The CPU that the engine was told last on this thread.
-    pub(crate) fn reported_cpu(&self, id: ThreadId) -> u32 {
+    pub fn reported_cpu(&self, id: ThreadId) -> u32 {
         self.threads[id].reported_cpu
     }
 
     /// The thread's name.
-    pub(crate) fn name_of(&self, id: ThreadId) -> &str {
+    pub fn name_of(&self, id: ThreadId) -> &str {
         &self.threads[id].name
     }
 
     /// Adds to the shields of the executing thread.
-    pub(crate) fn shield(&mut self, change: i32) {
+    pub fn shield(&mut self, change: i32) {
         let current = self.current.expect("called from outside of the simulation");
         let shields = &mut self.threads[current].shields;
         *shields = shields.checked_add_signed(change).expect("as many ends as begins");
     }
 
-    pub(crate) fn is_shielded(&self) -> bool {
+    /// Whether the executing thread must not be preempted.
+    pub fn is_shielded(&self) -> bool {
         self.current_thread().shields > 0
     }
 
     /// The executing thread pauses: its new state, its CPU time, and until when.
-    pub(crate) fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
+    pub fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
         let id = self.current.take().expect("called from outside of the simulation");
         let thread = &mut self.threads[id];
         thread.doing = doing;
@@ -303,13 +312,13 @@ impl Machine {
     }
 
     /// The executing thread parks until one of these goes to sleep or wakes up, or until a time.
-    pub(crate) fn observe(&mut self, threads: Vec<ThreadId>) {
+    pub fn observe(&mut self, threads: Vec<ThreadId>) {
         let current = self.current.expect("called from outside of the simulation");
         self.observer = Some((current, threads));
     }
 
     /// The observer is awake.
-    pub(crate) fn observe_no_more(&mut self) {
+    pub fn observe_no_more(&mut self) {
         self.observer = None;
     }
 
@@ -323,23 +332,23 @@ impl Machine {
 
     /// Since when a thread sleeps, if it does and is not parked by the engine; and its last
     /// finished sleep.
-    pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
+    pub fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
         let thread = &self.threads[id];
         (thread.asleep_since, thread.slept)
     }
 
     /// Whether a thread has ended.
-    pub(crate) fn is_gone(&self, id: ThreadId) -> bool {
+    pub fn is_gone(&self, id: ThreadId) -> bool {
         self.threads[id].doing == Doing::Gone
     }
 
     /// Whether a thread is parked.
-    pub(crate) fn is_parked(&self, id: ThreadId) -> bool {
+    pub fn is_parked(&self, id: ThreadId) -> bool {
         self.threads[id].doing == Doing::Parked
     }
 
     /// The executing thread has ended.
-    pub(crate) fn end_current(&mut self) {
+    pub fn end_current(&mut self) {
         let id = self.current.take().expect("a thread ended");
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
@@ -347,7 +356,7 @@ impl Machine {
 
     /// Restricts a thread to these CPUs. A thread that burns elsewhere continues there once a CPU
     /// is free.
-    pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
+    pub fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
         let thread = &mut self.threads[id];
         assert!(
             thread.doing != Doing::Gone,
@@ -362,22 +371,22 @@ impl Machine {
     }
 
     /// Whether this is the engine's watcher.
-    pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
+    pub fn is_watch(&self, id: ThreadId) -> bool {
         self.threads[id].name == "uw/watch"
     }
 
     /// Whether the executing thread is the engine's watcher.
-    pub(crate) fn is_watch_current(&self) -> bool {
+    pub fn is_watch_current(&self) -> bool {
         self.current.is_some_and(|id| self.is_watch(id))
     }
 
     /// Whether the executing thread is one of the engine's.
-    pub(crate) fn is_worker(&self) -> bool {
+    pub fn is_worker(&self) -> bool {
         self.current_thread().name.starts_with("uw/")
     }
 
     /// Ends a thread's park. False if it is not parked.
-    pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
+    pub fn unpark(&mut self, id: ThreadId) -> bool {
         if self.threads[id].doing != Doing::Parked {
             return false;
         }
@@ -465,7 +474,7 @@ impl Machine {
     }
 
     /// The time of the next event. Drops void events.
-    pub(crate) fn next_event(&mut self) -> Option<u64> {
+    pub fn next_event(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, _, id, pause))) = self.events.peek() {
             let thread = &self.threads[id];
             let waits = matches!(
@@ -481,7 +490,7 @@ impl Machine {
     }
 
     /// For failure messages.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut text = format!("at {} ns; {:?}\n", self.now, self.counts);
         for (id, thread) in self.threads.iter().enumerate() {
             if thread.doing != Doing::Gone {

@@ -23,7 +23,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 type Fiber = Coroutine<(), (), ()>;
 
 /// The data that the machine and the engine keep for a thread, on its own stack.
-pub(crate) struct Anchor {
+pub struct Anchor {
     yielder: *const Yielder<(), ()>,
     state: ThreadState,
 }
@@ -33,7 +33,7 @@ impl Anchor {
     ///
     /// # Safety
     /// The anchor of the calling thread.
-    pub(crate) unsafe fn switch(anchor: *const Anchor) {
+    pub unsafe fn switch(anchor: *const Anchor) {
         // SAFETY: the anchor and its yielder live below us on this stack.
         unsafe { (*(*anchor).yielder).suspend(()) };
     }
@@ -42,7 +42,7 @@ impl Anchor {
     ///
     /// # Safety
     /// The anchor of the calling thread.
-    pub(crate) unsafe fn state(anchor: *const Anchor) -> *const ThreadState {
+    pub unsafe fn state(anchor: *const Anchor) -> *const ThreadState {
         // SAFETY: the anchor lives below us on this stack.
         unsafe { &raw const (*anchor).state }
     }
@@ -101,7 +101,7 @@ impl Watcher {
 /// # Panics
 /// If a thread panics, if no thread can run any more, or if time no longer advances. The panic
 /// prints `about` and the state of the machine.
-pub(crate) fn run(host: &VirtualHost, about: &str) {
+pub fn run(host: &VirtualHost, about: &str) {
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     let outcome = WATCHER.with(|watcher| {
         watcher.tell(Some(about.to_owned()));

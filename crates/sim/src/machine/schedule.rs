@@ -13,7 +13,7 @@ const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
 const DISPATCHES_MAX: u64 = 500_000;
 /// The CPU time of a yield of a thread of the idle class: such a thread may poll, and the clock must
 /// advance all the same.
-pub(crate) const IDLE_YIELD_NS: u64 = 10_000;
+pub const IDLE_YIELD_NS: u64 = 10_000;
 
 /// A ready thread, by its index in the list, and a CPU for it.
 type Choice = (usize, u32);
@@ -21,13 +21,13 @@ type Choice = (usize, u32);
 impl Machine {
     /// From now on, the executing thread belongs to the idle class. It continues at its next pause
     /// under the rules of that class.
-    pub(crate) fn join_idle_class(&mut self) {
+    pub fn join_idle_class(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].is_idle_class = true;
     }
 
     /// The CPU time that a yield of the executing thread takes.
-    pub(crate) fn yield_ns(&self) -> u64 {
+    pub fn yield_ns(&self) -> u64 {
         if self.current_thread().is_idle_class { IDLE_YIELD_NS } else { 0 }
     }
 
@@ -49,7 +49,7 @@ impl Machine {
     }
 
     /// The next thread to execute. Advances the clock when no thread can.
-    pub(crate) fn dispatch(&mut self) -> Next {
+    pub fn dispatch(&mut self) -> Next {
         loop {
             while let Some((at, cpu)) = self.next_choice() {
                 let id = self.ready.remove(at).expect("chosen from the list");
