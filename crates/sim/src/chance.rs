@@ -11,6 +11,12 @@ pub struct Chaos {
     pub early_one_in: u64,
     /// One in this many thread spawns fails. 0: never.
     pub spawn_fails_one_in: u64,
+    /// One in this many preemption points of an engine's thread stalls it for milliseconds. 0: never.
+    pub stall_one_in: u64,
+    /// One in this many wakes is up to a millisecond late. 0: never.
+    pub late_one_in: u64,
+    /// One in this many times, the clock jumps by up to 5 ms over the events in between. 0: never.
+    pub jump_one_in: u64,
     /// The time from a wake until the woken thread competes for a CPU.
     pub wake_ns: u64,
     /// The time from the spawn of a thread until it competes for a CPU.
@@ -28,6 +34,9 @@ impl Chaos {
         preempt_one_in: 0,
         early_one_in: 0,
         spawn_fails_one_in: 0,
+        stall_one_in: 0,
+        late_one_in: 0,
+        jump_one_in: 0,
         wake_ns: 0,
         spawn_ns: 0,
         park_ns: 0,

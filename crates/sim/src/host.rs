@@ -33,9 +33,12 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::{Counts, Doing, Machine};
 use crate::simulation::Anchor;
+use crate::tape::What;
 
 /// The longest time that a preempted thread is off the CPU.
 const PREEMPTED_NS_MAX: u64 = 200_000;
+/// The longest stall of a worker.
+const STALLED_NS_MAX: u64 = 5_000_000;
 /// The time that each of the first rounds of `relax` takes.
 const RELAX_NS: u64 = 100;
 
@@ -219,6 +222,11 @@ impl VirtualHost {
         Started(done)
     }
 
+    /// Records what the executing thread does, if the run is recorded.
+    pub fn record(&self, what: What) {
+        self.machine().record_current(what);
+    }
+
     fn pause(&self, doing: Doing, burn: u64, until: Option<u64>) {
         let mut machine = self.machine();
         let anchor = machine.anchor();
@@ -235,6 +243,17 @@ impl VirtualHost {
     /// A point where the calling thread may lose the CPU.
     fn preempt(&self) {
         let mut machine = self.machine();
+        let stall_one_in = machine.chaos.stall_one_in;
+        if stall_one_in > 0
+            && machine.is_worker()
+            && !machine.is_shielded()
+            && machine.chance.one_in(stall_one_in)
+        {
+            let until = machine.now + 1 + machine.chance.below(STALLED_NS_MAX);
+            drop(machine);
+            self.pause(Doing::Preempted, 0, Some(until));
+            return;
+        }
         let one_in = machine.chaos.preempt_one_in;
         if one_in == 0 || machine.is_shielded() || !machine.chance.one_in(one_in) {
             return;
@@ -352,6 +371,9 @@ impl Host for VirtualHost {
         };
         let to_watch = sleeper > 0 && machine.is_watch(sleeper - 1);
         machine.counts.wakes += u64::from(!to_watch);
+        if sleeper > 0 && machine.current.is_some() {
+            machine.record_current(What::Wakes(sleeper - 1));
+        }
         if sleeper > 0 {
             machine.unpark(sleeper - 1);
         }

@@ -115,6 +115,12 @@ impl Item {
         self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.expect("a CPU of the machine"))
     }
 
+    /// As `queue_on`, for a CPU that may be missing: then the item is refused.
+    pub fn try_queue_on(self: &Arc<Self>, queue: &VirtualQueue, cpu: u32) -> Queued {
+        // SAFETY: the reference that was lent keeps the item where it is.
+        self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.unwrap_or(Queued::Refused))
+    }
+
     /// As `Queue::queue_delayed`.
     pub fn queue_delayed(
         self: &Arc<Self>,

@@ -5,6 +5,7 @@
 //! instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives the CPUs
 //! time slices. `schedule` has the scheduler, with its idle class.
 
+mod record;
 mod schedule;
 
 pub use schedule::IDLE_YIELD_NS;
@@ -20,6 +21,7 @@ use crate::chance::{Chance, Chaos};
 use crate::conservation::Conservation;
 use crate::oracle::{Oracle, Stance};
 use crate::simulation::Anchor;
+use crate::tape::{Tape, What};
 
 /// A thread's number, from 0 in the order of creation.
 pub type ThreadId = usize;
@@ -101,6 +103,13 @@ impl Counts {
     }
 }
 
+/// The longest delay of a late wake.
+const LATE_NS_MAX: u64 = 1_000_000;
+/// The longest jump of the clock.
+const JUMP_NS_MAX: u64 = 5_000_000;
+/// The limit on dispatches of a machine, unless another is set.
+const DISPATCHES_MAX: u64 = 500_000;
+
 /// The next step of the simulation.
 pub enum Next {
     /// Execute this thread until it pauses.
@@ -109,6 +118,8 @@ pub enum Next {
     Done,
     /// No thread can run, and no event will change that.
     Stuck,
+    /// The bound of the machine's time is reached.
+    Over,
 }
 
 /// The machine; see the module.
@@ -123,6 +134,12 @@ pub struct Machine {
     pub counts: Counts,
     /// The thread that executes instructions.
     pub current: Option<ThreadId>,
+    /// Records the run, if present.
+    pub tape: Option<Tape>,
+    /// The run is stopped at this time.
+    pub bound_ns: u64,
+    /// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
+    pub dispatches_max: u64,
     /// Checks that no item waits for too long, if present.
     pub oracle: Option<Box<Oracle>>,
     /// Checks that no item waits while a CPU idles, if present.
@@ -152,6 +169,9 @@ impl Machine {
             chaos,
             counts: Counts::default(),
             current: None,
+            tape: None,
+            bound_ns: u64::MAX,
+            dispatches_max: DISPATCHES_MAX,
             oracle: None,
             conservation: None,
             online,
@@ -192,6 +212,7 @@ impl Machine {
         });
         let id = self.threads.len() - 1;
         self.ready.push_back(id);
+        self.record(id, What::Created);
         id
     }
 
@@ -293,6 +314,12 @@ impl Machine {
     /// The executing thread pauses: its new state, its CPU time, and until when.
     pub fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
         let id = self.current.take().expect("called from outside of the simulation");
+        match doing {
+            Doing::Parked => self.record(id, What::Parks),
+            Doing::Dozing => self.record(id, What::Sleeps),
+            Doing::Preempted => self.record(id, What::Preempted),
+            _ => {}
+        }
         let thread = &mut self.threads[id];
         thread.doing = doing;
         thread.burn = burn;
@@ -350,6 +377,7 @@ impl Machine {
     /// The executing thread has ended.
     pub fn end_current(&mut self) {
         let id = self.current.take().expect("a thread ended");
+        self.record(id, What::Exits);
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
     }
@@ -390,16 +418,20 @@ impl Machine {
         if self.threads[id].doing != Doing::Parked {
             return false;
         }
+        self.record(id, What::Unparked);
         if self.is_watch(id) {
             self.counts.looks += 1;
         } else {
             self.counts.wake_ups += 1;
         }
-        if self.chaos.wake_ns > 0 {
+        let late = self.chance.one_in(self.chaos.late_one_in);
+        let late_ns = if late { self.chance.below(LATE_NS_MAX) } else { 0 };
+        let wake_ns = self.chaos.wake_ns + late_ns;
+        if wake_ns > 0 {
             self.threads[id].doing = Doing::Starting;
             // The deadline event of the park is void.
             self.threads[id].pause += 1;
-            self.add_event(self.now + self.chaos.wake_ns, id);
+            self.add_event(self.now + wake_ns, id);
         } else {
             self.threads[id].doing = Doing::Ready;
             self.ready.push_back(id);
@@ -436,16 +468,18 @@ impl Machine {
         }
     }
 
-    /// Jumps to the next event and handles all events of that instant.
+    /// Jumps to the next event and handles all events of that instant. With `jump_one_in`, the clock
+    /// jumps over some events, which are then late.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
-        assert!(at >= self.now, "an event in the past");
+        let jumps = self.chance.one_in(self.chaos.jump_one_in);
+        let at = at.max(self.now) + if jumps { self.chance.below(JUMP_NS_MAX) } else { 0 };
         if at > self.now {
             self.dispatches_now = 0;
             self.show_oracles(at);
         }
         self.now = at;
-        while self.next_event() == Some(at) {
+        while self.next_event().is_some_and(|next| next <= at) {
             let Some(Reverse((_, _, id, _))) = self.events.pop() else { break };
             match self.threads[id].doing {
                 Doing::Burning if self.threads[id].burns_until > at => {

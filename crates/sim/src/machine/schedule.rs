@@ -5,12 +5,12 @@
 //! loses its CPU in the instant in which a normal thread becomes ready there, and gets the CPU in
 //! the instant in which the last normal thread leaves it.
 
+use crate::tape::What;
+
 use super::{Doing, Machine, Next, Thread, ThreadId};
 
 /// The limit on dispatches at one instant. Beyond it, the threads run in a livelock.
 const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
-/// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
-const DISPATCHES_MAX: u64 = 500_000;
 /// The CPU time of a yield of a thread of the idle class: such a thread may poll, and the clock must
 /// advance all the same.
 pub const IDLE_YIELD_NS: u64 = 10_000;
@@ -46,6 +46,7 @@ impl Machine {
         thread.burn = thread.burns_until - self.now;
         thread.burnt -= thread.burn;
         self.ready.push_back(id);
+        self.record(id, What::Evicted);
     }
 
     /// The next thread to execute. Advances the clock when no thread can.
@@ -58,6 +59,10 @@ impl Machine {
                 thread.cpu = cpu;
                 self.cpus[cpu as usize] = Some(id);
                 let burn = std::mem::take(&mut thread.burn);
+                if burn > 0 {
+                    self.record(id, What::Burns(burn));
+                }
+                let thread = &mut self.threads[id];
                 if burn == 0 {
                     thread.doing = Doing::Running;
                     self.current = Some(id);
@@ -69,6 +74,9 @@ impl Machine {
                 thread.burns_since = self.now;
                 thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
+            }
+            if self.next_event().is_some_and(|at| at > self.bound_ns) {
+                return Next::Over;
             }
             if !self.advance() {
                 let done = self.threads.iter().all(|thread| thread.doing == Doing::Gone);
@@ -84,7 +92,7 @@ impl Machine {
             self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
             "time stands still: the threads only let each other go first"
         );
-        assert!(self.dispatches < DISPATCHES_MAX, "no end: a thread polls for ever");
+        assert!(self.dispatches < self.dispatches_max, "no end: a thread polls for ever");
     }
 
     /// Normal threads first: on a free CPU, on one of the idle class, then by time slices.
