@@ -71,6 +71,13 @@ impl Case<'_> {
                 if before.iter().any(|made| made.call == Call::Arm) {
                     return None;
                 }
+                // A cancel of the pending item ends the wait, also beside an earlier run.
+                let cancels = |made: &Made| {
+                    made.has_cancelled() && made.begin < flush.end && made.end > flush.begin
+                };
+                if item.calls.iter().any(cancels) {
+                    return None;
+                }
                 let late = item.consumed_before(flush.end) < before.len();
                 let runs = item.runs.iter().filter(|ran| ran.start < flush.begin);
                 let unfinished = runs.into_iter().any(|ran| ran.finish > flush.end);
