@@ -23,6 +23,7 @@ if [ "${HISTORIES:=0}" != 0 ]; then
     echo "stress: $HISTORIES histories"
     UWORK_SIM_SEEDS="$HISTORIES" cargo test --profile stress --package uwork-engine --test virtual_time \
         liveness::no_runnable_item_waits_in_a_pool_below_its_target
+    UWORK_SIM_SEEDS="$HISTORIES" cargo test --profile stress --package uwork-sim --test histories
 fi
 
 for ((round = 1; round <= rounds; round++)); do

@@ -1,4 +1,4 @@
-//! The `uwork` command: topology and sum.
+//! The `uwork` command: topology, sum and sim.
 
 mod commands;
 
@@ -20,6 +20,8 @@ enum Command {
     Topology(commands::topology::Args),
     /// Checksum files with work items; the format is that of sha256sum.
     Sum(commands::sum::Args),
+    /// Run the engine on simulated machines: scripts, and random histories under checkers.
+    Sim(commands::sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Topology(args) => commands::topology::run(args),
         Command::Sum(args) => commands::sum::run(args),
+        Command::Sim(args) => commands::sim::run(args),
     };
     match outcome {
         Ok(code) => code,

@@ -69,12 +69,19 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork", "libc", "cc"]),
         may_use_under_loom: &[],
     },
+    // The virtual machine; it never calls the system.
+    Layer {
+        package: "uwork-sim",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei"]),
+        may_use_under_loom: &[],
+    },
     // Without the laboratory, so that the command builds fast and stays small.
     Layer {
         package: "uwork-cli",
         may_use: Uses::Only(&[
             "uwork",
             "uwork-policy",
+            "uwork-sim",
             "blake3",
             "clap",
             "crc32c",

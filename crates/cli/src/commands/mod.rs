@@ -1,5 +1,6 @@
 //! One module per subcommand; each has `Args` and `run`.
 
+pub(crate) mod sim;
 pub(crate) mod sum;
 pub(crate) mod topology;
 

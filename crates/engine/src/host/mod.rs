@@ -277,7 +277,7 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     }
 }
 
-/// The cure of a defect of progress, which a test can revert.
+/// The cure of a defect, or a promise that the engine keeps, which a test can revert.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cure {
@@ -299,4 +299,20 @@ pub enum Cure {
     HelpPassedOn,
     /// The mean rest of a run decides whether items wait behind it, not the mean run.
     ResidualRunTime,
+    /// A cancel reports the item that it has removed.
+    ReportedCancel,
+    /// An item that still runs is deferred to the end of that run.
+    DeferredCollision,
+    /// An item that is pending is not queued again.
+    RefusedDuplicate,
+    /// The oldest item of a queue starts first.
+    OldestFirst,
+    /// A queue has the limit that it was given.
+    GivenLimit,
+    /// A submission that names a CPU goes to that CPU.
+    NamedCpu,
+    /// A flush waits for the item.
+    AwaitedFlush,
+    /// A `cancel_sync` waits for the run in progress.
+    AwaitedCancel,
 }

@@ -29,8 +29,7 @@ pub use spec::{
 pub use submit::Queued;
 
 use crate::engine::Engine;
-use crate::host::Cpus;
-use crate::host::Host;
+use crate::host::{Cpus, Cure, Host};
 use crate::pool::Pool;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
@@ -154,6 +153,8 @@ impl<H: Host> Wq<H> {
             return Err(QueueError::NameTaken(spec.name));
         }
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
+        let doubled = if engine.host().reverts(Cure::GivenLimit) { 2 } else { 1 };
+        let tunable = Tunable::new(spec.kind.clone(), spec.max_active * doubled);
         let wq = Box::new(Wq {
             engine: engine.clone(),
             name,
@@ -167,7 +168,7 @@ impl<H: Host> Wq<H> {
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,
-            tunable: Lock::ranked(Rank::Tunable, Tunable::new(spec.kind.clone(), spec.max_active)),
+            tunable: Lock::ranked(Rank::Tunable, tunable),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
                 && !spec.flags.contains(Flags::POD_LIMITS))
             .then(|| Nodes::new(&engine.config().topology)),

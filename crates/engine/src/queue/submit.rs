@@ -52,6 +52,9 @@ impl<H: Host> Wq<H> {
         // SAFETY: by this function's contract.
         let owned = match unsafe { work.as_ref() }.word.acquire() {
             Acquire::Owned(owned) => owned,
+            Acquire::Pending if self.engine().host().reverts(Cure::RefusedDuplicate) => {
+                return Queued::Yes;
+            }
             Acquire::Pending => return Queued::AlreadyPending,
         };
         // SAFETY: the caller's promise, and we own the item now.
@@ -120,8 +123,8 @@ impl<H: Host> Wq<H> {
         cpu: Option<u32>,
     ) -> Queued {
         let cpu = match cpu {
-            Some(cpu) => cpu,
-            None => self.engine().host().current_cpu(),
+            Some(cpu) if !self.engine().host().reverts(Cure::NamedCpu) => cpu,
+            _ => self.engine().host().current_cpu(),
         };
         if !owned.is_fresh() || !self.gate.looks_open() {
             // SAFETY: by this function's contract.

@@ -6,7 +6,7 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::item::word::{Acquire, DepthChange, Owned, RunId};
 use crate::item::{Location, Work};
 use crate::lifecycle::disposal::Kept;
@@ -107,7 +107,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let grabbed = unsafe { self.grab(work) };
         item.word.release(grabbed.owned);
-        grabbed.was_pending
+        grabbed.was_pending && !self.host().reverts(Cure::ReportedCancel)
     }
 
     /// As [`Engine::cancel`], and waits for a run in progress. Queueing the item during the
@@ -157,7 +157,9 @@ impl<H: Host> Engine<H> {
         let was_pending = unsafe { self.disable(work) }?;
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        if let (_, Some(run)) = item.word.snapshot() {
+        if let (_, Some(run)) = item.word.snapshot()
+            && !self.host().reverts(Cure::AwaitedCancel)
+        {
             self.caller().wait_for_run(run, item);
         }
         Ok(was_pending)

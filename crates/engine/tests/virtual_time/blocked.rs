@@ -375,7 +375,7 @@ fn the_watcher_does_not_scan_after_the_last_item() {
 /// Every item runs once, whatever is detected and when.
 #[test]
 fn no_item_is_lost_or_run_twice_under_chaos() {
-    use crate::random_source::Chaos;
+    use crate::chance::Chaos;
     for seed in 0..60 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
         with_engine(Setup { machine: "core:2", chaos, seed }, move |engine| {

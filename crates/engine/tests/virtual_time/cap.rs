@@ -109,7 +109,7 @@ fn pods_that_share_are_bounded_together() {
 #[test]
 fn pods_whose_load_moves_are_bounded_together() {
     for (tier, seed) in NOTICING.into_iter().flat_map(|tier| [(tier, 0), (tier, 1), (tier, 2)]) {
-        let chaos = crate::random_source::Chaos {
+        let chaos = crate::chance::Chaos {
             drawn_order: seed > 0,
             preempt_one_in: 20 * seed,
             ..Default::default()

@@ -8,8 +8,8 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 use uwork_policy::timer::expiry;
 
+use crate::chance::Chance;
 use crate::item::Item;
-use crate::random_source::Chance;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
 type Runs = Arc<Mutex<Vec<(usize, u64, u32)>>>;

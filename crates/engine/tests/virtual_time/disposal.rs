@@ -7,9 +7,9 @@ use uwork_engine::{Helped, Kind, QueueError, Queued, Shutdown, ShutdownReport};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::Chaos;
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{
     MS, ON_PURPOSE, SEC, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
 };

@@ -8,8 +8,8 @@ use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::Chaos;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{MS, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
 /// Random order, and preemption at every possible point.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use uwork_engine::{Kind, QueueError, Queued};
 
+use crate::chance::Chaos;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
 
 /// Random order, and preemption at every possible point.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Host;
 use uwork_policy::cpuset::CpuSet;
 
+use crate::chance::Chaos;
 use crate::host::VirtualHost;
 use crate::machine::{IDLE_YIELD_NS, Machine};
-use crate::random_source::Chaos;
 use crate::setup::{MS, US};
 use crate::simulation;
 

@@ -9,9 +9,9 @@ use uwork_engine::host::Cure;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
+use crate::chance::{Chance, Chaos};
 use crate::histories::History;
 use crate::oracle::{Oracle, Rules};
-use crate::random_source::{Chance, Chaos};
 use crate::setup::{MS, SEC, Setup, US, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.

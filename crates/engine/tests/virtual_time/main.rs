@@ -1,12 +1,9 @@
-//! The production engine in virtual time, on one thread of the test process.
+//! The production engine in virtual time, on the machines of the crate `uwork-sim`.
 //!
-//! `machine` is a computer as plain state: CPUs, a clock, threads that are ready, busy or asleep.
-//! `host` presents it to the engine as its platform, `simulation` runs the threads as coroutines,
-//! and `item` gives tests work items that cannot be misused. All other modules are tests. They use
-//! only the engine's public interface, and the engine does not depend on them.
+//! These tests use only the engine's public interface, and the engine does not depend on them.
 //!
-//! `liveness` runs `histories` on queues of all `kinds` under the `oracle`, which fails a history
-//! in which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
+//! `liveness` runs random histories on queues of all kinds under the simulator's oracle, which fails
+//! a history in which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
 //!
 //! `open` runs open loops under an oracle of work conservation.
 //!
@@ -32,29 +29,22 @@ mod flush_until;
 mod freeze;
 mod golden;
 mod grace;
-mod histories;
 mod hogs;
-mod host;
 mod idle;
 mod idle_class;
 mod idle_end;
 mod inside;
-mod item;
-mod kinds;
 mod ledger;
 mod liveness;
-mod machine;
 mod open;
-mod oracle;
 mod permits;
 mod placement;
 mod progress;
 mod random;
-mod random_source;
 mod rescue;
-mod setup;
 mod shutdown;
-mod simulation;
 mod user_code;
 mod watchdog;
 mod world;
+
+use uwork_sim::{chance, conservation, histories, host, item, machine, oracle, setup, simulation};

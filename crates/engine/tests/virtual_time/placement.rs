@@ -9,8 +9,8 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::Chaos;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{MS, Setup, attrs, make, spec, with_engine};
 
 /// Queues `count` items of 10 ms from CPU 0. Returns when all have run, and on which CPUs.

@@ -9,9 +9,9 @@ use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::Chaos;
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
 /// How late a timer may be where a CPU of its pod is free, or its workers block.

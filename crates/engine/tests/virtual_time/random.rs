@@ -7,12 +7,12 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::{Chance, Chaos};
 use crate::delayed_items::{Timer, arm_once, arm_once_on};
 use crate::idle_end;
 use crate::item::Item;
 use crate::ledger::{Limit, QueueNo};
 use crate::machine::Counts;
-use crate::random_source::{Chance, Chaos};
 use crate::setup::{Setup, US, attrs, make, spec, with_engine};
 use crate::world::{ALL, BOUND, NODES, ORDERED, PODS, RECLAIM, RECLAIM_ORDERED, WHOLE, World};
 

@@ -8,9 +8,9 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
+use crate::chance::Chaos;
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::random_source::Chaos;
 use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
 };

@@ -423,7 +423,7 @@ fn items_run_by_a_rescuer_count_as_progress() {
 /// Under chaos: a stall is reported once, a load never.
 #[test]
 fn stalls_are_distinguished_from_loads_under_chaos() {
-    use crate::random_source::Chaos;
+    use crate::chance::Chaos;
     for seed in 0..20 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
         with_engine(Setup { machine: "core:2", chaos, seed }, move |engine| {

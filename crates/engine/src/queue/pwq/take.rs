@@ -65,6 +65,12 @@ impl<H: Host> Pwq<H> {
         if !self.take_permit(&mut inner) {
             return Taken::Nothing;
         }
+        if host.reverts(Cure::OldestFirst) {
+            let oldest = inner.worklist.front();
+            // SAFETY: the worklist is not empty, and `oldest` is in it.
+            let oldest = unsafe { inner.worklist.split_front(oldest) };
+            inner.worklist.append(oldest);
+        }
         let mut estimate = inner.run_times.estimate();
         if host.reverts(Cure::ResidualRunTime) {
             estimate.residual_ns = 0;
@@ -225,7 +231,7 @@ unsafe fn defer_if_running<H: Host>(
     // SAFETY: live, as it is in the worklist.
     let Some(run) = unsafe { (*item).word.owned() }.last_run() else { return false };
     let Some(slot) = slots.get(run.slot) else { return false };
-    if !slot.is_running(run.run) {
+    if !slot.is_running(run.run) || host.reverts(Cure::DeferredCollision) {
         return false;
     }
     // SAFETY: by this function's contract. A thread that searches for the item needs the pwq lock,

@@ -1,7 +1,6 @@
 //! Open loops: items arrive at planned times, and none waits while a CPU idles that could run it
 //! ([`conservation`]).
 
-pub(crate) mod conservation;
 mod plan;
 
 use std::ops::Range;
@@ -13,11 +12,11 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods, effective_scope};
 use uwork_policy::topology::Topology;
 
+use crate::chance::{Chance, Chaos};
+use crate::conservation::{Conservation, Passage};
 use crate::host::VirtualHost;
 use crate::item::Item;
-use crate::random_source::{Chance, Chaos};
 use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
-use conservation::{Conservation, Passage};
 use plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::random_source::Chance;
+use crate::chance::Chance;
 use crate::setup::{MS, US};
 
 /// The run times of the items.

@@ -5,9 +5,10 @@
 //! instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives the CPUs
 //! time slices. `schedule` has the scheduler, with its idle class.
 
+mod record;
 mod schedule;
 
-pub(crate) use schedule::IDLE_YIELD_NS;
+pub use schedule::IDLE_YIELD_NS;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,19 +17,20 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::open::conservation::Conservation;
+use crate::chance::{Chance, Chaos};
+use crate::conservation::Conservation;
 use crate::oracle::{Oracle, Stance};
-use crate::random_source::{Chance, Chaos};
 use crate::simulation::Anchor;
+use crate::tape::{Tape, What};
 
 /// A thread's number, from 0 in the order of creation.
-pub(crate) type ThreadId = usize;
+pub type ThreadId = usize;
 /// The main function of a thread.
-pub(crate) type Main = Box<dyn FnOnce() + Send>;
+pub type Main = Box<dyn FnOnce() + Send>;
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub enum Doing {
     /// Waits for a CPU.
     Ready,
     /// Executes instructions.
@@ -82,46 +84,66 @@ struct Thread {
 
 /// The counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Calls of `wake`, except those that end a park of the watcher.
-    pub(crate) wakes: u64,
+    pub wakes: u64,
     /// Parks that ended, by a wake or by their deadline, after the thread had slept. Excludes the
     /// watcher.
-    pub(crate) wake_ups: u64,
+    pub wake_ups: u64,
     /// The same for the watcher.
-    pub(crate) looks: u64,
+    pub looks: u64,
     /// Threads that the engine spawned.
-    pub(crate) spawns: u64,
+    pub spawns: u64,
 }
 
 impl Counts {
     /// The counters without the watcher's, which may check the CPUs at any time.
-    pub(crate) fn without_scans(self) -> Counts {
+    pub fn without_scans(self) -> Counts {
         Counts { looks: 0, ..self }
     }
 }
 
+/// The longest delay of a late wake.
+const LATE_NS_MAX: u64 = 1_000_000;
+/// The longest jump of the clock.
+const JUMP_NS_MAX: u64 = 5_000_000;
+/// The limit on dispatches of a machine, unless another is set.
+const DISPATCHES_MAX: u64 = 500_000;
+
 /// The next step of the simulation.
-pub(crate) enum Next {
+pub enum Next {
     /// Execute this thread until it pauses.
     Run(ThreadId),
     /// Every thread has ended.
     Done,
     /// No thread can run, and no event will change that.
     Stuck,
+    /// The bound of the machine's time is reached.
+    Over,
 }
 
 /// The machine; see the module.
-pub(crate) struct Machine {
-    pub(crate) now: u64,
-    pub(crate) chance: Chance,
-    pub(crate) chaos: Chaos,
-    pub(crate) counts: Counts,
-    pub(crate) current: Option<ThreadId>,
+pub struct Machine {
+    /// The clock, in nanoseconds.
+    pub now: u64,
+    /// The source of every random choice.
+    pub chance: Chance,
+    /// What is random.
+    pub chaos: Chaos,
+    /// The counters so far.
+    pub counts: Counts,
+    /// The thread that executes instructions.
+    pub current: Option<ThreadId>,
+    /// Records the run, if present.
+    pub tape: Option<Tape>,
+    /// The run is stopped at this time.
+    pub bound_ns: u64,
+    /// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
+    pub dispatches_max: u64,
     /// Checks that no item waits for too long, if present.
-    pub(crate) oracle: Option<Box<Oracle>>,
+    pub oracle: Option<Box<Oracle>>,
     /// Checks that no item waits while a CPU idles, if present.
-    pub(crate) conservation: Option<Box<Conservation>>,
+    pub conservation: Option<Box<Conservation>>,
     online: CpuSet,
     /// The thread that holds each CPU.
     cpus: Vec<Option<ThreadId>>,
@@ -138,7 +160,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(online: CpuSet, chaos: Chaos, seed: u64) -> Machine {
+    /// A machine with these CPUs online and without threads.
+    pub fn new(online: CpuSet, chaos: Chaos, seed: u64) -> Machine {
         let cpus = online.last().map_or(0, |last| last as usize + 1);
         Machine {
             now: 0,
@@ -146,6 +169,9 @@ impl Machine {
             chaos,
             counts: Counts::default(),
             current: None,
+            tape: None,
+            bound_ns: u64::MAX,
+            dispatches_max: DISPATCHES_MAX,
             oracle: None,
             conservation: None,
             online,
@@ -161,7 +187,7 @@ impl Machine {
     }
 
     /// A new thread, ready to run. An empty set means all CPUs.
-    pub(crate) fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+    pub fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let cpus = if cpus.is_empty() { self.online.clone() } else { cpus.and(&self.online) };
         let cpu = cpus.first().expect("a thread needs a CPU that is online");
         self.threads.push(Thread {
@@ -186,11 +212,12 @@ impl Machine {
         });
         let id = self.threads.len() - 1;
         self.ready.push_back(id);
+        self.record(id, What::Created);
         id
     }
 
     /// As `add_thread`, for a thread that the engine spawns: it starts after the machine's latency.
-    pub(crate) fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+    pub fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let id = self.add_thread(name, cpus, main);
         self.counts.spawns += 1;
         if self.chaos.spawn_ns > 0 {
@@ -202,11 +229,12 @@ impl Machine {
     }
 
     /// The main function of the thread. Returned once.
-    pub(crate) fn take_main(&mut self, id: ThreadId) -> Option<Main> {
+    pub fn take_main(&mut self, id: ThreadId) -> Option<Main> {
         self.threads[id].main.take()
     }
 
-    pub(crate) fn set_anchor(&mut self, id: ThreadId, anchor: *const Anchor) {
+    /// Records the anchor of a thread, on its stack.
+    pub fn set_anchor(&mut self, id: ThreadId, anchor: *const Anchor) {
         self.threads[id].anchor.store(anchor.cast_mut(), Ordering::Relaxed);
     }
 
@@ -216,7 +244,7 @@ impl Machine {
     }
 
     /// The CPU time that a thread has used; instructions take none.
-    pub(crate) fn cpu_time(&self, id: ThreadId) -> Option<u64> {
+    pub fn cpu_time(&self, id: ThreadId) -> Option<u64> {
         let thread = self.threads.get(id)?;
         if thread.doing != Doing::Burning {
             return Some(thread.burnt);
@@ -226,21 +254,22 @@ impl Machine {
     }
 
     /// Threads that have not ended.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.threads.iter().filter(|thread| thread.doing != Doing::Gone).count()
     }
 
     /// The anchor of the executing thread.
-    pub(crate) fn anchor(&self) -> *const Anchor {
+    pub fn anchor(&self) -> *const Anchor {
         self.current_thread().anchor.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn current_cpu(&self) -> u32 {
+    /// The CPU of the executing thread.
+    pub fn current_cpu(&self) -> u32 {
         self.current_thread().cpu
     }
 
     /// Returns the CPU of the executing thread to the engine, and records it.
-    pub(crate) fn report_cpu(&mut self) -> u32 {
+    pub fn report_cpu(&mut self) -> u32 {
         let current = self.current.expect("called from outside of the simulation");
         let thread = &mut self.threads[current];
         thread.reported_cpu = thread.cpu;
@@ -250,40 +279,47 @@ impl Machine {
 
     /// The executing thread begins a call. `has_reported_several_cpus` then says whether the engine was told
     /// more than one CPU during it.
-    pub(crate) fn begin_cpu_reports(&mut self) {
+    pub fn begin_cpu_reports(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].told = CpuSet::new();
     }
 
     /// Whether the engine was told different CPUs of this thread since then.
-    pub(crate) fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
+    pub fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
         self.threads[id].told.len() > 1
     }
 
     /// The CPU that the engine was told last on this thread.
-    pub(crate) fn reported_cpu(&self, id: ThreadId) -> u32 {
+    pub fn reported_cpu(&self, id: ThreadId) -> u32 {
         self.threads[id].reported_cpu
     }
 
     /// The thread's name.
-    pub(crate) fn name_of(&self, id: ThreadId) -> &str {
+    pub fn name_of(&self, id: ThreadId) -> &str {
         &self.threads[id].name
     }
 
     /// Adds to the shields of the executing thread.
-    pub(crate) fn shield(&mut self, change: i32) {
+    pub fn shield(&mut self, change: i32) {
         let current = self.current.expect("called from outside of the simulation");
         let shields = &mut self.threads[current].shields;
         *shields = shields.checked_add_signed(change).expect("as many ends as begins");
     }
 
-    pub(crate) fn is_shielded(&self) -> bool {
+    /// Whether the executing thread must not be preempted.
+    pub fn is_shielded(&self) -> bool {
         self.current_thread().shields > 0
     }
 
     /// The executing thread pauses: its new state, its CPU time, and until when.
-    pub(crate) fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
+    pub fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
         let id = self.current.take().expect("called from outside of the simulation");
+        match doing {
+            Doing::Parked => self.record(id, What::Parks),
+            Doing::Dozing => self.record(id, What::Sleeps),
+            Doing::Preempted => self.record(id, What::Preempted),
+            _ => {}
+        }
         let thread = &mut self.threads[id];
         thread.doing = doing;
         thread.burn = burn;
@@ -303,13 +339,13 @@ impl Machine {
     }
 
     /// The executing thread parks until one of these goes to sleep or wakes up, or until a time.
-    pub(crate) fn observe(&mut self, threads: Vec<ThreadId>) {
+    pub fn observe(&mut self, threads: Vec<ThreadId>) {
         let current = self.current.expect("called from outside of the simulation");
         self.observer = Some((current, threads));
     }
 
     /// The observer is awake.
-    pub(crate) fn observe_no_more(&mut self) {
+    pub fn observe_no_more(&mut self) {
         self.observer = None;
     }
 
@@ -323,31 +359,32 @@ impl Machine {
 
     /// Since when a thread sleeps, if it does and is not parked by the engine; and its last
     /// finished sleep.
-    pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
+    pub fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
         let thread = &self.threads[id];
         (thread.asleep_since, thread.slept)
     }
 
     /// Whether a thread has ended.
-    pub(crate) fn is_gone(&self, id: ThreadId) -> bool {
+    pub fn is_gone(&self, id: ThreadId) -> bool {
         self.threads[id].doing == Doing::Gone
     }
 
     /// Whether a thread is parked.
-    pub(crate) fn is_parked(&self, id: ThreadId) -> bool {
+    pub fn is_parked(&self, id: ThreadId) -> bool {
         self.threads[id].doing == Doing::Parked
     }
 
     /// The executing thread has ended.
-    pub(crate) fn end_current(&mut self) {
+    pub fn end_current(&mut self) {
         let id = self.current.take().expect("a thread ended");
+        self.record(id, What::Exits);
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
     }
 
     /// Restricts a thread to these CPUs. A thread that burns elsewhere continues there once a CPU
     /// is free.
-    pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
+    pub fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
         let thread = &mut self.threads[id];
         assert!(
             thread.doing != Doing::Gone,
@@ -362,35 +399,39 @@ impl Machine {
     }
 
     /// Whether this is the engine's watcher.
-    pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
+    pub fn is_watch(&self, id: ThreadId) -> bool {
         self.threads[id].name == "uw/watch"
     }
 
     /// Whether the executing thread is the engine's watcher.
-    pub(crate) fn is_watch_current(&self) -> bool {
+    pub fn is_watch_current(&self) -> bool {
         self.current.is_some_and(|id| self.is_watch(id))
     }
 
     /// Whether the executing thread is one of the engine's.
-    pub(crate) fn is_worker(&self) -> bool {
+    pub fn is_worker(&self) -> bool {
         self.current_thread().name.starts_with("uw/")
     }
 
     /// Ends a thread's park. False if it is not parked.
-    pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
+    pub fn unpark(&mut self, id: ThreadId) -> bool {
         if self.threads[id].doing != Doing::Parked {
             return false;
         }
+        self.record(id, What::Unparked);
         if self.is_watch(id) {
             self.counts.looks += 1;
         } else {
             self.counts.wake_ups += 1;
         }
-        if self.chaos.wake_ns > 0 {
+        let late = self.chance.one_in(self.chaos.late_one_in);
+        let late_ns = if late { self.chance.below(LATE_NS_MAX) } else { 0 };
+        let wake_ns = self.chaos.wake_ns + late_ns;
+        if wake_ns > 0 {
             self.threads[id].doing = Doing::Starting;
             // The deadline event of the park is void.
             self.threads[id].pause += 1;
-            self.add_event(self.now + self.chaos.wake_ns, id);
+            self.add_event(self.now + wake_ns, id);
         } else {
             self.threads[id].doing = Doing::Ready;
             self.ready.push_back(id);
@@ -427,16 +468,18 @@ impl Machine {
         }
     }
 
-    /// Jumps to the next event and handles all events of that instant.
+    /// Jumps to the next event and handles all events of that instant. With `jump_one_in`, the clock
+    /// jumps over some events, which are then late.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
-        assert!(at >= self.now, "an event in the past");
+        let jumps = self.chance.one_in(self.chaos.jump_one_in);
+        let at = at.max(self.now) + if jumps { self.chance.below(JUMP_NS_MAX) } else { 0 };
         if at > self.now {
             self.dispatches_now = 0;
             self.show_oracles(at);
         }
         self.now = at;
-        while self.next_event() == Some(at) {
+        while self.next_event().is_some_and(|next| next <= at) {
             let Some(Reverse((_, _, id, _))) = self.events.pop() else { break };
             match self.threads[id].doing {
                 Doing::Burning if self.threads[id].burns_until > at => {
@@ -465,7 +508,7 @@ impl Machine {
     }
 
     /// The time of the next event. Drops void events.
-    pub(crate) fn next_event(&mut self) -> Option<u64> {
+    pub fn next_event(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, _, id, pause))) = self.events.peek() {
             let thread = &self.threads[id];
             let waits = matches!(
@@ -481,7 +524,7 @@ impl Machine {
     }
 
     /// For failure messages.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut text = format!("at {} ns; {:?}\n", self.now, self.counts);
         for (id, thread) in self.threads.iter().enumerate() {
             if thread.doing != Doing::Gone {

@@ -21,7 +21,7 @@ pub(super) struct Changes {
 
 impl Oracle {
     /// A change of the pools begins.
-    pub(crate) fn begin_change(&mut self) {
+    pub fn begin_change(&mut self) {
         self.changes.in_progress += 1;
         self.forget_all();
     }
@@ -35,7 +35,7 @@ impl Oracle {
     }
 
     /// A change of the pools ends.
-    pub(crate) fn end_change(&mut self) {
+    pub fn end_change(&mut self) {
         self.changes.in_progress -= 1;
         self.queues.iter_mut().for_each(|rules| rules.has_old_pools = true);
         // Also those that a call offered during the change.
@@ -47,7 +47,7 @@ impl Oracle {
     }
 
     /// A drain begins: the queue refuses items whose timers expire before its end.
-    pub(crate) fn begin_drain(&mut self, queue: QueueNo) {
+    pub fn begin_drain(&mut self, queue: QueueNo) {
         self.changes.draining.push(queue);
         let of_queue = self.groups.iter().filter(|group| group.queue == queue);
         let overdue = of_queue.flat_map(|group| &group.pending).filter(|pending| pending.is_timer);
@@ -64,7 +64,7 @@ impl Oracle {
     }
 
     /// A drain ends.
-    pub(crate) fn end_drain(&mut self, queue: QueueNo) {
+    pub fn end_drain(&mut self, queue: QueueNo) {
         let at = self.changes.draining.iter().position(|&known| known == queue);
         let _ = self.changes.draining.swap_remove(at.expect("a drain that has begun"));
         // Items whose timers a call has armed during the drain, and which may have expired in it.
@@ -82,7 +82,7 @@ impl Oracle {
     }
 
     /// The queue's items run in these pools, one for each CPU.
-    pub(crate) fn set_pools(&mut self, queue: QueueNo, pools: Vec<PoolNo>) {
+    pub fn set_pools(&mut self, queue: QueueNo, pools: Vec<PoolNo>) {
         self.queues[queue].pools = pools;
     }
 

@@ -33,15 +33,18 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::{Counts, Doing, Machine};
 use crate::simulation::Anchor;
+use crate::tape::What;
 
 /// The longest time that a preempted thread is off the CPU.
 const PREEMPTED_NS_MAX: u64 = 200_000;
+/// The longest stall of a worker.
+const STALLED_NS_MAX: u64 = 5_000_000;
 /// The time that each of the first rounds of `relax` takes.
 const RELAX_NS: u64 = 100;
 
 /// The event on which one virtual thread sleeps.
 #[derive(Default)]
-pub(crate) struct Event {
+pub struct Event {
     set: AtomicBool,
     /// The thread that is parked on it, plus one; 0: none.
     sleeper: AtomicUsize,
@@ -51,18 +54,18 @@ impl uwork_engine::host::Event for Event {}
 
 /// How spawning a thread fails.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BrokenSpawn {
+pub struct BrokenSpawn {
     /// How many spawns still succeed.
-    pub(crate) after: u64,
+    pub after: u64,
     /// How long a failing spawn takes.
-    pub(crate) takes_ns: u64,
+    pub takes_ns: u64,
     /// How long the spawning thread is off the CPU after a successful spawn.
-    pub(crate) lags_ns: u64,
+    pub lags_ns: u64,
 }
 
 /// The host; see the module. A handle: all clones are the same machine.
 #[derive(Clone)]
-pub(crate) struct VirtualHost(Arc<Inner>);
+pub struct VirtualHost(Arc<Inner>);
 
 struct Inner {
     machine: Mutex<Machine>,
@@ -77,21 +80,22 @@ struct Inner {
 
 /// How undeclared blocking is detected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Detecting {
-    pub(crate) tier: Tier,
+pub struct Detecting {
+    /// The tier that the engine is told.
+    pub tier: Tier,
     /// How many threads can be recorded at once.
-    pub(crate) recorded_max: usize,
+    pub recorded_max: usize,
     /// How many are recorded now.
-    pub(crate) recorded: usize,
+    pub recorded: usize,
     /// One in this many samples of records finds that some were lost; 0: none.
-    pub(crate) lossy: u64,
+    pub lossy: u64,
     samples: u64,
     /// How often the engine asked for the state of a thread.
-    pub(crate) asked: u64,
+    pub asked: u64,
 }
 
 /// The records of a thread.
-pub(crate) struct Records {
+pub struct Records {
     host: VirtualHost,
     thread: usize,
 }
@@ -103,7 +107,8 @@ impl Drop for Records {
 }
 
 impl VirtualHost {
-    pub(crate) fn new(machine: Machine) -> VirtualHost {
+    /// The platform of an engine on this machine.
+    pub fn new(machine: Machine) -> VirtualHost {
         VirtualHost(Arc::new(Inner {
             machine: Mutex::new(machine),
             reports: Mutex::new(Vec::new()),
@@ -123,73 +128,74 @@ impl VirtualHost {
     }
 
     /// The settings of the detection, to read or to change.
-    pub(crate) fn detecting(&self) -> MutexGuard<'_, Detecting> {
+    pub fn detecting(&self) -> MutexGuard<'_, Detecting> {
         self.0.detection.lock().expect("no panic under this lock")
     }
 
     /// The machine. The guard is never held across a switch.
-    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+    pub fn machine(&self) -> MutexGuard<'_, Machine> {
         self.0.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses the CPU for `ns`.
-    pub(crate) fn burn(&self, ns: u64) {
+    pub fn burn(&self, ns: u64) {
         self.pause(Doing::Ready, ns, None);
     }
 
     /// Blocks off the CPU for `ns`.
-    pub(crate) fn doze(&self, ns: u64) {
+    pub fn doze(&self, ns: u64) {
         let until = self.machine().now.saturating_add(ns);
         self.pause(Doing::Dozing, 0, Some(until));
     }
 
     /// The time of the clock.
-    pub(crate) fn time(&self) -> u64 {
+    pub fn time(&self) -> u64 {
         self.machine().now
     }
 
     /// The current CPU. Unlike `current_cpu` this is no preemption point.
-    pub(crate) fn cpu(&self) -> u32 {
+    pub fn cpu(&self) -> u32 {
         self.machine().current_cpu()
     }
 
     /// The state of the machine, for failure messages.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let machine = self.machine().describe();
         format!("{machine}  reports: {:?}", self.reports())
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    /// The counters so far.
+    pub fn counts(&self) -> Counts {
         self.machine().counts
     }
 
     /// Threads that have not ended.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.machine().threads()
     }
 
     /// The engine's reports so far.
-    pub(crate) fn reports(&self) -> Vec<Report> {
+    pub fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()
     }
 
     /// Changes the CPUs that the process may use. The engine has to detect the change by itself.
-    pub(crate) fn change_cpus(&self, cpus: Cpus) {
+    pub fn change_cpus(&self, cpus: Cpus) {
         *self.0.changed.lock().expect("no panic under this lock") = Some(cpus);
     }
 
     /// Lets spawns fail from now on, or succeed again.
-    pub(crate) fn break_spawn(&self, how: Option<BrokenSpawn>) {
+    pub fn break_spawn(&self, how: Option<BrokenSpawn>) {
         *self.0.broken_spawn.lock().expect("no panic under this lock") = how;
     }
 
     /// Reverts the fix of a defect.
-    pub(crate) fn revert(&self, cure: Cure) {
+    pub fn revert(&self, cure: Cure) {
         *self.0.reverted.lock().expect("no panic under this lock") = Some(cure);
     }
 
     /// Runs `f` without preemption of the calling thread.
-    pub(crate) fn unpreempted<R>(&self, f: impl FnOnce() -> R) -> R {
+    pub fn unpreempted<R>(&self, f: impl FnOnce() -> R) -> R {
         self.machine().shield(1);
         let result = f();
         self.machine().shield(-1);
@@ -197,14 +203,14 @@ impl VirtualHost {
     }
 
     /// From now on, the calling thread has a CPU only while no normal thread is ready there.
-    pub(crate) fn run_when_idle(&self) -> bool {
+    pub fn run_when_idle(&self) -> bool {
         self.machine().join_idle_class();
         self.pause(Doing::Ready, 0, None);
         true
     }
 
     /// Starts a thread of the test.
-    pub(crate) fn start(&self, cpus: &CpuSet, f: impl FnOnce() + Send + 'static) -> Started {
+    pub fn start(&self, cpus: &CpuSet, f: impl FnOnce() + Send + 'static) -> Started {
         let done = Arc::new(Event::default());
         let (host, event) = (self.clone(), done.clone());
         let main = move || {
@@ -214,6 +220,11 @@ impl VirtualHost {
         };
         self.machine().add_thread("test", cpus, Box::new(main));
         Started(done)
+    }
+
+    /// Records what the executing thread does, if the run is recorded.
+    pub fn record(&self, what: What) {
+        self.machine().record_current(what);
     }
 
     fn pause(&self, doing: Doing, burn: u64, until: Option<u64>) {
@@ -232,6 +243,17 @@ impl VirtualHost {
     /// A point where the calling thread may lose the CPU.
     fn preempt(&self) {
         let mut machine = self.machine();
+        let stall_one_in = machine.chaos.stall_one_in;
+        if stall_one_in > 0
+            && machine.is_worker()
+            && !machine.is_shielded()
+            && machine.chance.one_in(stall_one_in)
+        {
+            let until = machine.now + 1 + machine.chance.below(STALLED_NS_MAX);
+            drop(machine);
+            self.pause(Doing::Preempted, 0, Some(until));
+            return;
+        }
         let one_in = machine.chaos.preempt_one_in;
         if one_in == 0 || machine.is_shielded() || !machine.chance.one_in(one_in) {
             return;
@@ -264,11 +286,11 @@ impl VirtualHost {
 }
 
 /// A thread of the test that can be waited for.
-pub(crate) struct Started(Arc<Event>);
+pub struct Started(Arc<Event>);
 
 impl Started {
     /// Waits until the thread has ended.
-    pub(crate) fn join(self, host: &VirtualHost) {
+    pub fn join(self, host: &VirtualHost) {
         while !host.park(&self.0, None) {}
     }
 }
@@ -349,6 +371,9 @@ impl Host for VirtualHost {
         };
         let to_watch = sleeper > 0 && machine.is_watch(sleeper - 1);
         machine.counts.wakes += u64::from(!to_watch);
+        if sleeper > 0 && machine.current.is_some() {
+            machine.record_current(What::Wakes(sleeper - 1));
+        }
         if sleeper > 0 {
             machine.unpark(sleeper - 1);
         }

@@ -5,15 +5,15 @@
 //! loses its CPU in the instant in which a normal thread becomes ready there, and gets the CPU in
 //! the instant in which the last normal thread leaves it.
 
+use crate::tape::What;
+
 use super::{Doing, Machine, Next, Thread, ThreadId};
 
 /// The limit on dispatches at one instant. Beyond it, the threads run in a livelock.
 const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
-/// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
-const DISPATCHES_MAX: u64 = 500_000;
 /// The CPU time of a yield of a thread of the idle class: such a thread may poll, and the clock must
 /// advance all the same.
-pub(crate) const IDLE_YIELD_NS: u64 = 10_000;
+pub const IDLE_YIELD_NS: u64 = 10_000;
 
 /// A ready thread, by its index in the list, and a CPU for it.
 type Choice = (usize, u32);
@@ -21,13 +21,13 @@ type Choice = (usize, u32);
 impl Machine {
     /// From now on, the executing thread belongs to the idle class. It continues at its next pause
     /// under the rules of that class.
-    pub(crate) fn join_idle_class(&mut self) {
+    pub fn join_idle_class(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].is_idle_class = true;
     }
 
     /// The CPU time that a yield of the executing thread takes.
-    pub(crate) fn yield_ns(&self) -> u64 {
+    pub fn yield_ns(&self) -> u64 {
         if self.current_thread().is_idle_class { IDLE_YIELD_NS } else { 0 }
     }
 
@@ -46,10 +46,11 @@ impl Machine {
         thread.burn = thread.burns_until - self.now;
         thread.burnt -= thread.burn;
         self.ready.push_back(id);
+        self.record(id, What::Evicted);
     }
 
     /// The next thread to execute. Advances the clock when no thread can.
-    pub(crate) fn dispatch(&mut self) -> Next {
+    pub fn dispatch(&mut self) -> Next {
         loop {
             while let Some((at, cpu)) = self.next_choice() {
                 let id = self.ready.remove(at).expect("chosen from the list");
@@ -58,6 +59,10 @@ impl Machine {
                 thread.cpu = cpu;
                 self.cpus[cpu as usize] = Some(id);
                 let burn = std::mem::take(&mut thread.burn);
+                if burn > 0 {
+                    self.record(id, What::Burns(burn));
+                }
+                let thread = &mut self.threads[id];
                 if burn == 0 {
                     thread.doing = Doing::Running;
                     self.current = Some(id);
@@ -69,6 +74,9 @@ impl Machine {
                 thread.burns_since = self.now;
                 thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
+            }
+            if self.next_event().is_some_and(|at| at > self.bound_ns) {
+                return Next::Over;
             }
             if !self.advance() {
                 let done = self.threads.iter().all(|thread| thread.doing == Doing::Gone);
@@ -84,7 +92,7 @@ impl Machine {
             self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
             "time stands still: the threads only let each other go first"
         );
-        assert!(self.dispatches < DISPATCHES_MAX, "no end: a thread polls for ever");
+        assert!(self.dispatches < self.dispatches_max, "no end: a thread polls for ever");
     }
 
     /// Normal threads first: on a free CPU, on one of the idle class, then by time slices.

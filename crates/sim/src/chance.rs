@@ -2,32 +2,41 @@
 
 /// How much is random. By default nothing is: first come, first served.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Chaos {
+pub struct Chaos {
     /// Whether the next ready thread, and the free CPU that it runs on, are drawn at random.
-    pub(crate) drawn_order: bool,
+    pub drawn_order: bool,
     /// The thread is preempted at one in this many preemption points. 0: never.
-    pub(crate) preempt_one_in: u64,
+    pub preempt_one_in: u64,
     /// One in this many parks ends early. 0: never.
-    pub(crate) early_one_in: u64,
+    pub early_one_in: u64,
     /// One in this many thread spawns fails. 0: never.
-    pub(crate) spawn_fails_one_in: u64,
+    pub spawn_fails_one_in: u64,
+    /// One in this many preemption points of an engine's thread stalls it for milliseconds. 0: never.
+    pub stall_one_in: u64,
+    /// One in this many wakes is up to a millisecond late. 0: never.
+    pub late_one_in: u64,
+    /// One in this many times, the clock jumps by up to 5 ms over the events in between. 0: never.
+    pub jump_one_in: u64,
     /// The time from a wake until the woken thread competes for a CPU.
-    pub(crate) wake_ns: u64,
+    pub wake_ns: u64,
     /// The time from the spawn of a thread until it competes for a CPU.
-    pub(crate) spawn_ns: u64,
+    pub spawn_ns: u64,
     /// The CPU time that a worker needs to park, after its last look for work.
-    pub(crate) park_ns: u64,
+    pub park_ns: u64,
     /// How long a computing thread keeps a CPU that others want. 0: until it finishes.
-    pub(crate) slice_ns: u64,
+    pub slice_ns: u64,
 }
 
 impl Chaos {
     /// The default, for constants: nothing is random, and threads start at once.
-    pub(crate) const STEADY: Chaos = Chaos {
+    pub const STEADY: Chaos = Chaos {
         drawn_order: false,
         preempt_one_in: 0,
         early_one_in: 0,
         spawn_fails_one_in: 0,
+        stall_one_in: 0,
+        late_one_in: 0,
+        jump_one_in: 0,
         wake_ns: 0,
         spawn_ns: 0,
         park_ns: 0,
@@ -37,11 +46,11 @@ impl Chaos {
 
 /// A xorshift64* generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
     /// The sequence of this seed.
-    pub(crate) fn new(seed: u64) -> Chance {
+    pub fn new(seed: u64) -> Chance {
         // Neighbouring seeds should start differently, and the state must not be zero.
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..4 {
@@ -58,17 +67,17 @@ impl Chance {
     }
 
     /// A number below `n`, which is not zero.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.draw() % n
     }
 
     /// True once in `n` times; never if `n` is 0.
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+    pub fn one_in(&mut self, n: u64) -> bool {
         n != 0 && self.below(n) == 0
     }
 
     /// A random element.
-    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
 }

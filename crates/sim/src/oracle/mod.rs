@@ -26,30 +26,31 @@
 //!
 //! **The bounds** follow from the documented intervals of the watcher. See [`Rules::bound`].
 
+mod pass;
 mod pool;
 mod reconfigure;
 mod rules;
 mod trace;
 
-use uwork_policy::blocking::Tier;
-
 use crate::machine::ThreadId;
 use pool::Pool;
 use reconfigure::Changes;
-use rules::{COOL_DOWN_NS, EXPOSED_NS, MARGIN_NS, SCAN_NS};
-pub(crate) use rules::{PoolRules, QueueRules, Rules};
+use rules::{COOL_DOWN_NS, MARGIN_NS, SCAN_NS};
+pub use rules::{PoolRules, QueueRules, Rules};
 use trace::Trace;
 
 const NEVER: u64 = u64::MAX;
 
-/// A pool, a queue, an item, by number.
-pub(crate) type PoolNo = usize;
-pub(crate) type QueueNo = usize;
-pub(crate) type ItemNo = usize;
+/// A pool, by number.
+pub type PoolNo = usize;
+/// A queue, by number.
+pub type QueueNo = usize;
+/// An item, by number.
+pub type ItemNo = usize;
 
 /// What a thread is doing, as the machine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stance {
+pub enum Stance {
     /// It computes on a CPU.
     OnCpu,
     /// It competes for a CPU.
@@ -121,7 +122,7 @@ struct ThreadBook {
 }
 
 /// The oracle; see the module.
-pub(crate) struct Oracle {
+pub struct Oracle {
     rules: Rules,
     pools: Vec<Pool>,
     queues: Vec<QueueRules>,
@@ -133,14 +134,16 @@ pub(crate) struct Oracle {
     armed: Vec<ItemNo>,
     frozen: bool,
     /// Nothing is checked any more: the engine is shutting down.
-    pub(crate) over: bool,
+    pub over: bool,
     starved_until: u64,
     changes: Changes,
-    pub(crate) trace: Trace,
+    /// The trace, printed when a history fails.
+    pub trace: Trace,
 }
 
 impl Oracle {
-    pub(crate) fn new(rules: Rules) -> Oracle {
+    /// An oracle that knows no pools yet.
+    pub fn new(rules: Rules) -> Oracle {
         Oracle {
             rules,
             pools: Vec::new(),
@@ -158,7 +161,8 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn add_pool(&mut self, rules: PoolRules) -> PoolNo {
+    /// A pool that the oracle checks.
+    pub fn add_pool(&mut self, rules: PoolRules) -> PoolNo {
         let pool = Pool {
             rules,
             since: None,
@@ -175,17 +179,19 @@ impl Oracle {
     }
 
     /// The pool with this label.
-    pub(crate) fn pool_labelled(&self, label: &str) -> Option<PoolNo> {
+    pub fn pool_labelled(&self, label: &str) -> Option<PoolNo> {
         self.pools.iter().position(|pool| pool.rules.label == label)
     }
 
-    pub(crate) fn add_queue(&mut self, rules: QueueRules) -> QueueNo {
+    /// A queue, whose pools are known.
+    pub fn add_queue(&mut self, rules: QueueRules) -> QueueNo {
         self.queues.push(rules);
         self.lost.push(0);
         self.queues.len() - 1
     }
 
-    pub(crate) fn add_item(&mut self, queue: QueueNo) -> ItemNo {
+    /// An item of this queue.
+    pub fn add_item(&mut self, queue: QueueNo) -> ItemNo {
         self.items.push(ItemBook {
             queue,
             group: None,
@@ -212,7 +218,7 @@ impl Oracle {
     }
 
     /// A call begins that may queue or arm the item.
-    pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
+    pub fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
         self.forget(item);
         self.offer_anew(item);
         let book = &mut self.items[item];
@@ -222,7 +228,7 @@ impl Oracle {
 
     /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Has no effect
     /// if the item was started meanwhile.
-    pub(crate) fn accept(&mut self, now: u64, item: ItemNo, cpu: u32, due: Option<u64>) {
+    pub fn accept(&mut self, now: u64, item: ItemNo, cpu: u32, due: Option<u64>) {
         if self.items[item].state != State::Offered {
             return;
         }
@@ -249,7 +255,7 @@ impl Oracle {
     }
 
     /// The oracle no longer knows where the item is, until it starts or is offered again.
-    pub(crate) fn forget(&mut self, item: ItemNo) {
+    pub fn forget(&mut self, item: ItemNo) {
         match self.items[item].state {
             State::Armed(_) => self.armed.retain(|&armed| armed != item),
             State::Pending => {
@@ -262,7 +268,7 @@ impl Oracle {
     }
 
     /// The item was cancelled. Has no effect if it was offered again meanwhile.
-    pub(crate) fn taken_back(&mut self, item: ItemNo) {
+    pub fn taken_back(&mut self, item: ItemNo) {
         if self.items[item].state == State::Unknown {
             self.set_state(item, State::Idle);
         }
@@ -279,7 +285,7 @@ impl Oracle {
     /// The item starts on this thread. For a worker, its CPU determines the pool; for other
     /// threads, the pool is the one in which the item was queued. `told`: the CPU that a thread
     /// reported to the engine.
-    pub(crate) fn start(
+    pub fn start(
         &mut self,
         item: ItemNo,
         (thread, worker_cpu): (ThreadId, Option<u32>),
@@ -313,7 +319,7 @@ impl Oracle {
     }
 
     /// The item's run ends.
-    pub(crate) fn end(&mut self, now: u64, item: ItemNo, thread: ThreadId) {
+    pub fn end(&mut self, now: u64, item: ItemNo, thread: ThreadId) {
         let at = self.threads.iter().position(|known| known.id == thread).expect("it started here");
         let run = self.threads[at].runs.pop().expect("it started here");
         assert_eq!(run.item, item, "runs end in the order in which they started");
@@ -332,246 +338,41 @@ impl Oracle {
     }
 
     /// The thread begins or ends a declared wait.
-    pub(crate) fn declare(&mut self, thread: ThreadId, declares: bool) {
+    pub fn declare(&mut self, thread: ThreadId, declares: bool) {
         if let Some(known) = self.threads.iter_mut().find(|known| known.id == thread) {
             known.declares = declares;
         }
     }
 
     /// Freezable queues are frozen, or may be.
-    pub(crate) fn freeze(&mut self, frozen: bool) {
+    pub fn freeze(&mut self, frozen: bool) {
         self.frozen = frozen;
         // Items that were runnable until now are not, and vice versa.
         self.pools.iter_mut().for_each(|pool| (pool.since, pool.exposed_since) = (None, None));
     }
 
-    pub(crate) fn is_frozen(&self) -> bool {
+    /// Whether freezable queues are frozen, or may be.
+    pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
     /// Whether an item is armed or queued.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.armed.is_empty() && self.groups.iter().all(|group| group.pending.is_empty())
     }
 
-    pub(crate) fn limit(&mut self, queue: QueueNo, max_active: u32) {
+    /// The limit of a queue changes.
+    pub fn limit(&mut self, queue: QueueNo, max_active: u32) {
         self.queues[queue].max_active = max_active;
     }
 
-    pub(crate) fn max_active(&self, queue: QueueNo) -> u32 {
+    /// The limit of a queue.
+    pub fn max_active(&self, queue: QueueNo) -> u32 {
         self.queues[queue].max_active
     }
 
     /// A thread could not be spawned.
-    pub(crate) fn starve(&mut self, now: u64) {
+    pub fn starve(&mut self, now: u64) {
         self.starved_until = now + COOL_DOWN_NS + SCAN_NS + MARGIN_NS;
-    }
-
-    /// The state does not change from `now` to `until`.
-    pub(crate) fn pass(
-        &mut self,
-        now: u64,
-        until: u64,
-        disturbed: bool,
-        stance: impl Fn(ThreadId) -> Stance,
-    ) {
-        let mut from = now;
-        while from < until && !self.over {
-            self.expire(from);
-            self.meet(from, &stance);
-            let to = self.boundary(from, until, &stance);
-            self.count_running(from, to, &stance);
-            if disturbed {
-                self.put_off_meetings(from, to);
-            }
-            self.check(from, to, disturbed);
-            from = to;
-        }
-    }
-
-    /// Treats timers that are due as queued items.
-    fn expire(&mut self, now: u64) {
-        let mut at = 0;
-        while at < self.armed.len() {
-            let item = self.armed[at];
-            match self.items[item].state {
-                State::Armed(due) if due <= now => {
-                    let _ = self.armed.swap_remove(at);
-                    self.set_state(item, State::Pending);
-                    let group = self.items[item].group.expect("an armed item has a group");
-                    let group = self.group_now(item, group);
-                    self.items[item].group = Some(group);
-                    let pending = Pending { item, since: due, is_timer: true };
-                    self.groups[group].pending.push(pending);
-                }
-                _ => at += 1,
-            }
-        }
-    }
-
-    /// Until when the state does not change: the next timer, the next run that computes for too
-    /// long, or `until`.
-    fn boundary(&self, now: u64, until: u64, stance: &impl Fn(ThreadId) -> Stance) -> u64 {
-        let dues = self.armed.iter().filter_map(|&item| match self.items[item].state {
-            State::Armed(due) => Some(due),
-            _ => None,
-        });
-        let hogs = self.threads.iter().filter_map(|thread| {
-            let run = &thread.runs[0];
-            let left = self.rules.threshold_ns.checked_sub(run.hog_ns)?;
-            let counts = left > 0 && run.met_at <= now && stance(thread.id) == Stance::OnCpu;
-            counts.then_some(now + left)
-        });
-        let met = self.threads.iter().map(|thread| thread.runs[0].met_at);
-        dues.chain(hogs).chain(met).filter(|&at| at > now).fold(until, u64::min)
-    }
-
-    /// A group's first runnable item.
-    fn first_runnable(&self, group: &Group) -> Option<Pending> {
-        let rules = &self.queues[group.queue];
-        if group.pending.is_empty() || (self.frozen && rules.freezable) {
-            return None;
-        }
-        let mut under_way = group.running;
-        if rules.limit_in_all {
-            // Permits may be promised to items of other pods.
-            let others = |other: &&Group| other.queue == group.queue && other.pool != group.pool;
-            let count = |other: &Group| other.running + other.pending.len() as u32;
-            under_way += self.groups.iter().filter(others).map(count).sum::<u32>();
-            under_way += if rules.has_several_pools() { self.lost[group.queue] } else { 0 };
-        }
-        let runnable = |pending: &&Pending| !self.items[pending.item].runs;
-        let first = || group.pending.iter().find(runnable).copied();
-        if under_way < rules.max_active { first() } else { None }
-    }
-
-    /// An item may have begun to wait at `now`. Records when the watcher has seen the runs of that
-    /// pool.
-    fn meet(&mut self, now: u64, stance: &impl Fn(ThreadId) -> Stance) {
-        for at in 0..self.pools.len() {
-            let mut groups = self.groups.iter().filter(|group| group.pool == at);
-            let waits = groups.any(|group| self.first_runnable(group).is_some());
-            let pool = &mut self.pools[at];
-            (pool.held, pool.computing, pool.hogs, pool.asleep) = (0, 0, 0, 0);
-            (pool.waits, pool.competes) = (waits, false);
-        }
-        for thread in &mut self.threads {
-            let (stance, declares) = (stance(thread.id), thread.declares);
-            let run = &mut thread.runs[0];
-            let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
-            // A run that waits or blocks is measured again when it is back.
-            match run.blocked_since {
-                Some(_) if computes => {
-                    run.blocked_since = None;
-                    run.met_at = run.met_at.max(now + SCAN_NS);
-                }
-                None if !computes => run.blocked_since = Some(now),
-                _ => {}
-            }
-            let seems_to = || stance == Stance::Dozes && !declares;
-            let found_at =
-                run.blocked_since.map_or(NEVER, |since| since.saturating_add(self.rules.found()));
-            let counts = computes || (seems_to() && now < found_at);
-            let pool = &mut self.pools[self.groups[run.group].pool];
-            pool.computing += u32::from(thread.is_worker && counts);
-        }
-        for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
-            let pool = &self.pools[self.groups[run.group].pool];
-            if !pool.waits || !pool.has_room() {
-                (run.met_at, run.hog_ns) = (NEVER, 0);
-            } else if run.met_at == NEVER {
-                run.met_at = now + SCAN_NS;
-            }
-        }
-    }
-
-    /// A thread, possibly the watcher, was preempted between `from` and `to`: the watcher meets the
-    /// runs that much later.
-    fn put_off_meetings(&mut self, from: u64, to: u64) {
-        for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
-            if run.met_at != NEVER && run.met_at > from {
-                run.met_at += to - from;
-            }
-        }
-    }
-
-    /// Counts the runs that count as running from `from` to `to`.
-    fn count_running(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
-        for thread in self.threads.iter_mut().filter(|thread| thread.is_worker) {
-            let stance = stance(thread.id);
-            let run = &mut thread.runs[0];
-            let group = &self.groups[run.group];
-            let pool = &mut self.pools[group.pool];
-            let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
-            let is_hog = run.hog_ns >= self.rules.threshold_ns;
-            pool.competes |= stance == Stance::OffCpu;
-            if stance == Stance::OnCpu && run.met_at <= from {
-                run.hog_ns += to - from;
-            }
-            if pool.rules.single {
-                pool.held += 1;
-            } else if self.queues[group.queue].intensive {
-                // It never counts as running.
-            } else if computes && is_hog {
-                pool.hogs += 1;
-            } else if computes {
-                pool.held += 1;
-            } else if stance == Stance::Dozes && !thread.declares {
-                pool.held += u32::from(self.rules.tier == Tier::Declared);
-                pool.asleep += 1;
-            }
-        }
-    }
-
-    fn check(&mut self, from: u64, to: u64, disturbed: bool) {
-        let blind = self.is_blind();
-        for at in 0..self.pools.len() {
-            let pool = &mut self.pools[at];
-            let starves = pool.waits && pool.is_below_target();
-            if blind || !starves || from < self.starved_until {
-                (pool.since, pool.exposed_since) = (None, None);
-                continue;
-            }
-            pool.since = pool.since.or(Some(from));
-            let exposed = pool.asleep == 0 && pool.held + pool.hogs >= pool.rules.target;
-            pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
-            // The bound for pods that share their work contains a threshold of CPU time.
-            if disturbed || (pool.rules.shared && pool.competes) {
-                for since in [&mut pool.since, &mut pool.exposed_since] {
-                    *since = since.map(|since| since + (to - from));
-                }
-                continue;
-            }
-            self.judge(at, to);
-        }
-    }
-
-    /// The pool has had a runnable item and been below its target until now.
-    ///
-    /// # Panics
-    /// If that has lasted for too long.
-    fn judge(&self, at: PoolNo, now: u64) {
-        let Pool { rules, held, since, exposed_since, .. } = &self.pools[at];
-        let groups = self.groups.iter().filter(|group| group.pool == at);
-        let alone = groups.clone().map(|group| group.pending.len()).sum::<usize>() == 1;
-        let first = groups.filter_map(|group| self.first_runnable(group));
-        let Some(first) = first.min_by_key(|first| first.since) else { return };
-        let is_timer = first.is_timer && alone;
-        let elsewhere = rules.shared || self.queues[self.items[first.item].queue].shares_permits();
-        let (since, bound) = match exposed_since {
-            Some(since) if !elsewhere && !is_timer => (Some(*since), EXPOSED_NS),
-            _ => (*since, self.rules.bound(is_timer, elsewhere)),
-        };
-        let waited = now - since.unwrap_or(now).max(first.since);
-        if waited > bound {
-            panic!(
-                "item {} has waited for {waited} ns at {now} ns, {bound} ns are allowed, in pool {:?}, of \
-                 whose {} places {held} are held\n{}",
-                first.item,
-                rules.label,
-                rules.target,
-                self.describe(at)
-            );
-        }
     }
 }

@@ -9,34 +9,40 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
+use crate::chance::Chaos;
 use crate::host::VirtualHost;
 use crate::machine::Machine;
-use crate::random_source::Chaos;
 use crate::simulation;
 
-pub(crate) type VirtualEngine = Engine<VirtualHost>;
-pub(crate) type VirtualQueue = Queue<VirtualHost>;
+/// The engine on a virtual machine.
+pub type VirtualEngine = Engine<VirtualHost>;
+/// A queue of that engine.
+pub type VirtualQueue = Queue<VirtualHost>;
 
-/// A microsecond, a millisecond and a second in nanoseconds.
-pub(crate) const US: u64 = 1_000;
-pub(crate) const MS: u64 = 1_000 * US;
-pub(crate) const SEC: u64 = 1_000 * MS;
+/// A microsecond in nanoseconds.
+pub const US: u64 = 1_000;
+/// A millisecond in nanoseconds.
+pub const MS: u64 = 1_000 * US;
+/// A second in nanoseconds.
+pub const SEC: u64 = 1_000 * MS;
 
 /// The panic message of items that panic on purpose.
-pub(crate) const ON_PURPOSE: &str = "on purpose";
+pub const ON_PURPOSE: &str = "on purpose";
 
 /// The parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
+pub struct Setup {
     /// The machine, in the notation of topologies.
-    pub(crate) machine: &'static str,
-    pub(crate) chaos: Chaos,
-    pub(crate) seed: u64,
+    pub machine: &'static str,
+    /// What is random.
+    pub chaos: Chaos,
+    /// The seed of every random choice.
+    pub seed: u64,
 }
 
 impl Setup {
     /// Without chance: first come, first served, no preemption.
-    pub(crate) fn exact(machine: &'static str) -> Setup {
+    pub fn exact(machine: &'static str) -> Setup {
         Setup { machine, chaos: Chaos::default(), seed: 0 }
     }
 }
@@ -45,7 +51,7 @@ impl Setup {
 ///
 /// # Panics
 /// If a thread or a work item panics, or if the machine deadlocks.
-pub(crate) fn with_engine<R: Send + 'static>(
+pub fn with_engine<R: Send + 'static>(
     setup: Setup,
     body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
 ) -> R {
@@ -53,7 +59,7 @@ pub(crate) fn with_engine<R: Send + 'static>(
 }
 
 /// As `with_engine`, with a change to the engine's configuration.
-pub(crate) fn with_config<R: Send + 'static>(
+pub fn with_config<R: Send + 'static>(
     setup: Setup,
     change: impl FnOnce(&mut Config),
     body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
@@ -86,17 +92,17 @@ pub(crate) fn with_config<R: Send + 'static>(
 }
 
 /// A queue of this kind with default limits.
-pub(crate) fn spec(name: &str, kind: Kind) -> QueueSpec {
+pub fn spec(name: &str, kind: Kind) -> QueueSpec {
     QueueSpec { name: name.to_owned(), kind, flags: Flags::empty(), max_active: MAX_ACTIVE_DEFAULT }
 }
 
 /// Unbound attributes for all CPUs.
-pub(crate) fn attrs(engine: &VirtualEngine, scope: AffinityScope, strict: bool) -> Attrs {
+pub fn attrs(engine: &VirtualEngine, scope: AffinityScope, strict: bool) -> Attrs {
     let cpumask = engine.config().allowed.clone();
     Attrs { nice: 0, cpumask, scope: AffinityScopeChoice::Explicit(scope), strict }
 }
 
 /// Creates a queue. Nothing may preempt the thread while it holds the queue's locks.
-pub(crate) fn make(engine: &Arc<VirtualEngine>, spec: QueueSpec) -> VirtualQueue {
+pub fn make(engine: &Arc<VirtualEngine>, spec: QueueSpec) -> VirtualQueue {
     engine.host().unpreempted(|| Queue::new(engine, spec)).expect("a queue")
 }

@@ -1,11 +1,12 @@
 //! Random histories for the oracle: queues of every kind, items of every kind, and the operations
 //! on them.
 
+mod administration;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use uwork_engine::{Cpus, Queued, Rearmed, Shutdown};
-use uwork_policy::cpuset::CpuSet;
+use uwork_engine::{Queued, Rearmed};
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -20,8 +21,6 @@ const DENSE: (u32, u32) = (200, 6);
 const SPARSE: (u32, u32) = (40, 15);
 /// How many recent items a submitter keeps for further operations.
 const KEPT: usize = 4;
-/// How much longer a shutdown may take than its limit and the time of destructors.
-const SHUTDOWN_LATE_NS: u64 = 100 * MS;
 /// One in this many operations moves an item's timer. The timer may expire in a run of the item,
 /// and then the oracle loses track of it.
 const MOVES: u64 = 31;
@@ -29,8 +28,9 @@ const MOVES: u64 = 31;
 const OVER_NS: u64 = 300 * SEC;
 
 /// A history; see the module.
-pub(crate) struct History {
-    pub(crate) engine: Arc<VirtualEngine>,
+pub struct History {
+    /// The engine under test.
+    pub engine: Arc<VirtualEngine>,
     queues: Vec<Known>,
     is_sparse: bool,
     items_left: AtomicU32,
@@ -81,7 +81,7 @@ impl Drop for Captured {
 }
 
 /// Calls `f` with the oracle of this machine and the machine itself.
-pub(crate) fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Oracle, &Machine) -> R) -> R {
+pub fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Oracle, &Machine) -> R) -> R {
     let mut machine = host.machine();
     let mut oracle = machine.oracle.take().expect("a history has an oracle");
     let result = f(&mut oracle, &machine);
@@ -90,7 +90,8 @@ pub(crate) fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Oracle, &Ma
 }
 
 impl History {
-    pub(crate) fn new(engine: &Arc<VirtualEngine>, queues: usize) -> Arc<History> {
+    /// A history on this many queues of random kinds.
+    pub fn new(engine: &Arc<VirtualEngine>, queues: usize) -> Arc<History> {
         let queues = (0..queues).map(|at| make_queue(engine, at)).collect();
         let is_sparse = engine.host().machine().chance.below(3) == 0;
         let (items, long_phases) = if is_sparse { SPARSE } else { DENSE };
@@ -356,7 +357,7 @@ impl History {
     }
 
     /// A submitter: does everything that the interface permits, until no items are left.
-    pub(crate) fn submit(self: &Arc<Self>) {
+    pub fn submit(self: &Arc<Self>) {
         let mut kept: Vec<Job> = Vec::new();
         // Items that need not expire in time.
         let mut may_stay: Vec<Job> = Vec::new();
@@ -465,94 +466,6 @@ impl History {
                 limit(max);
             });
             self.note("limit of queue", *no, u64::from(max));
-        }
-    }
-
-    /// CPUs will be taken away.
-    pub(crate) fn expect_changes_of_cpus(&self) {
-        self.takes_cpus.store(true, Ordering::Relaxed);
-    }
-
-    /// An administrator: takes CPUs away and gives them back, changes the scopes of queues, drains queues.
-    pub(crate) fn administrate(&self) {
-        for _ in 0..1 + self.below(3) {
-            let pause = if self.below(2) == 0 { self.brief() * 4 } else { self.long() };
-            self.host().doze(pause);
-            let queue = &self.queues[self.below(self.queues.len() as u64) as usize];
-            match self.below(3) {
-                0 if self.takes_cpus.load(Ordering::Relaxed) => self.take_cpus(),
-                1 => {
-                    self.note("drains queue", usize::MAX, queue.no as u64);
-                    with_oracle(self.host(), |oracle, _| oracle.begin_drain(queue.no));
-                    queue.queue.drain().expect("not inside of an item");
-                    with_oracle(self.host(), |oracle, _| oracle.end_drain(queue.no));
-                }
-                _ => {
-                    self.note("changes the scope of queue", usize::MAX, queue.no as u64);
-                    queue.change_scope(&self.engine);
-                }
-            }
-        }
-    }
-
-    /// Takes some CPUs away for a time.
-    fn take_cpus(&self) {
-        let all = self.engine.config().allowed.clone();
-        let left: CpuSet = all.iter().filter(|_| self.below(2) == 0).collect();
-        let set = |allowed: CpuSet| {
-            let cpus = Cpus { unbound_cpumask: allowed.clone(), allowed, cpu_limit: None };
-            self.host().unpreempted(|| self.engine.set_cpus(cpus))
-        };
-        self.note("takes CPUs away; left", usize::MAX, left.len() as u64);
-        with_oracle(self.host(), |oracle, _| oracle.begin_change());
-        // Without any CPU left the engine refuses the change.
-        let changed = set(left);
-        self.host().doze(if self.below(2) == 0 { self.brief() * 4 } else { self.long() });
-        if changed {
-            let _ = set(all);
-        }
-        with_oracle(self.host(), |oracle, _| oracle.end_change());
-        self.note("gives the CPUs back", usize::MAX, 0);
-    }
-
-    /// Ends the engine while others use it. It returns in time, whatever destructors do.
-    pub(crate) fn shut_down(&self) {
-        self.host().doze(self.long() / 4);
-        with_oracle(self.host(), |oracle, _| oracle.over = true);
-        let how = if self.below(3) == 0 { Shutdown::Drain } else { Shutdown::Cancel };
-        let limit = [0, 10 * MS, 10 * SEC][self.below(3) as usize];
-        self.end(how, limit);
-    }
-
-    /// Ends what a first shutdown has left.
-    pub(crate) fn shut_down_for_good(&self) {
-        assert!(self.end(Shutdown::Cancel, OVER_NS), "not over: {}", self.engine.dump());
-    }
-
-    fn end(&self, how: Shutdown, limit_ns: u64) -> bool {
-        self.note("shutdown", 0, limit_ns);
-        let began = self.host().time();
-        let report = self.engine.shutdown(how, limit_ns).expect("not inside of an item");
-        let took = self.host().time() - began;
-        let max = limit_ns + SHUTDOWN_LATE_NS + self.in_destructors.load(Ordering::Relaxed);
-        assert!(took <= max, "{how:?}, {limit_ns}: took {took} ns, more than {max}");
-        report.is_complete()
-    }
-
-    /// Waits until everything is over that will be without help.
-    pub(crate) fn wait_until_idle(&self) {
-        let (begin, mut step) = (self.host().time(), MS);
-        let is_over = || {
-            let is_empty = with_oracle(self.host(), |oracle, _| oracle.is_empty());
-            let armed = self.armed.lock().expect("no panic under this lock");
-            is_empty
-                && armed.iter().all(|job| !job.item.is_pending())
-                && self.queues.iter().all(|known| known.queue.is_idle())
-        };
-        while !is_over() {
-            assert!(self.host().time() - begin < OVER_NS, "not over: {}", self.engine.dump());
-            self.host().doze(step);
-            step = (2 * step).min(SEC);
         }
     }
 }

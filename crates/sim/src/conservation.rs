@@ -32,13 +32,13 @@ const LONG_NS: u64 = 40 * US;
 const LONG_WAIT_NS: u64 = 50 * US;
 /// How long an item may wait for the watcher where no item of its pod starts. The interval between
 /// two scans is 2 ms, and a scan leaves a pod alone in which an item started less than 200 us ago.
-pub(super) const WATCHED_NS: u64 = 2_200 * US;
+pub const WATCHED_NS: u64 = 2_200 * US;
 /// Items of the trace that a failure prints.
 const PRINTED: usize = 60;
 
 /// An item's way through the engine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passage {
+pub struct Passage {
     pod: usize,
     submitted: (u64, u32),
     started: Option<(u64, u32)>,
@@ -46,12 +46,12 @@ pub(super) struct Passage {
     /// Items of the pod that waited when it was submitted.
     ahead: u64,
     /// The longest time without interruption in which it waited and a CPU idled.
-    pub(super) waited_beside_idle_ns: u64,
+    pub waited_beside_idle_ns: u64,
 }
 
 impl Passage {
     /// The time from the submission to the end.
-    pub(super) fn sojourn(&self) -> u64 {
+    pub fn sojourn(&self) -> u64 {
         self.ended.expect("every item has run") - self.submitted.0
     }
 }
@@ -75,7 +75,7 @@ impl Pod {
 }
 
 /// The oracle; see the module.
-pub(crate) struct Conservation {
+pub struct Conservation {
     /// The CPUs of the mask.
     cpus: Vec<u32>,
     /// The pod of each CPU.
@@ -90,7 +90,7 @@ pub(crate) struct Conservation {
 
 impl Conservation {
     /// `pod_of`: the pod of each CPU of the machine; `usize::MAX` outside of the mask.
-    pub(super) fn new(pod_of: Vec<usize>, wake_ns: u64) -> Conservation {
+    pub fn new(pod_of: Vec<usize>, wake_ns: u64) -> Conservation {
         let in_mask = |&cpu: &u32| pod_of[cpu as usize] != usize::MAX;
         let cpus: Vec<u32> = (0..pod_of.len() as u32).filter(in_mask).collect();
         let pods = cpus.iter().map(|&cpu| pod_of[cpu as usize] + 1).max().unwrap_or(0);
@@ -99,16 +99,17 @@ impl Conservation {
     }
 
     /// The CPUs of the mask.
-    pub(crate) fn cpus(&self) -> &[u32] {
+    pub fn cpus(&self) -> &[u32] {
         &self.cpus
     }
 
-    pub(super) fn items(&self) -> &[Passage] {
+    /// The items so far, in the order of their submission.
+    pub fn items(&self) -> &[Passage] {
         &self.items
     }
 
     /// An item is submitted on this CPU. Returns its number.
-    pub(super) fn submit(&mut self, now: u64, cpu: u32) -> usize {
+    pub fn submit(&mut self, now: u64, cpu: u32) -> usize {
         let pod = self.pod_of[cpu as usize];
         let waiting = &mut self.pods[pod].waiting;
         let ahead = waiting.len() as u64;
@@ -125,7 +126,8 @@ impl Conservation {
         self.items.len() - 1
     }
 
-    pub(super) fn start(&mut self, now: u64, item: usize, cpu: u32) {
+    /// The item starts on this CPU.
+    pub fn start(&mut self, now: u64, item: usize, cpu: u32) {
         self.items[item].started = Some((now, cpu));
         let pod = &mut self.pods[self.items[item].pod];
         let at = pod.waiting.iter().position(|&waiting| waiting == item).expect("it waits");
@@ -135,7 +137,8 @@ impl Conservation {
         pod.long_since = is_long.then(|| pod.long_since.unwrap_or(now));
     }
 
-    pub(super) fn end(&mut self, now: u64, item: usize) {
+    /// The run of the item ends.
+    pub fn end(&mut self, now: u64, item: usize) {
         let passage = &mut self.items[item];
         passage.ended = Some(now);
         let (began, _) = passage.started.expect("it has started");
@@ -147,7 +150,7 @@ impl Conservation {
     }
 
     /// The state does not change from `now` to `until`. `idles`: whether some CPU of the mask does.
-    pub(crate) fn pass(&mut self, now: u64, until: u64, idles: bool) {
+    pub fn pass(&mut self, now: u64, until: u64, idles: bool) {
         if !idles {
             self.idle_since = None;
             return;

@@ -1,5 +1,6 @@
 //! Runs the threads of a virtual machine as coroutines on the calling thread.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,7 +24,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 type Fiber = Coroutine<(), (), ()>;
 
 /// The data that the machine and the engine keep for a thread, on its own stack.
-pub(crate) struct Anchor {
+pub struct Anchor {
     yielder: *const Yielder<(), ()>,
     state: ThreadState,
 }
@@ -33,7 +34,7 @@ impl Anchor {
     ///
     /// # Safety
     /// The anchor of the calling thread.
-    pub(crate) unsafe fn switch(anchor: *const Anchor) {
+    pub unsafe fn switch(anchor: *const Anchor) {
         // SAFETY: the anchor and its yielder live below us on this stack.
         unsafe { (*(*anchor).yielder).suspend(()) };
     }
@@ -42,7 +43,7 @@ impl Anchor {
     ///
     /// # Safety
     /// The anchor of the calling thread.
-    pub(crate) unsafe fn state(anchor: *const Anchor) -> *const ThreadState {
+    pub unsafe fn state(anchor: *const Anchor) -> *const ThreadState {
         // SAFETY: the anchor lives below us on this stack.
         unsafe { &raw const (*anchor).state }
     }
@@ -96,12 +97,38 @@ impl Watcher {
     }
 }
 
+/// Why a run did not reach its end.
+#[derive(Debug)]
+pub enum Failure {
+    /// A thread of the machine panicked, or the machine found a livelock. The payload of the panic.
+    Panicked(Box<dyn Any + Send>),
+    /// No thread can run, and no event is pending.
+    Deadlocked,
+    /// The machine's time has reached its bound.
+    Unending,
+}
+
 /// Runs until every thread has ended.
 ///
 /// # Panics
 /// If a thread panics, if no thread can run any more, or if time no longer advances. The panic
 /// prints `about` and the state of the machine.
-pub(crate) fn run(host: &VirtualHost, about: &str) {
+pub fn run(host: &VirtualHost, about: &str) {
+    let Err(failure) = drive(host, about) else { return };
+    let machine = host.describe();
+    eprintln!("{about}: {machine}");
+    match failure {
+        Failure::Panicked(payload) => resume_unwind(payload),
+        Failure::Deadlocked => panic!("deadlock: no thread can run, and no event is pending"),
+        Failure::Unending => panic!("the run has not ended at the bound of its time"),
+    }
+}
+
+/// As [`run`], with the failure as a value. A run that fails leaks what its threads hold.
+///
+/// # Errors
+/// The run did not reach its end.
+pub fn drive(host: &VirtualHost, about: &str) -> Result<(), Failure> {
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     let outcome = WATCHER.with(|watcher| {
         watcher.tell(Some(about.to_owned()));
@@ -110,28 +137,31 @@ pub(crate) fn run(host: &VirtualHost, about: &str) {
         watcher.tell(None);
         outcome
     });
-    if let Err(payload) = outcome {
-        let machine = host.describe();
-        eprintln!("{about}: {machine}");
+    let outcome = outcome.unwrap_or_else(|payload| Err(Failure::Panicked(payload)));
+    if outcome.is_err() {
         for mut fiber in fibers.into_iter().flatten() {
             // SAFETY: the stacks are reused and their contents are leaked. No code touches the
             // contents any more: no fiber of this machine runs again, and the data that the threads
-            // share is only reachable from the fibers. The process is about to report a failed
-            // test.
+            // share is only reachable from the fibers.
             unsafe { fiber.force_reset() };
         }
-        resume_unwind(payload);
     }
+    outcome
 }
 
-fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>, steps: &AtomicU64) {
+fn dispatch(
+    host: &VirtualHost,
+    fibers: &mut Vec<Option<Fiber>>,
+    steps: &AtomicU64,
+) -> Result<(), Failure> {
     loop {
         steps.fetch_add(1, Ordering::Relaxed);
         let next = host.machine().dispatch();
         let id = match next {
             Next::Run(id) => id,
-            Next::Done => return,
-            Next::Stuck => panic!("deadlock: no thread can run, and no event is pending"),
+            Next::Done => return Ok(()),
+            Next::Stuck => return Err(Failure::Deadlocked),
+            Next::Over => return Err(Failure::Unending),
         };
         let main = host.machine().take_main(id);
         if let Some(main) = main {

@@ -22,10 +22,11 @@ pub(super) const COOL_DOWN_NS: u64 = SEC;
 pub(super) const EXPOSED_NS: u64 = SCAN_NS + STUCK_NS + MARGIN_NS;
 /// The parameters of the bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) tier: Tier,
+pub struct Rules {
+    /// How undeclared blocks are detected.
+    pub tier: Tier,
     /// The CPU time after which a run computes for too long.
-    pub(crate) threshold_ns: u64,
+    pub threshold_ns: u64,
 }
 
 impl Rules {
@@ -67,30 +68,34 @@ impl Rules {
 
 /// The pods that a queue's items run in, one by one or all together.
 #[derive(Clone, Debug)]
-pub(crate) struct PoolRules {
-    pub(crate) label: String,
+pub struct PoolRules {
+    /// Identifies the pool; pools with equal labels are the same.
+    pub label: String,
     /// How many runs may count as running at the same time: its CPUs.
-    pub(crate) target: u32,
+    pub target: u32,
     /// The pool has one worker, which is never replaced.
-    pub(crate) single: bool,
+    pub single: bool,
     /// The pool serves items of its CPU alone.
-    pub(crate) per_cpu: bool,
+    pub per_cpu: bool,
     /// Several pods that share their work.
-    pub(crate) shared: bool,
+    pub shared: bool,
 }
 
 /// A queue as it was specified.
 #[derive(Clone, Debug)]
-pub(crate) struct QueueRules {
+pub struct QueueRules {
     /// The pool of each CPU.
-    pub(crate) pools: Vec<PoolNo>,
-    pub(crate) max_active: u32,
+    pub pools: Vec<PoolNo>,
+    /// How many of its items run at once, in each pool or in all.
+    pub max_active: u32,
     /// Whether the limit applies to all pools together.
-    pub(crate) limit_in_all: bool,
-    pub(crate) freezable: bool,
-    pub(crate) intensive: bool,
+    pub limit_in_all: bool,
+    /// Whether a freeze stops it.
+    pub freezable: bool,
+    /// Whether its runs do not count as running.
+    pub intensive: bool,
     /// Whether the queue had other pools before, in which items may still be queued.
-    pub(crate) has_old_pools: bool,
+    pub has_old_pools: bool,
 }
 
 impl QueueRules {

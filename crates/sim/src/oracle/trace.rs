@@ -20,17 +20,10 @@ struct Entry {
 
 /// The trace; see the module.
 #[derive(Default)]
-pub(crate) struct Trace(Vec<Entry>);
+pub struct Trace(Vec<Entry>);
 
 impl Trace {
-    pub(crate) fn note(
-        &mut self,
-        at: u64,
-        thread: ThreadId,
-        what: &'static str,
-        item: ItemNo,
-        more: u64,
-    ) {
+    pub fn note(&mut self, at: u64, thread: ThreadId, what: &'static str, item: ItemNo, more: u64) {
         self.0.push(Entry { at, thread, what, item, more });
     }
 

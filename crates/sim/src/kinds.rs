@@ -11,12 +11,15 @@ use crate::oracle::{Oracle, PoolNo, PoolRules, QueueNo, QueueRules};
 use crate::setup::{VirtualEngine, VirtualQueue, attrs, make, spec};
 
 /// A queue of a history.
-pub(crate) struct Known {
-    pub(crate) queue: VirtualQueue,
-    pub(crate) no: QueueNo,
-    pub(crate) is_bh: bool,
+pub struct Known {
+    /// The engine's handle.
+    pub queue: VirtualQueue,
+    /// Its number in the oracle.
+    pub no: QueueNo,
+    /// Whether its items run in BH context.
+    pub is_bh: bool,
     /// Whether its limit can be changed.
-    pub(crate) tunable: bool,
+    pub tunable: bool,
     name: String,
     flags: Flags,
     is_unbound: bool,
@@ -24,7 +27,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// Gives an unbound queue another affinity scope. Does nothing to a queue of another kind.
-    pub(crate) fn change_scope(&self, engine: &VirtualEngine) {
+    pub fn change_scope(&self, engine: &VirtualEngine) {
         if !self.is_unbound {
             return;
         }
@@ -69,7 +72,7 @@ fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
 }
 
 /// Creates a queue of any kind, and registers it with the oracle.
-pub(crate) fn make_queue(engine: &Arc<VirtualEngine>, at: usize) -> Known {
+pub fn make_queue(engine: &Arc<VirtualEngine>, at: usize) -> Known {
     let (kind, flags) = any_kind(engine);
     let is_bh = flags.contains(Flags::BH);
     let tunable = matches!(kind, Kind::PerCpu | Kind::Unbound(_)) && !is_bh;

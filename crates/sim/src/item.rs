@@ -13,7 +13,7 @@ use crate::setup::{VirtualEngine, VirtualQueue};
 
 /// A work item with a timer and a closure. The engine holds a reference while the item is queued.
 #[repr(C)]
-pub(crate) struct Item {
+pub struct Item {
     /// First field: its address is that of the item.
     delayed: Delayed<VirtualHost>,
     body: Box<dyn Fn() + Send + Sync>,
@@ -48,17 +48,18 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
 }
 
 impl Item {
-    pub(crate) fn new(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+    /// An item whose timer has no slack.
+    pub fn new(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::new(call), body)
     }
 
     /// An item whose timer may expire up to `slack_ns` later.
-    pub(crate) fn with_slack(slack_ns: u64, body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+    pub fn with_slack(slack_ns: u64, body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::new(call).with_slack(slack_ns), body)
     }
 
     /// An item for which no idle worker wakes.
-    pub(crate) fn deferrable(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+    pub fn deferrable(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::deferrable(call), body)
     }
 
@@ -102,17 +103,26 @@ impl Item {
         queued
     }
 
-    pub(crate) fn queue(self: &Arc<Self>, queue: &VirtualQueue) -> Queued {
+    /// As `Queue::queue`.
+    pub fn queue(self: &Arc<Self>, queue: &VirtualQueue) -> Queued {
         // SAFETY: the reference that was lent keeps the item where it is.
         self.offer(|| unsafe { queue.queue(self.work()) })
     }
 
-    pub(crate) fn queue_on(self: &Arc<Self>, queue: &VirtualQueue, cpu: u32) -> Queued {
+    /// As `Queue::queue_on`.
+    pub fn queue_on(self: &Arc<Self>, queue: &VirtualQueue, cpu: u32) -> Queued {
         // SAFETY: the reference that was lent keeps the item where it is.
         self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.expect("a CPU of the machine"))
     }
 
-    pub(crate) fn queue_delayed(
+    /// As `queue_on`, for a CPU that may be missing: then the item is refused.
+    pub fn try_queue_on(self: &Arc<Self>, queue: &VirtualQueue, cpu: u32) -> Queued {
+        // SAFETY: the reference that was lent keeps the item where it is.
+        self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.unwrap_or(Queued::Refused))
+    }
+
+    /// As `Queue::queue_delayed`.
+    pub fn queue_delayed(
         self: &Arc<Self>,
         queue: &VirtualQueue,
         cpu: Option<u32>,
@@ -123,7 +133,8 @@ impl Item {
         self.offer(|| outcome().expect("a CPU of the machine"))
     }
 
-    pub(crate) fn mod_delayed(
+    /// As `Queue::mod_delayed`.
+    pub fn mod_delayed(
         self: &Arc<Self>,
         queue: &VirtualQueue,
         delay_ns: u64,
@@ -137,26 +148,27 @@ impl Item {
         outcome
     }
 
-    pub(crate) fn cancel(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+    /// As `Engine::cancel`.
+    pub fn cancel(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
         // SAFETY: live, as we have a reference.
         let was_pending = unsafe { engine.cancel(self.work()) };
         self.returned(was_pending)
     }
 
-    pub(crate) fn cancel_sync(
-        self: &Arc<Self>,
-        engine: &VirtualEngine,
-    ) -> Result<bool, DepthError> {
+    /// As `Engine::cancel_sync`.
+    pub fn cancel_sync(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
         // SAFETY: live, as we have a reference.
         unsafe { engine.cancel_sync(self.work()) }.map(|was_pending| self.returned(was_pending))
     }
 
-    pub(crate) fn disable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+    /// As `Engine::disable`.
+    pub fn disable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
         // SAFETY: live, as we have a reference.
         unsafe { engine.disable(self.work()) }.map(|was_pending| self.returned(was_pending))
     }
 
-    pub(crate) fn enable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+    /// As `Engine::enable`.
+    pub fn enable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
         // SAFETY: live, as we have a reference.
         unsafe { engine.enable(self.work()) }
     }
@@ -168,36 +180,41 @@ impl Item {
         was_pending
     }
 
-    pub(crate) fn flush(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+    /// As `Engine::flush_work`.
+    pub fn flush(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
         // SAFETY: live, as we have a reference.
         unsafe { engine.flush_work(self.work()) }
     }
 
-    pub(crate) fn flush_delayed(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+    /// As `Engine::flush_delayed`.
+    pub fn flush_delayed(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
         // SAFETY: live, as we have a reference.
         unsafe { engine.flush_delayed(self.delayed()) }
     }
 
-    pub(crate) fn help(self: &Arc<Self>, engine: &VirtualEngine) -> Helped {
+    /// As `Engine::help`.
+    pub fn help(self: &Arc<Self>, engine: &VirtualEngine) -> Helped {
         // SAFETY: live, as we have a reference.
         unsafe { engine.help(self.work()) }
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
+    /// Whether it is queued or armed.
+    pub fn is_pending(&self) -> bool {
         self.delayed.work().is_pending()
     }
 
-    pub(crate) fn busy(&self, engine: &VirtualEngine) -> Busy {
+    /// As `Engine::busy`.
+    pub fn busy(&self, engine: &VirtualEngine) -> Busy {
         engine.busy(self.delayed.work())
     }
 
     /// The counter of the engine's releases without a run.
-    pub(crate) fn releases(&self) -> Arc<AtomicU32> {
+    pub fn releases(&self) -> Arc<AtomicU32> {
         self.released.clone()
     }
 
     /// How often the engine released the item without running it.
-    pub(crate) fn released(&self) -> u32 {
+    pub fn released(&self) -> u32 {
         self.released.load(Ordering::Relaxed)
     }
 }

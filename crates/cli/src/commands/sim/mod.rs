@@ -1,0 +1,36 @@
+//! `uwork sim`: the engine on simulated machines.
+
+mod check;
+mod machines;
+mod run;
+
+use std::process::ExitCode;
+
+use super::UserError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Play a script on a simulated machine, and check the run.
+    Run(run::Args),
+    /// Play random scripts, one for each seed, and check every run.
+    Check(check::Args),
+    /// List the machines that --machine knows by name.
+    Machines,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
+    match args.command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Machines => {
+            machines::list();
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `uwork sim`: its output, its trace, and its messages for bad input.
+
+use std::fs;
+use std::process::{Command, Output};
+
+const SCRIPT: &str = "machine core:2\nqueue q percpu\nitem a q: burn 5us; sleep 1ms; burn 5us\n\
+    thread: queue a; flush a\n";
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_uwork")).arg("sim").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn run_prints_the_machine_and_the_items_and_writes_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (script, trace) = (dir.path().join("script"), dir.path().join("trace.json"));
+    fs::write(&script, SCRIPT).unwrap();
+    let script = script.to_str().unwrap();
+    let run = |more: &[&str]| sim(&[&["run", script], more].concat());
+    let output = run(&["--machine", "biglittle", "--trace", trace.to_str().unwrap()]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("simulated: ") && shown.contains("(8 CPUs), seed 0"), "{shown}");
+    assert!(shown.contains("1010.000") && shown.contains("violations: none"), "{shown}");
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+    assert_eq!(json["otherData"]["simulated"], true);
+    assert!(json["traceEvents"].as_array().unwrap().len() > 5);
+    // The same seed gives the same bytes.
+    let first = run(&["--seed", "3", "--verbose"]).stdout;
+    assert_eq!(first, run(&["--seed", "3", "--verbose"]).stdout);
+}
+
+#[test]
+fn bad_input_is_refused_with_the_line_or_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("script");
+    fs::write(&path, "queue q percpu\nitem a q: burn\n").unwrap();
+    let output = sim(&["run", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("script:2: step 'burn'"), "{}", text(&output.stderr));
+    fs::write(&path, SCRIPT).unwrap();
+    let output = sim(&["run", path.to_str().unwrap(), "--machine", "core:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("core:0"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_history_that_does_not_end_is_a_liveness_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("script");
+    let endless = "bound 100ms\nqueue q percpu\nitem a q: burn 1ms; queue a\nthread: queue a\n";
+    fs::write(&path, endless).unwrap();
+    let output = sim(&["run", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("violation: liveness"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn check_resumes_and_reports_no_violation() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let check = |seeds: &str| {
+        sim(&["check", "--seeds", seeds, "--first", "5", "--resume", state.to_str().unwrap()])
+    };
+    let output = check("20");
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("violations: none"));
+    assert_eq!(fs::read_to_string(&state).unwrap(), "5 25\n");
+    let output = check("30");
+    assert!(text(&output.stdout).contains("seeds 25 to 34"), "{}", text(&output.stdout));
+    let other = sim(&["check", "--first", "6", "--resume", state.to_str().unwrap()]);
+    assert_eq!(other.status.code(), Some(2));
+}
+
+#[test]
+fn machines_lists_every_name() {
+    let shown = text(&sim(&["machines"]).stdout);
+    assert!(shown.contains("this ") && shown.contains("numa1024"), "{shown}");
+}

@@ -1,0 +1,70 @@
+//! On which CPUs items run.
+
+use uwork_policy::cpuset::CpuSet;
+
+use super::{Case, Made};
+use crate::script::QueueKind;
+use crate::tape::{Call, What};
+
+impl Case<'_> {
+    /// No run starts on a CPU that is forbidden: by the process's CPUs, by the queue's mask, or by the
+    /// CPU that the submission to a per-CPU queue has named.
+    pub(super) fn affinity(&self) -> Option<String> {
+        let names = &self.run.threads;
+        let mut allowed: Option<CpuSet> = Some(self.machine.online().clone());
+        let mut wanted = None;
+        // The runs in progress of each thread.
+        let mut depth = vec![0_u32; names.len()];
+        for (at, entry) in self.run.tape.entries().iter().enumerate() {
+            match &entry.what {
+                What::Restricts(cpus) => (allowed, wanted) = (None, Some(cpus.clone())),
+                // A change that was not made leaves the earlier CPUs, which are not known here.
+                What::Restricted(done) => allowed = wanted.take().filter(|_| *done),
+                What::Finishes(_) => depth[entry.thread] -= 1,
+                What::Starts(no) => {
+                    depth[entry.thread] += 1;
+                    // A waiter that helps an item runs it on its own CPU: a thread of the script, or
+                    // an item that waits. So does a rescuer.
+                    let name = &names[entry.thread];
+                    let helps = depth[entry.thread] > 1 || !name.starts_with("uw/");
+                    if helps || name.starts_with("uw/R-") {
+                        continue;
+                    }
+                    let forbidden = allowed.as_ref().is_some_and(|cpus| !cpus.contains(entry.cpu));
+                    if forbidden || self.is_misplaced(*no, at, entry.cpu) {
+                        let (name, cpu, at) = (self.name(*no), entry.cpu, self.at(at));
+                        return Some(format!(
+                            "item {name} starts on CPU {cpu}, which is forbidden, at {at}"
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Whether the queue or the submission forbids the CPU of the run that starts at this position.
+    fn is_misplaced(&self, no: usize, start: usize, cpu: u32) -> bool {
+        if self.restricts {
+            return false;
+        }
+        let queue = &self.script.queues[self.queue_of(no)];
+        match queue.kind {
+            QueueKind::Unbound => queue.cpus.as_ref().is_some_and(|cpus| !cpus.contains(cpu)),
+            QueueKind::PerCpu | QueueKind::Bh => {
+                let item = &self.items[no];
+                let submits = |made: &&Made| matches!(made.call, Call::Queue(_) | Call::Arm);
+                let mut before =
+                    item.calls.iter().filter(submits).filter(|made| made.begin < start);
+                // An item that was queued while it ran stays where it ran. So only a submission is
+                // judged that is the item's first.
+                match (before.next(), before.next()) {
+                    (Some(made), None) => matches!(made.call, Call::Queue(Some(on)) if on != cpu),
+                    _ => false,
+                }
+            }
+            QueueKind::Ordered | QueueKind::Dedicated => false,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Histories as text: queues, items with their steps, and the threads that submit them.
+//!
+//! One declaration a line; `docs/simulator.md` has the notation. [`parse`] reads it and names the
+//! line of an error, [`Display`](std::fmt::Display) writes it. A script that was written reads as
+//! the same script.
+
+mod parse;
+mod print;
+
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
+use uwork_policy::scope::AffinityScope;
+
+use crate::chance::Chaos;
+
+pub use parse::{ScriptError, parse};
+
+/// The bound of a history's time, unless the script sets another.
+pub const BOUND_NS: u64 = 300_000_000_000;
+
+/// A history; see the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// The machine: a preset or a notation.
+    pub machine: String,
+    /// The seed of every random choice.
+    pub seed: u64,
+    /// The history is stopped at this time.
+    pub bound_ns: u64,
+    /// Faults and latencies.
+    pub faults: Faults,
+    /// The queues.
+    pub queues: Vec<QueueLine>,
+    /// The items.
+    pub items: Vec<ItemLine>,
+    /// The steps of each thread, which begin at time 0.
+    pub threads: Vec<Vec<Step>>,
+}
+
+/// Faults and latencies, by the names that a script has for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults(Vec<(&'static str, u64)>);
+
+impl Faults {
+    /// The names, with what each means. Rates are one in so many; times are nanoseconds.
+    pub const NAMES: [(&str, &str); 9] = [
+        ("order", "1: threads and CPUs are chosen at random"),
+        ("preempt", "a thread is preempted at one in N points"),
+        ("stall", "a worker stalls for milliseconds at one in N points"),
+        ("early", "one in N parks ends early"),
+        ("late", "one in N wakes is late"),
+        ("spawn", "one in N thread creations fails"),
+        ("jump", "the clock jumps at one in N events"),
+        ("wake_ns", "the latency of a wake"),
+        ("spawn_ns", "the latency of a thread's creation"),
+    ];
+
+    /// Sets the value of a fault. False if there is no fault of that name.
+    pub fn set(&mut self, name: &str, value: u64) -> bool {
+        let Some((name, _)) = Faults::NAMES.iter().find(|known| known.0 == name) else {
+            return false;
+        };
+        self.0.retain(|fault| fault.0 != *name);
+        if value > 0 {
+            self.0.push((name, value));
+        }
+        true
+    }
+
+    /// The faults that are set.
+    #[must_use]
+    pub fn all(&self) -> &[(&'static str, u64)] {
+        &self.0
+    }
+
+    /// The value of a fault; 0 if it is not set.
+    #[must_use]
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.iter().find(|fault| fault.0 == name).map_or(0, |fault| fault.1)
+    }
+
+    /// The same for the machine. CPUs have time slices of a millisecond.
+    #[must_use]
+    pub fn chaos(&self) -> Chaos {
+        Chaos {
+            drawn_order: self.get("order") > 0,
+            preempt_one_in: self.get("preempt"),
+            stall_one_in: self.get("stall"),
+            early_one_in: self.get("early"),
+            late_one_in: self.get("late"),
+            spawn_fails_one_in: self.get("spawn"),
+            jump_one_in: self.get("jump"),
+            wake_ns: self.get("wake_ns"),
+            spawn_ns: self.get("spawn_ns"),
+            slice_ns: 1_000_000,
+            ..Chaos::STEADY
+        }
+    }
+}
+
+/// The kind of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// Per-CPU.
+    PerCpu,
+    /// Unbound.
+    Unbound,
+    /// Ordered.
+    Ordered,
+    /// BH.
+    Bh,
+    /// A thread of its own.
+    Dedicated,
+}
+
+/// A queue of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueLine {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: QueueKind,
+    /// HIGHPRI, CPU_INTENSIVE, MEM_RECLAIM.
+    pub flags: Flags,
+    /// Its limit, if it is not the default.
+    pub max_active: Option<u32>,
+    /// The scope of an unbound queue; the default scope if none is given.
+    pub scope: Option<AffinityScope>,
+    /// Whether the scope is strict.
+    pub strict: bool,
+    /// The CPUs of an unbound queue, if they are not all.
+    pub cpus: Option<CpuSet>,
+}
+
+/// An item of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemLine {
+    /// Its name.
+    pub name: String,
+    /// Its queue, by index.
+    pub queue: usize,
+    /// What it does when it runs.
+    pub steps: Vec<Step>,
+}
+
+/// A step of an item or of a thread. Items are given by index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Computes for so many nanoseconds.
+    Burn(u64),
+    /// Sleeps in a declared section.
+    Sleep(u64),
+    /// Sleeps without declaring it.
+    Doze(u64),
+    /// Takes a lock, by its name, and computes with it held. Waits in a declared section.
+    Lock(String, u64),
+    /// Queues an item, on a CPU if one is given.
+    Queue(usize, Option<u32>),
+    /// Queues an item after so many nanoseconds.
+    Arm(usize, u64),
+    /// Queues the running item again, so many times in all.
+    Requeue(u64),
+    /// Queues so many copies of an item, and waits for them.
+    Fork(usize, u64),
+    /// Waits for an item.
+    Flush(usize),
+    /// Cancels an item.
+    Cancel(usize),
+    /// Cancels an item and waits for its run.
+    CancelSync(usize),
+    /// The script drops the item that runs; it is freed at the end of this run.
+    Free,
+    /// The item panics.
+    Panic,
+    /// The process may use only these CPUs; all, if none are given.
+    Cpus(Option<CpuSet>),
+}
+
+impl Step {
+    /// The item that the step is about.
+    #[must_use]
+    pub fn item(&self) -> Option<usize> {
+        match *self {
+            Step::Queue(item, _)
+            | Step::Arm(item, _)
+            | Step::Fork(item, _)
+            | Step::Flush(item)
+            | Step::Cancel(item)
+            | Step::CancelSync(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether the step may block, which items of BH queues must not.
+    #[must_use]
+    pub fn may_block(&self) -> bool {
+        matches!(
+            self,
+            Step::Sleep(_)
+                | Step::Doze(_)
+                | Step::Lock(..)
+                | Step::Fork(..)
+                | Step::Flush(_)
+                | Step::CancelSync(_)
+                | Step::Cpus(_)
+        )
+    }
+}
