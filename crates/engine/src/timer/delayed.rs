@@ -12,9 +12,9 @@ use crate::host::{Host, WorkerSpec};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{ForeignFn, ItemFn, Location, Work, WorkFn};
 use crate::pool::{NEVER, Pool};
-use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
+use crate::queue::{QueueError, Wq};
 use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
 use crate::timer::{TimerBase, Timers};
 
@@ -36,8 +36,11 @@ pub struct Delayed<H: Host> {
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
-    /// The deadline, or later by at most the item's slack.
+    /// The time from which it may expire: the deadline, or later by at most the slack.
     pub(crate) expiry: Cell<u64>,
+    /// The time at which a thread must be awake for it: `expiry`, or later in a pool that saves
+    /// wakes.
+    pub(crate) latest: Cell<u64>,
     /// Its rank among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
@@ -65,6 +68,18 @@ pub enum Rearmed {
 }
 
 impl<H: Host> Node<H> {
+    /// Sets the expiry and the latest time.
+    ///
+    /// # Safety
+    /// The node is the caller's; while it is armed, the caller holds the timers' lock.
+    pub(crate) unsafe fn set_window(&self, (expiry, latest): (u64, u64)) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.expiry.set(expiry);
+            self.latest.set(latest);
+        }
+    }
+
     /// The queue, as a weak reference that the node continues to own.
     ///
     /// # Safety
@@ -113,7 +128,8 @@ impl<H: Host> Delayed<H> {
     }
 
     /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
-    /// several timers can expire together.
+    /// several timers can expire together. A longer slack of its queue counts instead
+    /// ([`Wq::set_timer_slack`]).
     #[must_use]
     pub const fn with_slack(mut self, slack_ns: u64) -> Delayed<H> {
         self.slack_ns = slack_ns;
@@ -128,6 +144,7 @@ impl<H: Host> Delayed<H> {
                 work,
                 node: Node {
                     expiry: Cell::new(0),
+                    latest: Cell::new(0),
                     sequence: Cell::new(0),
                     next: Cell::new(Link(std::ptr::null_mut())),
                     prev: Cell::new(Link(std::ptr::null_mut())),
@@ -144,10 +161,16 @@ impl<H: Host> Delayed<H> {
         &self.work
     }
 
-    /// The expiry of a timer that is armed now. Delays that exceed the clock's range end with it.
-    fn expiry_in(&self, now: u64, delay_ns: u64) -> u64 {
+    /// The window of a timer that is armed now on this queue, in this pool. Delays that exceed the
+    /// clock's range end with it. The slack is the item's or the queue's, whichever is longer.
+    fn window_in(&self, wq: &Wq<H>, pool: &Pool<H>, now: u64, delay_ns: u64) -> (u64, u64) {
         let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
-        expiry(deadline, self.slack_ns).min(NEVER - 1)
+        let slack_ns = self.slack_ns.max(wq.timer_slack());
+        if pool.spec().saves {
+            return (deadline, deadline.saturating_add(slack_ns).min(NEVER - 1));
+        }
+        let at = expiry(deadline, slack_ns).min(NEVER - 1);
+        (at, at)
     }
 
     /// The wheel of a pool that it is armed in.
@@ -264,7 +287,7 @@ impl<H: Host> Queue<H> {
                 return false;
             }
             delayed.node.cpu.set(cpu);
-            timers.move_to(item.as_ptr(), delayed.expiry_in(now, delay_ns), now);
+            timers.move_to(item.as_ptr(), delayed.window_in(self, pool, now, delay_ns), now);
             base.publish(&timers)
         };
         // Read it now: once the lock is released the item may be freed.
@@ -307,7 +330,7 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.node.expiry.set(delayed.expiry_in(now, delay_ns));
+            delayed.node.set_window(delayed.window_in(self, pool, now, delay_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
