@@ -5,16 +5,15 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::timer::expiry;
 
 use crate::engine::Engine;
 use crate::host::{Host, WorkerSpec};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{ForeignFn, ItemFn, Location, Work, WorkFn};
-use crate::pool::{NEVER, Pool};
+use crate::pool::Pool;
+use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
-use crate::queue::{QueueError, Wq};
 use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
 use crate::timer::{TimerBase, Timers};
 
@@ -29,18 +28,18 @@ pub struct Delayed<H: Host> {
     work: Work,
     pub(crate) node: Node<H>,
     /// How much later than its deadline it may expire. Constant after creation.
-    slack_ns: u64,
+    pub(super) slack_ns: u64,
     /// Whether it waits for a worker that is awake for another reason. Constant after creation.
     deferrable: bool,
+    /// The time at which a thread must be awake for its timer: the expiry, or later in a pool that
+    /// saves wakes. Guard: as that of the node.
+    pub(crate) latest: Cell<u64>,
 }
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
     /// The time from which it may expire: the deadline, or later by at most the slack.
     pub(crate) expiry: Cell<u64>,
-    /// The time at which a thread must be awake for it: `expiry`, or later in a pool that saves
-    /// wakes.
-    pub(crate) latest: Cell<u64>,
     /// Its rank among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
@@ -68,18 +67,6 @@ pub enum Rearmed {
 }
 
 impl<H: Host> Node<H> {
-    /// Sets the expiry and the latest time.
-    ///
-    /// # Safety
-    /// The node is the caller's; while it is armed, the caller holds the timers' lock.
-    pub(crate) unsafe fn set_window(&self, (expiry, latest): (u64, u64)) {
-        // SAFETY: by this function's contract.
-        unsafe {
-            self.expiry.set(expiry);
-            self.latest.set(latest);
-        }
-    }
-
     /// The queue, as a weak reference that the node continues to own.
     ///
     /// # Safety
@@ -141,10 +128,10 @@ impl<H: Host> Delayed<H> {
             Delayed {
                 slack_ns: 0,
                 deferrable,
+                latest: Cell::new(0),
                 work,
                 node: Node {
                     expiry: Cell::new(0),
-                    latest: Cell::new(0),
                     sequence: Cell::new(0),
                     next: Cell::new(Link(std::ptr::null_mut())),
                     prev: Cell::new(Link(std::ptr::null_mut())),
@@ -159,18 +146,6 @@ impl<H: Host> Delayed<H> {
     /// The work item inside.
     pub fn work(&self) -> &Work {
         &self.work
-    }
-
-    /// The window of a timer that is armed now on this queue, in this pool. Delays that exceed the
-    /// clock's range end with it. The slack is the item's or the queue's, whichever is longer.
-    fn window_in(&self, wq: &Wq<H>, pool: &Pool<H>, now: u64, delay_ns: u64) -> (u64, u64) {
-        let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
-        let slack_ns = self.slack_ns.max(wq.timer_slack());
-        if pool.spec().saves {
-            return (deadline, deadline.saturating_add(slack_ns).min(NEVER - 1));
-        }
-        let at = expiry(deadline, slack_ns).min(NEVER - 1);
-        (at, at)
     }
 
     /// The wheel of a pool that it is armed in.
@@ -330,7 +305,7 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.node.set_window(delayed.window_in(self, pool, now, delay_ns));
+            delayed.set_window(delayed.window_in(self, pool, now, delay_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));

@@ -17,6 +17,7 @@
 
 pub(crate) mod delayed;
 pub(crate) mod grace;
+mod window;
 
 pub use delayed::{Delayed, Rearmed};
 pub use grace::Graced;
@@ -243,12 +244,12 @@ impl<H: Host> Timers<H> {
             let at = position(self.tick, expiry);
             if node.position.get() != (at.level as u8, at.bucket as u8) {
                 self.remove(item);
-                node.set_window(window);
+                (*item).set_window(window);
                 return self.insert(item, now);
             }
             self.sequence += 1;
             node.sequence.set(self.sequence);
-            node.set_window(window);
+            (*item).set_window(window);
             self.bucket(at).cover(expiry, latest);
         }
     }
@@ -261,7 +262,7 @@ impl<H: Host> Timers<H> {
             let at = position(self.tick, expiry);
             self.occupied[at.level] |= 1 << at.bucket;
             let bucket = self.bucket(at);
-            bucket.cover(expiry, node.latest.get());
+            bucket.cover(expiry, (*item).latest.get());
             node.position.set((at.level as u8, at.bucket as u8));
             link_front(&mut bucket.head, item);
         }

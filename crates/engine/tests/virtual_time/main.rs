@@ -52,6 +52,7 @@ mod progress;
 mod random;
 mod random_source;
 mod rescue;
+mod saving;
 mod setup;
 mod shutdown;
 mod simulation;

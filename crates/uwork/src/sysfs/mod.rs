@@ -8,7 +8,7 @@
 //! | `cpumask_isolated` | the CPUs that are isolated | no |
 //! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | a scope's name |
 //! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | 0 to 4294967295; 0 counts as 1 |
-//! | `module/parameters/power_efficient` | `Y` if power-efficient queues save power, else `N` | `1`, `y`, `Y`, `on`, `0`, `n`, `N`, `off` |
+//! | `module/parameters/power_efficient` | `Y` if power is saved, else `N` | also 1, y, on, 0, n, off |
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
@@ -20,8 +20,9 @@
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods run only their own items, else 0 | 0 or 1 |
 //!
-//! `cpumask`, `default_affinity_scope`, `cache_shard_size` and `power_efficient` are those of [`housekeeping`](crate::housekeeping), for all queues
-//! at once; the kernel reads its parameters at boot.
+//! `cpumask`, `default_affinity_scope`, `cache_shard_size` and `power_efficient` are those of
+//! [`housekeeping`](crate::housekeeping), for all queues at once; the kernel reads its parameters at
+//! boot.
 //!
 //! `cpu_intensive_thresh_us`: a run on a per-CPU queue that has used its CPU for so many
 //! microseconds while other items wait no longer counts as running, so that another worker takes
