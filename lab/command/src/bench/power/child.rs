@@ -76,16 +76,20 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let work = work_ns() - work_before;
     let cpu = clock::process_cpu_ns() - cpu_ns;
     let after = Counters::now();
-    let mut late_ns: Vec<u64> = Vec::new();
+    let (mut late_ns, mut beyond_ns): (Vec<u64>, Vec<u64>) = Default::default();
     for ((record, from), to) in records.iter().zip(runs_before).zip(runs()) {
         let runs = record.late.iter().take(to).skip(from);
-        late_ns.extend(
-            runs.map(|late| late.load(Ordering::Relaxed)).filter_map(|ns| ns.checked_sub(1)),
-        );
+        let late = runs.filter_map(|late| late.load(Ordering::Relaxed).checked_sub(1));
+        let known = late_ns.len();
+        late_ns.extend(late);
+        let slack = tasks::slack(record.period).as_nanos() as u64;
+        beyond_ns.extend(late_ns[known..].iter().map(|late| late.saturating_sub(slack)));
     }
     late_ns.sort_unstable();
+    beyond_ns.sort_unstable();
     let early = records.iter().map(|record| record.early.load(Ordering::Relaxed)).sum();
     let wall = begin.elapsed();
-    figures::of(&Sample { wall, before: counters, after, cpu, work, late_ns, early }).print();
+    figures::of(&Sample { wall, before: counters, after, cpu, work, late_ns, beyond_ns, early })
+        .print();
     Ok(())
 }

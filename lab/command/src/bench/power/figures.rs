@@ -21,6 +21,8 @@ const OVER: Metric = Metric { name: "over_s", unit: "s", title: "over s", decima
 const LATE_P50: Metric = metric("late_p50_us", "us", "late p50");
 const LATE_P99: Metric = metric("late_p99_us", "us", "late p99");
 const LATE_MAX: Metric = metric("late_max_us", "us", "late max");
+/// The lateness beyond the slack.
+const BEYOND_P99: Metric = metric("beyond_slack_p99_us", "us", "beyond slack p99");
 const EARLY: Metric = Metric { name: "early", unit: "runs", title: "early", decimals: 0 };
 const JOULES: Metric = metric("joules", "J", "joules");
 /// The share of all CPUs' time in each idle state.
@@ -39,10 +41,12 @@ const STATES: [Metric; STATES_MAX] = [
 
 const WAKES_OF_RIVAL: f64 = 0.25;
 const OVER_OF_RIVAL: f64 = 0.4;
+const BEYOND_US: f64 = 2_000.0;
 
 /// All metrics, in table order.
 pub(super) fn all() -> Vec<Metric> {
-    let own = [WAKES, CPU_WAKES, CPU, OVER, LATE_P50, LATE_P99, LATE_MAX, EARLY, JOULES];
+    let own =
+        [WAKES, CPU_WAKES, CPU, OVER, LATE_P50, LATE_P99, LATE_MAX, BEYOND_P99, EARLY, JOULES];
     own.into_iter().chain(STATES).collect()
 }
 
@@ -55,6 +59,8 @@ pub(super) struct Sample {
     pub(super) work: u64,
     /// In order.
     pub(super) late_ns: Vec<u64>,
+    /// In order.
+    pub(super) beyond_ns: Vec<u64>,
     pub(super) early: u64,
 }
 
@@ -81,6 +87,7 @@ pub(super) fn of(sample: &Sample) -> Figures {
         figures.set(LATE_P50, late(50));
         figures.set(LATE_P99, late(99));
         figures.set(LATE_MAX, late(100));
+        figures.set(BEYOND_P99, sample.beyond_ns[last * 99 / 100] as f64 / 1e3);
         figures.set(EARLY, sample.early as f64);
     }
     let joules = after.energy_uj.zip(before.energy_uj).and_then(|(a, b)| a.checked_sub(b));
@@ -125,6 +132,7 @@ fn verdicts(group: &GroupOutcome<Measured>) -> String {
                 .and_then(|best| line(&WAKES, best * WAKES_OF_RIVAL, "0.25 x the best rival")),
             best(&OVER).and_then(|best| line(&OVER, best * OVER_OF_RIVAL, "0.4 x the best rival")),
             line(&EARLY, 0.0, "never early"),
+            line(&BEYOND_P99, BEYOND_US, "2 ms beyond the slack"),
         ],
         _ => vec![line(&EARLY, 0.0, "never early")],
     };

@@ -21,8 +21,13 @@ pub(super) struct Planned {
 
 impl Planned {
     pub(super) fn slack(&self) -> Duration {
-        self.period / SLACK_PART
+        slack(self.period)
     }
+}
+
+/// How late a task of this period may be.
+pub(super) fn slack(period: Duration) -> Duration {
+    period / SLACK_PART
 }
 
 pub(super) fn about(case: &str) -> &'static str {
