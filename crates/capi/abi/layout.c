@@ -41,6 +41,7 @@ int main(void)
 	SIZE(struct uw_setup);
 	OFFSET(struct uw_setup, blocking_tier);
 	OFFSET(struct uw_setup, percpu_mode);
+	OFFSET(struct uw_setup, power);
 	NUMBER(UW_TIER_DECLARED);
 	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);

@@ -100,14 +100,25 @@ enum uw_percpu_mode {
 	UW_PERCPU_ASYMMETRIC /* 2: as fast as 0; a remote access briefly interrupts that CPU */
 };
 
+/*
+ * Whether queues with UW_POWER_EFFICIENT save power at the start. UWORK_POWER_EFFICIENT overrides
+ * it, and uw_sysfs_set("module/parameters/power_efficient", ..) changes it later.
+ */
+enum uw_power {
+	UW_POWER_DEFAULT,     /* as UW_POWER_PERFORMANCE */
+	UW_POWER_PERFORMANCE, /* they are per-CPU queues */
+	UW_POWER_SAVE         /* they are unbound, share one pool of unpinned workers, and save wakes */
+};
+
 /* Begin with UW_SETUP_INIT, then change members. */
 struct uw_setup {
 	size_t size; /* sizeof(struct uw_setup) */
 	unsigned blocking_tier;
 	unsigned percpu_mode;
+	unsigned power;
 };
 
-#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST }
+#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST, UW_POWER_DEFAULT }
 
 /*
  * Choices for the whole process. Call it before everything else: the first queue or dump starts the
@@ -205,7 +216,7 @@ static inline struct uw_rcu_work *uw_to_rcu_work(struct uw_work *work)
 #define UW_HIGHPRI (1u << 4)         /* workers at niceness -20, or the nearest permitted one */
 #define UW_CPU_INTENSIVE (1u << 5)   /* items compute for long */
 #define UW_SYSFS (1u << 6)           /* its attributes are in the attribute tree */
-#define UW_POWER_EFFICIENT (1u << 7) /* per-CPU; unbound with UWORK_POWER_EFFICIENT=1 */
+#define UW_POWER_EFFICIENT (1u << 7) /* per-CPU; unbound while power is saved */
 #define UW_PERCPU (1u << 8)          /* on the submitter's CPU */
 #define UW_ORDERED (1u << 17)        /* one item at a time, in the order of queueing */
 /*

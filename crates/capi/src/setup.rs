@@ -21,6 +21,8 @@ pub struct UwSetup {
     pub blocking_tier: c_uint,
     /// `enum uw_percpu_mode`.
     pub percpu_mode: c_uint,
+    /// `enum uw_power`.
+    pub power: c_uint,
 }
 
 /// The choice with this number, in an enumeration whose 0 leaves the choice to the library.
@@ -51,8 +53,11 @@ pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
             return fail(libc::EINVAL, text);
         }
         let choices = chosen("blocking tier", given.blocking_tier, &TIERS)
-            .and_then(|tier| Ok((tier, chosen("per-CPU mode", given.percpu_mode, &Mode::ALL)?)));
-        let (tier, mode) = match choices {
+            .and_then(|tier| Ok((tier, chosen("per-CPU mode", given.percpu_mode, &Mode::ALL)?)))
+            .and_then(|(tier, mode)| {
+                Ok((tier, mode, chosen("power mode", given.power, &[false, true])?))
+            });
+        let (tier, mode, saves) = match choices {
             Ok(choices) => choices,
             Err(code) => return code,
         };
@@ -62,6 +67,9 @@ pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
         }
         if let Some(mode) = mode {
             setup = setup.percpu_mode(mode);
+        }
+        if let Some(saves) = saves {
+            setup = setup.power_efficient(saves);
         }
         setup.install().map_or_else(|error| fail(errno_of(error), error.to_string()), |()| 0)
     })

@@ -15,6 +15,7 @@ use crate::lifecycle::cpus::Versions;
 use crate::lifecycle::disposal::Disposal;
 use crate::lifecycle::fork::ForkState;
 use crate::lifecycle::freeze::Freeze;
+use crate::lifecycle::housekeeping::{Fit, Housekeeping};
 use crate::lifecycle::shutdown::ShutdownState;
 use crate::pool::Pool;
 use crate::pool::PoolSets;
@@ -43,10 +44,13 @@ pub struct Config {
     pub cpu_limit: Option<u32>,
     /// The CPUs that unbound queues may use at first (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
-    /// The affinity scope of queues that chose none.
+    /// The affinity scope of queues that chose none, at first. [`Engine::housekeeping`] gives the
+    /// present one, and those of the next two.
     pub default_scope: AffinityScope,
-    /// Cores in a `cache_shard` pod.
+    /// Cores in a `cache_shard` pod, at first.
     pub cache_shard_size: u32,
+    /// Whether power-efficient queues save power at first.
+    pub power_efficient: bool,
     /// How long a surplus idle worker stays before it retires, in nanoseconds.
     pub idle_timeout_ns: u64,
     /// How many more threads the process may create, if that is limited.
@@ -64,6 +68,7 @@ impl Config {
             cpu_limit,
             default_scope: AffinityScope::Cache,
             cache_shard_size: DEFAULT_SHARD_SIZE,
+            power_efficient: false,
             idle_timeout_ns: 300_000_000_000,
             threads_max: None,
         }
@@ -102,14 +107,16 @@ pub struct Engine<H: Host> {
 impl<H: Host> Engine<H> {
     /// An engine without threads; queues create the pools and workers that they need.
     pub fn new(host: H, config: Config) -> Arc<Engine<H>> {
+        let cpus = Cpus {
+            allowed: config.allowed.clone(),
+            unbound_cpumask: config.unbound_cpumask.clone(),
+            cpu_limit: config.cpu_limit,
+        };
+        let fit = Fit::new(cpus, Housekeeping::new(&config));
         Arc::new_cyclic(|me| Engine {
             host,
             me: me.clone(),
-            versions: Versions::new(Cpus {
-                allowed: config.allowed.clone(),
-                unbound_cpumask: config.unbound_cpumask.clone(),
-                cpu_limit: config.cpu_limit,
-            }),
+            versions: Versions::new(fit),
             standbys: Standbys::new(config.topology.cpus()),
             config,
             slots: Slab::new(SLOTS_MAX),

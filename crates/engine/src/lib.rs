@@ -37,7 +37,7 @@ pub use dump::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use engine::{Config, Engine};
 pub use host::{Cpus, PageList, Pages, ThreadState};
 pub use item::{Action, DISABLE_DEPTH_MAX, ForeignFn, ItemName, Work, WorkFn};
-pub use lifecycle::{Forking, FreezeError};
+pub use lifecycle::{Forking, FreezeError, Housekeeping};
 pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{

@@ -50,6 +50,6 @@ pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use fork::forks;
 pub use host::{Linux, current_cpu, relax};
-pub use process::{Options, OptionsBy, engine, options, saves_power, set_options, started};
+pub use process::{Options, OptionsBy, engine, options, set_options, started};
 pub use report::{panics, report_panic, set_reporter, warn_of_flags};
 pub use thread::actual_nice;

@@ -18,6 +18,8 @@ pub struct Options {
     pub blocking_tier: Option<Tier>,
     /// How per-CPU data is locked.
     pub percpu_mode: Option<Mode>,
+    /// Whether power-efficient queues save power at first.
+    pub power_efficient: Option<bool>,
 }
 
 /// The choices, and their source: the program, or the defaults.
@@ -56,7 +58,7 @@ pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
 pub fn engine() -> &'static Arc<Engine<Linux>> {
     first_use::once(&ENGINE, || {
         let options = options();
-        let config = match Machine::read() {
+        let mut config = match Machine::read() {
             Ok(machine) => {
                 let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
                 let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
@@ -71,16 +73,17 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
                 Config::new(topology, allowed)
             }
         };
+        config.power_efficient = saves_power(options);
         Engine::new(Linux::new(options), config)
     })
 }
 
-/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y
-/// or on (the kernel's `workqueue.power_efficient`). Read once.
-pub fn saves_power() -> bool {
-    static SAVES: OnceLock<bool> = OnceLock::new();
-    *first_use::once(&SAVES, || {
-        std::env::var("UWORK_POWER_EFFICIENT")
-            .is_ok_and(|value| matches!(value.as_str(), "1" | "y" | "Y" | "on"))
-    })
+/// Whether `WQ_POWER_EFFICIENT` queues save power at first: as `UWORK_POWER_EFFICIENT` says (the
+/// kernel's `workqueue.power_efficient`, with the kernel's spellings), then as the program chose.
+fn saves_power(options: &Options) -> bool {
+    match std::env::var("UWORK_POWER_EFFICIENT").as_deref() {
+        Ok("1" | "y" | "Y" | "on") => true,
+        Ok("0" | "n" | "N" | "off") => false,
+        _ => options.power_efficient.unwrap_or(false),
+    }
 }

@@ -34,6 +34,7 @@ pub mod flags;
 pub mod percpu;
 pub mod progress;
 pub mod samples;
+pub mod saving;
 pub mod scan;
 pub mod scope;
 pub mod standby;

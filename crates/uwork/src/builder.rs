@@ -137,9 +137,16 @@ impl Builder {
         self.with(Flags::FREEZABLE)
     }
 
-    /// Per-CPU, or unbound if the process saves power (`UWORK_POWER_EFFICIENT=1`): a per-CPU item
-    /// may wake a CPU that sleeps while others are awake. A queue that was declared unbound or
-    /// ordered stays so; [`Builder::bh`] cannot be combined with this.
+    /// The queue saves power while the process does ([`housekeeping::set_power_efficient`],
+    /// `UWORK_POWER_EFFICIENT=1`): a per-CPU queue is unbound then, and all power-efficient queues
+    /// without a scope of their own share one pool of unpinned workers and its timers. Their items
+    /// run in few wakes and on a CPU that is awake, as far as their slack permits, but with colder
+    /// caches. While the process does not save power the flag has no effect.
+    ///
+    /// A queue that was declared unbound or ordered stays so; [`Builder::bh`] cannot be combined
+    /// with this.
+    ///
+    /// [`housekeeping::set_power_efficient`]: crate::housekeeping::set_power_efficient
     #[must_use]
     pub fn power_efficient(mut self) -> Builder {
         if !self.placed {
@@ -222,8 +229,8 @@ impl Builder {
         if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
             return Err(QueueError::NameTaken(self.name).into());
         }
-        let (flags, warning) = settle(self.flags, self.max_active, uwork_linux::saves_power())
-            .map_err(QueueError::BadFlags)?;
+        let (flags, warning) =
+            settle(self.flags, self.max_active, false).map_err(QueueError::BadFlags)?;
         if let Some(warning) = warning {
             uwork_linux::warn_of_flags(&self.name, warning);
         }

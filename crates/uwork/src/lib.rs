@@ -136,6 +136,7 @@ mod every_cpu;
 pub mod foreign;
 pub mod freeze;
 mod future;
+pub mod housekeeping;
 mod item;
 mod join;
 #[cfg(feature = "percpu")]

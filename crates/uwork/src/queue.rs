@@ -248,6 +248,26 @@ impl Queue {
         Ok(self.0.set_max_active(max_active)?)
     }
 
+    /// How much later than their deadlines timers of the queue may expire, so that they share
+    /// wakes.
+    pub fn timer_slack(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0.timer_slack())
+    }
+
+    /// Changes the slack of timers that are armed from now on. An item with a longer slack of its
+    /// own keeps it. A slack beyond a period lengthens the period; no timer expires early.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let queue = uwork::Queue::builder("lenient").build()?;
+    /// queue.set_timer_slack(Duration::from_millis(50));
+    /// assert_eq!(queue.timer_slack(), Duration::from_millis(50));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn set_timer_slack(&self, slack: std::time::Duration) {
+        self.0.set_timer_slack(crate::item::nanos(slack));
+    }
+
     /// The smallest share of an unbound queue's `max_active` that a NUMA node gets: see
     /// [`Queue::set_min_active`]. None for per-CPU and ordered queues.
     pub fn min_active(&self) -> Option<u32> {

@@ -6,8 +6,8 @@ use uwork_linux::{Options, OptionsBy, set_options};
 
 use crate::BlockingTier;
 
-/// Choices for the whole process that hold from the start: how undeclared waits are detected, and
-/// how per-CPU data is locked (`percpu_mode`, a method of the feature `percpu`).
+/// Choices for the whole process that hold from the start: how undeclared waits are detected, whether
+/// power is saved, and how per-CPU data is locked (`percpu_mode`, a method of the feature `percpu`).
 ///
 /// Install it before any other use of uwork, in `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), `sysfs` or any other call that needs the pools starts
@@ -62,6 +62,15 @@ impl Setup {
     #[cfg(feature = "percpu")]
     pub fn percpu_mode(mut self, mode: crate::percpu::Mode) -> Setup {
         self.options.percpu_mode = Some(mode);
+        self
+    }
+
+    /// Whether power-efficient queues save power from the start. The default is that they do not.
+    /// `UWORK_POWER_EFFICIENT` takes precedence.
+    /// [`housekeeping::set_power_efficient`](crate::housekeeping::set_power_efficient) changes it
+    /// later.
+    pub fn power_efficient(mut self, saves: bool) -> Setup {
+        self.options.power_efficient = Some(saves);
         self
     }
 

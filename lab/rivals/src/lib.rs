@@ -3,7 +3,8 @@
 //! [`load`] drives any [`Pool`] by static dispatch, so that no pool pays for an indirect call that
 //! another pool avoids. Each adapter contains the code that a competent user of that pool would
 //! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
-//! that block, [`open`] the one for items that arrive by a plan. This crate is only for
+//! that block, [`open`] the one for items that arrive by a plan,
+//! [`periodic`] the one for periodic tasks. This crate is only for
 //! measurements: the library never depends on it.
 
 #![warn(missing_docs)]
@@ -26,6 +27,7 @@ mod native;
 #[path = "native/disabled.rs"]
 mod native;
 pub mod open;
+pub mod periodic;
 pub mod posts;
 mod progress;
 mod rayon;

@@ -68,6 +68,9 @@ static void setup(void)
 	setup.percpu_mode = UW_PERCPU_ASYMMETRIC + 1;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 3"));
 	setup.percpu_mode = UW_PERCPU_REMOTE;
+	setup.power = UW_POWER_SAVE + 1;
+	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 2"));
+	setup.power = UW_POWER_SAVE;
 	CHECK(uw_setup(&setup) == 0);
 	CHECK(uw_setup(&setup) == -EEXIST && strstr(uw_error_text(), "already"));
 

@@ -32,6 +32,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
 use crate::host::{Cpus, Host, Report};
+use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::queue::owner::Owner;
@@ -43,8 +44,8 @@ use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
 /// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and a
 /// change to a known value reuses that value.
 pub(crate) struct Versions {
-    now: AtomicPtr<Cpus>,
-    kept: Lock<Vec<Arc<Cpus>>>,
+    now: AtomicPtr<Fit>,
+    kept: Lock<Vec<Arc<Fit>>>,
     /// Serializes changes.
     changing: Lock<()>,
     /// Guards the threads' numbers in the slots, except against threads that start.
@@ -54,7 +55,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    pub(crate) fn new(first: Cpus) -> Versions {
+    pub(crate) fn new(first: Fit) -> Versions {
         let first = Arc::new(first);
         Versions {
             now: AtomicPtr::new(Arc::as_ptr(&first).cast_mut()),
@@ -71,7 +72,7 @@ impl Versions {
     }
 
     /// The same, at its later position in the lock order.
-    pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Cpus>>>) {
+    pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Fit>>>) {
         (self.placing.lock(), self.kept.lock())
     }
 
@@ -81,18 +82,18 @@ impl Versions {
     }
 
     #[inline]
-    pub(crate) fn now(&self) -> &Cpus {
+    pub(crate) fn now(&self) -> &Fit {
         // SAFETY: `kept` keeps the value for as long as `self` lives. Acquire: the partner is the
         // publication; it makes the whole value visible.
         unsafe { &*self.now.load(Ordering::Acquire) }
     }
 
     /// Makes a value current. False if it is already.
-    fn publish(&self, cpus: Cpus) -> bool {
+    pub(crate) fn publish(&self, fit: Fit) -> bool {
         let mut kept = self.kept.lock();
-        let known = kept.iter().find(|known| ***known == cpus).cloned();
+        let known = kept.iter().find(|known| ***known == fit).cloned();
         let value = known.unwrap_or_else(|| {
-            let value = Arc::new(cpus);
+            let value = Arc::new(fit);
             kept.push(value.clone());
             value
         });
@@ -105,7 +106,7 @@ impl<H: Host> Engine<H> {
     /// The CPUs that the process may use at present.
     #[inline]
     pub fn cpus(&self) -> &Cpus {
-        self.versions.now()
+        &self.versions.now().cpus
     }
 
     /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
@@ -129,7 +130,8 @@ impl<H: Host> Engine<H> {
         let versions = &self.versions;
         let change = self.reports.begin_change(self);
         let changing = versions.changing.lock();
-        if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
+        let given = Cpus { allowed, unbound_cpumask, ..cpus };
+        if !versions.publish(Fit::new(given, versions.now().housekeeping.clone())) {
             return false;
         }
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
@@ -164,7 +166,7 @@ impl Versions {
     }
 
     /// Gives every queue its routes. Returns the first failure.
-    fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
+    pub(crate) fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
         let mut failed = None;
         for owner in owners {
             if let Err(error) = owner.wq().refit() {
@@ -253,7 +255,8 @@ impl<H: Host> Pool<H> {
         if spec.confined {
             return;
         }
-        self.set_target(engine.cpus().target(&spec.cpus));
+        // A saving pool begins with one worker again.
+        self.set_target(if spec.saves { 1 } else { engine.cpus().target(&spec.cpus) });
         // A submitter that read the old target may have woken no worker. A submitter that reads
         // between the two lines wakes too few at worst, and the next batch wakes the rest.
         self.settle(engine);

@@ -31,12 +31,12 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::host::Cpus;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
 use crate::item::{Work, WorkList};
 use crate::lifecycle::disposal::State as Disposed;
 use crate::lifecycle::freeze::FreezeState;
+use crate::lifecycle::housekeeping::Fit;
 use crate::pool::PoolInner;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
@@ -79,7 +79,7 @@ struct Held<'a, H: Host> {
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
     reports: LockGuard<'a, Vec<Report>>,
-    _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Cpus>>>),
+    _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Fit>>>),
     _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
     _tunables: PageList<'a, H, LockGuard<'a, Tunable>>,

@@ -1,11 +1,13 @@
-//! The states of the whole engine: a change of its CPUs, a freeze, a fork, a shutdown, and the
+//! The states of the whole engine: a change of its CPUs or settings, a freeze, a fork, a shutdown, and the
 //! release of items that a shutdown took.
 
 pub(crate) mod cpus;
 pub(crate) mod disposal;
 pub(crate) mod fork;
 pub(crate) mod freeze;
+pub(crate) mod housekeeping;
 pub(crate) mod shutdown;
 
 pub use fork::Forking;
 pub use freeze::FreezeError;
+pub use housekeeping::Housekeeping;

@@ -10,6 +10,7 @@ mod hints;
 pub(crate) mod progress;
 pub(crate) mod ready;
 mod retire;
+mod saving;
 mod sets;
 pub(crate) mod state;
 mod transfer;
@@ -60,6 +61,8 @@ pub(crate) struct PoolSpec {
     pub(crate) bh: bool,
     /// Whether other pods may steal its work and borrow its workers.
     pub(crate) shares: bool,
+    /// Whether it saves wakes, at the price of latency.
+    pub(crate) saves: bool,
     /// The other pools of the set, nearest first.
     pub(crate) neighbours: Vec<u32>,
 }
@@ -281,11 +284,11 @@ impl<H: Host> Pool<H> {
         self.keeper_until.load(Ordering::SeqCst)
     }
 
-    /// Whether a timer of either kind is due. A hint.
+    /// Whether a timer of either kind may expire. A hint.
     #[inline]
     pub(crate) fn has_due_timers(&self, now: u64) -> bool {
-        // Relaxed: a thread that must not miss a timer is woken for it, or parks with `next_wake`.
-        self.timers.next(Ordering::Relaxed) <= now || self.deferrable.next(Ordering::Relaxed) <= now
+        // A thread that must not miss a timer is woken for it, or parks with `next_wake`.
+        self.timers.open() <= now || self.deferrable.open() <= now
     }
 
     /// When a worker must be awake for a timer, or `NEVER`. Deferrable timers count only if no

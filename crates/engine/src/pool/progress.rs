@@ -192,7 +192,10 @@ impl<H: Host> Pool<H> {
         }
         if owed.scan_by == 0 {
             self.call_watch(engine);
-        } else if owed.scan_by != NEVER && !engine.host().reverts(Cure::KeptTimers) {
+        } else if owed.scan_by != NEVER
+            && !self.spares_watcher()
+            && !engine.host().reverts(Cure::KeptTimers)
+        {
             self.note_left_timers();
             engine.watch.call_by(engine, owed.scan_by);
         }
@@ -201,7 +204,8 @@ impl<H: Host> Pool<H> {
     /// Whether a scan by the watcher can help items that wait behind running workers.
     pub(crate) fn watcher_helps(&self, engine: &Engine<H>) -> bool {
         let finds = engine.hogs.is_on() || engine.observer().tier() != Tier::Declared;
-        self.others_may_help() || (finds && !self.spec().single)
+        // A saving pool gets more workers if one is not enough.
+        self.others_may_help() || self.spec().saves || (finds && !self.spec().single)
     }
 
     /// Brings up one more worker if fewer run than the target, even if no item waits in this pool:

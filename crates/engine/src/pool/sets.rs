@@ -20,6 +20,8 @@ pub(crate) struct SetKey {
     pub(crate) bound: bool,
     /// Whether pods neither steal nor share work.
     pub(crate) strict: bool,
+    /// Whether the pools save wakes (`pool/saving.rs`).
+    pub(crate) saves: bool,
 }
 
 /// What runs the items of a pool.
@@ -77,6 +79,14 @@ impl PoolSets {
     /// Locks the list.
     pub(crate) fn lock(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
         self.0.lock()
+    }
+
+    /// The saving pool at this position, of the sets in use.
+    pub(crate) fn saving_pool(&self, at: usize) -> Option<u32> {
+        let sets = self.lock();
+        let saving =
+            sets.iter().filter(|set| set.key.saves && set.users.load(Ordering::SeqCst) > 0);
+        saving.flat_map(|set| &set.pools).nth(at).copied()
     }
 
     /// The pools for this key, each with a worker, and with one more user.
@@ -200,9 +210,11 @@ impl PoolSets {
             single: key.context != Context::Managed,
             bh: key.context == Context::Bh,
             shares: !key.bound && !key.strict && key.pods.len() > 1,
+            saves: key.saves,
             neighbours,
         };
         let one = key.bound || key.context != Context::Managed;
+        let one = one || key.saves;
         let target = if one { 1 } else { engine.cpus().target(pod) };
         engine.pool(id).configure(spec, target);
     }
@@ -253,6 +265,7 @@ impl PoolSets {
 fn label(key: &SetKey, pod: &CpuSet) -> String {
     let kind = match key.context {
         Context::Managed if key.bound => "",
+        Context::Managed if key.saves => "p",
         Context::Managed => "u",
         Context::Bh => "bh",
         Context::Dedicated => "k",

@@ -78,11 +78,6 @@ impl Tunable {
             routed: None,
         }
     }
-
-    /// Whether the limit is divided among the nodes.
-    fn is_divided(&self) -> bool {
-        matches!(self.kind, Kind::Unbound(_))
-    }
 }
 
 /// Pwqs that became ready while locks were held, and waiters to be woken. [`BecameReady::push`]
@@ -136,8 +131,7 @@ impl<H: Host> Wq<H> {
 
     /// The least share of an unbound queue's `max_active` for a NUMA node. None for other queues.
     pub fn min_active(&self) -> Option<u32> {
-        let tunable = self.tunable.lock();
-        tunable.is_divided().then_some(tunable.min_active)
+        self.nodes.as_ref().map(|_| self.tunable.lock().min_active)
     }
 
     /// Changes `max_active` while the queue is in use. Lowers `min_active` with it if necessary.
@@ -167,7 +161,7 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// The queue is not unbound, or is ordered.
     pub fn set_min_active(&self, min_active: u32) -> Result<(), QueueError> {
-        if !self.tunable.lock().is_divided() {
+        if self.nodes.is_none() {
             return Err(QueueError::NotForThisKind(
                 "min_active is for unbound queues; those that are ordered or per-CPU have none",
             ));

@@ -74,8 +74,13 @@ pub struct Wq<H: Host> {
     /// Distributes submitters outside of the mask over its CPUs.
     turns: RoundRobin,
     ordered: bool,
+    /// Whether it was created as a per-CPU queue.
     per_cpu: bool,
+    /// Whether a queue that was created as a per-CPU one is unbound at present, to save power.
+    floats: AtomicBool,
     flags: Flags,
+    /// How much later than their deadlines its timers may expire, in nanoseconds.
+    timer_slack_ns: AtomicU64,
     tunable: Lock<Tunable>,
     /// The nodes among which the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
@@ -167,7 +172,9 @@ impl<H: Host> Wq<H> {
             turns: RoundRobin::new(cpus),
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
+            floats: AtomicBool::new(false),
             flags: spec.flags,
+            timer_slack_ns: AtomicU64::new(0),
             tunable: Lock::ranked(Rank::Tunable, tunable),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
                 && !spec.flags.contains(Flags::POD_LIMITS))
@@ -208,9 +215,25 @@ impl<H: Host> Wq<H> {
         std::ptr::from_ref(self).cast()
     }
 
-    /// The flags that the queue was created with.
+    /// The flags that the queue was created with. A power-efficient per-CPU queue is `UNBOUND`
+    /// instead of `PERCPU` while power is saved.
     pub fn flags(&self) -> Flags {
-        self.flags
+        match self.floats.load(Ordering::Relaxed) {
+            true => (self.flags - Flags::PERCPU) | Flags::UNBOUND,
+            false => self.flags,
+        }
+    }
+
+    /// How much later than their deadlines timers that are armed on the queue may expire, in
+    /// nanoseconds.
+    pub fn timer_slack(&self) -> u64 {
+        self.timer_slack_ns.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`Wq::timer_slack`] for timers that are armed from now on. An item with a longer
+    /// slack keeps its own.
+    pub fn set_timer_slack(&self, slack_ns: u64) {
+        self.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
     }
 
     /// The engine that runs the queue.
@@ -229,7 +252,13 @@ impl<H: Host> Wq<H> {
 
     /// Whether items run on the CPU that queued them.
     pub fn is_per_cpu(&self) -> bool {
-        self.per_cpu
+        self.per_cpu && !self.floats.load(Ordering::Relaxed)
+    }
+
+    /// Whether items run on the CPU that queued them, whatever the settings: a power-efficient queue
+    /// can become unbound at any time.
+    pub fn stays_per_cpu(&self) -> bool {
+        self.per_cpu && !self.flags.contains(Flags::POWER_EFFICIENT)
     }
 
     /// Whether items run one at a time and in order.

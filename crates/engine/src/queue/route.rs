@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{EffectiveAffinityScope, Pods, effective_cpumask};
+use uwork_policy::scope::{
+    AffinityScope, AffinityScopeChoice, EffectiveAffinityScope, Pods, effective_cpumask,
+};
 
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
-use crate::host::Cpus;
 use crate::host::Host;
+use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::pool::{Context, PoolSet, SetKey};
 use crate::queue::pwq::{Limits, Pwq};
@@ -153,22 +155,23 @@ impl<H: Host> Wq<H> {
     }
 
     fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
-        let cpus = self.engine.cpus();
+        let fit = self.engine.versions.now();
+        let (kind, cpus) = (self.kind_in(kind, fit), &fit.cpus);
         let (key, effective, mask) = match &kind {
             Kind::PerCpu => {
                 let pods = cpus.allowed.iter().map(CpuSet::single).collect();
                 let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
                 let bh = self.flags.contains(Flags::BH);
                 let context = if bh { Context::Bh } else { Context::Managed };
-                let key = SetKey { pods, nice, context, bound: true, strict: true };
+                let key = SetKey { pods, nice, context, bound: true, strict: true, saves: false };
                 (key, None, cpus.allowed.clone())
             }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(cpus, attrs),
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(fit, attrs),
             Kind::Dedicated(attrs) => {
-                let (key, _, mask) = self.unbound_key(cpus, attrs);
+                let (key, _, mask) = self.unbound_key(fit, attrs);
                 let pods = vec![mask.clone()];
                 let context = Context::Dedicated;
-                (SetKey { pods, context, strict: true, ..key }, None, mask)
+                (SetKey { pods, context, strict: true, saves: false, ..key }, None, mask)
             }
         };
         let set = self.use_set(key)?;
@@ -180,6 +183,8 @@ impl<H: Host> Wq<H> {
             rescuer: self.rescuer().map(Rescuer::slot),
         };
         let pwqs = self.pwqs_for(&set, limits)?;
+        let floats = self.per_cpu && matches!(kind, Kind::Unbound(_));
+        self.floats.store(floats, Ordering::Relaxed);
         tunable.kind = kind;
         tunable.effective = effective;
         tunable.mask = mask;
@@ -237,24 +242,51 @@ impl<H: Host> Wq<H> {
         Ok(set)
     }
 
+    /// The kind that the queue has under these settings: a power-efficient per-CPU queue is unbound
+    /// while power is saved. Attributes that it is given meanwhile are dropped when that ends.
+    fn kind_in(&self, kind: Kind, fit: &Fit) -> Kind {
+        if !self.per_cpu || !self.flags.contains(Flags::POWER_EFFICIENT) {
+            return kind;
+        }
+        match (fit.housekeeping.power_efficient, kind) {
+            (false, _) => Kind::PerCpu,
+            (true, Kind::PerCpu) => Kind::Unbound(Attrs {
+                nice: if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 },
+                cpumask: self.engine.config().topology.possible().clone(),
+                scope: AffinityScopeChoice::Default,
+                strict: false,
+            }),
+            (true, kind) => kind,
+        }
+    }
+
     fn unbound_key(
         &self,
-        cpus: &Cpus,
+        fit: &Fit,
         attrs: &Attrs,
     ) -> (SetKey, Option<EffectiveAffinityScope>, CpuSet) {
-        let config = self.engine.config();
-        let mask = effective_cpumask(&attrs.cpumask, &cpus.unbound_cpumask);
-        let scope = uwork_policy::scope::effective_scope(
-            &config.topology,
-            attrs.scope,
-            config.default_scope,
-            &mask,
-            config.cache_shard_size,
-        );
-        let pods = Pods::of(&config.topology, scope.effective, config.cache_shard_size);
+        let (topology, settings) = (&self.engine.config().topology, &fit.housekeeping);
+        let size = settings.cache_shard_size;
+        let mask = effective_cpumask(&attrs.cpumask, &fit.cpus.unbound_cpumask);
+        // One pool for all CPUs, and so one wheel (`pool/saving.rs`). A scope that was chosen stays.
+        let saves = settings.power_efficient
+            && self.flags.contains(Flags::POWER_EFFICIENT)
+            && attrs.scope == AffinityScopeChoice::Default;
+        let scope = match saves {
+            true => EffectiveAffinityScope {
+                choice: attrs.scope,
+                configured: AffinityScope::System,
+                effective: AffinityScope::System,
+            },
+            false => {
+                let default = settings.default_scope;
+                uwork_policy::scope::effective_scope(topology, attrs.scope, default, &mask, size)
+            }
+        };
+        let pods = Pods::of(topology, scope.effective, size);
         let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
-        let context = Context::Managed;
-        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict: attrs.strict };
+        let (context, strict) = (Context::Managed, attrs.strict);
+        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict, saves };
         (key, Some(scope), mask)
     }
 

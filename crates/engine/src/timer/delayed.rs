@@ -5,13 +5,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::timer::expiry;
 
 use crate::engine::Engine;
 use crate::host::{Host, WorkerSpec};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{ForeignFn, ItemFn, Location, Work, WorkFn};
-use crate::pool::{NEVER, Pool};
+use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
@@ -29,14 +28,17 @@ pub struct Delayed<H: Host> {
     work: Work,
     pub(crate) node: Node<H>,
     /// How much later than its deadline it may expire. Constant after creation.
-    slack_ns: u64,
+    pub(super) slack_ns: u64,
     /// Whether it waits for a worker that is awake for another reason. Constant after creation.
     deferrable: bool,
+    /// The time at which a thread must be awake for its timer: the expiry, or later in a pool that
+    /// saves wakes. Guard: as that of the node.
+    pub(crate) latest: Cell<u64>,
 }
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
-    /// The deadline, or later by at most the item's slack.
+    /// The time from which it may expire: the deadline, or later by at most the slack.
     pub(crate) expiry: Cell<u64>,
     /// Its rank among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
@@ -113,7 +115,8 @@ impl<H: Host> Delayed<H> {
     }
 
     /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
-    /// several timers can expire together.
+    /// several timers can expire together. A longer slack of its queue counts instead
+    /// ([`Wq::set_timer_slack`]).
     #[must_use]
     pub const fn with_slack(mut self, slack_ns: u64) -> Delayed<H> {
         self.slack_ns = slack_ns;
@@ -125,6 +128,7 @@ impl<H: Host> Delayed<H> {
             Delayed {
                 slack_ns: 0,
                 deferrable,
+                latest: Cell::new(0),
                 work,
                 node: Node {
                     expiry: Cell::new(0),
@@ -142,12 +146,6 @@ impl<H: Host> Delayed<H> {
     /// The work item inside.
     pub fn work(&self) -> &Work {
         &self.work
-    }
-
-    /// The expiry of a timer that is armed now. Delays that exceed the clock's range end with it.
-    fn expiry_in(&self, now: u64, delay_ns: u64) -> u64 {
-        let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
-        expiry(deadline, self.slack_ns).min(NEVER - 1)
     }
 
     /// The wheel of a pool that it is armed in.
@@ -264,7 +262,7 @@ impl<H: Host> Queue<H> {
                 return false;
             }
             delayed.node.cpu.set(cpu);
-            timers.move_to(item.as_ptr(), delayed.expiry_in(now, delay_ns), now);
+            timers.move_to(item.as_ptr(), delayed.window_in(self, pool, now, delay_ns), now);
             base.publish(&timers)
         };
         // Read it now: once the lock is released the item may be freed.
@@ -307,7 +305,7 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.node.expiry.set(delayed.expiry_in(now, delay_ns));
+            delayed.set_window(delayed.window_in(self, pool, now, delay_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));

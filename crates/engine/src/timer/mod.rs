@@ -7,14 +7,22 @@
 //! the next expiry is known to the nanosecond without examining the timers, and a bucket of a
 //! coarse level is only redistributed when one of its timers is due. Insert and remove take
 //! constant time.
+//!
+//! A timer has a window: from its expiry, before which it never expires, to its latest time, at
+//! which a thread must be awake for it. The wheel is ordered by expiries; a bucket also keeps a
+//! lower bound of the latest times in it. The next wake is the first latest time of all, and then
+//! every timer expires whose window is open. This stabs the windows greedily, with the fewest wakes
+//! that any choice of times permits. In a pool that does not save wakes, each window is one
+//! instant, which `uwork_policy::timer::expiry` has chosen.
 
 pub(crate) mod delayed;
 pub(crate) mod grace;
+mod window;
 
 pub use delayed::{Delayed, Rearmed};
 pub use grace::Graced;
 
-use uwork_policy::timer::{BUCKETS, LEVELS, Position, first_tick, position, tick_of};
+use uwork_policy::timer::{BUCKETS, LEVELS, Position, TICK_SHIFT, first_tick, position, tick_of};
 
 use crate::host::Host;
 use crate::pool::NEVER;
@@ -31,8 +39,10 @@ type Levels<H> = [[Bucket<H>; BUCKETS]; LEVELS];
 
 /// A wheel, its lock, and the parts that are readable without the lock.
 pub(crate) struct TimerBase<H: Host> {
-    /// The earliest expiry, or `NEVER`. Written under the lock.
+    /// When a thread must be awake for a timer, or `NEVER`. Written under the lock.
     next: AtomicU64,
+    /// When the first window opens, or `NEVER`; no later than `next`. Written under the lock.
+    open: AtomicU64,
     /// Whether the wheel has its buckets: they are allocated without the lock, for the first timer.
     has_buckets: AtomicBool,
     timers: Lock<Timers<H>>,
@@ -42,16 +52,24 @@ impl<H: Host> TimerBase<H> {
     pub(crate) fn new() -> TimerBase<H> {
         TimerBase {
             next: AtomicU64::new(NEVER),
+            open: AtomicU64::new(NEVER),
             has_buckets: AtomicBool::new(false),
             timers: Lock::ranked(Rank::Timers, Timers::new()),
         }
     }
 
-    /// The earliest expiry: exact, or too early if its timer was removed. `NEVER` if nothing is
-    /// armed.
+    /// When a thread must be awake for a timer: exact, or too early if that timer was removed.
+    /// `NEVER` if nothing is armed.
     #[inline]
     pub(crate) fn next(&self, order: Ordering) -> u64 {
         self.next.load(order)
+    }
+
+    /// From when a timer may expire: exact, or too early if that timer was removed. `NEVER` if
+    /// nothing is armed. A hint.
+    #[inline]
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, Timers<H>> {
@@ -70,9 +88,8 @@ impl<H: Host> TimerBase<H> {
 
     #[cold]
     fn make_buckets(&self) {
-        let mut levels: Option<Box<Levels<H>>> = Some(Box::new(std::array::from_fn(|_| {
-            std::array::from_fn(|_| Bucket { head: std::ptr::null_mut(), earliest: NEVER })
-        })));
+        let mut levels: Option<Box<Levels<H>>> =
+            Some(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| Bucket::empty()))));
         let mut timers = self.timers.lock();
         if timers.levels.is_none() {
             std::mem::swap(&mut timers.levels, &mut levels);
@@ -82,9 +99,11 @@ impl<H: Host> TimerBase<H> {
         self.has_buckets.store(true, Ordering::Release);
     }
 
-    /// Publishes the next expiry after a change. True if it is earlier than before.
+    /// Publishes the next wake after a change. True if it is earlier than before.
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
+        // Relaxed: no thread sleeps until this time.
+        self.open.store(timers.open(), Ordering::Relaxed);
         if next != before {
             // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the
             // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
@@ -116,6 +135,20 @@ struct Bucket<H: Host> {
     head: *mut Delayed<H>,
     /// No expiry in the bucket is earlier.
     earliest: u64,
+    /// No latest time in the bucket is earlier.
+    latest: u64,
+}
+
+impl<H: Host> Bucket<H> {
+    fn empty() -> Bucket<H> {
+        Bucket { head: std::ptr::null_mut(), earliest: NEVER, latest: NEVER }
+    }
+
+    /// A timer with this window is in the bucket.
+    fn cover(&mut self, expiry: u64, latest: u64) {
+        self.earliest = self.earliest.min(expiry);
+        self.latest = self.latest.min(latest);
+    }
 }
 
 // SAFETY: the armed items belong to the holder of the wheel.
@@ -149,8 +182,31 @@ impl<H: Host> Timers<H> {
         Some(Position { level, bucket: self.occupied[level].trailing_zeros() as usize })
     }
 
-    /// The next expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
+    /// The first latest time: exact, or too early if its timer was removed. `NEVER` if nothing is
+    /// armed.
     fn next(&self) -> u64 {
+        if !self.due.is_null() {
+            return self.open();
+        }
+        let Some(levels) = self.levels.as_ref() else { return NEVER };
+        let mut next = NEVER;
+        for (level, &buckets) in self.occupied.iter().enumerate() {
+            let mut buckets = buckets;
+            while buckets != 0 {
+                let at = Position { level, bucket: buckets.trailing_zeros() as usize };
+                // Buckets come in the order of time: no later window ends before this bucket begins.
+                if first_tick(self.tick, at) << TICK_SHIFT >= next {
+                    return next;
+                }
+                next = next.min(levels[level][at.bucket].latest);
+                buckets &= buckets - 1;
+            }
+        }
+        next
+    }
+
+    /// The first expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
+    fn open(&self) -> u64 {
         match self.first() {
             // SAFETY: the timers on the due list are in this wheel, in order.
             _ if !self.due.is_null() => unsafe { (*self.due).node.expiry.get() },
@@ -159,7 +215,7 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Arms `item` for the expiry in its node.
+    /// Arms `item` for the window in its node.
     ///
     /// # Safety
     /// `item` is live, in no list, and the caller's.
@@ -176,26 +232,25 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Changes the expiry of an armed item. An item that stays in its bucket, such as a timeout
+    /// Changes the window of an armed item. An item that stays in its bucket, such as a timeout
     /// that is postponed again and again, is not moved: its neighbours are not accessed.
     ///
     /// # Safety
     /// `item` is in this wheel.
-    pub(crate) unsafe fn move_to(&mut self, item: *mut Delayed<H>, expiry: u64, now: u64) {
+    pub(crate) unsafe fn move_to(&mut self, item: *mut Delayed<H>, window: (u64, u64), now: u64) {
         // SAFETY: by this function's contract; an item that was removed is the caller's.
         unsafe {
-            let node = &(*item).node;
+            let (node, (expiry, latest)) = (&(*item).node, window);
             let at = position(self.tick, expiry);
             if node.position.get() != (at.level as u8, at.bucket as u8) {
                 self.remove(item);
-                node.expiry.set(expiry);
+                (*item).set_window(window);
                 return self.insert(item, now);
             }
             self.sequence += 1;
             node.sequence.set(self.sequence);
-            node.expiry.set(expiry);
-            let bucket = self.bucket(at);
-            bucket.earliest = bucket.earliest.min(expiry);
+            (*item).set_window(window);
+            self.bucket(at).cover(expiry, latest);
         }
     }
 
@@ -207,7 +262,7 @@ impl<H: Host> Timers<H> {
             let at = position(self.tick, expiry);
             self.occupied[at.level] |= 1 << at.bucket;
             let bucket = self.bucket(at);
-            bucket.earliest = bucket.earliest.min(expiry);
+            bucket.cover(expiry, (*item).latest.get());
             node.position.set((at.level as u8, at.bucket as u8));
             link_front(&mut bucket.head, item);
         }
@@ -234,7 +289,7 @@ impl<H: Host> Timers<H> {
                 let at = Position { level: level as usize, bucket: bucket as usize };
                 self.bucket(at).head = next;
                 if next.is_null() {
-                    self.bucket(at).earliest = NEVER;
+                    *self.bucket(at) = Bucket::empty();
                     self.occupied[at.level] &= !(1 << at.bucket);
                 }
             }
@@ -300,9 +355,7 @@ impl<H: Host> Timers<H> {
     /// Empties a bucket. Returns its timers as a list through `next`.
     fn empty(&mut self, at: Position) -> *mut Delayed<H> {
         self.occupied[at.level] &= !(1 << at.bucket);
-        let bucket = self.bucket(at);
-        bucket.earliest = NEVER;
-        std::mem::replace(&mut bucket.head, std::ptr::null_mut())
+        std::mem::replace(self.bucket(at), Bucket::empty()).head
     }
 
     /// Moves the timers of a coarse bucket, which the wheel has reached, to finer ones.

@@ -179,7 +179,7 @@ impl<'a, H: Host> Survey<'a, H> {
             allowed: self.engine.cpus().allowed.clone(),
             unbound: self.engine.cpus().unbound_cpumask.clone(),
             isolated: config.topology.isolated().clone(),
-            default_scope: config.default_scope,
+            default_scope: self.engine.housekeeping().default_scope,
         }
     }
 
@@ -189,8 +189,8 @@ impl<'a, H: Host> Survey<'a, H> {
     }
 
     fn dump_scopes(self) -> Vec<ScopeDump> {
-        let (topology, size) =
-            (&self.engine.config().topology, self.engine.config().cache_shard_size);
+        let engine = self.engine;
+        let (topology, size) = (&engine.config().topology, engine.housekeeping().cache_shard_size);
         let scope = |scope: AffinityScope| {
             let pods = Pods::of(topology, scope, size);
             let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));

@@ -235,7 +235,7 @@ impl<H: Host> Pool<H> {
         // interval.
         let soon = self.blocking.expects_any() && !engine.standbys.call(engine, self);
         let calls = awake == ASLEEP || (awake == LINGERS && soon);
-        if calls && self.watcher_helps(engine) {
+        if calls && self.watcher_helps(engine) && !self.spares_watcher() {
             engine.watch.wake(engine);
         }
     }
@@ -286,6 +286,9 @@ impl<'a, H: Host> Watcher<'a, H> {
         let deadline = deadline.min(timers_at).min(self.stranded_at);
         let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
         self.check_at = watch.check_cpus(engine, self.check_at);
+        if self.check_at.is_some() && engine.saving_pools_wait() {
+            watch.awake.store(AWAKE, Ordering::SeqCst);
+        }
         self.stranded_at = watch.find_stranded(engine);
         self.guard.check_if_due(engine, self.check_at.is_some());
         if self.state.clear_at <= host.now() {

@@ -5,6 +5,8 @@ use uwork_policy::scan::{
     Backlog, Leftover, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
 };
 
+use uwork_policy::saving::ALONE_NS;
+
 use super::Watch;
 use super::hogs::Runs;
 use super::samples::Samples;
@@ -76,6 +78,10 @@ impl<H: Host> Watch<H> {
         }
         for &id in &waiting {
             let pool = engine.pool(id);
+            if pool.spec().saves && pool.since_progress(now) >= ALONE_NS {
+                pool.use_all_workers(engine);
+                pool.settle(engine);
+            }
             if pool.others_may_help() {
                 pool.take_back_overdue(engine, now);
             }

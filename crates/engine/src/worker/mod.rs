@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use uwork_policy::batch::{RunEstimate, TakenBatch, plan_batch};
 use uwork_policy::concurrency::{STEAL_CHOICE, may_start_another, spills, too_many_workers};
+use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
 use crate::host::Cpus;
@@ -62,6 +63,10 @@ pub(crate) struct Worker<H: Host> {
     helps: Cell<bool>,
     /// When this worker parked.
     idle_since: Cell<u64>,
+    /// When this worker last came up.
+    up_since: Cell<u64>,
+    /// The CPU that it keeps to although its pod has others, and the CPUs for which that was chosen.
+    keeps_to: Cell<(Option<u32>, Link<Cpus>)>,
     /// Declared waits that the worker is in; they nest.
     waits: Cell<u32>,
     /// Whether the worker joins the running count again when the outermost wait ends.
@@ -77,6 +82,8 @@ impl<H: Host> Worker<H> {
             yields: Cell::new(0),
             helps: Cell::new(false),
             idle_since: Cell::new(0),
+            up_since: Cell::new(0),
+            keeps_to: Cell::new((None, Link(std::ptr::null_mut()))),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
         }
@@ -123,6 +130,9 @@ impl<H: Host> Worker<H> {
         engine.watch.heartbeat(engine, now);
         if pool.has_due_timers(now) {
             pool.fire_timers(engine, now);
+            if pool.spec().saves {
+                engine.fire_saving_pools(pool.id, now);
+            }
         }
         let may_continue = || may_start_another(pool.state.counts(), pool.target());
         if !may_continue() {
@@ -242,6 +252,9 @@ impl<H: Host> Worker<H> {
             pool.pass_on_help(engine, from);
         }
         if from.looks_ready() {
+            if from.spec().saves {
+                from.reconsider_target(engine, now.saturating_sub(self.up_since.get()));
+            }
             self.share(from, plan.settle_source, left as u64, estimate);
         }
         pool.settle(engine);
@@ -350,6 +363,9 @@ impl<H: Host> Worker<H> {
     /// Joins the idle stack, unless work arrived meanwhile.
     fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
+        if pool.spec().saves {
+            self.choose_cpu_to_sleep_on();
+        }
         let checks_neighbours = !engine.host().reverts(Cure::NeighbourAtPark);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
@@ -383,6 +399,23 @@ impl<H: Host> Worker<H> {
             }
         }
         Step::Park(deadline)
+    }
+
+    /// Before this worker of a saving pool parks: moves it to the CPU that is to wake for the pool's
+    /// timers, or permits it all CPUs of its pod again.
+    fn choose_cpu_to_sleep_on(&self) {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        pool.begin_alone();
+        let cpu = pool.cpu_to_sleep_on(engine, self.slot, engine.host().current_cpu());
+        let (kept, placed) = self.keeps_to.get();
+        let cpus = Link(std::ptr::from_ref(engine.cpus()).cast_mut());
+        // A change of the CPUs has permitted it all of its pod meanwhile.
+        let kept = kept.filter(|_| std::ptr::eq(placed.0, cpus.0));
+        if cpu != kept {
+            let pod = cpu.map(CpuSet::single);
+            self.slot().go_to(engine, pod.as_ref().unwrap_or(&pool.spec().cpus));
+        }
+        self.keeps_to.set((cpu, cpus));
     }
 
     /// When a parked worker must wake without being picked: for a timer, or to retire.
@@ -436,6 +469,7 @@ impl<H: Host> Worker<H> {
             }
             if pool.next_wake() <= now || pool.has_due_timers(now) {
                 pool.note_progress(now);
+                self.up_since.set(now);
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
@@ -447,7 +481,9 @@ impl<H: Host> Worker<H> {
         slot.unpick();
         let pool = self.move_home();
         // A sign of progress: the watcher must not take this pool for stuck now.
-        pool.note_progress(engine.host().now());
+        let now = engine.host().now();
+        pool.note_progress(now);
+        self.up_since.set(now);
         // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
         // before, and relies on that scan.
         self.arrive();

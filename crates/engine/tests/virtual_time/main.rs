@@ -42,6 +42,7 @@ mod placement;
 mod progress;
 mod random;
 mod rescue;
+mod saving;
 mod shutdown;
 mod user_code;
 mod watchdog;

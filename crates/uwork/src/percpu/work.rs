@@ -93,7 +93,7 @@ impl PerCpuWork {
             }
             return Ok(true);
         }
-        if !queue.0.is_per_cpu() {
+        if !queue.0.stays_per_cpu() {
             return Err(QueueError::NotForThisKind(NOT_PER_CPU).into());
         }
         match queue.enqueue_on(cpu, self.0.clone()) {

@@ -1,6 +1,7 @@
 //! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32
 //! bits.
 
+use uwork_linux::engine;
 use uwork_policy::cpuset::CpuSet;
 
 /// Bits in a group.
@@ -28,6 +29,12 @@ pub(super) fn parse(text: &str, nr_cpus: u32) -> Option<CpuSet> {
     }
     let mask = CpuSet::parse_mask(text).ok()?;
     mask.last().is_none_or(|cpu| cpu < nr_cpus).then_some(mask)
+}
+
+/// A description of the masks that can be written.
+pub(super) fn allowed() -> String {
+    let allowed = super::format_mask(&engine().cpus().allowed);
+    format!("hexadecimal masks with CPUs of {allowed} in them")
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //!
 //! | path | read | write |
 //! |---|---|---|
-//! | `cpumask` | the CPUs that unbound queues may use, hexadecimal | no |
-//! | `cpumask_requested` | the same before it was restricted to what the process may use | no |
+//! | `cpumask` | the CPUs that unbound queues use, hexadecimal | a mask with a CPU in it |
+//! | `cpumask_requested` | the mask that was written; until then as `cpumask` | no |
 //! | `cpumask_isolated` | the CPUs that are isolated | no |
-//! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | no |
-//! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | no |
-//! | `module/parameters/power_efficient` | `Y` if power-efficient queues are unbound, else `N` | no |
+//! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | a scope's name |
+//! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | 0 to 4294967295; 0 counts as 1 |
+//! | `module/parameters/power_efficient` | `Y` if power is saved, else `N` | also 1, y, on, 0, n, off |
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
@@ -19,6 +19,10 @@
 //! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods run only their own items, else 0 | 0 or 1 |
+//!
+//! `cpumask`, `default_affinity_scope`, `cache_shard_size` and `power_efficient` are those of
+//! [`housekeeping`](crate::housekeeping), for all queues at once; the kernel reads its parameters at
+//! boot.
 //!
 //! `cpu_intensive_thresh_us`: a run on a per-CPU queue that has used its CPU for so many
 //! microseconds while other items wait no longer counts as running, so that another worker takes
@@ -52,17 +56,16 @@
 //! ```
 
 mod error;
+mod global;
 mod mask;
 mod queue;
 mod seconds;
 
 pub use error::Error;
 
-use uwork_engine::POOL_WORKERS_LIMIT;
-use uwork_linux::{engine, saves_power};
+use uwork_linux::engine;
 use uwork_policy::cpuset::CpuSet;
 
-use crate::watchdog;
 use queue::Attribute;
 
 /// An entry of a directory.
@@ -121,68 +124,6 @@ const GLOBALS: [(&str, &str, Global); 10] = [
     (PARAMETERS, "power_efficient", Global::PowerEfficient),
     (PARAMETERS, "watchdog_thresh", Global::WatchdogThresh),
 ];
-
-impl Global {
-    fn read(self) -> String {
-        let config = engine().config();
-        match self {
-            Global::Cpumask | Global::CpumaskRequested => {
-                format_mask(&engine().cpus().unbound_cpumask)
-            }
-            Global::CpumaskIsolated => format_mask(config.topology.isolated()),
-            Global::DefaultAffinityScope => config.default_scope.to_string(),
-            Global::CacheShardSize => config.cache_shard_size.to_string(),
-            Global::PowerEfficient => if saves_power() { "Y" } else { "N" }.to_owned(),
-            Global::CpuIntensiveThreshUs => (engine().cpu_intensive_thresh() / 1_000).to_string(),
-            Global::CpuIntensiveWarningThresh => {
-                engine().cpu_intensive_warning_thresh().to_string()
-            }
-            Global::WatchdogThresh => seconds::format(watchdog::thresh()),
-            Global::PoolWorkersMax => engine().pool_workers_max().to_string(),
-        }
-    }
-
-    /// The greatest value that can be written; None for read-only values.
-    fn max(self) -> Option<u32> {
-        match self {
-            Global::CpuIntensiveThreshUs
-            | Global::CpuIntensiveWarningThresh
-            | Global::WatchdogThresh => Some(u32::MAX),
-            Global::PoolWorkersMax => Some(POOL_WORKERS_LIMIT),
-            _ => None,
-        }
-    }
-
-    fn kind(self) -> EntryKind {
-        if self.max().is_some() { EntryKind::ReadWrite } else { EntryKind::ReadOnly }
-    }
-
-    fn write(self, path: &str, value: &str) -> Result<(), Error> {
-        let Some(max) = self.max() else {
-            return Err(Error::ReadOnly { path: path.to_owned() });
-        };
-        let wrong = |and: &str| Error::BadValue {
-            path: path.to_owned(),
-            value: value.to_owned(),
-            allowed: format!("0 to {max}{and}"),
-        };
-        if let Global::WatchdogThresh = self {
-            let thresh = seconds::parse(value);
-            watchdog::set_thresh(thresh.ok_or_else(|| wrong(", with up to nine decimals"))?);
-            return Ok(());
-        }
-        let number = value.parse().ok().filter(|&number: &u32| number <= max);
-        let number = number.ok_or_else(|| wrong(""))?;
-        match self {
-            Global::CpuIntensiveThreshUs => {
-                engine().set_cpu_intensive_thresh(u64::from(number) * 1_000);
-            }
-            Global::PoolWorkersMax => engine().set_pool_workers_max(number),
-            _ => engine().set_cpu_intensive_warning_thresh(u64::from(number)),
-        }
-        Ok(())
-    }
-}
 
 /// The object that a path names.
 enum Node {

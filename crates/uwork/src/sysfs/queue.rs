@@ -109,10 +109,7 @@ impl Attribute {
             Attribute::Nice => "-20 to 19".to_owned(),
             Attribute::AffinityStrict => "0 and 1".to_owned(),
             Attribute::AffinityScope => scope_names(),
-            Attribute::Cpumask => {
-                let allowed = format_mask(&engine().cpus().allowed);
-                format!("hexadecimal masks with CPUs of {allowed} in them")
-            }
+            Attribute::Cpumask => mask::allowed(),
         }
     }
 

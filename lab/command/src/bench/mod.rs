@@ -22,6 +22,7 @@ mod origin;
 mod percpu;
 mod pingpong;
 mod pipeline;
+mod power;
 mod privilege;
 mod progress;
 mod queues;
@@ -68,6 +69,8 @@ enum Bench {
     Blocking(blocking::Args),
     /// An open loop: the time from planned arrivals to the ends of their items, beside the limit.
     Open(open::Args),
+    /// Periodic tasks on an idle machine: wake-ups, CPU time, lateness and energy.
+    Power(power::Args),
     /// How late a ready item starts beside an item that sleeps or computes.
     Progress(progress::Args),
     /// Cycles of an allocation of 64 bytes: per-CPU caches in each mode, and other allocators.
@@ -93,6 +96,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
         Bench::Open(args) => open::run(args),
+        Bench::Power(args) => power::run(args),
         Bench::Progress(args) => progress::run(args),
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),

@@ -10,12 +10,12 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// The CPU time of the calling thread.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(in crate::bench) fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// The CPU time of this process.
-pub(super) fn process_cpu_ns() -> u64 {
+pub(in crate::bench) fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 

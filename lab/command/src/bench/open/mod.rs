@@ -23,7 +23,7 @@
 
 mod cases;
 mod child;
-mod clock;
+pub(super) mod clock;
 mod figures;
 mod generator;
 mod item;
