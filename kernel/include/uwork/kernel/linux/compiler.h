@@ -157,7 +157,8 @@
 
 #ifndef __cplusplus
 #ifndef static_assert
-#define static_assert _Static_assert
+/* The message may be missing. */
+#define static_assert(condition, ...) _Static_assert(condition, #condition " " __VA_ARGS__)
 #endif
 #endif
 
