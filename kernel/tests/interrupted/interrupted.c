@@ -13,7 +13,7 @@ module_param(during, charp, 0);
 static void interrupt_fn(struct work_struct *work)
 {
 	(void)work;
-	kill(getpid(), SIGTERM);
+	kill(current->tgid, SIGTERM);
 }
 
 static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
