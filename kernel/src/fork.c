@@ -21,6 +21,8 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
 static void prepare(void)
 {
 	uw_wait_bit_fork(UW_FORK_PREPARE);
+	uw_async_fork(UW_FORK_PREPARE);
+	uw_ticks_fork(UW_FORK_PREPARE);
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
@@ -36,6 +38,8 @@ static void after(enum uw_fork at)
 	uw_printk_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);
+	uw_ticks_fork(at);
+	uw_async_fork(at);
 	uw_wait_bit_fork(at);
 }
 

@@ -13,6 +13,8 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at);
  * One function for each file that has locks. These locks are leaves: a holder takes no other lock,
  * except for the one of the debug mode.
  */
+void uw_async_fork(enum uw_fork at);
+void uw_ticks_fork(enum uw_fork at);
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);

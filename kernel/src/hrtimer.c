@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Timers with nanosecond resolution: delayed items on the BH queue. */
 #include <linux/hrtimer.h>
+#include "ticks.h"
 
 void uw_kernel_hrtimer_arm(struct hrtimer *timer, bool pinned)
 {
@@ -22,6 +23,7 @@ void uw_kernel_hrtimer_run(struct uw_work *item)
 	struct hrtimer *timer = UW_CONTAINER_OF(uw_to_delayed_work(item), struct hrtimer, uw_item);
 	ktime_t left;
 
+	uw_tick();
 	if (timer->function(timer) == HRTIMER_NORESTART)
 		return;
 	/*

@@ -7,6 +7,8 @@
 #include <linux/slab.h>
 
 struct kmem_cache {
+	/* As requested, and rounded up to the alignment. */
+	size_t object_size;
 	size_t size;
 	size_t align;
 	void (*ctor)(void *);
@@ -31,11 +33,17 @@ struct kmem_cache *uw_kernel_cache_create(const char *name, size_t size, size_t 
 
 	(void)name;
 	if (cache) {
+		cache->object_size = size;
 		cache->align = align < sizeof(void *) ? sizeof(void *) : align;
 		cache->size = (size + cache->align - 1) / cache->align * cache->align;
 		cache->ctor = ctor;
 	}
 	return cache;
+}
+
+size_t uw_kernel_cache_size(const struct kmem_cache *cache)
+{
+	return cache->object_size;
 }
 
 void uw_kernel_cache_destroy(struct kmem_cache *cache)

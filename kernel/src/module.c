@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A module as a program: its parameters, init and exit. */
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <linux/errname.h>
 #include <linux/module.h>
 #include <linux/string.h>
 
@@ -201,18 +203,47 @@ static int parse(const struct parameters *all, const char *program, char *argume
 
 /* ------------------------------------------------------------------------------------------- main */
 
+static sem_t asked_to_end;
+
+static void ask_to_end(int number)
+{
+	int saved = errno;
+
+	(void)number;
+	sem_post(&asked_to_end);
+	errno = saved;
+}
+
+/*
+ * Only while the module is loaded do these signals unload it. During init and exit they end the
+ * process, as without this. A signal that the parent has set to be ignored stays ignored.
+ */
 static void stay_loaded(double seconds)
 {
-	struct timespec limit = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
-	sigset_t signals;
+	static const int numbers[] = { SIGINT, SIGTERM };
+	struct sigaction before[ARRAY_SIZE(numbers)], action = { .sa_handler = ask_to_end };
+	struct timespec end;
+	size_t index;
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	if (seconds < 0)
-		sigwaitinfo(&signals, NULL);
-	else
-		sigtimedwait(&signals, NULL, &limit);
+	sem_init(&asked_to_end, 0, 0);
+	sigemptyset(&action.sa_mask);
+	for (index = 0; index < ARRAY_SIZE(numbers); index++) {
+		sigaction(numbers[index], NULL, &before[index]);
+		if (before[index].sa_handler != SIG_IGN)
+			sigaction(numbers[index], &action, NULL);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += (time_t)seconds;
+	end.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+	if (end.tv_nsec >= NSEC_PER_SEC) {
+		end.tv_sec++;
+		end.tv_nsec -= NSEC_PER_SEC;
+	}
+	while ((seconds < 0 ? sem_wait(&asked_to_end) : sem_clockwait(&asked_to_end, CLOCK_MONOTONIC, &end)) != 0 &&
+	       errno == EINTR)
+		;
+	for (index = 0; index < ARRAY_SIZE(numbers); index++)
+		sigaction(numbers[index], &before[index], NULL);
 }
 
 int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_function)(void),
@@ -231,20 +262,11 @@ int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_functio
 		if (parse(&all, argv[0], argv[index], &seconds) != 0)
 			return BAD_ARGUMENT;
 	}
-	if (seconds != 0) {
-		sigset_t signals;
-
-		/* Set before any thread exists, so that all threads inherit the mask. */
-		sigemptyset(&signals);
-		sigaddset(&signals, SIGINT);
-		sigaddset(&signals, SIGTERM);
-		sigprocmask(SIG_BLOCK, &signals, NULL);
-	}
 	result = init();
 	if (result < 0) {
-		const char *name = strerrorname_np(-result);
+		const char *name = errname(result);
 
-		fprintf(stderr, "%s: init returned -%s\n", argv[0], name ? name : "?");
+		fprintf(stderr, "%s: init returned %s\n", argv[0], name ? name : "an unknown error");
 		return -result & 0xff;
 	}
 	if (seconds != 0)

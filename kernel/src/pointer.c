@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <linux/errname.h>
 #include <linux/bitmap.h>
 #include <linux/err.h>
 #include <linux/kernel.h>
@@ -171,11 +172,10 @@ size_t uw_put_pointer(struct uw_out *out, const struct conversion *conversion, c
 	switch (letters[0]) {
 	case 'e':
 		if (IS_ERR(pointer)) {
-			const char *name = strerrorname_np((int)-PTR_ERR(pointer));
+			const char *name = errname((int)PTR_ERR(pointer));
 			char text[16];
 
 			snprintf(text, sizeof(text), "%ld", PTR_ERR(pointer));
-			uw_put_text(out, name ? "-" : "");
 			uw_put_text(out, name ? name : text);
 		} else {
 			put_address(out, conversion, pointer);
@@ -203,10 +203,7 @@ size_t uw_put_pointer(struct uw_out *out, const struct conversion *conversion, c
 	case 'U':
 		return put_uuid(out, letters, pointer);
 	case 'V': {
-		struct va_format {
-			const char *fmt;
-			va_list *va;
-		} const *format = pointer;
+		const struct va_format *format = pointer;
 		char text[512];
 		va_list args;
 

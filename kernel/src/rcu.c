@@ -39,7 +39,7 @@ static void run_callback(struct uw_work *item)
 }
 
 /* After uw_shutdown() the callback is refused, which is reported: it never runs. */
-void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))
+void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
 	uw_rcu_work_init(&head->uw_item, run_callback);
 	head->func = func;
@@ -74,7 +74,7 @@ void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 		return;
 	}
 	what->ptr = ptr;
-	uw_kernel_call_rcu(&what->head, free_it);
+	call_rcu(&what->head, free_it);
 }
 
 /* An item that a thread waits for, and whether it has run. */

@@ -116,6 +116,8 @@ struct task *uw_task_new(void)
 	task->public.pid = 0;
 	task->public.tgid = getpid();
 	task->public.flags = 0;
+	task->public.uw_allowed_signals = 0;
+	task->public.uw_pending_signals = 0;
 	__atomic_store_n(&task->public.__state, TASK_RUNNING, __ATOMIC_RELAXED);
 	task->function = NULL;
 	task->data = NULL;
@@ -229,6 +231,21 @@ int uw_kernel_wake_task(struct task_struct *task, unsigned int states)
 	return 1;
 }
 
+int uw_kernel_send_signal(int number, struct task_struct *task)
+{
+	u64 bit;
+
+	if (number < 0 || number > 64)
+		return -EINVAL;
+	bit = number ? 1ull << (number - 1) : 0;
+	if (!(__atomic_load_n(&task->uw_allowed_signals, __ATOMIC_SEQ_CST) & bit))
+		return 0;
+	/* A sleeper writes its state before it reads the signals, so one side sees the other's write. */
+	__atomic_fetch_or(&task->uw_pending_signals, bit, __ATOMIC_SEQ_CST);
+	uw_kernel_wake_task(task, TASK_INTERRUPTIBLE);
+	return 0;
+}
+
 long uw_kernel_schedule(long timeout)
 {
 	struct task_struct *task = uw_kernel_current();
@@ -238,6 +255,9 @@ long uw_kernel_schedule(long timeout)
 	uint64_t used = 0;
 	uint32_t state = __atomic_load_n(&task->__state, __ATOMIC_SEQ_CST);
 
+	/* The waits that a signal does not end have both bits. */
+	if ((state & TASK_NORMAL) == TASK_INTERRUPTIBLE && signal_pending(task))
+		state = TASK_RUNNING;
 	if (state == TASK_RUNNING && !bounded)
 		sched_yield();
 	while (state != TASK_RUNNING && !(bounded && used >= limit)) {

@@ -7,6 +7,13 @@ void uw_kernel_tasklet_run(struct uw_work *item)
 {
 	struct tasklet_struct *tasklet = UW_CONTAINER_OF(item, struct tasklet_struct, uw_item);
 
+	if (__atomic_load_n(&tasklet->uw_disabled, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&tasklet->uw_missed, 1, __ATOMIC_SEQ_CST);
+		/* It may have been enabled since, without a view of the mark. */
+		if (__atomic_load_n(&tasklet->uw_disabled, __ATOMIC_SEQ_CST) ||
+		    !__atomic_exchange_n(&tasklet->uw_missed, 0, __ATOMIC_SEQ_CST))
+			return;
+	}
 	if (tasklet->callback)
 		tasklet->callback(tasklet);
 	else

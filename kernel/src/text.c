@@ -3,11 +3,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
+#include <linux/errname.h>
 #include <linux/kernel.h>
 #include <linux/random.h>
 #include <linux/sort.h>
@@ -18,25 +20,33 @@ char *uw_kernel_strdup(const char *text, size_t most)
 	return text ? strndup(text, most) : NULL;
 }
 
+char *uw_kernel_vasprintf(const char *fmt, va_list args)
+{
+	va_list again;
+	char *text;
+	int length;
+
+	va_copy(again, args);
+	length = uw_kernel_vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	text = malloc((size_t)length + 1);
+	if (text)
+		uw_kernel_vsnprintf(text, (size_t)length + 1, fmt, args);
+	return text;
+}
+
 char *uw_kernel_asprintf(const char *fmt, ...)
 {
 	va_list args;
 	char *text;
-	int length;
 
 	va_start(args, fmt);
-	length = uw_kernel_vsnprintf(NULL, 0, fmt, args);
-	va_end(args);
-	text = malloc((size_t)length + 1);
-	if (!text)
-		return NULL;
-	va_start(args, fmt);
-	uw_kernel_vsnprintf(text, (size_t)length + 1, fmt, args);
+	text = uw_kernel_vasprintf(fmt, args);
 	va_end(args);
 	return text;
 }
 
-char *uw_kernel_strim(char *text)
+char *strim(char *text)
 {
 	size_t length = strlen(text);
 
@@ -73,6 +83,67 @@ int uw_kernel_match_string(const char *const *texts, size_t count, const char *t
 	return -EINVAL;
 }
 
+/* The errors that only the kernel has; the system's table has the others. */
+static const struct {
+	int number;
+	const char *name;
+} kernel_errors[] = {
+	{ ERESTARTSYS, "-ERESTARTSYS" },
+	{ ERESTARTNOINTR, "-ERESTARTNOINTR" },
+	{ ERESTARTNOHAND, "-ERESTARTNOHAND" },
+	{ ENOIOCTLCMD, "-ENOIOCTLCMD" },
+	{ EPROBE_DEFER, "-EPROBE_DEFER" },
+	{ EOPENSTALE, "-EOPENSTALE" },
+	{ ENOPARAM, "-ENOPARAM" },
+	{ EBADHANDLE, "-EBADHANDLE" },
+	{ ENOTSYNC, "-ENOTSYNC" },
+	{ EBADCOOKIE, "-EBADCOOKIE" },
+	{ ENOTSUPP, "-ENOTSUPP" },
+	{ ETOOSMALL, "-ETOOSMALL" },
+	{ ESERVERFAULT, "-ESERVERFAULT" },
+	{ EBADTYPE, "-EBADTYPE" },
+	{ EJUKEBOX, "-EJUKEBOX" },
+	{ EIOCBQUEUED, "-EIOCBQUEUED" },
+};
+
+#define ERRORS_MAX 134
+
+/* The system's names with a minus sign in front. */
+static char system_errors[ERRORS_MAX][20];
+
+static void name_system_errors(void)
+{
+	int number;
+
+	for (number = 1; number < ERRORS_MAX; number++) {
+		const char *name = strerrorname_np(number);
+
+		if (name)
+			snprintf(system_errors[number], sizeof(system_errors[number]), "-%s", name);
+	}
+}
+
+static const char *system_error(int number)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, name_system_errors);
+	return number > 0 && number < ERRORS_MAX && system_errors[number][0] ? system_errors[number] : NULL;
+}
+
+const char *errname(int err)
+{
+	int number = err < 0 ? -err : err;
+	const char *name = system_error(number);
+	size_t index;
+
+	for (index = 0; !name && index < ARRAY_SIZE(kernel_errors); index++) {
+		if (kernel_errors[index].number == number)
+			name = kernel_errors[index].name;
+	}
+	return name && err > 0 ? name + 1 : name;
+}
+
 /* ---------------------------------------------------------------------------------------- numbers */
 
 int kstrtoull(const char *text, unsigned int base, unsigned long long *value)
@@ -98,8 +169,12 @@ int kstrtoll(const char *text, unsigned int base, long long *value)
 {
 	unsigned long long number;
 	bool negative = *text == '-';
-	int error = kstrtoull(negative ? text + 1 : text, base, &number);
+	int error;
 
+	/* At most one sign. */
+	if (negative && text[1] == '+')
+		return -EINVAL;
+	error = kstrtoull(negative ? text + 1 : text, base, &number);
 	if (error)
 		return error;
 	if (number > (unsigned long long)LLONG_MAX + negative)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Timers: delayed items on the BH queue. */
 #include <linux/timer.h>
+#include "ticks.h"
 
 void uw_kernel_timer_run(struct uw_work *item)
 {
 	struct timer_list *timer = UW_CONTAINER_OF(uw_to_delayed_work(item), struct timer_list, uw_item);
 
+	uw_tick();
 	timer->function(timer);
 }
 

@@ -14,6 +14,7 @@
 
 #include <uw_kernel.h>
 #include <linux/delay.h>
+#include "ticks.h"
 
 /* Defined in Rust. */
 _Noreturn void uw_futex_refused(int error);
@@ -49,6 +50,7 @@ void uw_kernel_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns)
 	int saved = errno;
 
 	uw_blocking(do_wait, &sleep);
+	uw_tick();
 	errno = saved;
 }
 
@@ -99,4 +101,5 @@ void uw_kernel_sleep_ns(uint64_t ns)
 	uint64_t end = ns > UINT64_MAX - now ? UINT64_MAX : now + ns;
 
 	uw_blocking(do_sleep, &end);
+	uw_tick();
 }

@@ -345,5 +345,5 @@ static int __init environment_init(void)
 	return checked();
 }
 
-module_init(environment_init);
+module_init(environment_init)
 MODULE_LICENSE("Dual MIT/GPL");

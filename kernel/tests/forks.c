@@ -230,6 +230,6 @@ static int __init forks_init(void)
 	barriers();
 	return checked();
 }
-module_init(forks_init);
+module_init(forks_init)
 
 MODULE_LICENSE("GPL");

@@ -97,6 +97,6 @@ static int __init formats_init(void)
 	prefix();
 	return checked();
 }
-module_init(formats_init);
+module_init(formats_init)
 
 MODULE_LICENSE("GPL");

@@ -75,5 +75,5 @@ static int __init grace_init(void)
 	return checked();
 }
 
-module_init(grace_init);
+module_init(grace_init)
 MODULE_LICENSE("GPL");

@@ -260,5 +260,5 @@ static int __init locks_init(void)
 	return checked();
 }
 
-module_init(locks_init);
+module_init(locks_init)
 MODULE_LICENSE("Dual MIT/GPL");

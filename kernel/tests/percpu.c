@@ -118,6 +118,6 @@ static int __init percpu_init(void)
 	sizes();
 	return checked();
 }
-module_init(percpu_init);
+module_init(percpu_init)
 
 MODULE_LICENSE("GPL");

@@ -267,6 +267,6 @@ static int __init pwforks_init(void)
 	a_storm();
 	return checked();
 }
-module_init(pwforks_init);
+module_init(pwforks_init)
 
 MODULE_LICENSE("GPL");

@@ -107,5 +107,5 @@ static int __init refused_init(void)
 	return checked();
 }
 
-module_init(refused_init);
+module_init(refused_init)
 MODULE_LICENSE("GPL");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of the kernel-compatible headers against a built library. Arguments: the folder of the library, and the
-# parts to run: headers, own, modules, plain, debug, address, thread.
+# parts to run: headers, missing, own, modules, documented, plain, debug, address, thread.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ../../crates/capi/tests/harness.sh
@@ -52,6 +52,7 @@ headers_part() {
     for compiler in "${compilers[@]}"; do
         plus=$(plus_of "$compiler")
         for header in $(cd "$kernel/include/uwork/kernel" && find linux asm -name '*.h'); do
+            ! grep -q '^#error' "$kernel/include/uwork/kernel/$header" || continue # the part `missing`
             printf '#include <%s>\nextern int nothing;\n' "$header" >"$out/alone.c"
             cp "$out/alone.c" "$out/alone.cpp"
             "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/alone.c"
@@ -77,6 +78,59 @@ headers_part() {
         done
     done
     say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
+}
+
+# does_not_compile TEXT HEADERS CODE: the compiler refuses this, with a message that has the text.
+does_not_compile() {
+    local compiler
+    printf '%b\n' "$2" "$3" >"$out/missing.c"
+    for compiler in "${compilers[@]}"; do
+        if "$compiler" -std=gnu11 -Wno-error "${includes[@]}" -fsyntax-only "$out/missing.c" 2>"$out/log" ||
+            ! grep -q "$1" "$out/log"; then
+            say missing "FAILED: $compiler takes, or refuses without a reason: $2 $3"
+            cat "$out/log"
+            exit 1
+        fi
+    done
+}
+
+# What these headers do not have says what to do instead. A program's own header is taken, before and behind these.
+missing_part() {
+    local header count=0
+    for header in $(cd "$kernel/include/uwork/kernel" && grep -l '^#error' linux/*.h); do
+        does_not_compile "$header: a " "#include <linux/module.h>\n#include <$header>" ""
+        mkdir -p "$out/brought/linux"
+        echo 'static const int brought = 1;' >"$out/brought/$header"
+        printf '#include <%s>\nint use(void);\nint use(void) { return brought; }\n' "$header" >"$out/missing.c"
+        "$cc" "-I$out/brought" "${includes[@]}" -fsyntax-only "$out/missing.c"
+        "$cc" "${includes[@]}" "-I$out/brought" -fsyntax-only "$out/missing.c"
+        grep -q "\b$(basename "$header" .h)\b" "$kernel/man/uwork-kernel.7" || { say missing "$header is in no manual page"; exit 1; }
+        count=$((count + 1))
+    done
+    does_not_compile 'use work_pending(work) instead of list_empty' '#include <linux/module.h>' \
+        'int f(struct work_struct *w);\nint f(struct work_struct *w) { return w->entry[0] != 0; }'
+    does_not_compile 'include linux/types.h first' '#include <linux/workqueue.h>' \
+        'int f(struct work_struct *w);\nint f(struct work_struct *w) { return w->data != 0; }'
+    say missing "$count headers and two members: ok"
+}
+
+# Modules as the kernel's documentation teaches to write them.
+documented_part() {
+    local module name count=0
+    for cc in "${compilers[@]}"; do
+        for module in documented/*.c; do
+            name=$(basename "$module" .c)
+            "$cc" -std=gnu11 -O1 -Wall -Werror -DKBUILD_MODNAME="\"$name\"" "${includes[@]}" -o "$out/$name" "$module" "${libs[@]}"
+            run documented "$out/$name"
+            if ! grep -q passed "$out/log" || grep -q 'failed\|WARNING\|BUG' "$out/log"; then
+                say documented "FAILED: $module"
+                cat "$out/log"
+                exit 1
+            fi
+            count=$((count + 1))
+        done
+    done
+    say documented "$count: ok"
 }
 
 # Programs that have kernel headers of their own include workqueue.h and timer.h: from the library's
@@ -111,6 +165,16 @@ modules_part() {
         done
         "$(plus_of "$cc")" -std=c++17 -O1 "${strict[@]}" "${includes[@]}" -o "$out/module" language.cpp "${libs[@]}"
         run modules "$out/module"
+    done
+    # SIGTERM ends the process during init and exit, and unloads a module that is loaded.
+    local when
+    for when in init exit load; do
+        local want=143
+        [ $when != load ] || want=0
+        "$cc" -std=gnu11 -O1 "${strict[@]}" "${includes[@]}" -o "$out/interrupted" interrupted/interrupted.c "${libs[@]}"
+        local got=0
+        timeout 60 "$out/interrupted" during=$when uw.seconds=$([ $when = load ] && echo inf || echo 0.01) >"$out/log" 2>&1 || got=$?
+        [ $got = $want ] || { say modules "FAILED: SIGTERM during $when: status $got instead of $want"; exit 1; }
     done
     say modules "$count: ok"
 }

@@ -290,5 +290,5 @@ static int __init sets_init(void)
 	rcu_lists();
 	return checked();
 }
-module_init(sets_init);
+module_init(sets_init)
 MODULE_LICENSE("Dual MIT/GPL");

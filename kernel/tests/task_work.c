@@ -154,6 +154,6 @@ static int __init task_work_init(void)
 	CHECK(strcmp(THIS_MODULE->name, program_invocation_short_name) == 0);
 	return checked();
 }
-module_init(task_work_init);
+module_init(task_work_init)
 
 MODULE_LICENSE("GPL");

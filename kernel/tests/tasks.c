@@ -308,6 +308,6 @@ static int __init tasks_init(void)
 	destroy_workqueue(rcu);
 	return checked();
 }
-module_init(tasks_init);
+module_init(tasks_init)
 
 MODULE_LICENSE("GPL");

@@ -241,5 +241,5 @@ static int __init values_init(void)
 	files();
 	return checked();
 }
-module_init(values_init);
+module_init(values_init)
 MODULE_LICENSE("Dual MIT/GPL");

@@ -322,5 +322,5 @@ static int __init waiting_init(void)
 	workers();
 	return checked();
 }
-module_init(waiting_init);
+module_init(waiting_init)
 MODULE_LICENSE("Dual MIT/GPL");

@@ -95,7 +95,7 @@ static inline unsigned int contract_random(unsigned int *state)
 		pr_info("ok\n"); \
 		return 0; \
 	} \
-	module_init(contract_init); \
+	module_init(contract_init) \
 	MODULE_DESCRIPTION("A contract of linux/workqueue.h"); \
 	MODULE_LICENSE("Dual MIT/GPL")
 

@@ -5,6 +5,7 @@
 
 #include <linux/cleanup.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "uw_kernel.h"
 #include <linux/gfp.h>
@@ -21,6 +22,7 @@ struct kmem_cache;
 struct kmem_cache *uw_kernel_cache_create(const char *name, size_t size, size_t align, void (*ctor)(void *));
 void uw_kernel_cache_destroy(struct kmem_cache *cache);
 void *uw_kernel_cache_alloc(struct kmem_cache *cache, bool zero);
+size_t uw_kernel_cache_size(const struct kmem_cache *cache);
 size_t uw_kernel_size(const void *ptr);
 
 static inline void *kmalloc(size_t size, gfp_t flags)
@@ -65,25 +67,60 @@ static inline void kfree(const void *ptr)
 	uw_kernel_free(ptr);
 }
 
-#define kmalloc_node(size, flags, node) kmalloc((size), (flags))
-#define kzalloc_node(size, flags, node) kzalloc((size), (flags))
-#define kcalloc_node(n, size, flags, node) kcalloc((n), (size), (flags))
-#define kvmalloc(size, flags) kmalloc((size), (flags))
-#define kvzalloc(size, flags) kzalloc((size), (flags))
-#define kvmalloc_array(n, size, flags) kmalloc_array((n), (size), (flags))
-#define kvcalloc(n, size, flags) kcalloc((n), (size), (flags))
-#define kmalloc_array_node(n, size, flags, node) kmalloc_array((n), (size), (flags))
-#define kvmalloc_node(size, flags, node) kvmalloc((size), (flags))
-#define kvzalloc_node(size, flags, node) kvzalloc((size), (flags))
-#define kvmalloc_array_node(n, size, flags, node) kvmalloc_array((n), (size), (flags))
-#define kvcalloc_node(n, size, flags, node) kvcalloc((n), (size), (flags))
+static inline void *kvmalloc(size_t size, gfp_t flags)
+{
+	return kmalloc(size, flags);
+}
+
+static inline void *kvzalloc(size_t size, gfp_t flags)
+{
+	return kzalloc(size, flags);
+}
+
+static inline void *kvmalloc_array(size_t n, size_t size, gfp_t flags)
+{
+	return kmalloc_array(n, size, flags);
+}
+
+static inline void *kvcalloc(size_t n, size_t size, gfp_t flags)
+{
+	return kcalloc(n, size, flags);
+}
+
+static inline void kvfree(const void *ptr)
+{
+	kfree(ptr);
+}
+
+/* The compiler must not leave out the stores because the memory is freed. */
+static inline void kvfree_sensitive(const void *ptr, size_t size)
+{
+	if (ptr) {
+		memset((void *)(uintptr_t)ptr, 0, size);
+		__asm__ __volatile__("" : : "r"(ptr) : "memory");
+	}
+	kfree(ptr);
+}
+
+static inline size_t ksize(const void *ptr)
+{
+	return uw_kernel_size(ptr);
+}
+
+static inline void kfree_sensitive(const void *ptr)
+{
+	kvfree_sensitive(ptr, ksize(ptr));
+}
+
+#define kmalloc_node(size, flags, node) ((void)(node), kmalloc((size), (flags)))
+#define kzalloc_node(size, flags, node) ((void)(node), kzalloc((size), (flags)))
+#define kcalloc_node(n, size, flags, node) ((void)(node), kcalloc((n), (size), (flags)))
+#define kmalloc_array_node(n, size, flags, node) ((void)(node), kmalloc_array((n), (size), (flags)))
+#define kvmalloc_node(size, flags, node) ((void)(node), kvmalloc((size), (flags)))
+#define kvzalloc_node(size, flags, node) ((void)(node), kvzalloc((size), (flags)))
+#define kvmalloc_array_node(n, size, flags, node) ((void)(node), kvmalloc_array((n), (size), (flags)))
+#define kvcalloc_node(n, size, flags, node) ((void)(node), kvcalloc((n), (size), (flags)))
 #define kvrealloc(ptr, size, flags) krealloc((ptr), (size), (flags))
-#define kmem_cache_alloc_node(cache, flags, node) kmem_cache_alloc((cache), (flags))
-#define kmem_cache_shrink(cache) ((void)(cache), 0)
-#define kvfree(ptr) kfree(ptr)
-#define kfree_sensitive(ptr) kfree(ptr)
-#define kvfree_sensitive(ptr, size) kfree(ptr)
-#define ksize(ptr) uw_kernel_size(ptr)
 
 /* Allocates by type or variable. The flags may be omitted. */
 #define UW_OBJ(what, ...) ((__typeof__(what) *)kmalloc(sizeof(what), GFP_KERNEL))
@@ -108,18 +145,82 @@ static inline void kfree(const void *ptr)
 #define SLAB_HWCACHE_ALIGN 0x2000u
 #define SLAB_RECLAIM_ACCOUNT 0x20000u
 #define SLAB_MEM_SPREAD 0u
+#define SLAB_POISON 0x800u
+#define SLAB_RED_ZONE 0x400u
+#define SLAB_STORE_USER 0x10000u
+#define SLAB_NO_MERGE 0x1000000u
+#define SLAB_TEMPORARY SLAB_RECLAIM_ACCOUNT
 #define KMALLOC_MAX_SIZE ((size_t)1 << 22)
 #define ARCH_KMALLOC_MINALIGN 16
 #define ZERO_OR_NULL_PTR(ptr) ((ptr) == NULL)
 #define SLAB_PANIC 0x40000u
 #define SLAB_ACCOUNT 0x4000000u
-#define kmem_cache_create(name, size, align, flags, ctor) uw_kernel_cache_create((name), (size), (align), (ctor))
+static inline void kmem_cache_destroy(struct kmem_cache *cache)
+{
+	uw_kernel_cache_destroy(cache);
+}
+
+static inline void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
+{
+	return uw_kernel_cache_alloc(cache, (flags & __GFP_ZERO) != 0);
+}
+
+static inline void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t flags)
+{
+	(void)flags;
+	return uw_kernel_cache_alloc(cache, true);
+}
+
+static inline void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t flags, int node)
+{
+	(void)node;
+	return kmem_cache_alloc(cache, flags);
+}
+
+static inline void kmem_cache_free(struct kmem_cache *cache, void *ptr)
+{
+	(void)cache;
+	uw_kernel_free(ptr);
+}
+
+static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, void **objects)
+{
+	while (count > 0)
+		kmem_cache_free(cache, objects[--count]);
+}
+
+/* Returns `count`, or 0 if there is no memory for all of them. */
+static inline int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, size_t count, void **objects)
+{
+	size_t index;
+
+	for (index = 0; index < count; index++) {
+		objects[index] = kmem_cache_alloc(cache, flags);
+		if (!objects[index]) {
+			kmem_cache_free_bulk(cache, index, objects);
+			return 0;
+		}
+	}
+	return (int)count;
+}
+
+static inline int kmem_cache_shrink(struct kmem_cache *cache)
+{
+	(void)cache;
+	return 0;
+}
+
+static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
+{
+	return (unsigned int)uw_kernel_cache_size(cache);
+}
+
+#define kmem_cache_create(name, size, align, flags, ctor) \
+	((void)(flags), uw_kernel_cache_create((name), (size), (align), (ctor)))
+#define kmem_cache_create_usercopy(name, size, align, flags, useroffset, usersize, ctor) \
+	kmem_cache_create(name, size, align, flags, ctor)
 #define KMEM_CACHE(type, flags) \
-	uw_kernel_cache_create(#type, sizeof(struct type), __alignof__(struct type), NULL)
-#define kmem_cache_destroy(cache) uw_kernel_cache_destroy(cache)
-#define kmem_cache_alloc(cache, flags) uw_kernel_cache_alloc((cache), ((flags) & __GFP_ZERO) != 0)
-#define kmem_cache_zalloc(cache, flags) uw_kernel_cache_alloc((cache), true)
-#define kmem_cache_free(cache, ptr) ((void)(cache), uw_kernel_free(ptr))
+	((void)(flags), uw_kernel_cache_create(#type, sizeof(struct type), __alignof__(struct type), NULL))
 
 #ifdef __cplusplus
 }

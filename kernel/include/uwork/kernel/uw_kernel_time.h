@@ -17,11 +17,23 @@
 #endif
 #endif
 
+/*
+ * A program without these headers' types may have a variable `jiffies` of its own, so for it the
+ * library's is a macro, and a `jiffies` that is a macro already is the program's.
+ */
+#if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(jiffies)
+#include "uw_kernel_jiffies.h"
+#define UW_KERNEL_JIFFIES uw_kernel_jiffies()
+#else
 #ifndef HZ
 #define HZ 1000
 #endif
 #ifndef jiffies
-#define jiffies ((unsigned long)(uw_kernel_now_ns() / (1000000000ULL / HZ)))
+#define jiffies UW_KERNEL_CLOCK_TICKS
+#endif
+#define UW_KERNEL_CLOCK_TICKS ((unsigned long)(uw_kernel_now_ns() / (1000000000ULL / HZ)))
+/* The headers' own uses, also after jiffies.h has made the name a variable. */
+#define UW_KERNEL_JIFFIES jiffies
 #endif
 
 /* Saturates at the end of the clock's range. */

@@ -116,4 +116,29 @@ static inline void bitmap_free(const unsigned long *map)
 	kfree(map);
 }
 
+/*
+ * The first of `count` clear bits in a row, at a multiple of align_mask + 1. More than `size` if
+ * there are none.
+ */
+static inline unsigned long bitmap_find_next_zero_area(unsigned long *map, unsigned long size, unsigned long start,
+						       unsigned int count, unsigned long align_mask)
+{
+	for (;;) {
+		unsigned long set;
+
+		start = (find_next_zero_bit(map, size, start) + align_mask) & ~align_mask;
+		if (start + count > size)
+			return start + count;
+		set = find_next_bit(map, start + count, start);
+		if (set >= start + count)
+			return start;
+		start = set + 1;
+	}
+}
+
+static inline bool bitmap_subset(const unsigned long *a, const unsigned long *b, unsigned int bits)
+{
+	return find_first_andnot_bit(a, b, bits) >= bits;
+}
+
 #endif

@@ -192,6 +192,31 @@ static inline unsigned long __ffs64(u64 x)
 	return (unsigned long)__builtin_ctzll(x);
 }
 
+#define UW_FIND_BIT_OF_TWO(name, op) \
+	static inline unsigned long find_next_##name##_bit(const unsigned long *a, const unsigned long *b, \
+							   unsigned long size, unsigned long start) \
+	{ \
+		for (; start < size; start++) { \
+			if ((a[BIT_WORD(start)] op b[BIT_WORD(start)]) & BIT_MASK(start)) \
+				return start; \
+		} \
+		return size; \
+	} \
+	static inline unsigned long find_first_##name##_bit(const unsigned long *a, const unsigned long *b, \
+							    unsigned long size) \
+	{ \
+		return find_next_##name##_bit(a, b, size, 0); \
+	}
+UW_FIND_BIT_OF_TWO(and, &)
+UW_FIND_BIT_OF_TWO(andnot, &~)
+UW_FIND_BIT_OF_TWO(or, |)
+#define for_each_and_bit(bit, a, b, size) \
+	for ((bit) = (__typeof__(bit))find_first_and_bit((a), (b), (size)); (bit) < (__typeof__(bit))(size); \
+	     (bit) = (__typeof__(bit))find_next_and_bit((a), (b), (size), (unsigned long)(bit) + 1))
+#define for_each_andnot_bit(bit, a, b, size) \
+	for ((bit) = (__typeof__(bit))find_first_andnot_bit((a), (b), (size)); (bit) < (__typeof__(bit))(size); \
+	     (bit) = (__typeof__(bit))find_next_andnot_bit((a), (b), (size), (unsigned long)(bit) + 1))
+
 /* The last set bit; `size` if there is none. */
 static inline unsigned long find_last_bit(const unsigned long *addr, unsigned long size)
 {

@@ -40,6 +40,8 @@ bool uw_kernel_warn(const char *file, int line, const char *fmt, ...) UW_KERNEL_
 #define BUILD_BUG_ON_ZERO(e) ((int)(sizeof(char[1 - 2 * !!(e)]) - 1))
 #endif
 
+#define BUILD_BUG_ON_NOT_POWER_OF_2(n) BUILD_BUG_ON((n) == 0 || ((n) & ((n) - 1)) != 0)
+#define BUILD_BUG_ON_INVALID(e) ((void)sizeof((long)(e)))
 #define BUILD_BUG() BUILD_BUG_ON_MSG(1, "BUILD_BUG")
 #define compiletime_assert(condition, msg) BUILD_BUG_ON_MSG(!(condition), msg)
 #define VM_BUG_ON(condition) BUG_ON(condition)

@@ -10,6 +10,51 @@
 /* Tells the other headers that the program uses these headers' types and macros. */
 #define UWORK_KERNEL_ENVIRONMENT 1
 
+/*
+ * What the kernel's makefiles define for a module. Sources that also have a half for user space or
+ * for one CPU take the half for a module. pkg-config defines the same on the command line, for
+ * sources that ask before their first include.
+ */
+#ifndef __KERNEL__
+#define __KERNEL__ 1
+#endif
+#ifndef MODULE
+#define MODULE 1
+#endif
+#ifndef CONFIG_SMP
+#define CONFIG_SMP 1
+#endif
+#if defined(__LP64__) && !defined(CONFIG_64BIT)
+#define CONFIG_64BIT 1
+#endif
+#ifndef CONFIG_MODULES
+#define CONFIG_MODULES 1
+#endif
+#ifndef CONFIG_MODULE_UNLOAD
+#define CONFIG_MODULE_UNLOAD 1
+#endif
+#ifndef CONFIG_PRINTK
+#define CONFIG_PRINTK 1
+#endif
+#ifndef CONFIG_BUG
+#define CONFIG_BUG 1
+#endif
+#ifndef CONFIG_MMU
+#define CONFIG_MMU 1
+#endif
+
+/* A number that #if understands. */
+#ifndef BITS_PER_LONG
+#ifdef __LP64__
+#define BITS_PER_LONG 64
+#else
+#define BITS_PER_LONG 32
+#endif
+#endif
+#ifndef BITS_PER_LONG_LONG
+#define BITS_PER_LONG_LONG 64
+#endif
+
 /* With -std=c11 the compiler knows these keywords only by these names. */
 #if defined(__STRICT_ANSI__) && !defined(__cplusplus)
 #ifndef typeof
@@ -112,12 +157,17 @@
 
 #ifndef __cplusplus
 #ifndef static_assert
-#define static_assert _Static_assert
+/* The message may be missing. */
+#define static_assert(condition, ...) _Static_assert(condition, #condition " " __VA_ARGS__)
 #endif
 #endif
 
 /* Annotations without a meaning here, and attributes. */
 #define notrace
+#define __sched
+#define __lockfunc
+#define __ref
+#define __refdata
 #define asmlinkage
 #define __visible
 #define __private

@@ -12,8 +12,14 @@
 #define cpus_read_lock() barrier()
 #define cpus_read_unlock() barrier()
 #define cpus_read_trylock() 1
+#define cpus_write_lock() barrier()
+#define cpus_write_unlock() barrier()
 #define get_online_cpus() barrier()
 #define put_online_cpus() barrier()
 #define lockdep_assert_cpus_held() ((void)0)
+
+#ifndef __cplusplus
+DEFINE_LOCK_GUARD_0(cpus_read_lock, cpus_read_lock(), cpus_read_unlock(), char uw_unused)
+#endif
 
 #endif

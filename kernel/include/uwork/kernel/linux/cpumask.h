@@ -342,6 +342,8 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 	for (unsigned int uw_left = ((cpu) = (__typeof__(cpu))cpumask_next_wrap((int)(start) - 1, (mask)), cpumask_weight(mask)); \
 	     uw_left > 0; \
 	     (cpu) = (__typeof__(cpu))(--uw_left > 0 ? cpumask_next_wrap((int)(cpu), (mask)) : nr_cpu_ids))
+#define for_each_online_cpu_wrap(cpu, start) for_each_cpu_wrap(cpu, cpu_online_mask, start)
+#define for_each_possible_cpu_wrap(cpu, start) for_each_cpu_wrap(cpu, cpu_possible_mask, start)
 #define for_each_online_cpu(cpu) for_each_cpu(cpu, cpu_online_mask)
 #define for_each_possible_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)
 #define for_each_present_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)

@@ -6,27 +6,14 @@
 #if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
-#include "../uw_kernel.h"
 #include <linux/types.h>
 
-#ifndef HZ
-#define HZ 1000
-#endif
-
-#ifndef jiffies
-#define jiffies uw_kernel_jiffies()
-#endif
+#include "../uw_kernel_jiffies.h"
 
 #define MAX_JIFFY_OFFSET ((LONG_MAX >> 1) - 1)
 #ifndef LONG_MAX
 #define LONG_MAX __LONG_MAX__
 #endif
-#define UW_KERNEL_NS_PER_JIFFY (1000000000ULL / HZ)
-
-static inline unsigned long uw_kernel_jiffies(void)
-{
-	return (unsigned long)(uw_kernel_now_ns() / UW_KERNEL_NS_PER_JIFFY);
-}
 
 /* Saturates at the end of the clock's range. */
 static inline uint64_t uw_kernel_jiffies_to_ns(unsigned long ticks)
@@ -88,31 +75,6 @@ static inline u64 jiffies_to_nsecs(unsigned long ticks)
 #define time_is_after_jiffies(a) time_before(jiffies, a)
 #define time_is_before_eq_jiffies(a) time_after_eq(jiffies, a)
 #define time_is_after_eq_jiffies(a) time_before_eq(jiffies, a)
-
-/* Rounds to full seconds, so that several timers expire together. */
-static inline unsigned long round_jiffies_up(unsigned long j)
-{
-	return (j + HZ - 1) / HZ * HZ;
-}
-
-static inline unsigned long round_jiffies(unsigned long j)
-{
-	return j % HZ < HZ / 4 ? j - j % HZ : round_jiffies_up(j);
-}
-
-static inline unsigned long round_jiffies_relative(unsigned long delta)
-{
-	unsigned long now = jiffies, then = round_jiffies(now + delta);
-
-	return time_after(then, now) ? then - now : delta;
-}
-
-static inline unsigned long round_jiffies_up_relative(unsigned long delta)
-{
-	unsigned long now = jiffies;
-
-	return round_jiffies_up(now + delta) - now;
-}
 
 #define TICK_NSEC UW_KERNEL_NS_PER_JIFFY
 #define INITIAL_JIFFIES 0UL

@@ -3,18 +3,28 @@
 #ifndef UWORK_KERNEL_LINUX_KTIME_H
 #define UWORK_KERNEL_LINUX_KTIME_H
 
-#include <time.h>
-
 #include "../uw_kernel.h"
 #include <linux/types.h>
-
-typedef s64 ktime_t;
-typedef s64 time64_t;
 
 struct timespec64 {
 	time64_t tv_sec;
 	long tv_nsec;
 };
+
+/* As in <time.h>, which is not included: its functions have names that modules use. */
+#ifndef CLOCK_REALTIME
+#define CLOCK_REALTIME 0
+#define CLOCK_MONOTONIC 1
+#endif
+#ifndef CLOCK_MONOTONIC_RAW
+#define CLOCK_MONOTONIC_RAW 4
+#define CLOCK_REALTIME_COARSE 5
+#define CLOCK_MONOTONIC_COARSE 6
+#define CLOCK_BOOTTIME 7
+#endif
+#ifndef CLOCK_TAI
+#define CLOCK_TAI 11
+#endif
 
 #define NSEC_PER_USEC 1000L
 #define NSEC_PER_MSEC 1000000L

@@ -32,6 +32,11 @@ struct module {
 
 /* The function that module_exit() names; missing in a module that cannot be unloaded. */
 extern void uw_module_exit(void) __attribute__((weak));
+#ifndef __cplusplus
+/* A module without module_init() has these two functions, under these names. */
+extern int init_module(void) __asm__("uw_module_bare_init") __attribute__((weak));
+extern void cleanup_module(void) __asm__("uw_module_bare_exit") __attribute__((weak));
+#endif
 
 /*
  * Parses the arguments, calls `init`, then `exit`. Returns the program's exit status: 0, or the
@@ -41,18 +46,30 @@ extern void uw_module_exit(void) __attribute__((weak));
 int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_function)(void),
 		   const struct kernel_param *const *params, const struct kernel_param *const *params_end);
 
-#define module_init(function) \
+#define UW_MAIN(init, exit_function) \
 	int main(int argc, char **argv) \
 	{ \
-		return uw_kernel_main(argc, argv, (function), uw_module_exit, __start_uw_params, __stop_uw_params); \
-	} \
-	extern int uw_unused_declaration
+		return uw_kernel_main(argc, argv, (init), (exit_function), __start_uw_params, __stop_uw_params); \
+	}
+/* With or without a semicolon, as the kernel's. */
+#define module_init(function) UW_MAIN(function, uw_module_exit)
 #define module_exit(function) \
 	void uw_module_exit(void) \
 	{ \
 		(function)(); \
-	} \
-	extern int uw_unused_declaration
+	}
+#ifndef __cplusplus
+/* main() of a module that defines init_module(). Its definition there makes `main` a name of it. */
+int uw_module_bare_main(int argc, char **argv) __attribute__((weak, visibility("hidden")));
+__attribute__((weak, visibility("hidden"), used)) int uw_module_bare_main(int argc, char **argv)
+{
+	return uw_kernel_main(argc, argv, init_module, cleanup_module, __start_uw_params, __stop_uw_params);
+}
+#define init_module(...) \
+	init_module(void); \
+	__asm__(".globl main\n\t.set main, uw_module_bare_main"); \
+	int init_module(__VA_ARGS__)
+#endif
 #define late_initcall(function) module_init(function)
 #define subsys_initcall(function) module_init(function)
 #define device_initcall(function) module_init(function)
@@ -61,6 +78,10 @@ int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_functio
 #define arch_initcall(function) module_init(function)
 #define fs_initcall(function) module_init(function)
 #define rootfs_initcall(function) module_init(function)
+#define device_initcall_sync(function) module_init(function)
+#define late_initcall_sync(function) module_init(function)
+#define __initcall(function) module_init(function)
+#define __exitcall(function) module_exit(function)
 
 #define MODULE_INFO(tag, info) extern int uw_unused_declaration
 #define MODULE_LICENSE(text) extern int uw_unused_declaration
@@ -71,6 +92,7 @@ int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_functio
 #define MODULE_SOFTDEP(text) extern int uw_unused_declaration
 #define MODULE_IMPORT_NS(ns) extern int uw_unused_declaration
 #define MODULE_FIRMWARE(text) extern int uw_unused_declaration
+#define MODULE_DEVICE_TABLE(type, name) extern int uw_unused_declaration
 
 static inline bool try_module_get(struct module *module)
 {

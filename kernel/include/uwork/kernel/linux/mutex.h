@@ -63,7 +63,10 @@ static inline bool mutex_is_locked(struct mutex *lock)
 #define mutex_lock_io(lock) mutex_lock(lock)
 
 #ifndef __cplusplus
-DEFINE_GUARD(mutex, struct mutex *, mutex_lock(_T), mutex_unlock(_T));
+DEFINE_GUARD(mutex, struct mutex *, mutex_lock(_T), mutex_unlock(_T))
+DEFINE_GUARD_COND(mutex, _try, mutex_trylock(_T))
+DEFINE_GUARD_COND(mutex, _intr, mutex_lock_interruptible(_T), _RET == 0)
+DEFINE_GUARD_COND(mutex, _kill, mutex_lock_killable(_T), _RET == 0)
 #endif
 
 #endif

@@ -17,5 +17,13 @@
 #define migrate_enable() barrier()
 #define local_bh_disable() barrier()
 #define local_bh_enable() barrier()
+#define preempt_disable_notrace() barrier()
+#define preempt_enable_notrace() barrier()
+
+#ifndef __cplusplus
+DEFINE_LOCK_GUARD_0(preempt, preempt_disable(), preempt_enable(), char uw_unused)
+DEFINE_LOCK_GUARD_0(preempt_notrace, preempt_disable(), preempt_enable(), char uw_unused)
+DEFINE_LOCK_GUARD_0(migrate, migrate_disable(), migrate_enable(), char uw_unused)
+#endif
 
 #endif

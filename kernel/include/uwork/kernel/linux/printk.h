@@ -3,6 +3,8 @@
 #ifndef UWORK_KERNEL_LINUX_PRINTK_H
 #define UWORK_KERNEL_LINUX_PRINTK_H
 
+#include <stdarg.h>
+
 #include "../uw_kernel.h"
 #include <linux/types.h>
 
@@ -21,6 +23,12 @@ extern "C" {
 #define KERN_DEBUG KERN_SOH "7"
 #define KERN_DEFAULT ""
 #define KERN_CONT KERN_SOH "c"
+
+/* For %pV: a format with its arguments. */
+struct va_format {
+	const char *fmt;
+	va_list *va;
+};
 
 /*
  * Accepts the kernel's formats, for example %pe, %ps, %*pb[l] and %pV. Returns the number of bytes.
@@ -68,11 +76,13 @@ static inline bool uw_kernel_once(uint32_t *word)
  */
 #define UW_PRINTK(level, ...) UW_PRINTK_COUNTED(__VA_ARGS__, UW_PRINTK_MANY_31, 0)(level, __VA_ARGS__)
 #define UW_PRINTK_MANY_31 \
-	MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, \
-	MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, ONE
+	UW_PRINTK_MANY_10, UW_PRINTK_MANY_10, UW_PRINTK_MANY_10, UW_PRINTK_ONE
+#define UW_PRINTK_MANY_10 \
+	UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY, \
+	UW_PRINTK_MANY, UW_PRINTK_MANY, UW_PRINTK_MANY
 #define UW_PRINTK_COUNTED(...) UW_PRINTK_PICK(__VA_ARGS__)
 #define UW_PRINTK_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, \
-		       _21, _22, _23, _24, _25, _26, _27, _28, _29, _30, _31, count, ...) UW_PRINTK_##count
+		       _21, _22, _23, _24, _25, _26, _27, _28, _29, _30, _31, uw_form, ...) uw_form
 #define UW_PRINTK_ONE(level, fmt) UW_PRINTK_FUNCTION(level pr_fmt(fmt))
 #define UW_PRINTK_MANY(level, fmt, ...) UW_PRINTK_FUNCTION(level pr_fmt(fmt), __VA_ARGS__)
 #define pr_emerg(...) UW_PRINTK(KERN_EMERG, __VA_ARGS__)

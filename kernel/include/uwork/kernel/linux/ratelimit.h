@@ -42,8 +42,8 @@ static inline int __ratelimit(struct ratelimit_state *rs)
 	if (!rs->interval)
 		return 1;
 	raw_spin_lock(&rs->lock);
-	if (!rs->begin || time_is_before_jiffies(rs->begin + (unsigned long)rs->interval)) {
-		rs->begin = jiffies;
+	if (!rs->begin || time_after(uw_kernel_jiffies(), rs->begin + (unsigned long)rs->interval)) {
+		rs->begin = uw_kernel_jiffies();
 		rs->printed = 0;
 		rs->missed = 0;
 	}

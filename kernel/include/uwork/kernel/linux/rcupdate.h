@@ -5,6 +5,7 @@
 
 #include "../uw_kernel.h"
 #include "../uw_kernel_slab.h"
+#include <linux/cleanup.h>
 #include <linux/compiler.h>
 #include <linux/types.h>
 
@@ -25,7 +26,7 @@ struct rcu_head {
 };
 #define callback_head rcu_head
 
-void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
+void call_rcu(struct rcu_head *head, rcu_callback_t func) UW_KERNEL_NAME(call_rcu);
 void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr);
 void synchronize_rcu(void) UW_KERNEL_NAME(synchronize_rcu);
 /*
@@ -34,9 +35,12 @@ void synchronize_rcu(void) UW_KERNEL_NAME(synchronize_rcu);
  */
 void rcu_barrier(void) UW_KERNEL_NAME(rcu_barrier);
 
-#define call_rcu(head, func) uw_kernel_call_rcu((head), (func))
-#define call_rcu_hurry(head, func) uw_kernel_call_rcu((head), (func))
-#define synchronize_rcu_expedited() synchronize_rcu()
+#define call_rcu_hurry(head, func) call_rcu((head), (func))
+static inline void synchronize_rcu_expedited(void)
+{
+	synchronize_rcu();
+}
+
 #define kfree_rcu(ptr, field) uw_kernel_kfree_rcu(&(ptr)->field, (ptr))
 
 static inline void rcu_read_lock(void)
@@ -81,6 +85,10 @@ static inline void rcu_read_unlock(void)
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifndef __cplusplus
+DEFINE_LOCK_GUARD_0(rcu, rcu_read_lock(), rcu_read_unlock(), char uw_unused)
 #endif
 
 #endif

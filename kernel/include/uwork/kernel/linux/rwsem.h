@@ -65,9 +65,21 @@ static inline void downgrade_write(struct rw_semaphore *sem)
 	uw_kernel_write_unlock_to(&sem->uw_lock, 1);
 }
 
+static inline bool rwsem_is_locked(const struct rw_semaphore *sem)
+{
+	return (__atomic_load_n(&sem->uw_lock.word, __ATOMIC_RELAXED) & (UW_KERNEL_RW_WRITER | UW_KERNEL_RW_READERS)) != 0;
+}
+
+#define rwsem_assert_held(sem) ((void)(sem))
+#define rwsem_assert_held_write(sem) ((void)(sem))
+
 #ifndef __cplusplus
-DEFINE_GUARD(rwsem_read, struct rw_semaphore *, down_read(_T), up_read(_T));
-DEFINE_GUARD(rwsem_write, struct rw_semaphore *, down_write(_T), up_write(_T));
+DEFINE_GUARD(rwsem_read, struct rw_semaphore *, down_read(_T), up_read(_T))
+DEFINE_GUARD_COND(rwsem_read, _try, down_read_trylock(_T))
+DEFINE_GUARD_COND(rwsem_read, _intr, down_read_interruptible(_T), _RET == 0)
+DEFINE_GUARD(rwsem_write, struct rw_semaphore *, down_write(_T), up_write(_T))
+DEFINE_GUARD_COND(rwsem_write, _try, down_write_trylock(_T))
+DEFINE_GUARD_COND(rwsem_write, _kill, down_write_killable(_T), _RET == 0)
 #endif
 
 #endif

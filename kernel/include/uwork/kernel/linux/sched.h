@@ -33,6 +33,9 @@ struct task_struct {
 	uint32_t __state;
 	/* For the library. */
 	void *uw_private;
+	/* Signals by number: those that the task takes, and those that it has got. Bits. */
+	u64 uw_allowed_signals;
+	u64 uw_pending_signals;
 };
 
 #define TASK_RUNNING 0x00000000
@@ -131,15 +134,53 @@ static inline void yield(void)
 #define might_resched() ((void)0)
 #define need_resched() false
 
-static inline bool signal_pending(struct task_struct *task)
+/*
+ * Signals between tasks; those of the process are the C library's. A task gets those that it has
+ * allowed. They end wait_event_interruptible() and the sleeps in TASK_INTERRUPTIBLE.
+ */
+/* 0, or -EINVAL if there is no such signal. */
+int uw_kernel_send_signal(int number, struct task_struct *task);
+#define send_sig(sig, task, priv) ((void)(priv), uw_kernel_send_signal((sig), (task)))
+
+static inline int signal_pending(struct task_struct *task)
 {
-	(void)task;
-	return false;
+	return __atomic_load_n(&task->uw_pending_signals, __ATOMIC_SEQ_CST) != 0;
 }
 
-#define fatal_signal_pending(task) signal_pending(task)
-#define signal_pending_state(state, task) signal_pending(task)
-#define flush_signals(task) ((void)(task))
+static inline void allow_signal(int number)
+{
+	__atomic_fetch_or(&uw_kernel_current()->uw_allowed_signals, 1ull << (number - 1), __ATOMIC_SEQ_CST);
+}
+
+static inline void disallow_signal(int number)
+{
+	__atomic_fetch_and(&uw_kernel_current()->uw_allowed_signals, ~(1ull << (number - 1)), __ATOMIC_SEQ_CST);
+}
+
+static inline void flush_signals(struct task_struct *task)
+{
+	__atomic_store_n(&task->uw_pending_signals, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Takes the pending signal with the lowest number; 0 if there is none. */
+static inline int kernel_dequeue_signal(void)
+{
+	u64 *pending = &uw_kernel_current()->uw_pending_signals;
+	u64 signals = __atomic_load_n(pending, __ATOMIC_SEQ_CST);
+
+	if (!signals)
+		return 0;
+	__atomic_fetch_and(pending, ~(signals & -signals), __ATOMIC_SEQ_CST);
+	return __builtin_ctzll(signals) + 1;
+}
+
+/* 9 is SIGKILL. */
+static inline int fatal_signal_pending(struct task_struct *task)
+{
+	return (__atomic_load_n(&task->uw_pending_signals, __ATOMIC_SEQ_CST) & 1ull << (9 - 1)) != 0;
+}
+
+#define signal_pending_state(state, task) (((state) & TASK_INTERRUPTIBLE) && signal_pending(task))
 
 static inline pid_t task_pid_nr(const struct task_struct *task)
 {

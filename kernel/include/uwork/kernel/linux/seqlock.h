@@ -21,47 +21,82 @@ static inline void seqcount_init(seqcount_t *s)
 }
 
 /* Odd while a writer is active. */
-static inline unsigned int raw_read_seqcount(const seqcount_t *s)
+static inline unsigned int uw_seqcount_read(const seqcount_t *s)
 {
 	return smp_load_acquire(&s->sequence);
 }
 
-static inline unsigned int read_seqcount_begin(const seqcount_t *s)
+static inline unsigned int uw_seqcount_begin(const seqcount_t *s)
 {
 	unsigned int sequence;
 
-	while ((sequence = raw_read_seqcount(s)) & 1)
+	while ((sequence = uw_seqcount_read(s)) & 1)
 		cpu_relax();
 	return sequence;
 }
-
-#define raw_read_seqcount_begin(s) read_seqcount_begin(s)
 
 /*
  * Whether the reader must read again. The fence keeps the data's loads before the load of the
  * counter.
  */
-static inline int read_seqcount_retry(const seqcount_t *s, unsigned int start)
+static inline int uw_seqcount_retry(const seqcount_t *s, unsigned int start)
 {
 	smp_rmb();
 	return READ_ONCE(s->sequence) != start;
 }
 
 /* The caller ensures that there is one writer at a time. */
-static inline void write_seqcount_begin(seqcount_t *s)
+static inline void uw_seqcount_write_begin(seqcount_t *s)
 {
 	WRITE_ONCE(s->sequence, s->sequence + 1);
 	/* The counter is odd before any data is written. */
 	smp_wmb();
 }
 
-static inline void write_seqcount_end(seqcount_t *s)
+static inline void uw_seqcount_write_end(seqcount_t *s)
 {
 	smp_store_release(&s->sequence, s->sequence + 1);
 }
 
+/* Readers that began before this must read again. */
+static inline void uw_seqcount_invalidate(seqcount_t *s)
+{
+	smp_wmb();
+	WRITE_ONCE(s->sequence, s->sequence + 2);
+}
+
+/* A counter whose writers hold a lock. The lock is not recorded. */
+#define UW_SEQCOUNT(kind) \
+	typedef struct seqcount_##kind { \
+		seqcount_t seqcount; \
+	} seqcount_##kind##_t;
+UW_SEQCOUNT(raw_spinlock)
+UW_SEQCOUNT(spinlock)
+UW_SEQCOUNT(rwlock)
+UW_SEQCOUNT(mutex)
+#define SEQCNT_RAW_SPINLOCK_ZERO(name, lock) { SEQCNT_ZERO((name).seqcount) }
+#define SEQCNT_SPINLOCK_ZERO(name, lock) { SEQCNT_ZERO((name).seqcount) }
+#define SEQCNT_RWLOCK_ZERO(name, lock) { SEQCNT_ZERO((name).seqcount) }
+#define SEQCNT_MUTEX_ZERO(name, lock) { SEQCNT_ZERO((name).seqcount) }
+#define seqcount_raw_spinlock_init(s, lock) ((void)(lock), seqcount_init(&(s)->seqcount))
+#define seqcount_spinlock_init(s, lock) ((void)(lock), seqcount_init(&(s)->seqcount))
+#define seqcount_rwlock_init(s, lock) ((void)(lock), seqcount_init(&(s)->seqcount))
+#define seqcount_mutex_init(s, lock) ((void)(lock), seqcount_init(&(s)->seqcount))
+
+/* Each kind of counter begins with the plain one. */
+#define UW_SEQCOUNT_OF(s) ((seqcount_t *)(uintptr_t)(s))
+#define raw_read_seqcount(s) uw_seqcount_read(UW_SEQCOUNT_OF(s))
+#define read_seqcount_begin(s) uw_seqcount_begin(UW_SEQCOUNT_OF(s))
+#define raw_read_seqcount_begin(s) read_seqcount_begin(s)
+#define __read_seqcount_begin(s) read_seqcount_begin(s)
+#define read_seqcount_retry(s, start) uw_seqcount_retry(UW_SEQCOUNT_OF(s), (start))
+#define __read_seqcount_retry(s, start) read_seqcount_retry(s, start)
+#define write_seqcount_begin(s) uw_seqcount_write_begin(UW_SEQCOUNT_OF(s))
+#define write_seqcount_end(s) uw_seqcount_write_end(UW_SEQCOUNT_OF(s))
+#define write_seqcount_begin_nested(s, subclass) write_seqcount_begin(s)
 #define raw_write_seqcount_begin(s) write_seqcount_begin(s)
 #define raw_write_seqcount_end(s) write_seqcount_end(s)
+#define write_seqcount_invalidate(s) uw_seqcount_invalidate(UW_SEQCOUNT_OF(s))
 
 typedef struct {
 	seqcount_t seqcount;

@@ -7,11 +7,6 @@
 
 #include <linux/types.h>
 
-typedef int (*cmp_func_t)(const void *a, const void *b);
-typedef int (*cmp_r_func_t)(const void *a, const void *b, const void *priv);
-typedef void (*swap_func_t)(void *a, void *b, int size);
-typedef void (*swap_r_func_t)(void *a, void *b, int size, const void *priv);
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -58,6 +58,8 @@ static inline bool spin_is_locked(const spinlock_t *lock)
 #define spin_trylock_irq(lock) spin_trylock(lock)
 #define spin_trylock_bh(lock) spin_trylock(lock)
 #define assert_spin_locked(lock) ((void)(lock))
+#define spin_is_contended(lock) ((void)(lock), 0)
+#define spin_needbreak(lock) ((void)(lock), 0)
 
 #define raw_spin_lock_init(lock) spin_lock_init(lock)
 #define raw_spin_lock(lock) spin_lock(lock)
@@ -134,11 +136,29 @@ static inline int write_trylock(rwlock_t *lock)
 #define write_unlock_irqrestore(lock, flags) ((void)(flags), write_unlock(lock))
 
 #ifndef __cplusplus
-DEFINE_GUARD(spinlock, spinlock_t *, spin_lock(_T), spin_unlock(_T));
-DEFINE_GUARD(spinlock_irq, spinlock_t *, spin_lock(_T), spin_unlock(_T));
-DEFINE_GUARD(spinlock_irqsave, spinlock_t *, spin_lock(_T), spin_unlock(_T));
-DEFINE_GUARD(raw_spinlock, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T));
-DEFINE_GUARD(raw_spinlock_irqsave, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T));
+DEFINE_GUARD(raw_spinlock, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(raw_spinlock, _try, spin_trylock(_T))
+DEFINE_GUARD(raw_spinlock_irq, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(raw_spinlock_irq, _try, spin_trylock(_T))
+DEFINE_GUARD(raw_spinlock_irqsave, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(raw_spinlock_irqsave, _try, spin_trylock(_T))
+DEFINE_GUARD(raw_spinlock_bh, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(raw_spinlock_bh, _try, spin_trylock(_T))
+DEFINE_GUARD(spinlock, spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(spinlock, _try, spin_trylock(_T))
+DEFINE_GUARD(spinlock_irq, spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(spinlock_irq, _try, spin_trylock(_T))
+DEFINE_GUARD(spinlock_irqsave, spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(spinlock_irqsave, _try, spin_trylock(_T))
+DEFINE_GUARD(spinlock_bh, spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD_COND(spinlock_bh, _try, spin_trylock(_T))
+DEFINE_GUARD(raw_spinlock_nested, raw_spinlock_t *, spin_lock(_T), spin_unlock(_T))
+DEFINE_GUARD(read_lock, rwlock_t *, read_lock(_T), read_unlock(_T))
+DEFINE_GUARD(read_lock_irq, rwlock_t *, read_lock(_T), read_unlock(_T))
+DEFINE_GUARD(read_lock_irqsave, rwlock_t *, read_lock(_T), read_unlock(_T))
+DEFINE_GUARD(write_lock, rwlock_t *, write_lock(_T), write_unlock(_T))
+DEFINE_GUARD(write_lock_irq, rwlock_t *, write_lock(_T), write_unlock(_T))
+DEFINE_GUARD(write_lock_irqsave, rwlock_t *, write_lock(_T), write_unlock(_T))
 #endif
 
 #endif

@@ -20,10 +20,25 @@ struct srcu_struct {
 	struct mutex uw_lock;
 	uint32_t uw_index;
 	uint32_t uw_readers[2];
+	/* Runs the callbacks of call_srcu() after a grace period: a stack, the newest first. */
+	struct uw_work uw_item;
+	struct rcu_head *uw_callbacks;
 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+void uw_kernel_srcu_run(struct uw_work *item);
+/* Calls the function on a thread of the library after a grace period of this domain. */
+void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func) UW_KERNEL_NAME(call_srcu);
+/* Waits until the callbacks of all earlier call_srcu() for this domain have run. */
+void srcu_barrier(struct srcu_struct *ssp) UW_KERNEL_NAME(srcu_barrier);
+#ifdef __cplusplus
+}
+#endif
+
 #define UW_SRCU_WAITED 0x80000000u
-#define UW_SRCU_INIT { { UW_KERNEL_LOCK_INIT }, 0, { 0, 0 } }
+#define UW_SRCU_INIT { { UW_KERNEL_LOCK_INIT }, 0, { 0, 0 }, UW_WORK_INIT(uw_kernel_srcu_run), NULL }
 #define DEFINE_SRCU(name) struct srcu_struct name = UW_SRCU_INIT
 #define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = UW_SRCU_INIT
 
@@ -33,12 +48,15 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
 	ssp->uw_index = 0;
 	ssp->uw_readers[0] = 0;
 	ssp->uw_readers[1] = 0;
+	uw_work_init(&ssp->uw_item, uw_kernel_srcu_run);
+	ssp->uw_callbacks = NULL;
 	return 0;
 }
 
-/* Not allowed while there are readers. */
+/* Not allowed while there are readers or callbacks: srcu_barrier() waits for these. */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
 {
+	uw_work_cancel_sync(&ssp->uw_item);
 	mutex_destroy(&ssp->uw_lock);
 }
 
@@ -87,8 +105,20 @@ static inline void synchronize_srcu(struct srcu_struct *ssp)
 	smp_mb();
 }
 
-#define synchronize_srcu_expedited(ssp) synchronize_srcu(ssp)
+static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
+{
+	synchronize_srcu(ssp);
+}
+
+#define srcu_read_lock_nmisafe(ssp) srcu_read_lock(ssp)
+#define srcu_read_unlock_nmisafe(ssp, index) srcu_read_unlock((ssp), (index))
+#define srcu_read_lock_held(ssp) ((void)(ssp), true)
 #define srcu_dereference(p, ssp) ((void)(ssp), rcu_dereference(p))
 #define srcu_dereference_check(p, ssp, condition) srcu_dereference(p, ssp)
+
+#ifndef __cplusplus
+DEFINE_LOCK_GUARD_1(srcu, struct srcu_struct, _T->index = srcu_read_lock(_T->lock),
+		    srcu_read_unlock(_T->lock, _T->index), int index)
+#endif
 
 #endif

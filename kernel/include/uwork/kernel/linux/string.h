@@ -7,6 +7,7 @@
 #pragma GCC system_header
 #include_next <linux/string.h>
 
+#include <stdarg.h>
 #include <string.h>
 
 #include <linux/compiler.h>
@@ -18,28 +19,56 @@
 extern "C" {
 #endif
 char *uw_kernel_strdup(const char *text, size_t most);
+char *uw_kernel_vasprintf(const char *fmt, va_list args) UW_KERNEL_FORMAT(1, 0);
 char *uw_kernel_asprintf(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
-char *uw_kernel_strim(char *text);
+char *strim(char *text) UW_KERNEL_NAME(strim);
 ssize_t uw_kernel_strscpy(char *to, const char *from, size_t size);
 int uw_kernel_match_string(const char *const *texts, size_t count, const char *text);
 #ifdef __cplusplus
 }
 #endif
 
-#define strscpy_3(to, from, size) uw_kernel_strscpy((to), (from), (size))
-#define strscpy_2(to, from) uw_kernel_strscpy((to), (from), sizeof(to))
+#define UW_STRSCPY_3(to, from, size) uw_kernel_strscpy((to), (from), (size))
+#define UW_STRSCPY_2(to, from) uw_kernel_strscpy((to), (from), sizeof(to))
 #define UW_STRSCPY(_1, _2, _3, name, ...) name
-#define strscpy(...) UW_STRSCPY(__VA_ARGS__, strscpy_3, strscpy_2, unused)(__VA_ARGS__)
+#define strscpy(...) UW_STRSCPY(__VA_ARGS__, UW_STRSCPY_3, UW_STRSCPY_2, unused)(__VA_ARGS__)
 #define strscpy_pad(...) strscpy(__VA_ARGS__)
 #define strlcpy(to, from, size) ((void)uw_kernel_strscpy((to), (from), (size)), strlen(from))
-#define kstrdup(text, gfp) uw_kernel_strdup((text), SIZE_MAX)
-#define kstrndup(text, max, gfp) uw_kernel_strdup((text), (max))
-#define kstrdup_const(text, gfp) kstrdup(text, gfp)
-#define kfree_const(ptr) kfree((void *)(uintptr_t)(ptr))
 #define kasprintf(gfp, ...) uw_kernel_asprintf(__VA_ARGS__)
-#define strim(text) uw_kernel_strim(text)
-#define strstrip(text) uw_kernel_strim(text)
-#define match_string(texts, n, text) uw_kernel_match_string((texts), (n), (text))
+#define kvasprintf(gfp, fmt, args) uw_kernel_vasprintf((fmt), (args))
+
+static inline int match_string(const char *const *texts, size_t count, const char *text)
+{
+	return uw_kernel_match_string(texts, count, text);
+}
+
+
+static inline char *kstrdup(const char *text, gfp_t gfp)
+{
+	(void)gfp;
+	return uw_kernel_strdup(text, SIZE_MAX);
+}
+
+static inline char *kstrndup(const char *text, size_t most, gfp_t gfp)
+{
+	(void)gfp;
+	return uw_kernel_strdup(text, most);
+}
+
+static inline const char *kstrdup_const(const char *text, gfp_t gfp)
+{
+	return kstrdup(text, gfp);
+}
+
+static inline void kfree_const(const void *ptr)
+{
+	kfree(ptr);
+}
+
+static inline char *strstrip(char *text)
+{
+	return strim(text);
+}
 
 static inline void *kmemdup(const void *from, size_t size, gfp_t gfp)
 {

@@ -3,7 +3,10 @@
 #ifndef UWORK_KERNEL_LINUX_TIMER_H
 #define UWORK_KERNEL_LINUX_TIMER_H
 
+/* Declares another timer_delete(), which the macro below must not change. Modules: see ../time.h. */
+#ifndef UWORK_KERNEL_ENVIRONMENT
 #include <time.h>
+#endif
 
 /* Also true for a copy of this file in a folder of the program. */
 #if defined(__has_include)
@@ -134,9 +137,50 @@ static inline int timer_shutdown_sync(struct timer_list *timer)
 	return uw_work_disable_sync(&timer->uw_item.work) > 0;
 }
 
-#define try_to_del_timer_sync(timer) del_timer(timer)
-#define timer_delete_sync_try(timer) del_timer(timer)
-#define del_timer_sync(timer) timer_delete_sync(timer)
+static inline int del_timer_sync(struct timer_list *timer)
+{
+	return timer_delete_sync(timer);
+}
+
+static inline int try_to_del_timer_sync(struct timer_list *timer)
+{
+	return del_timer(timer);
+}
+
+static inline int timer_delete_sync_try(struct timer_list *timer)
+{
+	return del_timer(timer);
+}
+
+/* Rounds to full seconds, so that several timers expire together. */
+static inline unsigned long round_jiffies_up(unsigned long j)
+{
+	return (j + HZ - 1) / HZ * HZ;
+}
+
+static inline unsigned long round_jiffies(unsigned long j)
+{
+	return j % HZ < HZ / 4 ? j - j % HZ : round_jiffies_up(j);
+}
+
+static inline unsigned long round_jiffies_relative(unsigned long delta)
+{
+	unsigned long now = UW_KERNEL_JIFFIES, then = round_jiffies(now + delta);
+
+	return (long)(now - then) < 0 ? then - now : delta;
+}
+
+static inline unsigned long round_jiffies_up_relative(unsigned long delta)
+{
+	unsigned long now = UW_KERNEL_JIFFIES;
+
+	return round_jiffies_up(now + delta) - now;
+}
+
+#define __round_jiffies(j, cpu) ((void)(cpu), round_jiffies(j))
+#define __round_jiffies_relative(j, cpu) ((void)(cpu), round_jiffies_relative(j))
+#define __round_jiffies_up(j, cpu) ((void)(cpu), round_jiffies_up(j))
+#define __round_jiffies_up_relative(j, cpu) ((void)(cpu), round_jiffies_up_relative(j))
 
 #define from_timer(var, callback_timer, timer_fieldname) \
 	UW_CONTAINER_OF(callback_timer, __typeof__(*(var)), timer_fieldname)

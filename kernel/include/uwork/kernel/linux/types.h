@@ -36,6 +36,21 @@ typedef unsigned short umode_t;
 typedef u64 phys_addr_t;
 typedef u64 dma_addr_t;
 typedef u64 sector_t;
+typedef unsigned long pgoff_t;
+typedef phys_addr_t resource_size_t;
+typedef s64 ktime_t;
+typedef s64 time64_t;
+typedef unsigned int slab_flags_t;
+typedef unsigned long irq_hw_number_t;
+
+typedef int (*cmp_r_func_t)(const void *a, const void *b, const void *priv);
+typedef int (*cmp_func_t)(const void *a, const void *b);
+typedef void (*swap_r_func_t)(void *a, void *b, int size, const void *priv);
+typedef void (*swap_func_t)(void *a, void *b, int size);
+
+struct rcu_head;
+typedef void (*rcu_callback_t)(struct rcu_head *head);
+typedef void (*call_rcu_func_t)(struct rcu_head *head, rcu_callback_t func);
 
 typedef struct {
 	int counter;
@@ -73,9 +88,6 @@ struct module;
 #define DECLARE_BITMAP(name, bits) unsigned long name[BITS_TO_LONGS(bits)]
 #ifndef BITS_PER_BYTE
 #define BITS_PER_BYTE 8
-#endif
-#ifndef BITS_PER_LONG
-#define BITS_PER_LONG (8 * (int)sizeof(long))
 #endif
 #ifndef BITS_TO_LONGS
 #define BITS_TO_LONGS(bits) (((bits) + 8 * sizeof(long) - 1) / (8 * sizeof(long)))

@@ -5,13 +5,51 @@
 
 #include "../uw_kernel_slab.h"
 
-#define vmalloc(size) kmalloc((size), GFP_KERNEL)
-#define vzalloc(size) kzalloc((size), GFP_KERNEL)
-#define vmalloc_array(n, size) kmalloc_array((n), (size), GFP_KERNEL)
-#define vcalloc(n, size) kcalloc((n), (size), GFP_KERNEL)
-#define vmalloc_node(size, node) vmalloc(size)
-#define vzalloc_node(size, node) vzalloc(size)
-#define __vmalloc(size, flags) kmalloc((size), (flags))
-#define vfree(ptr) kfree(ptr)
+static inline void *vmalloc(unsigned long size)
+{
+	return kmalloc(size, GFP_KERNEL);
+}
+
+static inline void *vzalloc(unsigned long size)
+{
+	return kzalloc(size, GFP_KERNEL);
+}
+
+static inline void vfree(const void *ptr)
+{
+	kfree(ptr);
+}
+
+static inline void *vmalloc_array(size_t n, size_t size)
+{
+	return kmalloc_array(n, size, GFP_KERNEL);
+}
+
+static inline void *vcalloc(size_t n, size_t size)
+{
+	return kcalloc(n, size, GFP_KERNEL);
+}
+
+static inline void *__vmalloc(unsigned long size, gfp_t flags)
+{
+	return kmalloc(size, flags);
+}
+
+static inline void *vmalloc_node(unsigned long size, int node)
+{
+	(void)node;
+	return vmalloc(size);
+}
+
+static inline void *vzalloc_node(unsigned long size, int node)
+{
+	(void)node;
+	return vzalloc(size);
+}
+
+#define vmalloc_user(size) vzalloc(size)
+#define vmalloc_32(size) vmalloc(size)
+/* There is one kind of memory, so kvfree() frees each. */
+#define is_vmalloc_addr(ptr) ((ptr) != NULL)
 
 #endif

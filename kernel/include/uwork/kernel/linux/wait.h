@@ -202,6 +202,9 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
  * if the condition holds.
  */
 #define uw_kernel_wait_event(wq_head, condition, timeout, exclusive) \
+	UW_WAIT_EVENT(wq_head, condition, timeout, exclusive, false)
+/* With `signals`, a pending signal ends the wait with -ERESTARTSYS. */
+#define UW_WAIT_EVENT(wq_head, condition, timeout, exclusive, signals) \
 	__extension__({ \
 		struct wait_queue_entry uw_entry; \
 		long uw_left = (timeout); \
@@ -210,6 +213,10 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
 			prepare_to_wait(&(wq_head), &uw_entry, TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE); \
 			if (condition) { \
 				uw_left = uw_left > 0 ? uw_left : 1; \
+				break; \
+			} \
+			if ((signals) && signal_pending(uw_kernel_current())) { \
+				uw_left = -ERESTARTSYS; \
 				break; \
 			} \
 			if (uw_left == 0) \
@@ -224,16 +231,23 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
 	((void)((condition) ? 1 : uw_kernel_wait_event(wq_head, condition, MAX_SCHEDULE_TIMEOUT, 0)))
 #define wait_event_timeout(wq_head, condition, timeout) \
 	((condition) ? ((long)(timeout) > 0 ? (long)(timeout) : 1) : uw_kernel_wait_event(wq_head, condition, (long)(timeout), 0))
-#define wait_event_interruptible(wq_head, condition) (wait_event(wq_head, condition), 0)
+/* 0, or -ERESTARTSYS. */
+#define UW_WAIT_INTERRUPTIBLE(wq_head, condition, exclusive) \
+	__extension__({ \
+		long uw_ended = (condition) ? 1 : UW_WAIT_EVENT(wq_head, condition, MAX_SCHEDULE_TIMEOUT, exclusive, true); \
+		uw_ended < 0 ? (int)uw_ended : 0; \
+	})
+#define wait_event_interruptible(wq_head, condition) UW_WAIT_INTERRUPTIBLE(wq_head, condition, 0)
 #define wait_event_killable(wq_head, condition) (wait_event(wq_head, condition), 0)
 #define wait_event_idle(wq_head, condition) wait_event(wq_head, condition)
-#define wait_event_freezable(wq_head, condition) (wait_event(wq_head, condition), 0)
-#define wait_event_interruptible_timeout(wq_head, condition, timeout) wait_event_timeout(wq_head, condition, timeout)
+#define wait_event_freezable(wq_head, condition) wait_event_interruptible(wq_head, condition)
+#define wait_event_interruptible_timeout(wq_head, condition, timeout) \
+	((condition) ? ((long)(timeout) > 0 ? (long)(timeout) : 1) : UW_WAIT_EVENT(wq_head, condition, (long)(timeout), 0, true))
 #define wait_event_killable_timeout(wq_head, condition, timeout) wait_event_timeout(wq_head, condition, timeout)
 #define wait_event_idle_timeout(wq_head, condition, timeout) wait_event_timeout(wq_head, condition, timeout)
 #define wait_event_exclusive(wq_head, condition) \
 	((void)((condition) ? 1 : uw_kernel_wait_event(wq_head, condition, MAX_SCHEDULE_TIMEOUT, WQ_FLAG_EXCLUSIVE)))
-#define wait_event_interruptible_exclusive(wq_head, condition) (wait_event_exclusive(wq_head, condition), 0)
+#define wait_event_interruptible_exclusive(wq_head, condition) UW_WAIT_INTERRUPTIBLE(wq_head, condition, WQ_FLAG_EXCLUSIVE)
 
 #define wake_up_locked(wq_head) uw_kernel_wake_locked((wq_head), TASK_NORMAL, 1)
 #define wake_up_all_locked(wq_head) uw_kernel_wake_locked((wq_head), TASK_NORMAL, 0)
@@ -248,12 +262,15 @@ static inline bool wq_has_single_sleeper(struct wait_queue_head *wq_head)
 	return list_is_singular(&wq_head->head);
 }
 
-/* 0: the caller may sleep, because signals do not end waits here. */
+/* 0: the caller may sleep. -ERESTARTSYS: a signal is pending, and the entry is not on the queue. */
 static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct wait_queue_entry *entry,
 					 unsigned int state)
 {
 	prepare_to_wait(wq_head, entry, state);
-	return 0;
+	if (!signal_pending_state(state, uw_kernel_current()))
+		return 0;
+	finish_wait(wq_head, entry);
+	return -ERESTARTSYS;
 }
 
 /*
@@ -362,11 +379,29 @@ static inline void wake_up_var(const volatile void *var)
 }
 
 /* Waits until the bit is clear. Returns 0. */
-#define wait_on_bit(word, bit, mode) (wait_event(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word))), 0)
-#define wait_on_bit_timeout(word, bit, mode, timeout) \
-	(wait_event_timeout(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word)), (timeout)) ? 0 : -EAGAIN)
-#define wait_on_bit_lock(word, bit, mode) \
-	(wait_event(*uw_kernel_var_queue(word), !test_and_set_bit_lock((bit), (word))), 0)
+static inline int wait_on_bit(unsigned long *word, int bit, unsigned int mode)
+{
+	(void)mode;
+	wait_event(*uw_kernel_var_queue(word), !test_bit_acquire((unsigned long)bit, word));
+	return 0;
+}
+
+#define wait_on_bit_io(word, bit, mode) wait_on_bit((word), (bit), (mode))
+/* 0, or -EAGAIN after the timeout. */
+static inline int wait_on_bit_timeout(unsigned long *word, int bit, unsigned int mode, unsigned long timeout)
+{
+	(void)mode;
+	return wait_event_timeout(*uw_kernel_var_queue(word), !test_bit_acquire((unsigned long)bit, word), (long)timeout) ?
+		       0 : -EAGAIN;
+}
+
+/* Waits until the bit is clear, and sets it. Returns 0. */
+static inline int wait_on_bit_lock(unsigned long *word, int bit, unsigned int mode)
+{
+	(void)mode;
+	wait_event(*uw_kernel_var_queue(word), !test_and_set_bit_lock((unsigned long)bit, word));
+	return 0;
+}
 
 static inline void wake_up_bit(const volatile void *word, int bit)
 {

@@ -9,6 +9,22 @@
 
 #include "timer.h"
 
+/* In code that uses these headers' types. */
+#if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(UW_KERNEL_IS_COPY)
+#define UW_KERNEL_WORK_DATA
+#include <linux/types.h>
+#endif
+
+/* A member that the kernel has and this library has not: its use does not compile, and says why. */
+#if defined(__has_attribute)
+#if __has_attribute(__unavailable__)
+#define UW_KERNEL_INSTEAD(text) __attribute__((__unavailable__(text)))
+#endif
+#endif
+#ifndef UW_KERNEL_INSTEAD
+#define UW_KERNEL_INSTEAD(text) __attribute__((__deprecated__(text)))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,9 +36,27 @@ struct workqueue_struct;
 
 typedef void (*work_func_t)(struct work_struct *work);
 
-/* The same layout as struct uw_work. */
+/*
+ * The same layout as struct uw_work. As in the kernel, `data` begins the item, and its bit
+ * WORK_STRUCT_PENDING_BIT says that it is pending; other bits are the library's. Writing 0 to the
+ * `data` of an idle item leaves it idle. In a program with an atomic_long_t of its own, and one that
+ * includes this header before all others, `data` has no type to be offered with.
+ */
 struct work_struct {
-	uint64_t uw_private[3];
+	__extension__ union {
+		uint64_t uw_private[3];
+		__extension__ struct {
+#ifdef UW_KERNEL_WORK_DATA
+			atomic_long_t data;
+#else
+			uint64_t data UW_KERNEL_INSTEAD(
+				"use work_pending(work), or include linux/types.h first, which has atomic_long_t");
+#endif
+			uint64_t entry[2] UW_KERNEL_INSTEAD(
+				"use work_pending(work) instead of list_empty(&work->entry), and INIT_WORK() instead of "
+				"INIT_LIST_HEAD(&work->entry): the library links items in another way");
+		};
+	};
 	work_func_t func;
 	uint64_t uw_place;
 };
@@ -113,7 +147,7 @@ struct workqueue_attrs {
 
 /* ------------------------------------------------------------------------------------------- items */
 
-#define __WORK_INITIALIZER(name, function) UW_WORK_INIT(function)
+#define __WORK_INITIALIZER(name, function) { { { 0, 0, 0 } }, (function), UW_NOWHERE }
 #define __DELAYED_WORK_INITIALIZER(name, function, flags) \
 	{ { { { UW_WORK_INIT((uw_work_fn)(function)), \
 		{ 0, 0, 0, 0, 0, 0, 0, 0, (flags) & TIMER_DEFERRABLE ? UW_MARK_DEFERRABLE : 0, 0, 0 } }, \
@@ -161,6 +195,18 @@ static inline void uw_kernel_init_rcu_work(struct rcu_work *rwork, work_func_t f
 	rwork->wq = NULL;
 }
 
+#define WORK_STRUCT_PENDING_BIT 0
+#define WORK_STRUCT_PENDING (1ul << WORK_STRUCT_PENDING_BIT)
+/* The word with that bit. */
+#define work_data_bits(work) ((unsigned long *)(void *)(work))
+
+/* The key is for lockdep. */
+#define INIT_WORK_KEY(work, function, key) ((void)(key), uw_kernel_init_work((work), (function)))
+#define INIT_WORK_ONSTACK_KEY(work, function, key) INIT_WORK_KEY(work, function, key)
+#define __INIT_WORK(work, function, onstack) ((void)(onstack), uw_kernel_init_work((work), (function)))
+#define __INIT_WORK_KEY(work, function, onstack, key) ((void)(onstack), INIT_WORK_KEY(work, function, key))
+#define __INIT_DELAYED_WORK(dwork, function, flags) \
+	uw_kernel_init_delayed_work((dwork), (function), (flags) & TIMER_DEFERRABLE ? UW_DEFERRABLE : 0)
 #define INIT_WORK(work, function) uw_kernel_init_work((work), (function))
 #define INIT_WORK_ONSTACK(work, function) uw_kernel_init_work((work), (function))
 #define INIT_DELAYED_WORK(dwork, function) uw_kernel_init_delayed_work((dwork), (function), 0)
@@ -280,7 +326,7 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
 static inline void uw_kernel_note_delay(struct delayed_work *dwork, struct workqueue_struct *wq, int cpu,
 					unsigned long delay)
 {
-	__atomic_store_n(&dwork->timer.expires, jiffies + delay, __ATOMIC_RELAXED);
+	__atomic_store_n(&dwork->timer.expires, UW_KERNEL_JIFFIES + delay, __ATOMIC_RELAXED);
 	__atomic_store_n(&dwork->wq, wq, __ATOMIC_RELAXED);
 	__atomic_store_n(&dwork->cpu, cpu, __ATOMIC_RELAXED);
 }

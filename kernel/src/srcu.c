@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Callbacks after a grace period of a sleepable domain: one item for each domain. */
+#include <linux/completion.h>
+#include <linux/srcu.h>
+#include <linux/workqueue.h>
+
+/* While the head is on the domain's stack, its item is unused and holds the link. */
+static struct rcu_head **next_of(struct rcu_head *head)
+{
+	return (struct rcu_head **)(void *)&head->uw_item;
+}
+
+void uw_kernel_srcu_run(struct uw_work *item)
+{
+	struct srcu_struct *ssp = UW_CONTAINER_OF(item, struct srcu_struct, uw_item);
+	struct rcu_head *newest = __atomic_exchange_n(&ssp->uw_callbacks, NULL, __ATOMIC_ACQUIRE);
+	struct rcu_head *oldest = NULL;
+
+	while (newest) {
+		struct rcu_head *next = *next_of(newest);
+
+		*next_of(newest) = oldest;
+		oldest = newest;
+		newest = next;
+	}
+	if (oldest)
+		synchronize_srcu(ssp);
+	while (oldest) {
+		/* The callback frees the head. */
+		struct rcu_head *next = *next_of(oldest);
+
+		oldest->func(oldest);
+		oldest = next;
+	}
+}
+
+void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func)
+{
+	struct rcu_head *top = __atomic_load_n(&ssp->uw_callbacks, __ATOMIC_RELAXED);
+
+	head->func = func;
+	do {
+		*next_of(head) = top;
+	} while (!__atomic_compare_exchange_n(&ssp->uw_callbacks, &top, head, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	/* If the item is pending already, its next run takes this callback, too. */
+	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item));
+}
+
+struct barrier {
+	struct rcu_head head;
+	struct completion reached;
+};
+
+static void reach(struct rcu_head *head)
+{
+	complete(&UW_CONTAINER_OF(head, struct barrier, head)->reached);
+}
+
+void srcu_barrier(struct srcu_struct *ssp)
+{
+	struct barrier last = { .reached = COMPLETION_INITIALIZER(last.reached) };
+
+	call_srcu(ssp, &last.head, reach);
+	wait_for_completion(&last.reached);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * A module that gets SIGTERM at a given time: in init and in exit it ends the process; while the
+ * module is loaded, it unloads it.
+ */
+#include <linux/module.h>
+#include <linux/signal.h>
+#include <linux/workqueue.h>
+
+static char *during = "never";
+module_param(during, charp, 0);
+
+static void interrupt_fn(struct work_struct *work)
+{
+	(void)work;
+	kill(current->tgid, SIGTERM);
+}
+
+static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
+
+static int __init interrupted_init(void)
+{
+	if (strcmp(during, "init") == 0)
+		raise(SIGTERM);
+	if (strcmp(during, "load") == 0)
+		schedule_delayed_work(&interrupt_work, 1);
+	return 0;
+}
+
+static void __exit interrupted_exit(void)
+{
+	cancel_delayed_work_sync(&interrupt_work);
+	if (strcmp(during, "exit") == 0)
+		raise(SIGTERM);
+	pr_info("unloaded\n");
+}
+
+module_init(interrupted_init)
+module_exit(interrupted_exit)
+MODULE_LICENSE("Dual MIT/GPL");
