@@ -368,6 +368,11 @@ pub struct PwqDump {
     pub item_ns: u64,
     /// Items that workers took so far. One that was given back and taken again counts twice.
     pub started: u64,
+    /// Items that workers have run, and threads that waited for them; counted at the end of each
+    /// batch.
+    pub ran: u64,
+    /// The time of those batches, in nanoseconds.
+    pub busy_ns: u64,
 }
 
 impl Dump {

@@ -108,6 +108,9 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) run_times: RunTimes,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
+    /// Items that were run, and for how long in total; a worker adds them at the end of its batch.
+    pub(crate) ran: u64,
+    pub(crate) busy_ns: u64,
     /// The sum of `started` over the queues that it served before, plus one for each. It only
     /// grows, so a reader cannot mistake one queue's count for another's.
     pub(crate) started_before: u64,
@@ -161,6 +164,8 @@ impl<H: Host> Pwq<H> {
                     waiters: Waiters::new(),
                     run_times: RunTimes::UNKNOWN,
                     started: 0,
+                    ran: 0,
+                    busy_ns: 0,
                     started_before: 0,
                 },
             )),
@@ -183,6 +188,7 @@ impl<H: Host> Pwq<H> {
         inner.run_times = RunTimes::UNKNOWN;
         inner.started_before += inner.started + 1;
         inner.started = 0;
+        (inner.ran, inner.busy_ns) = (0, 0);
         inner.spliced = 0;
         drop(inner);
         self.block_score.store(0, Ordering::Relaxed);
