@@ -1,4 +1,5 @@
 //! The command `uwork`: the output, the files and the exit code of each subcommand.
 
+mod process;
 mod sum;
 mod topology;
