@@ -26,7 +26,7 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
-//! **A running process**: [`dump()`] shows the state, [`watchdog`] reports pools that make no
+//! **A running process**: [`dump()`] shows the state, [`counters`] counts, [`watchdog`] reports pools that make no
 //! progress; `control` lets operators look in from outside; [`topology`] is the machine as uwork sees it.
 //!
 //! # Features
@@ -135,6 +135,7 @@ pub mod control;
 #[cfg(not(feature = "control"))]
 #[path = "control/absent.rs"]
 mod control;
+mod counters;
 mod dump_api;
 mod error;
 mod every_cpu;
@@ -159,6 +160,7 @@ pub mod system;
 pub mod watchdog;
 
 pub use builder::Builder;
+pub use counters::{Counters, QueueCounters, RunTimes, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};

@@ -149,6 +149,9 @@ fn counters_of_queues_grow_with_the_items_that_run() {
         let row = row();
         assert_eq!((value(&row, "in_flight"), value(&row, "pending")), ("0".into(), "0".into()));
         assert_eq!(value(&row, "kind"), "unbound");
+        assert_ne!(value(&row, "run_p99_ns"), "0");
+        let name = format!("uwork_run_seconds_count{{queue=\"{}\"}} 100\n", queue.name());
+        assert!(client.ask("metrics").unwrap().contains(&name));
     });
 }
 

@@ -26,6 +26,7 @@ pub use crate::host::Frame;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
+use uwork_policy::histogram::Histogram;
 use uwork_policy::scope::AffinityScope;
 
 /// The most items that are listed of one list.
@@ -373,6 +374,9 @@ pub struct PwqDump {
     pub ran: u64,
     /// The time of those batches, in nanoseconds.
     pub busy_ns: u64,
+    /// Those runs by their time; the runs of a batch count with their mean.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub runs: Histogram,
 }
 
 impl Dump {

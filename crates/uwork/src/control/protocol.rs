@@ -9,13 +9,14 @@ use crate::sysfs::{self, EntryKind, Error};
 pub const VERSION: u32 = 1;
 
 /// The requests, with what they answer.
-const REQUESTS: [(&str, &str); 8] = [
+const REQUESTS: [(&str, &str); 9] = [
     ("help", "this list"),
     ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
     ("get PATH", "the value of an attribute"),
     ("set PATH VALUE", "change an attribute"),
     ("describe PATH", "type, unit and permitted values of an attribute"),
     ("queues", "every queue with its counters, separated by tabs; the first line has the names"),
+    ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
 ];
@@ -39,6 +40,7 @@ pub fn answer(request: &str) -> String {
             outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
         }
         ("queues", "") => text(&status::queues()),
+        ("metrics", "") => text(&crate::counters().to_openmetrics()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),

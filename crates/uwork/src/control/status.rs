@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use uwork_engine::dump::{QueueDump, WorkerState};
 use uwork_linux::engine;
 
+use crate::QueueCounters;
+
 /// The columns of [`queues`]. New ones are added at the end.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 15] = [
     "name",
     "kind",
     "flags",
@@ -20,31 +22,34 @@ const COLUMNS: [&str; 13] = [
     "saturated",
     "scope",
     "gate",
+    "run_p50_ns",
+    "run_p99_ns",
 ];
 
 /// A line for each queue, after a line with the names of the columns.
 pub(super) fn queues() -> String {
     let mut text = COLUMNS.join("\t") + "\n";
     for queue in engine().dump_queues(|_| true) {
-        let sum = |of: fn(&uwork_engine::dump::PwqDump) -> u64| -> u64 {
-            queue.pwqs.iter().map(of).sum()
-        };
-        let saturated = queue.pwqs.iter().filter(|pwq| pwq.saturated).count();
+        let counted = QueueCounters::of(&queue);
+        let started: u64 = queue.pwqs.iter().map(|pwq| pwq.started).sum();
+        let percentile = |percent| counted.run_times.percentile(percent).unwrap_or_default();
         let _ = writeln!(
             text,
-            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{saturated}\t{}\t{}",
+            "{}\t{}\t{}\t{started}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
             plain(&queue.name),
             queue.kind,
             plain(&queue.flags.to_string()),
-            sum(|pwq| pwq.started),
-            queue.in_flight(),
-            queue.pending(),
-            sum(|pwq| pwq.ran),
-            sum(|pwq| pwq.busy_ns) / 1_000,
-            queue.slots.len(),
-            queue.max_active,
+            counted.in_flight,
+            counted.pending,
+            counted.ran,
+            counted.run_time.as_micros(),
+            counted.running,
+            counted.max_active,
+            counted.saturated,
             queue.scope.as_deref().unwrap_or("-"),
             gate(&queue),
+            percentile(50).as_nanos(),
+            percentile(99).as_nanos(),
         );
     }
     text

@@ -99,9 +99,7 @@ fn machine() -> Vec<Finding> {
     match Machine::read() {
         Ok(machine) => {
             findings.push(match &machine.quota {
-                Some(quota)
-                    if u64::from(quota.cpus_rounded_up()) < machine.allowed.len() as u64 =>
-                {
+                Some(quota) if quota.cpus_rounded_up() < machine.allowed.len() as u64 => {
                     Finding::bad(
                         format!(
                             "the control group's quota is {} of {} CPUs",

@@ -54,8 +54,8 @@ fn interval(text: &str) -> Result<Duration, UserError> {
 /// A table of the queues that match. `since`: the time since the last table, if there was one.
 fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Duration>) -> String {
     let mut text = format!(
-        "{:<25} {:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5}\n",
-        "", "total", "infl", "pend", "runtime", "busy", "items/s", "full"
+        "{:<25} {:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5} {:>7}\n",
+        "", "total", "infl", "pend", "runtime", "busy", "items/s", "full", "p99"
     );
     for row in table.rows() {
         let name = row.text("name");
@@ -73,26 +73,38 @@ fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Dur
         let busy = rate(run_us, us_before).map(|us_per_s| us_per_s / 1e6);
         let _ = writeln!(
             text,
-            "{name:<25} {ran:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5}",
+            "{name:<25} {ran:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5} {:>7}",
             row.number("in_flight"),
             row.number("pending"),
             format!("{:.1}", run_us as f64 / 1e6),
             busy.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
             shown(rate(ran, ran_before)),
             row.number("saturated"),
+            time(row.number("run_p99_ns")),
         );
     }
     text.push('\n');
     text
 }
 
+/// A time in nanoseconds, rounded down, with a unit; 0 is no time.
+fn time(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        1..1_000 => format!("{ns}ns"),
+        1_000..1_000_000 => format!("{}us", ns / 1_000),
+        1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
+        _ => format!("{}s", ns / 1_000_000_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FIRST: &str = "name\tran\tin_flight\tpending\trun_us\tsaturated\n\
-        log\t10\t2\t1\t500000\t1\n\
-        io\t5\t0\t0\t7\t0\n";
+    const FIRST: &str = "name\tran\tin_flight\tpending\trun_us\tsaturated\trun_p99_ns\n\
+        log\t10\t2\t1\t500000\t1\t4096\n\
+        io\t5\t0\t0\t7\t0\t0\n";
 
     #[test]
     fn rates_are_those_since_the_last_table() {
@@ -100,12 +112,12 @@ mod tests {
         let first = render(&Table::parse(FIRST), &[], &mut before, None);
         let lines: Vec<Vec<&str>> =
             first.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["log", "10", "2", "1", "0.5", "-", "-", "1"]);
+        assert_eq!(lines[1], ["log", "10", "2", "1", "0.5", "-", "-", "1", "4us"]);
         let second = FIRST.replace("log\t10\t2\t1\t500000", "log\t30\t0\t0\t1500000");
         let second = render(&Table::parse(&second), &[], &mut before, Some(Duration::from_secs(2)));
         let lines: Vec<Vec<&str>> =
             second.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["log", "30", "0", "0", "1.5", "0.50", "10", "1"]);
+        assert_eq!(lines[1], ["log", "30", "0", "0", "1.5", "0.50", "10", "1", "4us"]);
     }
 
     #[test]

@@ -169,8 +169,7 @@ impl<H: Host> Pwq<H> {
     ) -> bool {
         let mut inner = self.lock();
         inner.run_times.add(batch_ns, count);
-        inner.ran += u64::from(count);
-        inner.busy_ns = inner.busy_ns.saturating_add(batch_ns);
+        inner.runs.add(batch_ns, count);
         self.let_go(inner, ready)
     }
 
