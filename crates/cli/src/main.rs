@@ -1,12 +1,16 @@
-//! The `uwork` command: topology, sum and sim.
+//! The `uwork` command: topology, sum and sim; looking into running processes, and tuning them.
 
+mod client;
 mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Linux workqueues in user space: show the machine, checksum files.
+use commands::{about, process, sim, sum, topology};
+
+/// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
+/// files.
 #[derive(Parser)]
 #[command(name = "uwork", version, about, max_term_width = 100)]
 struct Cli {
@@ -17,19 +21,43 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Draw this machine (or a described machine) and the pods of each affinity scope.
-    Topology(commands::topology::Args),
+    Topology(topology::Args),
     /// Checksum files with work items; the format is that of sha256sum.
-    Sum(commands::sum::Args),
+    Sum(sum::Args),
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
-    Sim(commands::sim::Args),
+    Sim(sim::Args),
+    /// List the processes that use uwork, or the attributes of one of them.
+    Ls(process::LsArgs),
+    /// Print the value of an attribute of a running process.
+    Get(process::GetArgs),
+    /// Change an attribute of a running process.
+    Set(process::SetArgs),
+    /// Print everything that a running process does: pools, workers, queues, items.
+    Dump(process::DumpArgs),
+    /// Print the counters of a running process's queues at intervals.
+    Monitor(process::MonitorArgs),
+    /// Check the machine and the running processes, with a remedy for each finding.
+    Doctor(process::DoctorArgs),
+    /// Print the completions of this command for a shell.
+    Completions(about::CompletionsArgs),
+    /// Print the man page of this command, or of a subcommand.
+    Man(about::ManArgs),
 }
 
 fn main() -> ExitCode {
     // clap exits with 2 on a bad command line, as this program does for every user error.
     let outcome = match Cli::parse().command {
-        Command::Topology(args) => commands::topology::run(args),
-        Command::Sum(args) => commands::sum::run(args),
-        Command::Sim(args) => commands::sim::run(args),
+        Command::Topology(args) => topology::run(args),
+        Command::Sum(args) => sum::run(args),
+        Command::Sim(args) => sim::run(args),
+        Command::Ls(args) => process::ls(args),
+        Command::Get(args) => process::get(args),
+        Command::Set(args) => process::set(args),
+        Command::Dump(args) => process::dump(args),
+        Command::Monitor(args) => process::monitor(args),
+        Command::Doctor(args) => process::doctor::run(args),
+        Command::Completions(args) => about::completions(&args, Cli::command()),
+        Command::Man(args) => about::man(&args, Cli::command()),
     };
     match outcome {
         Ok(code) => code,

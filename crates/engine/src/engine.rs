@@ -175,6 +175,13 @@ impl<H: Host> Engine<H> {
         self.me.upgrade()
     }
 
+    /// How many workers there are.
+    pub fn nr_workers(&self) -> u64 {
+        let mut workers = 0;
+        self.for_each_pool(|pool| workers += u64::from(pool.state.counts().workers));
+        workers
+    }
+
     /// Visits every pool that is or was in use. Takes no lock, since pools are never destroyed.
     pub(crate) fn for_each_pool(&self, f: impl FnMut(&Pool<H>)) {
         let pools = (0..POOLS_MAX).map_while(|id| self.pools.get(id));

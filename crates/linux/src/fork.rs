@@ -186,6 +186,7 @@ extern "C" fn child() {
     super::stack::forget();
     super::task::child();
     super::signals::child();
+    super::control::child();
     // SAFETY: as for `prepare`.
     if let Some(Held { forking, _names: names, part, making }) = unsafe { HELD.take() } {
         if let Some(part) = part {

@@ -13,7 +13,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
-use crate::{binding, blocked, changes, cpu, membarrier, pages, report, stack, thread};
+use crate::{binding, blocked, changes, control, cpu, membarrier, pages, report, stack, thread};
 
 /// The host.
 pub struct Linux {
@@ -34,6 +34,13 @@ impl Linux {
             changes: changes::Changes::new(),
             blocked: blocked::BlockDetector::new(monotonic_ns, options.blocking_tier),
         }
+    }
+}
+
+impl Linux {
+    /// How light fences are made, in a few words.
+    pub fn fences(&self) -> &'static str {
+        if self.fences.are_asymmetric() { "membarrier" } else { "full" }
     }
 }
 
@@ -101,6 +108,14 @@ impl Host for Linux {
 
     fn report(&self, report: Report) {
         report::issue(report);
+    }
+
+    unsafe fn watcher_begins(&self, event: *const Event) {
+        control::watcher_begins(event);
+    }
+
+    fn watcher_woke(&self) {
+        control::attend();
     }
 }
 

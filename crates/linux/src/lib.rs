@@ -11,6 +11,11 @@ compile_error!("uwork runs on Linux only: it needs futexes, rseq, membarrier and
 pub mod binding;
 mod blocked;
 mod changes;
+#[cfg_attr(
+    not(all(feature = "control", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "control/absent.rs"
+)]
+pub mod control;
 mod cpu;
 mod crossing;
 mod error;

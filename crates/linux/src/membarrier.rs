@@ -53,6 +53,11 @@ impl Fences {
         Fences { light_is_full: AtomicBool::new(refused), all_are_full: AtomicBool::new(refused) }
     }
 
+    /// Whether light sides cost nothing.
+    pub(super) fn are_asymmetric(&self) -> bool {
+        !self.light_is_full.load(Ordering::Relaxed)
+    }
+
     #[inline(always)]
     pub(super) fn light(&self) {
         // Relaxed: the thread that stores it makes every thread pass a barrier afterwards.

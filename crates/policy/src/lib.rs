@@ -31,6 +31,7 @@ pub mod cpu_choice;
 pub mod cpuset;
 pub mod deadlock;
 pub mod flags;
+pub mod histogram;
 pub mod percpu;
 pub mod progress;
 pub mod samples;

@@ -288,6 +288,7 @@ impl Builder {
                 .filter(|_| !flags.contains(Flags::BH))
                 .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
         };
+        crate::control::offer();
         Ok(Queue(uwork_engine::Queue::new(engine(), spec)?))
     }
 }

@@ -26,8 +26,8 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
-//! **A running process**: [`dump()`] shows the state, [`watchdog`] reports pools that make no
-//! progress; [`topology`] is the machine as uwork sees it.
+//! **A running process**: [`dump()`] shows the state, [`counters`] counts, [`watchdog`] reports pools that make no
+//! progress; `control` lets operators look in from outside; [`topology`] is the machine as uwork sees it.
 //!
 //! # Features
 //!
@@ -39,6 +39,7 @@
 //! | `task` | `task`, `combine`, `recycle`: work for a given thread, one sender for all, reusable buffers |
 //! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
 //! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
+//! | `control` (default) | `control`: the socket of operators and of the command `uwork`; `symbols`, `sysfs` |
 //! | `serde` | `Serialize` for dumps and reports |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
@@ -129,6 +130,12 @@
 //! <!-- calls: end -->
 
 mod builder;
+#[cfg(feature = "control")]
+pub mod control;
+#[cfg(not(feature = "control"))]
+#[path = "control/absent.rs"]
+mod control;
+mod counters;
 mod dump_api;
 mod error;
 mod every_cpu;
@@ -154,6 +161,7 @@ pub mod system;
 pub mod watchdog;
 
 pub use builder::Builder;
+pub use counters::{Counters, QueueCounters, RunTimes, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};

@@ -26,6 +26,7 @@ pub use crate::host::Frame;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
+use uwork_policy::histogram::Histogram;
 use uwork_policy::scope::AffinityScope;
 
 /// The most items that are listed of one list.
@@ -368,6 +369,14 @@ pub struct PwqDump {
     pub item_ns: u64,
     /// Items that workers took so far. One that was given back and taken again counts twice.
     pub started: u64,
+    /// Items that workers have run, and threads that waited for them; counted at the end of each
+    /// batch.
+    pub ran: u64,
+    /// The time of those batches, in nanoseconds.
+    pub busy_ns: u64,
+    /// Those runs by their time; the runs of a batch count with their mean.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub runs: Histogram,
 }
 
 impl Dump {

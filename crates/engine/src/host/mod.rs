@@ -265,6 +265,19 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
         None
     }
 
+    /// The watcher's thread begins, and calls this. `event` wakes it. A host has what it wants done
+    /// on a thread that sleeps most of the time in [`Host::watcher_woke`].
+    ///
+    /// # Safety
+    /// `event` lives until the engine ends.
+    unsafe fn watcher_begins(&self, event: *const Self::Event) {
+        let _ = event;
+    }
+
+    /// The watcher has woken. Called on its thread without locks; takes microseconds at most, or a
+    /// thread's creation.
+    fn watcher_woke(&self) {}
+
     /// Delivers a report to the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
 

@@ -329,6 +329,7 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     let counts = pwq.in_flight();
     let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
     let (item_ns, started) = (inner.run_times.estimate().item_ns, inner.started);
+    let runs = inner.runs;
     let (ready, saturated) = pwq.marks();
     drop(inner);
     let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);
@@ -345,5 +346,8 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
         in_flight: counts.iter().map(|&(count, _)| count).collect(),
         item_ns,
         started,
+        ran: runs.count(),
+        busy_ns: runs.sum_ns(),
+        runs,
     }
 }

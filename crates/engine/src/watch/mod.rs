@@ -245,8 +245,11 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let watch = &engine.watch;
     watch.set_thread(engine, engine.host().thread_id());
     watch.present.store(true, Ordering::SeqCst);
+    // SAFETY: the event lives as long as the engine, which this thread holds.
+    unsafe { engine.host().watcher_begins(&raw const watch.event) };
     let mut watcher = Watcher::new(engine);
     while !watch.is_retired() {
+        engine.host().watcher_woke();
         watch.spawn_requested(engine);
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
             watcher.sleep();
@@ -305,6 +308,7 @@ impl<'a, H: Host> Watcher<'a, H> {
             let _ = host.park(&watch.event, Some(at));
         }
         while !watch.is_retired() {
+            engine.host().watcher_woke();
             watch.spawn_requested(engine);
             self.check_at = watch.check_cpus(engine, self.check_at);
             self.guard.check_if_due(engine, true);

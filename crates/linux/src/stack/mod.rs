@@ -21,6 +21,8 @@ use crate::symbols;
 
 pub(super) use exchange::forget;
 pub(super) use signal::number as signal;
+#[cfg(feature = "control")]
+pub(super) use signal::taken_by_own_threads;
 
 /// How long a thread may take to answer. One that runs takes microseconds.
 const ANSWER_MAX: Duration = Duration::from_millis(100);

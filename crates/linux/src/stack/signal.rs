@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use super::exchange;
 use crate::signal_info::{SignalInfo, queue_signal};
 
+/// Of sigaction(2): a descriptor can be read from. The control socket has this signal sent for a
+/// client.
+const POLL_IN: i32 = 1;
+
 /// The signal whose handler was installed last; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
@@ -42,6 +46,12 @@ pub(super) fn installed() -> Option<libc::c_int> {
     let signal = { all }.find(|&signal| install(signal))?;
     SIGNAL.store(signal, Ordering::Relaxed);
     Some(signal)
+}
+
+/// The signal with this module's handler, if it is the one that the library's threads take.
+#[cfg(feature = "control")]
+pub(crate) fn taken_by_own_threads() -> Option<libc::c_int> {
+    installed().filter(|&signal| Some(signal) == number())
 }
 
 /// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
@@ -107,13 +117,19 @@ extern "C" fn handle(
             &*context.cast::<libc::ucontext_t>(),
         )
     };
+    // SAFETY: as above.
+    let saved = unsafe { *errno };
+    if request.code == POLL_IN {
+        crate::control::connection_arrived();
+        // SAFETY: as above.
+        unsafe { *errno = saved };
+        return;
+    }
     // Other senders may use this signal too: by kill(2), or queued with a value that is not a
     // request's number.
     if request.code != libc::SI_QUEUE {
         return;
     }
-    // SAFETY: as above.
-    let saved = unsafe { *errno };
     let thread = crate::thread::tid();
     exchange::answer(request.value, thread, |snapshot| snapshot.fill(context));
     // SAFETY: as above.

@@ -1,106 +1,184 @@
-//! The values that belong to no queue.
+//! The attributes that belong to no queue.
 
 use uwork_engine::{Housekeeping, POOL_WORKERS_LIMIT};
 use uwork_linux::engine;
 use uwork_policy::scope::AffinityScope;
 
-use super::{EntryKind, Error, Global, format_mask, mask, nr_cpus, seconds};
+use super::definition::{Definition, ValueType, Written};
+use super::{format_mask, mask, nr_cpus, seconds};
 use crate::watchdog;
 
-impl Global {
-    pub(super) fn read(self) -> String {
-        let (config, settings) = (engine().config(), engine().housekeeping());
-        let unbound = &engine().cpus().unbound_cpumask;
-        match self {
-            Global::Cpumask => format_mask(unbound),
-            Global::CpumaskRequested => format_mask(settings.cpumask.as_ref().unwrap_or(unbound)),
-            Global::CpumaskIsolated => format_mask(config.topology.isolated()),
-            Global::DefaultAffinityScope => settings.default_scope.to_string(),
-            Global::CacheShardSize => settings.cache_shard_size.to_string(),
-            Global::PowerEfficient => if settings.power_efficient { "Y" } else { "N" }.to_owned(),
-            Global::CpuIntensiveThreshUs => (engine().cpu_intensive_thresh() / 1_000).to_string(),
-            Global::CpuIntensiveWarningThresh => {
-                engine().cpu_intensive_warning_thresh().to_string()
-            }
-            Global::WatchdogThresh => seconds::format(watchdog::thresh()),
-            Global::PoolWorkersMax => engine().pool_workers_max().to_string(),
-        }
-    }
+/// The folder of the kernel's module parameters.
+pub(super) const PARAMETERS: &str = "module/parameters";
 
-    /// A description of the permitted values; None for read-only values.
-    fn allowed(self) -> Option<String> {
-        Some(match self {
-            Global::CpumaskRequested | Global::CpumaskIsolated => return None,
-            Global::Cpumask => mask::allowed(),
-            Global::DefaultAffinityScope => {
-                let names: Vec<_> = AffinityScope::ALL.iter().map(|scope| scope.name()).collect();
-                names.join(", ")
-            }
-            Global::PowerEfficient => "1, y, Y, on, 0, n, N and off".to_owned(),
-            Global::WatchdogThresh => format!("0 to {}, with up to nine decimals", u32::MAX),
-            Global::PoolWorkersMax => format!("0 to {POOL_WORKERS_LIMIT}"),
-            Global::CacheShardSize
-            | Global::CpuIntensiveThreshUs
-            | Global::CpuIntensiveWarningThresh => format!("0 to {}", u32::MAX),
-        })
-    }
+/// The one thing that these attributes belong to.
+pub(super) struct Process;
 
-    pub(super) fn kind(self) -> EntryKind {
-        if self.allowed().is_some() { EntryKind::ReadWrite } else { EntryKind::ReadOnly }
-    }
-
-    pub(super) fn write(self, path: &str, value: &str) -> Result<(), Error> {
-        let Some(allowed) = self.allowed() else {
-            return Err(Error::ReadOnly { path: path.to_owned() });
-        };
-        let bad = || Error::BadValue { path: path.to_owned(), value: value.to_owned(), allowed };
-        let number = |max: u32| value.parse().ok().filter(|&number: &u32| number <= max);
-        let set = |change: &dyn Fn(&mut Housekeeping)| {
-            let outcome = engine().set_housekeeping(change);
-            outcome.map_err(|error| Error::Refused { path: path.to_owned(), error: error.into() })
-        };
-        match self {
-            Global::CpumaskRequested | Global::CpumaskIsolated => {
-                return Err(Error::ReadOnly { path: path.to_owned() });
-            }
-            Global::Cpumask => {
-                let usable = mask::parse(value, nr_cpus())
-                    .filter(|mask| mask.intersects(&engine().cpus().allowed));
-                let mask = usable.ok_or_else(bad)?;
-                set(&|settings| settings.cpumask = Some(mask.clone()))?;
-            }
-            Global::DefaultAffinityScope => {
-                let named = |scope: &&AffinityScope| scope.name() == value;
-                let scope = *AffinityScope::ALL.iter().find(named).ok_or_else(bad)?;
-                set(&|settings| settings.default_scope = scope)?;
-            }
-            Global::CacheShardSize => {
-                let size = number(u32::MAX).ok_or_else(bad)?;
-                set(&|settings| settings.cache_shard_size = size)?;
-            }
-            Global::PowerEfficient => {
-                let saves = match value {
-                    "1" | "y" | "Y" | "on" => true,
-                    "0" | "n" | "N" | "off" => false,
-                    _ => return Err(bad()),
-                };
-                set(&|settings| settings.power_efficient = saves)?;
-            }
-            Global::WatchdogThresh => {
-                watchdog::set_thresh(seconds::parse(value).ok_or_else(bad)?);
-            }
-            Global::CpuIntensiveThreshUs => {
-                let thresh = u64::from(number(u32::MAX).ok_or_else(bad)?) * 1_000;
-                engine().set_cpu_intensive_thresh(thresh);
-            }
-            Global::CpuIntensiveWarningThresh => {
-                let thresh = number(u32::MAX).ok_or_else(bad)?;
-                engine().set_cpu_intensive_warning_thresh(u64::from(thresh));
-            }
-            Global::PoolWorkersMax => {
-                engine().set_pool_workers_max(number(POOL_WORKERS_LIMIT).ok_or_else(bad)?);
-            }
-        }
-        Ok(())
-    }
+fn nothing() -> String {
+    "none".to_owned()
 }
+
+fn numbers() -> String {
+    format!("0 to {}", u32::MAX)
+}
+
+/// Parses a number up to `max` and passes it on.
+fn number(text: &str, max: u32, set: impl FnOnce(u32)) -> Written {
+    let number = text.parse().ok().filter(|&number: &u32| number <= max).ok_or(None)?;
+    set(number);
+    Ok(())
+}
+
+/// Changes a value that all queues share.
+fn keep_house(change: impl Fn(&mut Housekeeping)) -> Written {
+    engine().set_housekeeping(change).map_err(Some)
+}
+
+fn set_cpumask(text: &str) -> Written {
+    let mask = mask::parse(text, nr_cpus()).ok_or(None)?;
+    if !mask.intersects(&engine().cpus().allowed) {
+        return Err(None);
+    }
+    keep_house(|settings| settings.cpumask = Some(mask.clone()))
+}
+
+fn scope_names() -> String {
+    AffinityScope::ALL.map(|scope| scope.name()).join(", ")
+}
+
+fn set_default_scope(text: &str) -> Written {
+    let scope = AffinityScope::ALL.into_iter().find(|scope| scope.name() == text).ok_or(None)?;
+    keep_house(|settings| settings.default_scope = scope)
+}
+
+fn set_power_efficient(text: &str) -> Written {
+    let saves = match text {
+        "1" | "y" | "Y" | "on" => true,
+        "0" | "n" | "N" | "off" => false,
+        _ => return Err(None),
+    };
+    keep_house(|settings| settings.power_efficient = saves)
+}
+
+fn requested_cpumask() -> String {
+    let settings = engine().housekeeping();
+    format_mask(settings.cpumask.as_ref().unwrap_or(&engine().cpus().unbound_cpumask))
+}
+
+fn set_watchdog(text: &str) -> Written {
+    watchdog::set_thresh(seconds::parse(text).ok_or(None)?);
+    Ok(())
+}
+
+/// Sorted by folder and name.
+pub(super) const GLOBALS: [Definition<Process>; 10] = [
+    Definition {
+        folder: "",
+        name: "cpumask",
+        value_type: ValueType::CpuMask,
+        unit: "",
+        doc: "The CPUs that unbound queues use",
+        allowed: mask::allowed,
+        get: |_| Some(format_mask(&engine().cpus().unbound_cpumask)),
+        set: Some(|_, text| set_cpumask(text)),
+    },
+    Definition {
+        folder: "",
+        name: "cpumask_isolated",
+        value_type: ValueType::CpuMask,
+        unit: "",
+        doc: "The CPUs that are isolated",
+        allowed: nothing,
+        get: |_| Some(format_mask(engine().config().topology.isolated())),
+        set: None,
+    },
+    Definition {
+        folder: "",
+        name: "cpumask_requested",
+        value_type: ValueType::CpuMask,
+        unit: "",
+        doc: "The CPUs for unbound queues before isolated and forbidden ones were left out",
+        allowed: nothing,
+        get: |_| Some(requested_cpumask()),
+        set: None,
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "cache_shard_size",
+        value_type: ValueType::Number,
+        unit: "cores",
+        doc: "Cores in a pod of the scope cache_shard",
+        allowed: numbers,
+        get: |_| Some(engine().housekeeping().cache_shard_size.to_string()),
+        set: Some(|_, text| {
+            let size = text.parse().map_err(|_| None)?;
+            keep_house(|settings| settings.cache_shard_size = size)
+        }),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "cpu_intensive_thresh_us",
+        value_type: ValueType::Number,
+        unit: "microseconds of CPU time",
+        doc: "A run on a per-CPU queue that has used so much while items wait no longer counts as running; 0: never",
+        allowed: numbers,
+        get: |_| Some((engine().cpu_intensive_thresh() / 1_000).to_string()),
+        set: Some(|_, text| {
+            number(text, u32::MAX, |us| engine().set_cpu_intensive_thresh(u64::from(us) * 1_000))
+        }),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "cpu_intensive_warning_thresh",
+        value_type: ValueType::Number,
+        unit: "runs",
+        doc: "From so many such runs on a function is reported; 0: never",
+        allowed: numbers,
+        get: |_| Some(engine().cpu_intensive_warning_thresh().to_string()),
+        set: Some(|_, text| {
+            number(text, u32::MAX, |runs| engine().set_cpu_intensive_warning_thresh(runs.into()))
+        }),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "default_affinity_scope",
+        value_type: ValueType::Scope,
+        unit: "",
+        doc: "The scope of queues that chose none",
+        allowed: scope_names,
+        get: |_| Some(engine().housekeeping().default_scope.to_string()),
+        set: Some(|_, text| set_default_scope(text)),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "pool_workers_max",
+        value_type: ValueType::Number,
+        unit: "workers",
+        doc: "The most workers of a pool and those that it shares items with; 0: by the queues' limits",
+        allowed: || format!("0 to {POOL_WORKERS_LIMIT}"),
+        get: |_| Some(engine().pool_workers_max().to_string()),
+        set: Some(|_, text| {
+            number(text, POOL_WORKERS_LIMIT, |max| engine().set_pool_workers_max(max))
+        }),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "power_efficient",
+        value_type: ValueType::Switch,
+        unit: "",
+        doc: "Whether power-efficient queues save power",
+        allowed: || "1, y, Y, on, 0, n, N and off".to_owned(),
+        get: |_| Some(if engine().housekeeping().power_efficient { "Y" } else { "N" }.to_owned()),
+        set: Some(|_, text| set_power_efficient(text)),
+    },
+    Definition {
+        folder: PARAMETERS,
+        name: "watchdog_thresh",
+        value_type: ValueType::Seconds,
+        unit: "seconds",
+        doc: "Work that waits for so long while nothing moves is reported as a stall; 0: never",
+        allowed: || format!("0 to {}, with up to nine decimals", u32::MAX),
+        get: |_| Some(seconds::format(watchdog::thresh())),
+        set: Some(|_, text| set_watchdog(text)),
+    },
+];

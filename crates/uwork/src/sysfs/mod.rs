@@ -12,7 +12,7 @@
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
-//! | `module/parameters/watchdog_thresh` | see [`watchdog`] | seconds, 0 to 4294967295, with up to nine decimals |
+//! | `module/parameters/watchdog_thresh` | see [`crate::watchdog`] | seconds, 0 to 4294967295, decimals allowed |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
@@ -39,8 +39,9 @@
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! exist for unbound and ordered queues only. A `/` in a queue's name is shown as `!`. Values are
 //! read without a final newline, and may be written with one. Several slashes in a path count as
-//! one. This module does not check permissions: a program that offers the tree to others must do
-//! that.
+//! one, and a path may begin with `workqueue/`, as the kernel's do. [`describe`] has each attribute's
+//! type, unit and permitted values. This module does not check permissions: a program that offers
+//! the tree to others must do that.
 //!
 //! ```
 //! use uwork::{Queue, sysfs};
@@ -55,18 +56,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod definition;
 mod error;
 mod global;
 mod mask;
 mod queue;
 mod seconds;
 
+pub use definition::ValueType;
 pub use error::Error;
 
 use uwork_linux::engine;
 use uwork_policy::cpuset::CpuSet;
 
-use queue::Attribute;
+use definition::{Definition, Written};
+use global::{GLOBALS, PARAMETERS, Process};
+use queue::ATTRIBUTES;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,43 +99,40 @@ impl Entry {
     }
 }
 
-const PARAMETERS: &str = "module/parameters";
-
-/// A value that belongs to no queue.
-#[derive(Clone, Copy)]
-enum Global {
-    Cpumask,
-    CpumaskRequested,
-    CpumaskIsolated,
-    DefaultAffinityScope,
-    CacheShardSize,
-    PowerEfficient,
-    CpuIntensiveThreshUs,
-    CpuIntensiveWarningThresh,
-    PoolWorkersMax,
-    WatchdogThresh,
+/// What is known of an attribute, apart from its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// The type of its values.
+    pub value_type: ValueType,
+    /// The unit of its values; empty if they have none.
+    pub unit: &'static str,
+    /// The permitted values; None if it can only be read.
+    pub allowed: Option<String>,
+    /// What it does, in one sentence.
+    pub doc: &'static str,
 }
 
-/// The directory, name and value of each.
-const GLOBALS: [(&str, &str, Global); 10] = [
-    ("", "cpumask", Global::Cpumask),
-    ("", "cpumask_isolated", Global::CpumaskIsolated),
-    ("", "cpumask_requested", Global::CpumaskRequested),
-    (PARAMETERS, "cache_shard_size", Global::CacheShardSize),
-    (PARAMETERS, "cpu_intensive_thresh_us", Global::CpuIntensiveThreshUs),
-    (PARAMETERS, "cpu_intensive_warning_thresh", Global::CpuIntensiveWarningThresh),
-    (PARAMETERS, "default_affinity_scope", Global::DefaultAffinityScope),
-    (PARAMETERS, "pool_workers_max", Global::PoolWorkersMax),
-    (PARAMETERS, "power_efficient", Global::PowerEfficient),
-    (PARAMETERS, "watchdog_thresh", Global::WatchdogThresh),
-];
+/// One fact a line, each with its name.
+impl std::fmt::Display for Description {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\ntype     {}", self.doc, self.value_type.name())?;
+        if !self.unit.is_empty() {
+            write!(f, "\nunit     {}", self.unit)?;
+        }
+        match &self.allowed {
+            Some(allowed) => write!(f, "\nallowed  {allowed}"),
+            None => write!(f, "\nallowed  can only be read"),
+        }
+    }
+}
 
 /// The object that a path names.
 enum Node {
     Directory(Vec<Entry>),
-    Global(Global),
+    Global(&'static Definition<Process>),
     /// An attribute of the queue with this name in the tree.
-    Device(String, Attribute),
+    Device(String, &'static Definition<queue::Wq>),
 }
 
 /// The entries of a directory, sorted by name. `""` is the root.
@@ -150,10 +152,11 @@ pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
 /// The path does not exist, or is a directory.
 pub fn get(path: &str) -> Result<String, Error> {
     match find(path)? {
-        Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
-        Node::Global(global) => Ok(global.read()),
+        Node::Directory(_) => Err(directory_has_no_value(path)),
+        Node::Global(global) => Ok((global.get)(&Process).unwrap_or_default()),
         Node::Device(device, attribute) => {
-            queue::with(&device, |wq| attribute.read(wq)).ok_or_else(|| no_queue(path, &device))
+            let value = queue::with(&device, |wq| (attribute.get)(wq).unwrap_or_default());
+            value.ok_or_else(|| no_queue(path, &device))
         }
     }
 }
@@ -167,18 +170,81 @@ pub fn get(path: &str) -> Result<String, Error> {
 pub fn set(path: &str, value: &str) -> Result<(), Error> {
     let value = value.strip_suffix('\n').unwrap_or(value);
     match find(path)? {
-        Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
-        Node::Global(global) => global.write(path, value),
+        Node::Directory(_) => Err(directory_has_no_value(path)),
+        Node::Global(global) => write(global, &Process, global.kind(), path, value),
         Node::Device(device, attribute) => {
-            let write = |wq: &queue::Wq| attribute.write(wq, path, value);
-            queue::with(&device, write).unwrap_or_else(|| Err(no_queue(path, &device)))
+            let outcome = queue::with(&device, |wq| {
+                write(attribute, wq, queue::kind(attribute, wq), path, value)
+            });
+            outcome.unwrap_or_else(|| Err(no_queue(path, &device)))
         }
     }
 }
 
+/// The type, unit and permitted values of an attribute, and what it does.
+///
+/// ```
+/// let known = uwork::sysfs::describe("module/parameters/watchdog_thresh")?;
+/// assert_eq!(known.unit, "seconds");
+/// assert!(known.allowed.unwrap().starts_with("0 to 4294967295"));
+/// # Ok::<(), uwork::sysfs::Error>(())
+/// ```
+///
+/// # Errors
+/// The path does not exist, or is a directory.
+pub fn describe(path: &str) -> Result<Description, Error> {
+    match find(path)? {
+        Node::Directory(_) => Err(directory_has_no_value(path)),
+        Node::Global(global) => Ok(global.describe(global.kind())),
+        Node::Device(device, attribute) => {
+            let kind = queue::with(&device, |wq| queue::kind(attribute, wq));
+            kind.map(|kind| attribute.describe(kind)).ok_or_else(|| no_queue(path, &device))
+        }
+    }
+}
+
+impl<T> Definition<T> {
+    fn kind(&self) -> EntryKind {
+        if self.set.is_some() { EntryKind::ReadWrite } else { EntryKind::ReadOnly }
+    }
+
+    fn describe(&self, kind: EntryKind) -> Description {
+        let Definition { value_type, unit, doc, .. } = *self;
+        let allowed = (kind == EntryKind::ReadWrite).then(self.allowed);
+        Description { value_type, unit, allowed, doc }
+    }
+}
+
+/// Writes an attribute of `of`, if it can be written.
+fn write<T>(
+    attribute: &Definition<T>,
+    of: &T,
+    kind: EntryKind,
+    path: &str,
+    value: &str,
+) -> Result<(), Error> {
+    let path = path.to_owned();
+    let Some(set) = attribute.set.filter(|_| kind == EntryKind::ReadWrite) else {
+        return Err(Error::ReadOnly { path });
+    };
+    let outcome: Written = set(of, value);
+    outcome.map_err(|error| match error {
+        Some(error) => Error::Refused { path, error: error.into() },
+        None => Error::BadValue { path, value: value.to_owned(), allowed: (attribute.allowed)() },
+    })
+}
+
+fn directory_has_no_value(path: &str) -> Error {
+    Error::WrongKind { path: path.to_owned(), is_directory: true }
+}
+
 fn find(path: &str) -> Result<Node, Error> {
     // As in a file system: several slashes count as one, and those at the ends are ignored.
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    // The name of the whole tree, as in the kernel's paths.
+    if parts.first() == Some(&ROOT) {
+        parts.remove(0);
+    }
     let path = parts.join("/");
     let path = path.as_str();
     if let Some(device) = path.strip_prefix("devices/") {
@@ -188,7 +254,7 @@ fn find(path: &str) -> Result<Node, Error> {
         };
         let entries = queue::with(name, queue::entries).ok_or_else(|| no_queue(path, name))?;
         let Some(attribute) = attribute else { return Ok(Node::Directory(entries)) };
-        return match Attribute::named(attribute) {
+        return match ATTRIBUTES.iter().find(|known| known.name == attribute) {
             Some(known) if entries.iter().any(|entry| entry.name == attribute) => {
                 Ok(Node::Device(name.to_owned(), known))
             }
@@ -198,9 +264,9 @@ fn find(path: &str) -> Result<Node, Error> {
     if let Some(entries) = directory(path) {
         return Ok(Node::Directory(entries));
     }
-    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let global = GLOBALS.iter().find(|(at, known, _)| (*at, *known) == (directory, name));
-    global.map(|&(_, _, global)| Node::Global(global)).ok_or_else(|| nowhere(path, directory))
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let global = GLOBALS.iter().find(|known| (known.folder, known.name) == (folder, name));
+    global.map(Node::Global).ok_or_else(|| nowhere(path, folder))
 }
 
 /// The entries of a directory that is not a queue's.
@@ -213,8 +279,8 @@ fn directory(path: &str) -> Option<Vec<Entry>> {
         _ => return None,
     };
     let directories = directories.iter().map(|name| Entry::new(*name, EntryKind::Directory));
-    let values = GLOBALS.iter().filter(|(at, ..)| *at == path);
-    let values = values.map(|(_, name, global)| Entry::new(*name, global.kind()));
+    let values = GLOBALS.iter().filter(|global| global.folder == path);
+    let values = values.map(|global| Entry::new(global.name, global.kind()));
     let mut entries: Vec<Entry> = directories.chain(values).collect();
     entries.sort();
     Some(entries)
@@ -233,6 +299,9 @@ fn nowhere(path: &str, beside: &str) -> Error {
     let allowed = entries.unwrap_or_default().into_iter().map(|entry| entry.name).collect();
     Error::NoSuchPath { path: path.to_owned(), allowed }
 }
+
+/// A first component of a path that may be left out.
+const ROOT: &str = "workqueue";
 
 /// Possible CPUs, counted as the kernel does: up to the last one.
 fn nr_cpus() -> u32 {

@@ -5,40 +5,119 @@ use uwork_linux::{Linux, engine};
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScopeChoice;
 
-use super::{Entry, EntryKind, Error, format_mask, mask, nr_cpus};
+use super::definition::{Definition, ValueType, Written};
+use super::{Entry, EntryKind, format_mask, mask, nr_cpus};
 
 pub(super) type Wq = uwork_engine::Wq<Linux>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attribute {
-    AffinityScope,
-    AffinityStrict,
-    Cpumask,
-    MaxActive,
-    Nice,
-    PerCpu,
-}
-
 /// Sorted by name.
-const ATTRIBUTES: [(&str, Attribute); 6] = [
-    ("affinity_scope", Attribute::AffinityScope),
-    ("affinity_strict", Attribute::AffinityStrict),
-    ("cpumask", Attribute::Cpumask),
-    ("max_active", Attribute::MaxActive),
-    ("nice", Attribute::Nice),
-    ("per_cpu", Attribute::PerCpu),
+pub(super) const ATTRIBUTES: [Definition<Wq>; 6] = [
+    Definition {
+        folder: "",
+        name: "affinity_scope",
+        value_type: ValueType::Scope,
+        unit: "",
+        doc: "The pods that items stay in: those of this scope",
+        allowed: scope_names,
+        get: |wq| wq.effective_scope().map(|scope| scope.to_string()),
+        set: Some(|wq, text| {
+            let scope: AffinityScopeChoice = text.parse().map_err(|_| None)?;
+            wq.change_attrs(|attrs| attrs.scope = scope).map_err(Some)
+        }),
+    },
+    Definition {
+        folder: "",
+        name: "affinity_strict",
+        value_type: ValueType::Switch,
+        unit: "",
+        doc: "Whether pods run only their own items",
+        allowed: || "0 and 1".to_owned(),
+        get: |wq| wq.effective_scope().and_then(|_| attrs(wq)).map(|attrs| digit(attrs.strict)),
+        set: Some(|wq, text| {
+            let strict = match text {
+                "0" => false,
+                "1" => true,
+                _ => return Err(None),
+            };
+            wq.change_attrs(|attrs| attrs.strict = strict).map_err(Some)
+        }),
+    },
+    Definition {
+        folder: "",
+        name: "cpumask",
+        value_type: ValueType::CpuMask,
+        unit: "",
+        doc: "The CPUs that were asked for",
+        allowed: || {
+            let allowed = format_mask(&engine().cpus().allowed);
+            format!("hexadecimal masks with CPUs of {allowed} in them")
+        },
+        get: |wq| attrs(wq).map(|attrs| format_mask(&attrs.cpumask)),
+        set: Some(|wq, text| {
+            let mask = mask::parse(text, nr_cpus());
+            let usable = mask.filter(|mask| mask.intersects(&engine().cpus().allowed));
+            let mask = usable.ok_or(None)?;
+            wq.change_attrs(|attrs| attrs.cpumask = mask).map_err(Some)
+        }),
+    },
+    Definition {
+        folder: "",
+        name: "max_active",
+        value_type: ValueType::Number,
+        unit: "items",
+        doc: "The most items that are active at once in a pool, or for an unbound queue on a NUMA node",
+        allowed: || format!("1 to {MAX_ACTIVE_LIMIT}"),
+        get: |wq| Some(wq.max_active().to_string()),
+        set: Some(|wq, text| {
+            let limit = text.parse().ok().filter(|n| (1..=MAX_ACTIVE_LIMIT).contains(n));
+            wq.set_max_active(limit.ok_or(None)?).map_err(Some)
+        }),
+    },
+    Definition {
+        folder: "",
+        name: "nice",
+        value_type: ValueType::Number,
+        unit: "",
+        doc: "The niceness of the workers",
+        allowed: || "-20 to 19".to_owned(),
+        get: |wq| attrs(wq).map(|attrs| attrs.nice.to_string()),
+        set: Some(set_nice),
+    },
+    Definition {
+        folder: "",
+        name: "per_cpu",
+        value_type: ValueType::Switch,
+        unit: "",
+        doc: "Whether it is a per-CPU queue",
+        allowed: || "none".to_owned(),
+        get: |wq| Some(digit(wq.kind() == Kind::PerCpu)),
+        set: None,
+    },
 ];
 
+fn set_nice(wq: &Wq, text: &str) -> Written {
+    let nice = text.parse().ok().filter(|n| (-20..=19).contains(n)).ok_or(None)?;
+    wq.change_attrs(|attrs| attrs.nice = nice).map_err(Some)
+}
+
+fn digit(yes: bool) -> String {
+    u8::from(yes).to_string()
+}
+
+fn attrs(wq: &Wq) -> Option<Attrs> {
+    wq.kind().attrs().cloned()
+}
+
 /// A queue's name as that of a directory.
-fn device_name(wq: &Wq) -> String {
-    wq.name().replace('/', "!")
+pub(crate) fn device_name(name: &str) -> String {
+    name.replace('/', "!")
 }
 
 /// Calls `f` with the queue of this name in the tree, if it exists.
 pub(super) fn with<R>(device: &str, f: impl FnOnce(&Wq) -> R) -> Option<R> {
     let (mut f, mut result) = (Some(f), None);
     engine().for_each_queue(|wq| {
-        let wanted = wq.flags().contains(Flags::SYSFS) && device_name(wq) == device;
+        let wanted = wq.flags().contains(Flags::SYSFS) && device_name(wq.name()) == device;
         if wanted && let Some(f) = f.take() {
             result = Some(f(wq));
         }
@@ -51,7 +130,7 @@ pub(super) fn devices() -> Vec<Entry> {
     let mut devices = Vec::new();
     engine().for_each_queue(|wq| {
         if wq.flags().contains(Flags::SYSFS) {
-            devices.push(Entry::new(device_name(wq), EntryKind::Directory));
+            devices.push(Entry::new(device_name(wq.name()), EntryKind::Directory));
         }
     });
     devices.sort();
@@ -60,97 +139,16 @@ pub(super) fn devices() -> Vec<Entry> {
 
 /// The attributes that this queue has.
 pub(super) fn entries(wq: &Wq) -> Vec<Entry> {
-    let has = |attribute: Attribute| match attribute {
-        Attribute::MaxActive | Attribute::PerCpu => true,
-        Attribute::Nice | Attribute::Cpumask => wq.kind().attrs().is_some(),
-        Attribute::AffinityScope | Attribute::AffinityStrict => wq.effective_scope().is_some(),
-    };
-    let present = ATTRIBUTES.iter().filter(|&&(_, attribute)| has(attribute));
-    present.map(|&(name, attribute)| Entry::new(name, attribute.kind(wq))).collect()
+    let present = ATTRIBUTES.iter().filter(|attribute| (attribute.get)(wq).is_some());
+    present.map(|attribute| Entry::new(attribute.name, kind(attribute, wq))).collect()
 }
 
-fn attrs(wq: &Wq) -> Option<Attrs> {
-    wq.kind().attrs().cloned()
-}
-
-impl Attribute {
-    pub(super) fn named(name: &str) -> Option<Attribute> {
-        ATTRIBUTES.iter().find(|(known, _)| *known == name).map(|&(_, attribute)| attribute)
-    }
-
-    fn kind(self, wq: &Wq) -> EntryKind {
-        let fixed = wq.is_ordered() || wq.flags().contains(Flags::BH);
-        match self {
-            Attribute::PerCpu => EntryKind::ReadOnly,
-            Attribute::MaxActive if fixed => EntryKind::ReadOnly,
-            _ => EntryKind::ReadWrite,
-        }
-    }
-
-    /// The value. Empty for an attribute that the queue does not have.
-    pub(super) fn read(self, wq: &Wq) -> String {
-        let digit = |yes: bool| u8::from(yes).to_string();
-        let value = match self {
-            Attribute::PerCpu => Some(digit(wq.kind() == Kind::PerCpu)),
-            Attribute::MaxActive => Some(wq.max_active().to_string()),
-            Attribute::Nice => attrs(wq).map(|attrs| attrs.nice.to_string()),
-            Attribute::Cpumask => attrs(wq).map(|attrs| format_mask(&attrs.cpumask)),
-            Attribute::AffinityScope => wq.effective_scope().map(|scope| scope.to_string()),
-            Attribute::AffinityStrict => attrs(wq).map(|attrs| digit(attrs.strict)),
-        };
-        value.unwrap_or_default()
-    }
-
-    /// A description of the permitted values.
-    fn allowed(self) -> String {
-        match self {
-            Attribute::PerCpu => "none".to_owned(),
-            Attribute::MaxActive => format!("1 to {MAX_ACTIVE_LIMIT}"),
-            Attribute::Nice => "-20 to 19".to_owned(),
-            Attribute::AffinityStrict => "0 and 1".to_owned(),
-            Attribute::AffinityScope => scope_names(),
-            Attribute::Cpumask => mask::allowed(),
-        }
-    }
-
-    pub(super) fn write(self, wq: &Wq, path: &str, value: &str) -> Result<(), Error> {
-        if self.kind(wq) == EntryKind::ReadOnly {
-            return Err(Error::ReadOnly { path: path.to_owned() });
-        }
-        let bad = || Error::BadValue {
-            path: path.to_owned(),
-            value: value.to_owned(),
-            allowed: self.allowed(),
-        };
-        let outcome = match self {
-            Attribute::PerCpu => return Err(Error::ReadOnly { path: path.to_owned() }),
-            Attribute::MaxActive => {
-                let limit = value.parse().ok().filter(|n| (1..=MAX_ACTIVE_LIMIT).contains(n));
-                wq.set_max_active(limit.ok_or_else(bad)?)
-            }
-            Attribute::Nice => {
-                let nice = value.parse().ok().filter(|n| (-20..=19).contains(n)).ok_or_else(bad)?;
-                wq.change_attrs(|attrs| attrs.nice = nice)
-            }
-            Attribute::Cpumask => {
-                let mask = mask::parse(value, nr_cpus());
-                let usable = mask.filter(|mask| mask.intersects(&engine().cpus().allowed));
-                let mask = usable.ok_or_else(bad)?;
-                wq.change_attrs(|attrs| attrs.cpumask = mask)
-            }
-            Attribute::AffinityScope => {
-                let scope: AffinityScopeChoice = value.parse().map_err(|_| bad())?;
-                wq.change_attrs(|attrs| attrs.scope = scope)
-            }
-            Attribute::AffinityStrict => {
-                let strict = match value {
-                    "0" => false,
-                    "1" => true,
-                    _ => return Err(bad()),
-                };
-                wq.change_attrs(|attrs| attrs.strict = strict)
-            }
-        };
-        outcome.map_err(|error| Error::Refused { path: path.to_owned(), error: error.into() })
+/// How the attribute of this queue can be used.
+pub(super) fn kind(attribute: &Definition<Wq>, wq: &Wq) -> EntryKind {
+    let is_fixed = wq.is_ordered() || wq.flags().contains(Flags::BH);
+    match attribute.set {
+        None => EntryKind::ReadOnly,
+        Some(_) if attribute.name == "max_active" && is_fixed => EntryKind::ReadOnly,
+        Some(_) => EntryKind::ReadWrite,
     }
 }

@@ -197,7 +197,7 @@ fn a_child_forked_in_a_storm_can_use_all_per_cpu_data() {
         assert_eq!(all.cache.stats().out, 0);
         all.cache.close().expect("all objects are back");
         let locked: u64 = all.pairs.into_inner().iter().map(|pair| pair.0).sum();
-        assert_eq!(locked, dids.iter().map(|did| did.locked).sum());
+        assert_eq!(locked, dids.iter().map(|did| did.locked).sum::<u64>());
     };
     alone_each(
         "a_child_forked_in_a_storm_can_use_all_per_cpu_data",

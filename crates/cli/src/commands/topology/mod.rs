@@ -8,7 +8,6 @@ mod scopes;
 mod source;
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use uwork_policy::scope::{
     AffinityScope, AffinityScopeChoice, DEFAULT_SHARD_SIZE, EffectiveAffinityScope, effective_scope,
 };
 
-use super::UserError;
+use super::{UserError, print};
 use source::Source;
 
 /// The scope that `default` stands for, unless the machine forces a fallback.
@@ -114,15 +113,4 @@ fn render(view: &View, choice: Option<AffinityScopeChoice>) -> String {
         }
     }
     text
-}
-
-/// Prints to standard output. A closed pipe (`| head`) is not an error.
-fn print(text: &str) -> Result<ExitCode, UserError> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(UserError(format!("standard output: {error}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }

@@ -14,6 +14,7 @@ pub(crate) use node::Node as PwqNode;
 pub(crate) use take::{Share, Taken};
 
 use uwork_policy::batch::RunTimes;
+use uwork_policy::histogram::Histogram;
 
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
@@ -108,6 +109,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) run_times: RunTimes,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
+    /// How long items ran; a worker adds them at the end of its batch.
+    pub(crate) runs: Histogram,
     /// The sum of `started` over the queues that it served before, plus one for each. It only
     /// grows, so a reader cannot mistake one queue's count for another's.
     pub(crate) started_before: u64,
@@ -161,6 +164,7 @@ impl<H: Host> Pwq<H> {
                     waiters: Waiters::new(),
                     run_times: RunTimes::UNKNOWN,
                     started: 0,
+                    runs: Histogram::default(),
                     started_before: 0,
                 },
             )),
@@ -183,6 +187,7 @@ impl<H: Host> Pwq<H> {
         inner.run_times = RunTimes::UNKNOWN;
         inner.started_before += inner.started + 1;
         inner.started = 0;
+        inner.runs = Histogram::default();
         inner.spliced = 0;
         drop(inner);
         self.block_score.store(0, Ordering::Relaxed);

@@ -175,6 +175,7 @@ impl<H: Host> Pwq<H> {
     ) -> bool {
         let mut inner = self.lock();
         inner.run_times.add(batch_ns, count);
+        inner.runs.add(batch_ns, count);
         self.let_go(inner, ready)
     }
 

@@ -1,0 +1,166 @@
+//! The commands that look into a running process. The process is this test itself: each test has
+//! queues of its own in it.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Output};
+
+use uwork::{Queue, control};
+
+/// Runs the command.
+fn uwork(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_uwork")).args(args).output().unwrap()
+}
+
+/// The output of a command that succeeds.
+fn text(args: &[&str]) -> String {
+    let output = uwork(args);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && errors.is_empty(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The single line of a refusal.
+fn refused(args: &[&str]) -> String {
+    let output = uwork(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
+    errors.trim_end().to_owned()
+}
+
+/// A queue of this process in the tree, and the process's number. Returns when the socket is open.
+fn looked_at(name: &str) -> (Queue, String) {
+    let queue = Queue::builder(name).sysfs().build().unwrap();
+    while control::socket().is_err() {
+        std::thread::yield_now();
+    }
+    (queue, std::process::id().to_string())
+}
+
+#[test]
+fn ls_lists_this_process_and_removes_the_files_of_ended_ones() {
+    let (_queue, pid) = looked_at("ls");
+    let path = control::socket().unwrap();
+    // Larger than any process's number.
+    let stale = path.with_file_name("99999999.sock");
+    drop(UnixListener::bind(&stale).unwrap());
+    let listed = text(&["ls"]);
+    let line =
+        listed.lines().find(|line| line.trim_start().starts_with(&pid)).expect("this process");
+    assert!(line.ends_with(path.to_str().unwrap()), "{line}");
+    assert!(!fs::exists(&stale).unwrap() && fs::exists(&path).unwrap());
+}
+
+#[test]
+fn attributes_are_listed_read_described_and_set() {
+    let (queue, pid) = looked_at("tuned");
+    let tree = text(&["ls", &pid, "devices/tuned"]);
+    assert!(
+        tree.contains("rw  devices/tuned/max_active ")
+            && tree.contains("ro  devices/tuned/per_cpu "),
+        "{tree}"
+    );
+    assert!(text(&["ls", &pid]).contains("rw  module/parameters/watchdog_thresh "));
+    let scope = ["devices/tuned/affinity_scope", "workqueue/devices/tuned/affinity_scope"];
+    assert_eq!(text(&["set", &pid, scope[1], "system"]), "");
+    assert_eq!(text(&["get", &pid, scope[0]]), "system\n");
+    assert_eq!(queue.affinity_scope().unwrap().to_string(), "system");
+    assert_eq!(
+        text(&["set", &pid, "devices/tuned/nice", "-3"]),
+        "",
+        "a value may begin with a dash"
+    );
+    assert!(text(&["get", "--describe", &pid, scope[0]]).contains("allowed  default, cpu, smt, "));
+    let wrong = refused(&["set", &pid, scope[0], "socket"]);
+    assert!(
+        wrong.contains("\"socket\" is not a value of it; allowed are default, cpu, smt, "),
+        "{wrong}"
+    );
+    let wrong = refused(&["get", &pid, "devices/tuned/color"]);
+    assert!(wrong.contains("there are affinity_scope, affinity_strict, "), "{wrong}");
+    assert!(refused(&["ls", &pid, "nowhere"]).contains("no such attribute"));
+}
+
+#[test]
+fn a_dump_has_the_queues_of_the_process() {
+    let (_queue, pid) = looked_at("dumped");
+    let socket = control::socket().unwrap();
+    for process in [pid.as_str(), socket.to_str().unwrap()] {
+        assert!(text(&["dump", process]).contains("queue dumped "));
+    }
+    let wrong = refused(&["dump", "--json", &pid]);
+    assert!(
+        wrong.ends_with("this program was built without the feature `serde` of `uwork`"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn monitor_prints_the_counters_of_the_chosen_queues() {
+    let (queue, pid) = looked_at("monitored");
+    (0..50).map(|_| queue.spawn(|| ())).collect::<Vec<_>>().into_iter().for_each(|handle| {
+        handle.join().unwrap();
+    });
+    queue.flush().unwrap();
+    let table = text(&["monitor", "-i", "0.01", "-c", "2", &pid, "^monitored$"]);
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .filter(|row: &Vec<_>| !row.is_empty())
+        .collect();
+    assert_eq!(rows.len(), 4, "{table}");
+    assert_eq!(rows[0], ["total", "infl", "pend", "runtime", "busy", "items/s", "full", "p99"]);
+    assert_eq!((rows[1][0], rows[3][0]), ("monitored", "monitored"));
+    assert!(refused(&["monitor", &pid, "("]).contains("is no regular expression"));
+    assert!(refused(&["monitor", "-i", "often", &pid]).ends_with("(allowed: 0 to 86400)"));
+}
+
+#[test]
+fn doctor_names_the_queue_that_does_not_move() {
+    let (_queue, pid) = looked_at("patient");
+    let queue = Queue::builder("stuck").ordered().build().unwrap();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = std::sync::mpsc::channel();
+    let stuck = queue.spawn(move || {
+        began.send(()).unwrap();
+        let _ = held.recv();
+    });
+    let behind = queue.spawn(|| ());
+    begun.recv().unwrap();
+    let output = uwork(&["doctor", &pid]);
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{found}");
+    let line = found.lines().find(|line| line.contains("queue stuck: ")).expect("a finding");
+    assert!(
+        line.starts_with("  LOOK  ") && line.contains("all permits of max_active 1 are taken"),
+        "{line}"
+    );
+    // The function is in the dump.
+    assert!(text(&["dump", &pid]).contains("doctor_names_the_queue_that_does_not_move"));
+    drop(release);
+    stuck.join().unwrap();
+    behind.join().unwrap();
+}
+
+#[test]
+fn processes_without_a_socket_are_explained() {
+    assert_eq!(refused(&["dump", "99999998"]), "uwork: there is no process 99999998");
+    // The first process uses no uwork, or belongs to another.
+    assert!(refused(&["dump", "1"]).contains("process 1 has no control socket here"));
+    assert!(
+        refused(&["dump", "me"]).contains("'me' is neither a process's number nor a socket's path")
+    );
+    let gone = refused(&["dump", "/nowhere/1.sock"]);
+    assert!(gone.starts_with("uwork: /nowhere/1.sock: "), "{gone}");
+}
+
+#[test]
+fn completions_and_man_pages_come_from_the_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(text(&["completions", shell]).contains("monitor"), "{shell}");
+    }
+    assert!(text(&["man"]).contains(".TH"));
+    assert!(text(&["man", "monitor"]).contains("interval"));
+    assert!(refused(&["man", "women"]).contains("(allowed: topology, sum, ls, "));
+}

@@ -1,0 +1,15 @@
+//! No control socket: the feature `control` is off, or this processor is not supported.
+
+use crate::Event;
+
+/// Nothing is offered.
+pub(crate) fn watcher_begins(_: *const Event) {}
+
+/// Nothing to do.
+pub(crate) fn attend() {}
+
+/// No socket sends the signal.
+pub fn connection_arrived() {}
+
+/// Nothing to close.
+pub(crate) fn child() {}

@@ -1,0 +1,156 @@
+//! The control socket: a Unix socket of the process, through which operators look in and change
+//! attributes. This module has the socket, its thread and the limits; the answers come from a
+//! [`Service`] of the crate above. The README has the protocol between the threads.
+
+mod address;
+mod connection;
+mod listener;
+mod server;
+
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::Event;
+use crate::{first_use, stack};
+
+pub use connection::{LINE_MAX, OUTPUT_MAX};
+pub use server::CONNECTIONS_MAX;
+
+/// The answers to the requests of clients. Called on the thread of the control socket, which holds
+/// no lock.
+pub trait Service: Sync {
+    /// What a client gets when it has connected.
+    fn greeting(&self) -> String;
+
+    /// The answer to a request, which is a line without its newline.
+    fn answer(&self, request: &str) -> String;
+
+    /// The answer to a line that is longer than [`LINE_MAX`] or not UTF-8, after which the
+    /// connection is closed.
+    fn refuse(&self, reason: &str) -> String;
+}
+
+static SERVICE: OnceLock<&'static dyn Service> = OnceLock::new();
+/// The watcher's event; null while the watcher does not exist.
+static WATCHER: AtomicPtr<Event> = AtomicPtr::new(ptr::null_mut());
+/// The watcher has something to do here.
+static NOTICED: AtomicBool = AtomicBool::new(false);
+/// The control thread exists, or is about to.
+static SERVING: AtomicBool = AtomicBool::new(false);
+/// The socket, or why there is none. The lock of `first_use` is held while it changes.
+static SOCKET: Mutex<State> = Mutex::new(State::None("no queue has been made yet"));
+
+/// See [`SOCKET`].
+enum State {
+    None(&'static str),
+    Failed(String),
+    Open(listener::Listener),
+}
+
+/// Offers a service on this process's socket, which the watcher opens. Later calls do nothing.
+/// `UWORK_CONTROL=0` in the environment switches the socket off.
+#[inline]
+pub fn offer(service: &'static dyn Service) {
+    if SERVICE.get().is_none() {
+        offer_first(service);
+    }
+}
+
+#[cold]
+fn offer_first(service: &'static dyn Service) {
+    if SERVICE.set(service).is_ok() {
+        // For a watcher that began before.
+        notify();
+    }
+}
+
+/// The socket of this process, or the reason why it has none.
+///
+/// # Errors
+/// The reason: the socket is off, is not open yet, or the system refused it.
+pub fn socket() -> Result<PathBuf, String> {
+    match &*SOCKET.lock().unwrap_or_else(PoisonError::into_inner) {
+        State::Open(listener) => Ok(listener.path().to_owned()),
+        State::None(reason) => Err((*reason).to_owned()),
+        State::Failed(reason) => Err(reason.clone()),
+    }
+}
+
+/// Makes the watcher call [`attend`]. Async-signal-safe.
+fn notify() {
+    NOTICED.store(true, Ordering::SeqCst);
+    let event = WATCHER.load(Ordering::SeqCst);
+    if !event.is_null() {
+        // SAFETY: the engine's, which lives as long as the process.
+        unsafe { Event::set(event) };
+    }
+}
+
+/// A client has connected. Called by the handler of the signal, on the watcher's thread.
+pub(crate) fn connection_arrived() {
+    notify();
+}
+
+/// The watcher's thread begins.
+pub(crate) fn watcher_begins(event: *const Event) {
+    WATCHER.store(event.cast_mut(), Ordering::SeqCst);
+    NOTICED.store(true, Ordering::SeqCst);
+}
+
+/// Called by the watcher whenever it has woken: a load, if there is nothing to do.
+#[inline]
+pub(crate) fn attend() {
+    if NOTICED.load(Ordering::Relaxed) {
+        attend_now();
+    }
+}
+
+#[cold]
+fn attend_now() {
+    // Before the work: what arrives from here on is noticed again.
+    NOTICED.store(false, Ordering::SeqCst);
+    let Some(&service) = SERVICE.get() else { return };
+    if !open() || SERVING.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    // The system may refuse the thread. The next client's signal tries again.
+    if crate::thread::start("uw/control", move || server::serve(service)).is_err() {
+        SERVING.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Opens the socket, if that was not tried before. True if it is open and has a client.
+fn open() -> bool {
+    // A fork waits until the new descriptor is known.
+    let _making = first_use::making();
+    let mut socket = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
+    if let State::None(_) = *socket {
+        *socket = listener::open().map_or_else(State::Failed, State::Open);
+    }
+    matches!(&*socket, State::Open(listener) if listener.has_client())
+}
+
+/// In a forked child: closes the parent's descriptors. The child opens a socket of its own when its
+/// watcher begins.
+pub(crate) fn child() {
+    listener::close_inherited();
+    server::close_inherited();
+    WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
+    NOTICED.store(false, Ordering::SeqCst);
+    SERVING.store(false, Ordering::SeqCst);
+    // The fork waited for the lock of `first_use`, so only a reader can have held this one. Its copy
+    // stays locked then, and the child has no socket. Nothing is dropped, since that would free
+    // memory.
+    if let Ok(mut socket) = SOCKET.try_lock() {
+        let inherited = State::None("this process is a forked child that has used no queue yet");
+        std::mem::forget(std::mem::replace(&mut *socket, inherited));
+    }
+}
+
+/// The signal that tells the watcher of a client: the signal for stacks, which the library's threads
+/// take anyway.
+fn signal() -> Option<libc::c_int> {
+    stack::taken_by_own_threads()
+}

@@ -1,0 +1,60 @@
+//! The control socket: how operators look into this process from outside, and change attributes.
+//!
+//! A process that has made a queue listens on a Unix socket, `PID.sock` in `$XDG_RUNTIME_DIR/uwork`,
+//! or in `/run/uwork` without that variable. Only the process's user and root may connect. The
+//! command `uwork` is the client; the protocol is in `docs/control-protocol.md`. Until a client
+//! connects, the socket costs no thread and no wake-up. `UWORK_CONTROL=0` in the environment
+//! switches it off. A forked child opens a socket of its own when it uses a queue.
+//!
+//! ```
+//! let queue = uwork::Queue::builder("seen").sysfs().max_active(3).build()?;
+//! assert_eq!(uwork::control::answer("get devices/seen/max_active"), "ok 2\n3\n");
+//! # drop(queue);
+//! # Ok::<(), uwork::Error>(())
+//! ```
+
+mod protocol;
+mod status;
+
+use std::path::PathBuf;
+
+pub use protocol::{VERSION, answer};
+
+/// What the socket's thread calls.
+struct Service;
+
+impl uwork_linux::control::Service for Service {
+    fn greeting(&self) -> String {
+        protocol::greeting()
+    }
+
+    fn answer(&self, request: &str) -> String {
+        answer(request)
+    }
+
+    fn refuse(&self, reason: &str) -> String {
+        protocol::refusal("refused", reason)
+    }
+}
+
+/// Has the socket opened, at the first call.
+#[inline]
+pub(crate) fn offer() {
+    uwork_linux::control::offer(&Service);
+}
+
+/// The path of this process's socket.
+///
+/// # Errors
+/// The reason why it has none, in one line. The socket opens some time after the first queue was
+/// made, on a thread of the library's.
+///
+/// ```
+/// match uwork::control::socket() {
+///     Ok(path) => println!("{}", path.display()),
+///     Err(reason) => println!("no control socket: {reason}"),
+/// }
+/// ```
+pub fn socket() -> Result<PathBuf, String> {
+    uwork_linux::control::socket()
+}

@@ -1,0 +1,162 @@
+//! Requests and answers: a line in, a line or a counted text out.
+
+use std::fmt::Write as _;
+
+use super::status;
+use crate::sysfs::{self, EntryKind, Error};
+
+/// The protocol's version. It grows when a client of the previous version would fail.
+pub const VERSION: u32 = 1;
+
+/// The requests, with what they answer.
+const REQUESTS: [(&str, &str); 9] = [
+    ("help", "this list"),
+    ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
+    ("get PATH", "the value of an attribute"),
+    ("set PATH VALUE", "change an attribute"),
+    ("describe PATH", "type, unit and permitted values of an attribute"),
+    ("queues", "every queue with its counters, separated by tabs; the first line has the names"),
+    ("metrics", "the counters in the text format of OpenMetrics"),
+    ("status", "facts about the process, a name and a value separated by a tab"),
+    ("dump [json]", "everything, as the function dump() shows it"),
+];
+
+/// The answer of this process to a request of the control protocol: what a client gets that sends
+/// `request` as a line. For programs that offer the protocol in another way, too. Does not panic,
+/// whatever the request is.
+pub fn answer(request: &str) -> String {
+    let words = request.trim_matches(' ');
+    let (verb, rest) =
+        words.split_once(' ').map_or((words, ""), |(verb, rest)| (verb, rest.trim()));
+    match (verb, rest) {
+        ("help", "") => text(&help()),
+        ("list", path) => outcome(sysfs::list(path).map(|entries| listing(&entries))),
+        ("get", path) if !path.is_empty() => outcome(sysfs::get(path)),
+        ("describe", path) if !path.is_empty() => {
+            outcome(sysfs::describe(path).map(|known| known.to_string()))
+        }
+        ("set", both) if !both.is_empty() => {
+            let (path, value) = both.split_once(' ').unwrap_or((both, ""));
+            outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
+        }
+        ("queues", "") => text(&status::queues()),
+        ("metrics", "") => text(&crate::counters().to_openmetrics()),
+        ("status", "") => text(&status::facts()),
+        ("dump", "") => text(&crate::dump().to_string()),
+        ("dump", "json") => json(),
+        _ => refusal("bad-request", &format!("{words:?} is no request; there are {}", requests())),
+    }
+}
+
+pub(super) fn greeting() -> String {
+    format!("uwork-control {VERSION} {}\n", std::process::id())
+}
+
+/// An answer with a text, of which each line ends with a newline.
+fn text(text: &str) -> String {
+    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("ok {}\n{text}{newline}", text.len() + newline.len())
+}
+
+/// The answer of a request that failed: a code for programs, and a line for readers.
+pub(super) fn refusal(code: &str, reason: &str) -> String {
+    let line: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("err {code} {line}\n")
+}
+
+fn outcome(outcome: Result<String, Error>) -> String {
+    match outcome {
+        Ok(value) => text(&value),
+        Err(error) => refusal(code_of(&error), &error.to_string()),
+    }
+}
+
+fn code_of(error: &Error) -> &'static str {
+    match error {
+        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } => "not-found",
+        Error::WrongKind { .. } => "wrong-kind",
+        Error::ReadOnly { .. } => "read-only",
+        Error::BadValue { .. } => "bad-value",
+        Error::Refused { .. } => "refused",
+    }
+}
+
+fn listing(entries: &[sysfs::Entry]) -> String {
+    let kind = |entry: &sysfs::Entry| match entry.kind {
+        EntryKind::Directory => "dir",
+        EntryKind::ReadOnly => "ro",
+        EntryKind::ReadWrite => "rw",
+    };
+    entries.iter().map(|entry| format!("{}\t{}\n", kind(entry), entry.name)).collect()
+}
+
+fn help() -> String {
+    REQUESTS.iter().fold(String::new(), |mut text, (request, meaning)| {
+        let _ = writeln!(text, "{request:<16} {meaning}");
+        text
+    })
+}
+
+/// The requests' first words.
+fn requests() -> String {
+    let verbs = REQUESTS.iter().map(|(request, _)| request.split(' ').next().unwrap_or_default());
+    verbs.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(feature = "serde")]
+fn json() -> String {
+    serde_json::to_string(&crate::dump())
+        .map_or_else(|error| refusal("failed", &error.to_string()), |json| text(&json))
+}
+
+#[cfg(not(feature = "serde"))]
+fn json() -> String {
+    refusal("unsupported", "this program was built without the feature `serde` of `uwork`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_how_long_its_text_is() {
+        assert_eq!(text(""), "ok 0\n");
+        assert_eq!(text("a"), "ok 2\na\n");
+        assert_eq!(text("a\nb\n"), "ok 4\na\nb\n");
+    }
+
+    #[test]
+    fn a_refusal_is_one_line() {
+        assert_eq!(refusal("bad-value", "a\nb\r\tc"), "err bad-value a b  c\n");
+        for request in ["", " ", "get", "set", "describe", "dump xml", "help me", "GET cpumask"] {
+            let answer = answer(request);
+            assert!(answer.starts_with("err bad-request "), "{request:?}: {answer}");
+            assert!(answer.contains("there are help, list, get, set, "), "{answer}");
+            assert_eq!(answer.find('\n'), Some(answer.len() - 1), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn every_request_of_the_help_is_answered() {
+        for (request, _) in REQUESTS {
+            let verb = request.split(' ').next().unwrap();
+            let whole = match verb {
+                "get" | "describe" => format!("{verb} cpumask"),
+                "set" => "set module/parameters/pool_workers_max 0".to_owned(),
+                _ => verb.to_owned(),
+            };
+            let answer = answer(&whole);
+            let (first, rest) = answer.split_once('\n').unwrap();
+            let length = first.strip_prefix("ok ").map(|n| n.parse().unwrap());
+            assert_eq!(length, Some(rest.len()), "{whole}: {answer}");
+        }
+    }
+
+    #[test]
+    fn spaces_around_words_do_not_matter() {
+        assert_eq!(answer("  get   cpumask  "), answer("get cpumask"));
+        assert_eq!(answer("get workqueue/cpumask"), answer("get cpumask"));
+        let answer = answer("set module/parameters/pool_workers_max   x y ");
+        assert!(answer.contains("\"x y\" is not a value of it"), "{answer}");
+    }
+}
