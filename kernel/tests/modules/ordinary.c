@@ -191,8 +191,10 @@ static int numbers(void)
 	EXPECT(find_next_and_bit(a, b, 2 * BITS_PER_LONG, 4) == BITS_PER_LONG);
 	EXPECT(find_first_andnot_bit(a, b, BITS_PER_LONG) == 0 && find_next_andnot_bit(b, a, BITS_PER_LONG, 0) == 4);
 	raw_local_irq_save(flags);
+	preempt_disable();
 	EXPECT(__this_cpu_inc_return(number) == 1 && __this_cpu_add_return(number, 4) == 5 &&
 	       __this_cpu_sub_return(number, 2) == 3 && __this_cpu_dec_return(number) == 2);
+	preempt_enable();
 	raw_local_irq_restore(flags);
 	for_each_possible_cpu_wrap(cpu, 1)
 		count++;
