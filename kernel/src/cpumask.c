@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include <linux/preempt.h>
 #include <linux/cpumask.h>
 #include <linux/numa.h>
 
@@ -91,6 +92,18 @@ void uw_kernel_hold_cpu(int cpu)
 void uw_kernel_let_cpu_go(void)
 {
 	held.depth--;
+}
+
+void uw_kernel_keep_cpu(void)
+{
+	uw_kernel_hold_cpu(uw_kernel_this_cpu());
+}
+
+/* One call too many has no effect. */
+void uw_kernel_release_cpu(void)
+{
+	if (held.depth)
+		uw_kernel_let_cpu_go();
 }
 
 bool uw_kernel_alloc_mask(cpumask_var_t *mask)

