@@ -116,7 +116,7 @@ impl<H: Host> Delayed<H> {
 
     /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
     /// several timers can expire together. A longer slack of its queue counts instead
-    /// ([`Wq::set_timer_slack`]).
+    /// ([`Wq::set_timer_slack`](crate::queue::Wq::set_timer_slack)).
     #[must_use]
     pub const fn with_slack(mut self, slack_ns: u64) -> Delayed<H> {
         self.slack_ns = slack_ns;
