@@ -8,11 +8,11 @@
 //!
 //! The bound depends on the run times of the pod to which the item was submitted. An arriving item
 //! waits for the rest of the run that it meets, whose mean is `E[S^2] / 2 E[S]`. The oracle computes
-//! it from the pod's last [`WINDOW`] runs, as of the last start of an item of the pod.
+//! it from the pod's last `WINDOW` runs, as of the last start of an item of the pod.
 //!
 //! | the mean rest of a run | bound |
 //! |---|---|
-//! | at least [`LONG_NS`] | [`LONG_WAIT_NS`], and the wakes of the workers for it and those before it |
+//! | at least `LONG_NS` | `LONG_WAIT_NS`, and the wakes of the workers for it and those before it |
 //! | shorter | [`WATCHED_NS`] and wakes, since the pod last started an item |
 //!
 //! In the second case no thread decides at the submission: the item waits for the watcher.

@@ -24,7 +24,7 @@
 //! so these pods are one pool here. Runs that compute for long are replaced up to twice the number
 //! of CPUs of a pod, and only where something waits in that pod itself.
 //!
-//! **The bounds** follow from the documented intervals of the watcher. See [`Rules::bound`].
+//! **The bounds** follow from the documented intervals of the watcher. See `Rules::bound`.
 
 mod pass;
 mod pool;
