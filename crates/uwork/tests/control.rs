@@ -391,13 +391,22 @@ fn the_environment_switches_the_socket_off() {
     let _ = fs::remove_dir_all(&folder);
 }
 
+/// Whether this is the number of an open socket.
+fn is_socket(file: libc::c_int) -> bool {
+    fs::read_link(format!("/proc/self/fd/{file}"))
+        .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+}
+
 #[test]
-fn a_program_that_closes_every_descriptor_loses_the_socket_only() {
+fn a_program_that_closes_the_descriptor_loses_the_socket_only() {
     let _watchdog = watchdog();
-    scene("a_program_that_closes_every_descriptor_loses_the_socket_only", || {
+    scene("a_program_that_closes_the_descriptor_loses_the_socket_only", || {
         let path = socket();
-        // SAFETY: this process uses no other files.
-        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        // Not every descriptor: another thread of the library may be reading a file just now.
+        for file in (3..1024).filter(|&file| is_socket(file)) {
+            // SAFETY: the control socket's. This process has no other socket.
+            unsafe { libc::close(file) };
+        }
         assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         // A listener of the program's gets the number.
         let other = path.with_file_name("other");
