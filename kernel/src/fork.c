@@ -12,7 +12,11 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
 		pthread_mutex_unlock(mutex);
 		break;
 	case UW_FORK_CHILD:
-		/* The owner is a thread id, which is another one in the child: unlocking could fail. */
+		/*
+		 * The owner is a thread id, which is another one in the child: unlocking could fail. The
+		 * thread sanitizer, which knows the thread by a number of its own, must see it.
+		 */
+		pthread_mutex_unlock(mutex);
 		pthread_mutex_init(mutex, NULL);
 		break;
 	}

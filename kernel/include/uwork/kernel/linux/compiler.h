@@ -82,9 +82,25 @@
 #define smp_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define smp_store_release(p, v) __atomic_store_n((p), (__typeof__(*(p)))(v), __ATOMIC_RELEASE)
 #define smp_store_mb(var, val) __atomic_store_n(&(var), (__typeof__(var))(val), __ATOMIC_SEQ_CST)
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UW_THREAD_SANITIZER
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define UW_THREAD_SANITIZER
+#endif
+#ifdef UW_THREAD_SANITIZER
+/* The thread sanitizer does not know fences. It knows that all changes of one word are ordered. */
+__attribute__((weak)) int uw_kernel_fence;
+#define smp_mb() ((void)__atomic_fetch_add(&uw_kernel_fence, 0, __ATOMIC_SEQ_CST))
+#define smp_rmb() smp_mb()
+#define smp_wmb() smp_mb()
+#undef UW_THREAD_SANITIZER
+#else
 #define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define smp_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#endif
 #define mb() smp_mb()
 #define rmb() smp_rmb()
 #define wmb() smp_wmb()
