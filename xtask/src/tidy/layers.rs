@@ -130,7 +130,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "uwork-fuzz",
-        may_use: Uses::Only(&["uwork-serve", "libfuzzer-sys"]),
+        may_use: Uses::Only(&["uwork", "uwork-serve", "libfuzzer-sys"]),
         may_use_under_loom: &[],
     },
     Layer {

@@ -143,6 +143,76 @@ fn doctor_names_the_queue_that_does_not_move() {
     behind.join().unwrap();
 }
 
+/// What doctor says about a queue of a process that does not move.
+fn finding_of(pid: &str, queue: &str) -> String {
+    let output = uwork(&["doctor", pid]);
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{found}");
+    let line = found.lines().find(|line| line.contains(&format!("queue {queue}")));
+    line.unwrap_or_else(|| panic!("{queue} is not named:\n{found}")).to_owned()
+}
+
+#[test]
+fn doctor_names_a_frozen_queue() {
+    let (_queue, pid) = looked_at("thawed");
+    let queue = Queue::builder("cold").freezable().build().unwrap();
+    uwork::freeze::begin().unwrap();
+    let waits = queue.spawn(|| ());
+    let line = finding_of(&pid, "cold");
+    uwork::freeze::thaw().unwrap();
+    waits.join().unwrap();
+    assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
+}
+
+#[test]
+fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
+    let (_queue, pid) = looked_at("awake");
+    let queue = Queue::builder("sleepy").bh().build().unwrap();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = std::sync::mpsc::channel();
+    let asleep = queue.spawn(move || {
+        began.send(()).unwrap();
+        let _ = held.recv();
+    });
+    begun.recv().unwrap();
+    let line = finding_of(&pid, "sleepy");
+    let dump = text(&["dump", &pid]);
+    drop(release);
+    asleep.join().unwrap();
+    assert_eq!(line, "  LOOK  queue sleepy: 1 items run, none ends, 1 are left");
+    assert!(dump.contains("an_item_that_sleeps_in_bottom_half_context"), "{dump}");
+}
+
+#[test]
+fn doctor_and_dump_name_both_queues_of_a_deadlock() {
+    let (_queue, pid) = looked_at("bystander");
+    // For ever: the items of these queues never end.
+    let queues = ["embrace-1", "embrace-2"]
+        .map(|name| &*Box::leak(Box::new(Queue::builder(name).ordered().build().unwrap())));
+    let both_run: &std::sync::Barrier = Box::leak(Box::new(std::sync::Barrier::new(3)));
+    for (own, other) in [(0, 1), (1, 0)] {
+        std::mem::forget(queues[own].spawn(move || {
+            both_run.wait();
+            queues[other].flush().unwrap();
+        }));
+    }
+    both_run.wait();
+    let lines = ["embrace-1", "embrace-2"].map(|name| finding_of(&pid, name));
+    let dump = text(&["dump", &pid]);
+    for (name, line) in ["embrace-1", "embrace-2"].into_iter().zip(lines) {
+        let expected = format!(
+            "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 items run, 1 have not ended"
+        );
+        assert_eq!(line, expected);
+        assert!(
+            dump.lines()
+                .any(|line| line.contains("waiting") && line.contains(&format!("queue {name} "))),
+            "{dump}"
+        );
+    }
+    assert!(dump.contains("doctor_and_dump_name_both_queues_of_a_deadlock"), "{dump}");
+}
+
 #[test]
 fn processes_without_a_socket_are_explained() {
     assert_eq!(refused(&["dump", "99999998"]), "uwork: there is no process 99999998");
@@ -162,5 +232,17 @@ fn completions_and_man_pages_come_from_the_flags() {
     }
     assert!(text(&["man"]).contains(".TH"));
     assert!(text(&["man", "monitor"]).contains("interval"));
-    assert!(refused(&["man", "women"]).contains("(allowed: topology, sum, ls, "));
+    assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, sim, ls, "));
+}
+
+#[test]
+fn all_man_pages_are_written_into_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(text(&["man", "--all", path]), "");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("uwork.1"), text(&["man"]));
+    assert_eq!(read("uwork-doctor.1"), text(&["man", "doctor"]));
+    assert!(!folder.path().join("uwork-help.1").exists());
+    assert!(refused(&["man", "--all", "/nowhere"]).starts_with("uwork: /nowhere/uwork.1: "));
 }
