@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # Far above the duration of a step on two cores; a step that runs longer has failed.
-readonly STEP_SECONDS_MAX=900
+readonly STEP_SECONDS_MAX=1800
 # All steps together leave 3.4 GB in the target folder. Without that much space a build fails in the middle, with a
 # message from the linker.
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
