@@ -11,8 +11,13 @@ impl Case<'_> {
         let nodes = self.machine.nodes().len() as u32;
         match line.kind {
             QueueKind::PerCpu => line.max_active.map(|max| (true, max)),
-            // Each node has a share, at least the lower of `min_active` and the limit.
-            QueueKind::Unbound => line.max_active.map(|max| (false, max * nodes)),
+            // Each node has a share, at least the lower of `min_active` and the limit, and pods that
+            // span nodes have one in common. When CPUs come and go, a pod may span nodes, then lie in
+            // one of them, then in another, and its runs end under the share under which they began.
+            QueueKind::Unbound => {
+                let shares = nodes + u32::from(self.restricts);
+                line.max_active.map(|max| (false, max * shares))
+            }
             QueueKind::Ordered | QueueKind::Dedicated => Some((false, 1)),
             QueueKind::Bh => Some((true, 1)),
         }
