@@ -33,7 +33,7 @@ static bool put(mempool_t *pool, void *element)
 	return has_room;
 }
 
-/* Allocates elements until the reserve is full. Without the reserve's own elements. */
+/* Fills the reserve. Takes new elements from the allocator, never from the reserve. */
 static int fill(mempool_t *pool)
 {
 	while (!mempool_is_saturated(pool)) {

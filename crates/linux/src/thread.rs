@@ -26,8 +26,8 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         wake_on_time();
         let engine = super::engine();
         let pending_reports = engine.host().blocked.pending_report().into_iter();
-        // Not on this thread: until a worker has arrived its pool wakes no other, and a reporter
-        // may wait for an item of that pool.
+        // Reported on another thread: a reporter may wait for an item of this pool, which wakes no
+        // other worker until this worker arrives.
         pending_reports
             .chain(super::membarrier::pending_report())
             .for_each(|report| engine.report_apart(report));
@@ -51,7 +51,7 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
     outcome.map(drop)
 }
 
-/// A thread's name, cut to the length that the system keeps: 15 bytes.
+/// A thread's name, cut to 15 characters. The system keeps 15 bytes of it.
 fn short(name: &str) -> String {
     name.chars().filter(|c| *c != '\0').take(15).collect()
 }
@@ -93,8 +93,8 @@ pub(super) fn run_when_idle() -> std::io::Result<()> {
     set_idle(0)
 }
 
-/// Why the system would not let a thread be lowered to `SCHED_IDLE`, if it would not. Lowers none:
-/// the thread does not exist, which the system checks after its filters.
+/// The error with which the system refuses `SCHED_IDLE`, if it does. Lowers no thread: it probes with
+/// a thread id that does not exist, which the system checks after its filters.
 pub(super) fn idle_refusal() -> Option<std::io::Error> {
     set_idle(libc::pid_t::MAX).err().filter(|error| error.raw_os_error() != Some(libc::ESRCH))
 }
@@ -155,26 +155,28 @@ const AS_REQUESTED: i32 = i32::MAX;
 /// The niceness that threads got, indexed by the one that was requested for them.
 static ACTUAL_NICE: [AtomicI32; NICES] = [const { AtomicI32::new(AS_REQUESTED) }; NICES];
 
-fn had(wanted: i32) -> Option<&'static AtomicI32> {
+fn granted(wanted: i32) -> Option<&'static AtomicI32> {
     ACTUAL_NICE.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
 }
 
-/// The niceness that threads got where this one was requested, if it is another one.
+/// The niceness that threads got instead of `wanted`; None if they got it.
 pub fn actual_nice(wanted: i32) -> Option<i32> {
-    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != AS_REQUESTED)
+    granted(wanted)
+        .map(|granted| granted.load(Ordering::Relaxed))
+        .filter(|&nice| nice != AS_REQUESTED)
 }
 
 /// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first
-/// time that it is another one.
+/// thread that gets another one than `wanted`.
 fn set_nice(wanted: i32) {
     // A thread inherits the niceness of its creator, which can be any value.
     // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
     let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
     // A lower number needs a privilege or RLIMIT_NICE, a higher one does not.
     let got = (wanted..=19).find(|&nice| set(nice));
-    if let (Some(got), Some(had)) = (got, had(wanted)) {
+    if let (Some(got), Some(granted)) = (got, granted(wanted)) {
         // Once another one was set, the record stays, even if later threads get the requested one.
-        if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
+        if got != wanted && granted.swap(got, Ordering::Relaxed) == AS_REQUESTED {
             // Not on this thread, as in `spawn`.
             super::engine().report_apart(Report::NiceRefused { wanted, got });
         }

@@ -11,8 +11,8 @@ use crate::scan::STUCK_NS;
 /// In a pool that is not suspect, a worker is sampled once the watcher has known its run for this
 /// long. Most runs are over by then.
 pub const SAMPLE_AFTER_NS: u64 = STUCK_NS / 2;
-/// The interval in which workers that were counted out are sampled. A worker that runs again and is not
-/// found until then lets its pool run one worker more than its target.
+/// The interval in which workers that were counted out are sampled. Until a returned worker is found,
+/// its pool may run one worker above its target.
 pub const RETURN_SAMPLES_NS: u64 = 1_000_000;
 
 /// What a thread does, as the system sees it.
@@ -34,8 +34,8 @@ pub enum Activity {
 pub struct PoolFacts {
     /// How undeclared blocks are detected.
     pub tier: Tier,
-    /// Whether a block was detected in the pool within the last second, and no other thread finds
-    /// the next one.
+    /// Whether a block was detected in the pool within the last second, and no standby detects the
+    /// next block.
     pub suspect: bool,
     /// Whether a run of the pool was presumed to block lately.
     pub presumes: bool,
@@ -124,8 +124,8 @@ pub enum WorkerPlan {
 
 /// What to do about a worker in a pool that is sampled like this.
 ///
-/// A run that is presumed to block gets the same time to begin its block that any run of a pool gets
-/// that is not suspect.
+/// A run that is presumed to block gets as long to begin its block as a run in a pool that is not
+/// suspect.
 pub fn plan_worker(worker: WorkerFacts, sampling: Sampling) -> WorkerPlan {
     let is_known = worker.known_ns >= SAMPLE_AFTER_NS;
     let may_return = sampling.returns && !worker.waits;
@@ -188,8 +188,8 @@ pub enum Verdict {
 
 /// Judges a sample.
 ///
-/// A sleep without a known beginning began when the watcher first knew of the run. Records alone
-/// prove no such sleep: without a known beginning they are only confirmed if patience is 0.
+/// A sleep of unknown beginning began when the watcher first knew of the run. If records alone show
+/// it, the system is queried about it only if patience is 0.
 pub fn judge(sample: Sample) -> Verdict {
     let Sample { activity, source, known_since, now, patience_ns } = sample;
     let is_due = |since: u64| now.saturating_sub(since) >= patience_ns;
@@ -234,7 +234,7 @@ pub struct SearchFacts {
 }
 
 /// Whether that worker searches for a blocked one before it parks. It does only where blocks usually
-/// last long: it could not wait for the end of a patience.
+/// last long, so that patience is 0: a parking worker cannot wait out a patience.
 #[must_use]
 pub fn may_search(pool: SearchFacts) -> bool {
     pool.tier != Tier::Declared && pool.expects && pool.ready && pool.patience_ns == 0

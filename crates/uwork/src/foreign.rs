@@ -35,7 +35,7 @@ pub fn work<T, const ID: u64>(func: ForeignFn) -> Work<T, ID> {
     Work { raw: RawWork::foreign(func), marker: PhantomData, pinned: PhantomPinned }
 }
 
-/// Whether an item is disabled, so that queueing it would be refused.
+/// Whether an item is disabled, so that a submission answers `Disabled`.
 pub fn is_disabled<T, const ID: u64>(work: &Work<T, ID>) -> bool {
     work.raw.disable_depth() > 0
 }

@@ -49,11 +49,11 @@
 //!
 //! <!-- calls: begin -->
 //! The first four columns say what a call may do: allocate, take a mutex of
-//! the library, make a thread, sleep until another thread gets on. The last
-//! four say where it may be called: in an item, in an item of a BH queue,
-//! in a signal handler, in a forked child. A number: only as that note
-//! says. The wait for a mutex, or for an item that another thread moves, is
-//! no sleep: it lasts for a few instructions of that thread.
+//! the library, make a thread, sleep until another thread makes progress.
+//! The last four say where it may be called: in an item, in an item of a BH
+//! queue, in a signal handler, in a forked child. A number: only as that
+//! note says. The wait for a mutex, or for an item that another thread
+//! moves, is no sleep: it lasts for a few instructions of that thread.
 //!
 //! |call                    |alloc|lock|thread|sleep|item|BH |signal|child|
 //! |------------------------|-----|----|------|-----|----|---|------|-----|
@@ -121,8 +121,8 @@
 //! 17. If a magazine is empty or full, the mutex of the depot. If the depot
 //!     is empty, memory from the system.
 //! 18. As the function or the items do.
-//! 19. No room for one more signal of this user: it tries for half a
-//!     second. A closure is one allocation.
+//! 19. If the user's signal queue is full, it retries for half a second. A
+//!     closure is one allocation.
 //!
 //! With UWORK_DEBUG=objects every call of the C library takes one more
 //! mutex and may allocate. In any call an error or a report may allocate.

@@ -42,7 +42,7 @@ const RUNNER_MASK: u64 = (1 << RUNNER_BITS) - 1;
 pub(crate) const RUN_MASK: u64 = (1 << RUN_BITS) - 1;
 /// The greatest number of `disable` calls without a matching `enable`.
 pub const DISABLE_DEPTH_MAX: u32 = DEPTH_MASK as u32;
-/// The greatest number of run slots, for the field that names one.
+/// The most run slots: their count, so ids are smaller. The field that names one holds id + 1.
 pub(crate) const SLOTS_MAX: u32 = RUNNER_MASK as u32 - 1;
 
 /// A run: a slot, and the number of a run in that slot.

@@ -10,7 +10,7 @@
 //!   home = MOVING, picked = true
 //! unlock the pool
 //! lock of the new pool: onto its list      may wake by itself: picked, but MOVING,
-//! unlock both                              so it parks again
+//! unlock the new pool, then `placing`      so it parks again
 //! home = the new pool, wakes it            goes to that pool's CPUs, arrives there
 //! ```
 //!
@@ -24,8 +24,8 @@ use crate::host::Host;
 use crate::wake::WakeToken;
 
 impl<H: Host> Pool<H> {
-    /// Brings a worker to this pool that the nearest neighbour can spare. The caller has claimed the
-    /// wake; if this returns true, the claim is used up.
+    /// Moves a worker to this pool from the nearest neighbour that can spare one. The caller has
+    /// claimed the wake; if this returns true, the claim is used up.
     pub(crate) fn bring_from_neighbour(&self, engine: &Engine<H>) -> bool {
         let neighbours = self.spec().neighbours.iter().map(|&id| engine.pool(id));
         let may_spare = |other: &&Pool<H>| self.spec().shares && other.has_idle_to_spare();
@@ -54,8 +54,8 @@ impl<H: Host> Pool<H> {
         self.state.counts().idle > self.target()
     }
 
-    /// Takes a worker out of the pool that the pool can spare: one that parked lately, and not the
-    /// keeper. Returns None if the pool has no keeper: the worker may have been woken to become it.
+    /// Removes a spare worker: the latest parked, except the keeper. Returns None if the pool has no
+    /// keeper: the worker may have been woken to become it.
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;

@@ -4,11 +4,13 @@
 //! behind it waits as long. So while something waits, the watcher measures the CPU time of the runs
 //! that it sees. A run that used more than the threshold stops counting as running until it ends:
 //! the items scheduled behind it are given back, and another worker takes over. A run that sleeps
-//! uses no CPU time and is no hog.
+//! uses no CPU time and is no hog. In an unbound pool hogs are also replaced, while fewer than twice
+//! the target compute; they are not reported.
 //!
 //! The mark is made under the slot's lock, during the run (`RemoteSlot::mark_not_running`). The owner
 //! finds it when the run ends, before anything else, and counts again. The kernel does the same
-//! from its tick (`wq_worker_tick()`), and reports a function from the fourth violation on.
+//! from its tick (`wq_worker_tick()`). A function is reported at its fourth violation, and then at
+//! distances that double, as in the kernel.
 
 use std::collections::HashMap;
 
@@ -95,12 +97,13 @@ impl<H: Host> Engine<H> {
         self.hogs.threshold_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// The number of violations from which on a function is reported; 0: never.
+    /// The violation at which a function is first reported; later reports come at distances that
+    /// double. 0: never.
     pub fn cpu_intensive_warning_thresh(&self) -> u64 {
         self.hogs.warning_threshold.load(Ordering::Relaxed)
     }
 
-    /// Changes the number of violations from which on a function is reported.
+    /// Changes the violation at which a function is first reported.
     pub fn set_cpu_intensive_warning_thresh(&self, violations: u64) {
         self.hogs.warning_threshold.store(violations, Ordering::Relaxed);
     }

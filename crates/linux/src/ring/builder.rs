@@ -42,9 +42,9 @@ impl Builder {
     /// necessary.
     ///
     /// # Errors
-    /// `InvalidInput` for numbers out of range, or a thread that has a reactor already;
-    /// `PermissionDenied` or `Unsupported` (`ENOSYS`) where the system does not permit io_uring;
-    /// `InvalidInput` from the kernel before Linux 6.1; no memory or no descriptor left.
+    /// `InvalidInput` for numbers out of range, for a thread that has a reactor already, and before
+    /// Linux 6.1; `PermissionDenied` or `Unsupported` (`ENOSYS`) where the system does not permit
+    /// io_uring; the system's error where no memory or no descriptor is left.
     ///
     /// # Panics
     /// If the thread's thread-local destructors have run.

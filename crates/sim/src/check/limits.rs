@@ -61,7 +61,7 @@ impl Case<'_> {
     }
 
     /// Items of ordered and BH queues start in the order of their submission. Only items that were
-    /// submitted once, and not armed, have an order that is known.
+    /// submitted once, and not armed, have an order that is known. Dedicated queues are not checked.
     pub(super) fn order(&self) -> Option<String> {
         (0..self.script.queues.len()).find_map(|queue| match self.script.queues[queue].kind {
             QueueKind::Ordered => self.first_out_of_order(queue, None),

@@ -356,7 +356,7 @@ impl Oracle {
         self.frozen
     }
 
-    /// Whether an item is armed or queued.
+    /// Whether no item is armed or queued.
     pub fn is_empty(&self) -> bool {
         self.armed.is_empty() && self.groups.iter().all(|group| group.pending.is_empty())
     }
