@@ -22,11 +22,11 @@ impl Budget {
     /// Takes `bytes`, if that many are free.
     #[must_use = "what was refused must not be used"]
     pub fn take(&self, bytes: usize) -> bool {
-        // Relaxed: the counter is only a sum and publishes no other data.
-        let used = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let fits = used.checked_add(bytes).is_some_and(|used| used <= self.limit);
+        // One exchange: bytes that are refused are never in the sum, where they would have other threads
+        // refused as well. Relaxed: the counter is only a sum and publishes no other data.
+        let more = |used: usize| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        let fits = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !fits {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
             self.refusals.fetch_add(1, Ordering::Relaxed);
         }
         fits

@@ -106,7 +106,9 @@ fn incomplete_requests_stay_within_the_memory_limit() {
     }
     let mut other = Client::new(&server);
     for _ in 0..100 {
-        assert!(info(&mut other, "used_memory") <= 2 << 20);
+        // Beyond the limit, each connection may have what a command needs that frees memory.
+        let used = info(&mut other, "used_memory");
+        assert!(used <= (2 << 20) + 25 * 4096, "{used}");
     }
     // The memory did not suffice for all of them.
     let mut refused = 0;
