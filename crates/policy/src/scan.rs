@@ -81,7 +81,14 @@ pub struct Leftover {
 /// Whether the watcher wakes a worker of a neighbouring pod: the pool's own workers take nothing.
 #[must_use]
 pub fn wakes_neighbour(pool: Leftover) -> bool {
-    pool.shares && pool.ready && pool.since_progress_ns >= STUCK_NS
+    pool.shares && is_stuck(pool.ready, pool.since_progress_ns)
+}
+
+/// Whether items wait that no worker takes. If a submitter has spared a wake in this pool, the watcher
+/// then settles it: fewer workers than the target may run.
+#[must_use]
+pub fn is_stuck(ready: bool, since_progress_ns: u64) -> bool {
+    ready && since_progress_ns >= STUCK_NS
 }
 
 /// The result of a scan of all pools.

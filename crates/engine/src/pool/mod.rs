@@ -7,6 +7,7 @@ mod bring;
 pub(crate) mod cap;
 mod conserve;
 mod hints;
+mod pick;
 pub(crate) mod progress;
 pub(crate) mod ready;
 mod retire;
@@ -103,6 +104,10 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) blocking: BlockingState,
     /// Workers that took a batch lately: the latest one of each residue class. Hints.
     recent: [AtomicU32; RECENT],
+    /// Where its workers run.
+    present: pick::Present,
+    /// Whether a submitter has left an item to a running worker instead of waking another one.
+    has_spared_wake: AtomicBool,
     /// The sum of its queues' limits: the number of their items that may run at once.
     limits: AtomicU64,
     /// Whether the report was made that the pool has as many workers as it may have, and all block.
@@ -151,6 +156,8 @@ impl<H: Host> Pool<H> {
             scheduled_batches: AtomicU32::new(0),
             blocking: BlockingState::new(),
             recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
+            present: pick::Present::new(),
+            has_spared_wake: AtomicBool::new(false),
             limits: AtomicU64::new(0),
             full_reported: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
@@ -191,6 +198,7 @@ impl<H: Host> Pool<H> {
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_progress_at.store(0, Ordering::Relaxed);
         self.blocking.forget();
+        self.present.forget();
         self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
@@ -427,29 +435,15 @@ impl<H: Host> Pool<H> {
         Some(pwq)
     }
 
-    /// Takes the worker that parked last off the idle stack; the keeper only if it is the only one.
-    ///
-    /// The picked worker is off the stack before it is woken. Idle workers retire under the same
-    /// lock, so a picked worker cannot retire in between and leave the work behind.
-    fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
-        let top = inner.idle.top()?;
-        let below = inner.idle.below(engine.slot(top));
-        let id = match below {
-            Some(below) if inner.keeper == Some(top) => below,
-            _ => top,
-        };
-        self.remove_idle(engine, inner, id);
-        self.state.leave_idle();
-        let slot = engine.slot(id);
-        slot.pick();
-        // SAFETY: slots live as long as the engine.
-        Some(unsafe { WakeToken::new(&raw const slot.event) })
-    }
-
-    /// Puts a worker on the idle stack. Returns true if it is the keeper.
-    pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
-        let slot = engine.slot(id);
-        inner.idle.push(slot, id);
+    /// Puts a worker that runs on `cpu` on the idle stack. Returns true if it is the keeper.
+    pub(crate) fn push_idle(
+        &self,
+        engine: &Engine<H>,
+        inner: &mut PoolInner<H>,
+        id: u32,
+        cpu: u32,
+    ) -> bool {
+        inner.idle.push(engine.slot(id), id, cpu);
         self.adopt_timers(inner, id)
     }
 

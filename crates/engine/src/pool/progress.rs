@@ -46,7 +46,7 @@ impl<'a, H: Host> Unsettled<'a, H> {
             // next step.
             return;
         }
-        if !owed.worker {
+        if !owed.worker || pool.spares_wake_of(engine) {
             return pool.call_watch(engine);
         }
         pool.settle_with(engine, Maker::Watch);

@@ -2,7 +2,7 @@
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::scan::{
-    Backlog, Leftover, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
+    Backlog, Leftover, Retry, Scanned, Starved, is_stuck, retry, something_waits, wakes_neighbour,
 };
 
 use super::Watch;
@@ -83,6 +83,9 @@ impl<H: Host> Watch<H> {
                 next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));
                 next = next.min(engine.hogs.find(engine, pool, &mut state.runs, now));
                 suspect |= pool.blocking.expects_at(now);
+            }
+            if is_stuck(pool.looks_ready(), pool.since_progress(now)) && pool.take_spared_wake() {
+                pool.settle(engine);
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.

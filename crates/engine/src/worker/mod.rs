@@ -57,6 +57,8 @@ pub(crate) struct Worker<H: Host> {
     slot: u32,
     /// Yields since the worker last found work.
     yields: Cell<u32>,
+    /// Where the pool knows this worker to run.
+    noted_cpu: Cell<Option<u32>>,
     /// When this worker parked.
     idle_since: Cell<u64>,
     /// Declared waits that the worker is in; they nest.
@@ -72,6 +74,7 @@ impl<H: Host> Worker<H> {
             pool: Cell::new(pool),
             slot,
             yields: Cell::new(0),
+            noted_cpu: Cell::new(None),
             idle_since: Cell::new(0),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
@@ -80,6 +83,11 @@ impl<H: Host> Worker<H> {
 
     pub(crate) fn pool(&self) -> &Pool<H> {
         self.engine.pool(self.pool.get())
+    }
+
+    /// Whether its thread is in a declared wait.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits.get() > 0
     }
 
     fn slot(&self) -> &Slot<H> {
@@ -142,6 +150,7 @@ impl<H: Host> Worker<H> {
             return self.go_idle(now);
         };
         self.yields.set(0);
+        self.noted_cpu.set(pool.note_present(engine, self.noted_cpu.get()));
         self.work_on(thread, pwq, from, now);
         Step::Again
     }
@@ -341,6 +350,7 @@ impl<H: Host> Worker<H> {
     /// Joins the idle stack, unless work arrived meanwhile.
     fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
+        let cpu = engine.host().current_cpu();
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
         // The worker changes the counters first and reads the lists second. A thread that makes a
@@ -358,8 +368,9 @@ impl<H: Host> Worker<H> {
             return step;
         }
         self.yields.set(0);
+        pool.note_absent(self.noted_cpu.take());
         self.idle_since.set(now);
-        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
+        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot, cpu);
         let deadline = self.deadline(keeps_timers);
         drop(inner);
         if !engine.host().reverts(Cure::WatchedWork) {
@@ -442,11 +453,13 @@ impl<H: Host> Worker<H> {
             let _ = engine.host().park(&slot.event, None);
             home = slot.home_after_move();
         }
-        if self.pool.replace(home) != home {
-            let spec = self.pool().spec();
+        let moved = self.pool.replace(home) != home;
+        let spec = self.pool().spec();
+        if moved {
             slot.go_to(engine, &spec.cpus);
             engine.host().rename_thread(&spec.thread_name());
         }
+        slot.lift_restriction(engine, &spec.cpus);
         self.pool()
     }
 

@@ -368,6 +368,10 @@ impl Host for VirtualHost {
         self.machine().current.expect("called from outside of the simulation") as u64 + 1
     }
 
+    fn waits(&self) -> Option<u64> {
+        Some(self.machine().waits())
+    }
+
     fn reverts(&self, cure: Cure) -> bool {
         *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
     }

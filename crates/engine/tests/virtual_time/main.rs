@@ -52,5 +52,6 @@ mod setup;
 mod shutdown;
 mod simulation;
 mod user_code;
+mod waker;
 mod watchdog;
 mod world;
