@@ -106,6 +106,10 @@ impl Host for Linux {
         thread::id()
     }
 
+    fn waits(&self) -> Option<u64> {
+        thread::waits()
+    }
+
     fn report(&self, report: Report) {
         report::issue(report);
     }

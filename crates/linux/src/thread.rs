@@ -75,6 +75,15 @@ pub(super) fn cpu_time(thread: u64) -> Option<u64> {
     (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// How often the calling thread has given up its CPU in order to wait.
+pub(super) fn waits() -> Option<u64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is live, and zeroes are a valid value of it if the call fails.
+    let (outcome, usage) =
+        unsafe { (libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()), usage.assume_init()) };
+    u64::try_from(usage.ru_nvcsw).ok().filter(|_| outcome == 0)
+}
+
 /// Sets the calling thread's timer slack to 1 ns, so that its timed waits end when due instead of
 /// up to 50 us later: the timers have a slack of their own.
 fn wake_on_time() {

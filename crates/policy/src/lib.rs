@@ -19,7 +19,7 @@
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`progress`]: what a pool owes its items and timers after a change
 //! - [`percpu`]: how per-CPU data is locked, and which mode a process gets
-//! - [`cpu_choice`]: which CPU an item is queued for
+//! - [`cpu_choice`]: which CPU an item is queued for, and which parked worker is woken
 
 #![forbid(unsafe_code)]
 

@@ -69,6 +69,8 @@ struct Thread {
     /// The CPU that the engine was told last, and those told since [`Machine::begin_cpu_reports`].
     reported_cpu: u32,
     told: CpuSet,
+    /// How often it has parked or dozed.
+    waits: u64,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
     /// When its last doze began, and how long it lasted.
@@ -203,6 +205,7 @@ impl Machine {
             is_sliced: false,
             reported_cpu: cpu,
             told: CpuSet::new(),
+            waits: 0,
             asleep_since: None,
             slept: None,
             main: Some(main),
@@ -268,6 +271,11 @@ impl Machine {
         self.current_thread().cpu
     }
 
+    /// How often the executing thread has parked or dozed.
+    pub(crate) fn waits(&self) -> u64 {
+        self.current_thread().waits
+    }
+
     /// Returns the CPU of the executing thread to the engine, and records it.
     pub fn report_cpu(&mut self) -> u32 {
         let current = self.current.expect("called from outside of the simulation");
@@ -324,6 +332,7 @@ impl Machine {
         thread.doing = doing;
         thread.burn = burn;
         thread.pause += 1;
+        thread.waits += u64::from(matches!(doing, Doing::Dozing | Doing::Parked));
         self.cpus[thread.cpu as usize] = None;
         if doing == Doing::Dozing {
             thread.asleep_since = Some(self.now);

@@ -257,6 +257,12 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     /// lives; 0 on a platform whose threads cannot be moved. Costs at most one system call.
     fn thread_id(&self) -> u64;
 
+    /// How often the calling thread has waited off the CPU. Costs at most one system call. `None` on
+    /// a platform that does not count.
+    fn waits(&self) -> Option<u64> {
+        None
+    }
+
     /// Ends the read sides that another language has begun on the calling thread, except for the
     /// first `keep`. Returns the function of the item that began them. Called when an item failed
     /// to end them.

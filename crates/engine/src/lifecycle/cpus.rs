@@ -239,6 +239,26 @@ impl<H: Host> Slot<H> {
         }
     }
 
+    /// Restricts the worker, which was picked, to some of its pod's CPUs until it arrives.
+    ///
+    /// A change of the CPUs that is applied in between is not lost: the worker lifts the restriction
+    /// before it runs anything, and then uses the current value.
+    pub(crate) fn restrict(&self, engine: &Engine<H>, cpus: &CpuSet) {
+        let (thread, cpus) = (self.thread(), cpus.and(&engine.cpus().allowed));
+        if thread != 0 && !cpus.is_empty() {
+            self.set_restricted(true);
+            engine.host().set_cpus(thread, &cpus);
+        }
+    }
+
+    /// Lifts the restriction of the calling thread, if there is one.
+    pub(crate) fn lift_restriction(&self, engine: &Engine<H>, pod: &CpuSet) {
+        if self.is_restricted() {
+            self.set_restricted(false);
+            self.go_to(engine, pod);
+        }
+    }
+
     /// Removes the calling thread's number: it ends.
     pub(crate) fn forget_thread_number(&self, engine: &Engine<H>) {
         // Relaxed: only this thread has written it.

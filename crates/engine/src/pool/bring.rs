@@ -55,14 +55,6 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Wakes an idle worker. The caller has claimed the wake.
-    pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
-        let picked = self.pick_idle(engine, &mut self.lock());
-        let Some(token) = picked else { return false };
-        token.send(engine.host());
-        true
-    }
-
     /// Spawns a pool's first worker. A pool without any worker could never run an item, so this
     /// happens before a queue may use the pool.
     pub(crate) fn create_first_worker(&self, engine: &Engine<H>) -> Result<(), QueueError> {

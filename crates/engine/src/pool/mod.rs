@@ -7,6 +7,7 @@ mod bring;
 pub(crate) mod cap;
 mod conserve;
 mod hints;
+mod pick;
 pub(crate) mod progress;
 pub(crate) mod ready;
 mod retire;
@@ -448,29 +449,15 @@ impl<H: Host> Pool<H> {
         Some(pwq)
     }
 
-    /// Takes the worker that parked last off the idle stack; the keeper only if it is the only one.
-    ///
-    /// The picked worker is off the stack before it is woken. Idle workers retire under the same
-    /// lock, so a picked worker cannot retire in between and leave the work behind.
-    fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
-        let top = inner.idle.top()?;
-        let below = inner.idle.below(engine.slot(top));
-        let id = match below {
-            Some(below) if inner.keeper == Some(top) => below,
-            _ => top,
-        };
-        self.remove_idle(engine, inner, id);
-        self.state.leave_idle();
-        let slot = engine.slot(id);
-        slot.pick();
-        // SAFETY: slots live as long as the engine.
-        Some(unsafe { WakeToken::new(&raw const slot.event) })
-    }
-
-    /// Puts a worker on the idle stack. Returns true if it is the keeper.
-    pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
-        let slot = engine.slot(id);
-        inner.idle.push(slot, id);
+    /// Puts a worker that runs on `cpu` on the idle stack. Returns true if it is the keeper.
+    pub(crate) fn push_idle(
+        &self,
+        engine: &Engine<H>,
+        inner: &mut PoolInner<H>,
+        id: u32,
+        cpu: u32,
+    ) -> bool {
+        inner.idle.push(engine.slot(id), id, cpu);
         self.parked.store(id, Ordering::Relaxed);
         self.adopt_timers(inner, id)
     }

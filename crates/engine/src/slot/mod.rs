@@ -75,6 +75,8 @@ pub(crate) struct Slot<H: Host> {
     waits: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
     picked: AtomicBool,
+    /// Whether the thread that wakes this worker has restricted it to some of its pod's CPUs.
+    is_restricted: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     home: AtomicU32,
     /// The worker's place on the idle stack.
@@ -146,6 +148,7 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
+            is_restricted: AtomicBool::new(false),
             home: AtomicU32::new(0),
             idle: idle::IdleLink::new(),
             description: now::Description::new(),

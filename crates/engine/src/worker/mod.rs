@@ -366,6 +366,7 @@ impl<H: Host> Worker<H> {
         if pool.spec().saves {
             self.choose_cpu_to_sleep_on();
         }
+        let cpu = engine.host().current_cpu();
         let checks_neighbours = !engine.host().reverts(Cure::NeighbourAtPark);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
@@ -385,7 +386,7 @@ impl<H: Host> Worker<H> {
         }
         self.yields.set(0);
         self.idle_since.set(now);
-        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
+        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot, cpu);
         let deadline = self.deadline(keeps_timers);
         drop(inner);
         if !engine.host().reverts(Cure::WatchedWork) {
@@ -507,11 +508,13 @@ impl<H: Host> Worker<H> {
             let _ = engine.host().park(&slot.event, None);
             home = slot.home_after_move();
         }
-        if self.pool.replace(home) != home {
-            let spec = self.pool().spec();
+        let moved = self.pool.replace(home) != home;
+        let spec = self.pool().spec();
+        if moved {
             slot.go_to(engine, &spec.cpus);
             engine.host().rename_thread(&spec.thread_name());
         }
+        slot.lift_restriction(engine, &spec.cpus);
         self.pool()
     }
 
