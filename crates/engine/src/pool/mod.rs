@@ -101,6 +101,8 @@ pub(crate) struct Pool<H: Host> {
     last_progress_at: AtomicU64,
     /// When work was last taken; unlike `last_progress_at`, a worker's arrival does not count. A hint.
     last_batch_at: Hint,
+    /// When a worker of this pool last took work from a neighbour. A hint.
+    last_steal_at: Hint,
     /// Whether the worker on its way up is expected to take work from a neighbour. Set by the thread
     /// that wakes it for that work, cleared by the worker. A hint: if it is lost, the watcher helps.
     comes_to_help: Hint,
@@ -160,6 +162,7 @@ impl<H: Host> Pool<H> {
             mayday_at: AtomicU64::new(0),
             last_progress_at: AtomicU64::new(0),
             last_batch_at: Hint::new(0),
+            last_steal_at: Hint::new(0),
             comes_to_help: Hint::new(0),
             item_ns: AtomicU64::new(UNKNOWN_RUN_NS),
             residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),

@@ -251,6 +251,9 @@ impl<H: Host> Worker<H> {
         if self.helps.take() && !host.reverts(Cure::HelpPassedOn) {
             pool.pass_on_help(engine, from);
         }
+        if stolen {
+            self.note_steal(from, now);
+        }
         if from.looks_ready() {
             if from.spec().saves {
                 from.reconsider_target(engine, now.saturating_sub(self.up_since.get()));
@@ -284,6 +287,16 @@ impl<H: Host> Worker<H> {
             } else {
                 changed.settle(engine);
             }
+        }
+    }
+
+    /// This worker took a batch from `from`, a neighbour. If it blocks in it, a standby must see that.
+    fn note_steal(&self, from: &Pool<H>, now: u64) {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        pool.note_steal(now);
+        let expects = pool.blocking.expects_any() || from.blocking.expects_any();
+        if expects && from.looks_ready() {
+            engine.standbys.call_own(engine, pool);
         }
     }
 
