@@ -189,7 +189,7 @@ struct uw_rcu_work {
 /*
  * Initialise an idle item and overwrite its previous content. Not allowed while it is queued.
  * `slack_ns` is how much later than its deadline the timer may expire, so that several timers share
- * a wake-up.
+ * a wake-up. A slack beyond INT64_MAX counts as 0.
  */
 void uw_work_init(struct uw_work *work, uw_work_fn func);
 void uw_delayed_work_init(struct uw_delayed_work *work, uw_work_fn func, unsigned flags, uint64_t slack_ns);
@@ -320,6 +320,14 @@ int uw_queue_set_nice(struct uw_queue *queue, int nice);
 int uw_queue_cpumask(const struct uw_queue *queue, unsigned long *mask, size_t bytes);
 int uw_queue_set_cpumask(struct uw_queue *queue, const unsigned long *mask, size_t bytes);
 
+/*
+ * How much later than their deadlines timers of the queue may expire, in nanoseconds, so that they
+ * share wake-ups; 0 at first. A change is for timers that are armed from now on. An item with a
+ * longer slack of its own keeps it.
+ */
+int64_t uw_queue_timer_slack(const struct uw_queue *queue);
+int uw_queue_set_timer_slack(struct uw_queue *queue, uint64_t slack_ns);
+
 /* 1 if items of the calling CPU, or of `cpu`, wait because max_active is reached. A hint. */
 int uw_queue_is_congested(const struct uw_queue *queue);
 int uw_queue_is_congested_on(const struct uw_queue *queue, int cpu);
@@ -336,7 +344,7 @@ int uw_queue_check_cpu(const struct uw_queue *queue, int cpu);
  *
  * _on acts as if called on that CPU: the item runs there on a per-CPU queue, and in that CPU's pod
  * on an unbound one. _node selects a pod of that NUMA node. Delays are in nanoseconds of the
- * monotonic clock; 0 queues immediately.
+ * monotonic clock; 0 queues immediately. A delay beyond INT64_MAX was a negative number: EINVAL.
  */
 int uw_queue_work(struct uw_queue *queue, struct uw_work *work);
 int uw_queue_work_on(struct uw_queue *queue, int cpu, struct uw_work *work);

@@ -36,6 +36,9 @@ static void attributes(void)
 	CHECK(uw_queue_set_scope(queue, 99) == -EINVAL);
 	CHECK(uw_queue_set_strict(queue, false) == 0);
 	CHECK(uw_queue_set_nice(queue, 6) == 0 && uw_queue_set_nice(queue, 40) == -EINVAL);
+	CHECK(uw_queue_timer_slack(queue) == 0 && uw_queue_set_timer_slack(queue, 50000) == 0);
+	CHECK(uw_queue_timer_slack(queue) == 50000 && uw_queue_set_timer_slack(queue, INT64_MAX) == 0);
+	CHECK(uw_queue_timer_slack(queue) == INT64_MAX);
 	mask[cpu / bits] = 0;
 	CHECK(uw_queue_cpumask(queue, mask, sizeof(mask)) == (int)cpu + 1 && mask[cpu / bits] == 1ul << cpu % bits);
 	CHECK(uw_queue_set_cpumask(queue, mask, sizeof(mask)) == 0);

@@ -101,6 +101,24 @@ pub enum Report {
         /// The item's function, if known.
         function: Option<String>,
     },
+    /// An item that arms itself again has a slack that is longer than its period: the time between
+    /// two runs may more than double. Reported once for each queue.
+    SlackBeyondPeriod {
+        /// The queue's name.
+        queue: String,
+        /// The delay with which the item armed itself, in nanoseconds.
+        period_ns: u64,
+        /// Its slack or the queue's, whichever is longer, in nanoseconds.
+        slack_ns: u64,
+    },
+    /// The process may use none of the CPUs that were chosen for unbound queues. They use others
+    /// until one of the chosen CPUs is back. Reported once each time that this happens.
+    CpumaskWithoutCpu {
+        /// The chosen CPUs.
+        cpumask: CpuSet,
+        /// The CPUs that unbound queues use instead.
+        used: CpuSet,
+    },
     /// The CPUs or the CPU time that the process may use have changed; the workers have been moved.
     CpusChanged {
         /// The CPUs that it may use now.

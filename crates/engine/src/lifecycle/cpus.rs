@@ -131,9 +131,17 @@ impl<H: Host> Engine<H> {
         let change = self.reports.begin_change(self);
         let changing = versions.changing.lock();
         let given = Cpus { allowed, unbound_cpumask, ..cpus };
-        if !versions.publish(Fit::new(given, versions.now().housekeeping.clone())) {
+        let before = versions.now();
+        if !versions.publish(Fit::new(given, before.housekeeping.clone())) {
             return false;
         }
+        let after = versions.now();
+        // The same mask as before the change, as both are made under one lock.
+        let masked = after.mask_without_cpu().filter(|_| before.mask_without_cpu().is_none());
+        let masked = masked.map(|cpumask| Report::CpumaskWithoutCpu {
+            cpumask: cpumask.clone(),
+            used: after.cpus.unbound_cpumask.clone(),
+        });
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
         // items.
         let owners = self.registry.owners();
@@ -144,6 +152,9 @@ impl<H: Host> Engine<H> {
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
         self.caller().report(report);
+        if let Some(masked) = masked {
+            self.caller().report(masked);
+        }
         if let Some(QueueError::NoThread(reason)) = failed {
             self.caller().report(Report::SpawnFailed { reason });
         }

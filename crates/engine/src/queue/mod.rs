@@ -52,6 +52,7 @@ impl Warned {
     pub(crate) const BH_WAITS: u32 = 2;
     pub(crate) const FLUSH_DEPENDENCY: u32 = 4;
     pub(crate) const READ_SIDE_LEFT: u32 = 8;
+    pub(crate) const SLACK_BEYOND_PERIOD: u32 = 16;
 }
 
 /// A queue.

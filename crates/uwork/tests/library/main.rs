@@ -27,6 +27,7 @@ mod inside_items;
 mod on_stack;
 mod percpu;
 mod percpu_work;
+mod power;
 mod query;
 mod ring;
 mod scope;
