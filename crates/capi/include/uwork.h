@@ -66,7 +66,7 @@ extern "C" {
 #endif
 
 /* The version of this header. uw_version() returns the library's. */
-#define UW_VERSION "0.1.0"
+#define UW_VERSION "0.2.0"
 #define UW_VERSION_MAJOR 0
 #define UW_VERSION_MINOR 1
 #define UW_VERSION_PATCH 0

@@ -129,6 +129,10 @@
 //! The first use of a system queue makes it.
 //! <!-- calls: end -->
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod builder;
 #[cfg(feature = "control")]
 pub mod control;

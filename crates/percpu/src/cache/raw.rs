@@ -42,6 +42,15 @@ impl Magazine {
     fn new() -> Magazine {
         Magazine([MaybeUninit::uninit(); MAGAZINE])
     }
+
+    /// The free objects.
+    ///
+    /// # Safety
+    /// The first `used` entries are initialized.
+    unsafe fn objects(&self, used: usize) -> &[NonNull<u8>] {
+        // SAFETY: initialized, by the caller; `MaybeUninit` has the layout of its content.
+        unsafe { &*(&raw const self.0[..used] as *const [NonNull<u8>]) }
+    }
 }
 
 /// How a child treats a magazine whose lock another thread held: its objects stay allocated.
@@ -186,7 +195,7 @@ impl RawCache {
         self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
             // SAFETY: the entries below `used` are initialized.
-            self.depots.flushed().put(unsafe { held.0[..used].assume_init_ref() });
+            self.depots.flushed().put(unsafe { held.objects(used) });
             // After that: a thread that finds the magazine empty finds its objects in the depot.
             held.set_used(0);
             drop(held);
@@ -249,7 +258,7 @@ impl RawCache {
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
-            depot.put(unsafe { magazine.0[..used].assume_init_ref() });
+            depot.put(unsafe { magazine.objects(used) });
         }
         depot.objects() - depot.free()
     }
