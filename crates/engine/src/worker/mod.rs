@@ -6,6 +6,7 @@ mod caller;
 mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
+mod steal;
 
 pub(crate) use caller::Caller;
 pub use query::Busy;
@@ -13,8 +14,8 @@ pub use query::Busy;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::batch::{RunEstimate, TakenBatch, plan_batch};
-use uwork_policy::concurrency::{STEAL_CHOICE, may_start_another, spills, too_many_workers};
+use uwork_policy::batch::{TakenBatch, plan_batch};
+use uwork_policy::concurrency::{may_start_another, too_many_workers};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
@@ -23,7 +24,6 @@ use crate::host::ThreadState;
 use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
 use crate::pool::give_back;
-use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
@@ -162,31 +162,6 @@ impl<H: Host> Worker<H> {
         Step::Again
     }
 
-    /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
-    /// overloaded neighbour.
-    fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
-        let pool = self.pool();
-        if pool.looks_ready()
-            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
-        {
-            return Some((pwq, pool));
-        }
-        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
-    }
-
-    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
-    /// batch for the longest time, because its items wait longest.
-    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
-        let overloaded =
-            || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
-        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
-        // Another worker may be faster: then any of the others will do.
-        std::iter::once(oldest).chain(overloaded()).find_map(|other| {
-            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
-            Some((pwq, other))
-        })
-    }
-
     /// Takes a batch from a pinned pwq and runs it.
     ///
     /// `from` is the pool on whose ready list the pwq was found; it is a neighbour's pool when this
@@ -287,31 +262,6 @@ impl<H: Host> Worker<H> {
             } else {
                 changed.settle(engine);
             }
-        }
-    }
-
-    /// This worker took a batch from `from`, a neighbour. If it blocks in it, a standby must see that.
-    fn note_steal(&self, from: &Pool<H>, now: u64) {
-        let (pool, engine) = (self.pool(), &*self.engine);
-        pool.note_steal(now);
-        let expects = pool.blocking.expects_any() || from.blocking.expects_any();
-        if expects && from.looks_ready() {
-            engine.standbys.call_own(engine, pool);
-        }
-    }
-
-    /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
-    /// `settle_source`, `from` is another pool than its own.
-    fn share(&self, from: &Pool<H>, settle_source: bool, left: u64, estimate: RunEstimate) {
-        if settle_source {
-            // The rest was enqueued while this worker was on its way up. Submitters relied on its
-            // arrival, so it settles `from` for them.
-            from.settle(&self.engine);
-            // More work is left to steal, and the other workers of this pod have none.
-            self.pool().bring_helper(&self.engine);
-        }
-        if spills(from.state.counts(), from.target(), left, estimate) {
-            from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
 
