@@ -97,11 +97,6 @@ impl BlockingState {
         (self.examinations.load(Ordering::Relaxed), since)
     }
 
-    /// The pool is to be examined again.
-    pub(crate) fn renew_request(&self) {
-        self.is_requested.store(true, Ordering::SeqCst);
-    }
-
     /// Whether the caller is to examine the pool.
     #[inline]
     pub(crate) fn take_request(&self) -> bool {

@@ -37,7 +37,7 @@ use state::PoolState;
 pub(crate) use uwork_policy::progress::NEVER;
 
 /// Workers that are remembered as having taken a batch lately.
-pub(crate) const RECENT: usize = 8;
+const RECENT: usize = 8;
 /// No worker.
 const NO_SLOT: u32 = u32::MAX;
 

@@ -47,7 +47,6 @@ mod watchdog;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use blocked::Met;
 pub(crate) use hogs::Hogs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 

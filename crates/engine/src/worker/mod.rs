@@ -29,7 +29,6 @@ use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
-use crate::watch::Met;
 use crate::worker::batch::run_batch;
 
 /// What a worker does next.
@@ -401,15 +400,12 @@ impl<H: Host> Worker<H> {
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
-        let mut met = Met::default();
         loop {
             let _ = engine.host().park(&slot.event, deadline);
-            let mut again_at = None;
             if !slot.is_picked() && pool.blocking.take_request() {
                 // A standby runs on this CPU: the thread that had it may have blocked. If it has,
                 // this wakes its replacement, which may be the caller.
-                again_at = pool.examine(engine, &mut met);
-                again_at.inspect(|_| pool.blocking.renew_request());
+                pool.examine(engine);
             }
             if slot.is_picked() {
                 break;
@@ -440,7 +436,6 @@ impl<H: Host> Worker<H> {
             }
             let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
             deadline = self.deadline(keeps_timers);
-            deadline = again_at.map_or(deadline, |at| Some(deadline.map_or(at, |d| d.min(at))));
         }
         slot.unpick();
         let pool = self.move_home();
