@@ -17,6 +17,9 @@ use uwork::{AffinityScope, AffinityScopeChoice, Builder, ErrorKind, Queue, Repor
 /// The items of each queue and round.
 const ITEMS: usize = 200;
 
+/// So many equal numbers of threads in a row, some tens of milliseconds.
+const STABLE_POLLS: u32 = 2_000;
+
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 fn failures() -> usize {
@@ -103,11 +106,16 @@ impl<'a> Starved<'a> {
     /// `set` sets the limit; `lift` removes it.
     fn new(set: &dyn Fn(u64), lift: &'a dyn Fn()) -> Starved<'a> {
         let _ = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
-        // A thread of the library may end between the two steps.
-        until("no thread can be made", || {
-            set(threads());
-            !can_make_a_thread()
+        // The library's threads that deliver a report end by themselves, and would make room for
+        // another one. No call tells when: the number of threads has to stay the same for a while.
+        let (mut before, mut polls) = (threads(), 0);
+        until("the number of threads stays the same", || {
+            polls = if threads() == before { polls + 1 } else { 0 };
+            before = threads();
+            polls == STABLE_POLLS
         });
+        set(before);
+        assert!(!can_make_a_thread(), "{} threads, {before} allowed", threads());
         Starved { lift }
     }
 
