@@ -10,6 +10,15 @@
 #include "caches.h"
 #include "fork.h"
 
+/* gcc defines macros, clang has features. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_INSTRUMENTED true
+#elif defined(__has_feature)
+#define IS_INSTRUMENTED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define IS_INSTRUMENTED false
+#endif
+
 /* Addresses cost nothing. Where they are limited, the range is smaller. */
 #define RANGE_MAX ((size_t)64 << 30)
 #define RANGE_MIN ((size_t)64 << 20)
@@ -42,10 +51,7 @@ static void reserve(void)
 	size_t size;
 
 	uw_watch_forks();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return;
-#endif
-	if (uw_slab_is_watched())
+	if (IS_INSTRUMENTED || uw_slab_is_watched())
 		return;
 	for (size = RANGE_MAX; size >= RANGE_MIN; size /= 2) {
 		/* More by a granule, so that an aligned range is in it. */
