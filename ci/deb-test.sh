@@ -12,7 +12,6 @@ done
 
 target=${CARGO_TARGET_DIR:-target}
 root=$target/deb-root
-sources=
 for sources in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
     [ ! -s "$sources" ] || break
 done

@@ -15,8 +15,8 @@ pub use uwork_linux::binding::{
 pub use uwork_linux::symbols::name as function_name;
 #[cfg(feature = "percpu")]
 pub use uwork_percpu::raw::{
-    Capacity, Locks, RawCache, Registration, call as percpu_call, capacity, flush as percpu_flush,
-    give_up,
+    Capacity, Locks, RawCache, Registration, Source, call as percpu_call, capacity, fix_local,
+    flush as percpu_flush, give_up,
 };
 
 use crate::item::{DelayedWork, Work, nanos};

@@ -133,6 +133,11 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+// Not in a package, where there are no tests of documents.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/porting.md")]
+struct Porting;
+
 mod builder;
 #[cfg(feature = "control")]
 pub mod control;

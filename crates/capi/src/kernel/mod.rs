@@ -1,8 +1,10 @@
 //! The functions that only the kernel-compatible headers and their C sources need. The folder
-//! `kernel` of the project has both. Of these functions only `uw_kernel_context` is exported.
+//! `kernel` of the project has both. Of these functions only `uw_kernel_context` and
+//! `uw_kernel_without_pwlocks` are exported.
 
 mod held;
 mod locks;
+mod slab;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -16,6 +18,12 @@ use crate::error::{guard, guarded};
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_kernel_context() -> c_uint {
     guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
+}
+
+/// Called before `main` by programs that are built with `CONFIG_PWLOCKS=n`.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_kernel_without_pwlocks() {
+    foreign::fix_local();
 }
 
 /// For the kernel's formats: writes the name of the function at an address. Returns its length, or

@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use uwork_linux::{Error, current_cpu};
 
 use super::CacheStats;
-use super::depot::Depots;
+use super::depot::{Depots, Source};
 use super::shrink::Room;
 use crate::Mode;
 use crate::forks::Registration;
@@ -95,12 +95,26 @@ pub struct RawCache {
 impl RawCache {
     /// A cache without memory, in the process's mode.
     pub fn new(object: Layout) -> RawCache {
-        RawCache::in_mode(mode(), object)
+        RawCache::build(mode(), object, None)
     }
 
+    /// The same, with memory from a source.
+    ///
+    /// # Safety
+    /// The source's functions may be called by any thread while the cache exists, and do not use the
+    /// cache. Its memory is as large and aligned as asked for, and stays until it is taken back.
+    pub unsafe fn from(object: Layout, source: Source) -> RawCache {
+        RawCache::build(mode(), object, Some(source))
+    }
+
+    #[cfg(test)]
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
+        RawCache::build(mode, object, None)
+    }
+
+    fn build(mode: Mode, object: Layout, source: Option<Source>) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        let depots = Box::new(Depots::new(object));
+        let depots = Box::new(Depots::new(object, source));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depots(&depots) };
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
