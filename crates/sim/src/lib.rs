@@ -27,6 +27,7 @@ pub mod machines;
 pub mod oracle;
 pub mod perfetto;
 pub mod play;
+pub mod power;
 pub mod script;
 pub mod setup;
 pub mod shrink;

@@ -10,6 +10,7 @@ use crate::support::gate::Log;
 use crate::support::items::Later;
 use crate::support::machine::{cpus, current_cpu, mask, pin_first_thread, two_cpus};
 use crate::support::{queue, until, watchdog};
+use uwork::topology::Machine;
 use uwork::{CpuSet, DelayedWork, Queue, Report, housekeeping};
 
 const MS: Duration = Duration::from_millis(1);
@@ -101,6 +102,29 @@ fn a_periodic_item_stays_on_the_cpu_that_is_awake() {
             until_runs_in_a_row(&runs, "runs without a pinned worker", |(_, may)| *may == all);
         }
         end(&item);
+    });
+}
+
+// Catches: a saving pool that uses CPUs which the administrator has isolated. The machines of
+// `ci/vm.sh` have such CPUs, and let this test use them.
+#[test]
+fn isolated_cpus_are_excluded_at_the_start() {
+    let _watchdog = watchdog();
+    let test = "isolated_cpus_are_excluded_at_the_start";
+    let machine = Machine::read().expect("a machine");
+    let isolated = machine.isolated.and(&machine.allowed);
+    if isolated.is_empty() {
+        return eprintln!("{test}: skipped: no CPU is isolated here and allowed");
+    }
+    alone(test, || {
+        save_power_and_note_reports();
+        assert!(!housekeeping::cpumask().intersects(&isolated), "{}", housekeeping::cpumask());
+        let saving = queue("saving").power_efficient().build().unwrap();
+        let (item, runs) = periodic(&saving, MS, MS);
+        let what = "runs outside of the isolated CPUs";
+        until_runs_in_a_row(&runs, what, |(_, may)| !may.intersects(&isolated));
+        end(&item);
+        assert!(runs.events().iter().all(|&(cpu, _)| !isolated.contains(cpu)));
     });
 }
 

@@ -2,6 +2,7 @@
 
 mod check;
 mod machines;
+mod power;
 mod run;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ enum Command {
     Run(run::Args),
     /// Play random scripts, one for each seed, and check every run.
     Check(check::Args),
+    /// Compute the energy of periodic tasks with and without saved power.
+    Power(power::Args),
     /// List the machines that --machine knows by name.
     Machines,
 }
@@ -28,6 +31,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Power(args) => power::run(&args),
         Command::Machines => {
             machines::list();
             Ok(ExitCode::SUCCESS)
