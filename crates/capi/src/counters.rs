@@ -1,4 +1,4 @@
-//! The counters of queues and functions, as plain structures.
+//! The counters of queues and functions, as plain structures. C reads their fields.
 
 use std::ffi::{CString, c_char};
 
@@ -10,53 +10,53 @@ use crate::queue::set_errno;
 /// `struct uw_times`
 #[repr(C)]
 pub struct UwTimes {
-    pub count: u64,
-    pub sum_ns: u64,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    pub p99_ns: u64,
+    count: u64,
+    sum_ns: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
 }
 
 /// `struct uw_queue_counters`
 #[repr(C)]
 pub struct UwQueueCounters {
-    pub name: *const c_char,
-    pub started: u64,
-    pub ran: u64,
-    pub run_ns: u64,
-    pub cpu_ns: u64,
-    pub cpu_intensive: u64,
-    pub replaced: u64,
-    pub stolen: u64,
-    pub maydays: u64,
-    pub rescued: u64,
-    pub in_flight: u64,
-    pub pending: u64,
-    pub running: u64,
-    pub max_active: u64,
-    pub saturated: u64,
-    pub run_times: UwTimes,
-    pub waits: UwTimes,
+    name: *const c_char,
+    started: u64,
+    ran: u64,
+    run_ns: u64,
+    cpu_ns: u64,
+    cpu_intensive: u64,
+    replaced: u64,
+    stolen: u64,
+    maydays: u64,
+    rescued: u64,
+    in_flight: u64,
+    pending: u64,
+    running: u64,
+    max_active: u64,
+    saturated: u64,
+    run_times: UwTimes,
+    waits: UwTimes,
 }
 
 /// `struct uw_function_counters`
 #[repr(C)]
 pub struct UwFunctionCounters {
-    pub name: *const c_char,
-    pub address: u64,
-    pub run_times: UwTimes,
-    pub waits: UwTimes,
+    name: *const c_char,
+    address: u64,
+    run_times: UwTimes,
+    waits: UwTimes,
 }
 
 /// `struct uw_counters`
 #[repr(C)]
 pub struct UwCounters {
-    pub panics: u64,
-    pub workers: u64,
-    pub nr_queues: usize,
-    pub nr_functions: usize,
-    pub queues: *const *const UwQueueCounters,
-    pub functions: *const *const UwFunctionCounters,
+    panics: u64,
+    workers: u64,
+    nr_queues: usize,
+    nr_functions: usize,
+    queues: *const *const UwQueueCounters,
+    functions: *const *const UwFunctionCounters,
 }
 
 /// What `uw_counters` returns a pointer into: the structure, and what it points to. The boxes stay

@@ -69,7 +69,7 @@ pub(super) fn chart(title: &str, unit: &str, points: &[String], lines: &[Line]) 
             .filter_map(|at| line.values[at].filter(|&v| v > 0.0).map(|v| (x(at), y(v))))
             .collect();
         let path: Vec<String> = dots.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let class = format!("c{} {}", number % COLOURS, line.role);
+        let class = class_of(number, line);
         let _ = writeln!(svg, "<path class=\"line {class}\" d=\"M{}\"/>", path.join("L"));
         for (x, y) in dots {
             let _ =
@@ -82,14 +82,19 @@ pub(super) fn chart(title: &str, unit: &str, points: &[String], lines: &[Line]) 
             line.values.iter().map(|value| value.map_or("-".to_owned(), short)).collect();
         let _ = write!(
             svg,
-            "<li><b class=\"c{} {}\"></b>{} <small>{}</small></li>",
-            number % COLOURS,
-            line.role,
+            "<li><b class=\"{}\"></b>{} <small>{}</small></li>",
+            class_of(number, line),
             escaped(&line.name),
             values.join(" / ")
         );
     }
     svg + "</ul></figure>\n"
+}
+
+/// The classes of a line: its colour, its role, and whether the colours begin again with it.
+fn class_of(number: usize, line: &Line) -> String {
+    let again = if number >= COLOURS { " again" } else { "" };
+    format!("c{} {}{again}", number % COLOURS, line.role)
 }
 
 /// A power of ten on the axis.

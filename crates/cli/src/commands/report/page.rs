@@ -1,6 +1,7 @@
 //! The page: what was measured where, the source documents' tables, and a section for each
 //! benchmark.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::lines::{self, Line};
@@ -33,6 +34,7 @@ const ABOUT: [(&str, &str); 14] = [
 
 /// Renders the page.
 pub(super) fn render(all: &[Record]) -> String {
+    let all = &latest(all);
     let benches = distinct(all.iter().map(|record| record.bench.as_str()));
     let mut body = origins(all);
     let documents = sources::tables(all);
@@ -56,11 +58,22 @@ pub(super) fn render(all: &[Record]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>uwork: benchmarks</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n<header><h1>uwork: benchmarks</h1><nav>{links}</nav>\
-         <p class=\"key\"><b class=\"uwork\"></b>uwork <b class=\"rival\"></b>rival \
-         <b class=\"limit\"></b>limit, or the kernel&#39;s queue rebuilt \
-         <span class=\"mark\"></span>from the least to the greatest sample</p></header>\n\
+         <p class=\"key\"><span><b class=\"uwork\"></b>uwork</span> <span><b class=\"rival\"></b>rival</span> \
+         <span><b class=\"limit\"></b>limit, or the kernel&#39;s queue rebuilt</span> \
+         <span><b class=\"mark\"></b>from the least to the greatest sample</span></p></header>\n\
          <main>\n{body}</main>\n</body>\n</html>\n"
     )
+}
+
+/// The records without those that a later record of the same figure replaces.
+fn latest(all: &[Record]) -> Vec<Record> {
+    let key = |r: &Record| {
+        let names = [&r.bench, &r.case, &r.runner, &r.variant, &r.metric].map(Clone::clone);
+        (names, r.producers)
+    };
+    let last: HashMap<_, usize> = all.iter().enumerate().map(|(at, r)| (key(r), at)).collect();
+    let kept = all.iter().enumerate().filter(|(at, record)| last[&key(record)] == *at);
+    kept.map(|(_, record)| record.clone()).collect()
 }
 
 /// A table with a column for each machine and build.
@@ -102,14 +115,17 @@ fn section(bench: &str, all: &[Record]) -> String {
     )
 }
 
-/// The first metric of a case, as the benchmark's own tables show it first. If a number of producers was
-/// varied: the records with the greatest.
+/// The first metric of a case, as the benchmark's own tables show it first. If the number of producers
+/// was varied, the records with the greatest; and without those that time each enqueue, unless there
+/// are no others.
 fn lead_chart(case: &str, records: &[&Record]) -> String {
     let Some(lead) = records.first() else { return String::new() };
     let producers = records.iter().map(|record| record.producers).max().flatten();
-    let same = records.iter().copied();
-    let same = same.filter(|r| r.metric == lead.metric && r.producers == producers);
-    bars::chart(&format!("{case}: {}", lead.metric), &same.collect::<Vec<_>>())
+    let same = |r: &&Record| r.metric == lead.metric && r.producers == producers;
+    let (timed, plain): (Vec<_>, Vec<_>) =
+        records.iter().copied().filter(same).partition(|r| r.variant.ends_with("+clock"));
+    let shown = if plain.is_empty() { timed } else { plain };
+    bars::chart(&format!("{case}: {}", lead.metric), &shown)
 }
 
 /// Percentiles of a case: one point for each, one line for each contestant.
@@ -204,6 +220,14 @@ mod tests {
         for absent in ["<script", "http:", "https:", "src=", "@import", "url("] {
             assert!(!html.contains(absent), "{absent}");
         }
+    }
+
+    #[test]
+    fn a_later_record_replaces_an_earlier_one() {
+        let all = [1.0, 2.0].map(|rate| record("wait", "uwork", "items_per_s", rate));
+        assert_eq!(latest(&all), all[1..]);
+        let other = record("wait", "rayon", "items_per_s", 1.0);
+        assert_eq!(latest(&[other.clone(), all[0].clone()]), [other, all[0].clone()]);
     }
 
     #[test]

@@ -8,7 +8,10 @@ use super::{escaped, short};
 
 /// Every table for which there is a figure of ours.
 pub(super) fn tables(all: &[Record]) -> String {
-    [scopes(all), fallback(all), cycles(all), latency(all), joules(all)].concat()
+    let plain = [scopes(all), fallback(all), cycles(all), joules(all)].concat();
+    let plain =
+        if plain.is_empty() { plain } else { format!("<div class=\"tables\">{plain}</div>\n") };
+    plain + &latency(all)
 }
 
 /// The figure of one contestant.
@@ -64,11 +67,12 @@ fn scopes(all: &[Record]) -> String {
     let head = ["affinity_scope", "kernel, baseline", "kernel, patched", "gain", "uwork here"];
     let html =
         table("Wakes outside the pool's lock: items/s in batches, 8 producers", &head, &rows);
-    let rebuilt = [of("kernel-locked", ""), of("kernel-deferred", "")];
+    let rebuilt = [of("kernel-locked", "system"), of("kernel-deferred", "system")];
     if let [Some(locked), Some(deferred)] = rebuilt {
         let gain = ratio(Some(deferred), Some(locked));
         return format!(
-            "{html}<p>The kernel's queue rebuilt here: wake under the lock {}, deferred {} items/s ({gain}).</p>\n",
+            "<div>{html}<p>The kernel's queue rebuilt here, scope system: wake under the lock {}, \
+             deferred {} items/s ({gain}).</p></div>\n",
             short(locked.value),
             short(deferred.value)
         );
