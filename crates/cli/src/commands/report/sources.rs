@@ -127,7 +127,7 @@ fn cycles(all: &[Record]) -> String {
             shown(of("write", ours)),
         ]
     });
-    let head = ["kernel", "PREEMPT_DYNAMIC", "PREEMPT_RT", "here", "alloc", "write"];
+    let head = ["kernel", "its cycles", "with RT", "here", "alloc", "write"];
     table("Per-CPU locks: cycles of an allocation of 64 bytes", &head, &rows)
 }
 
