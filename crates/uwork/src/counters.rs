@@ -182,7 +182,8 @@ impl FunctionCounters {
         name: &mut impl FnMut(usize) -> Option<String>,
     ) -> FunctionCounters {
         let address = times.address;
-        let known = times.name.or_else(|| name(address).filter(|_| address != 0));
+        let known = times.name.as_deref().map(str::to_owned);
+        let known = known.or_else(|| name(address).filter(|_| address != 0));
         FunctionCounters {
             name: known.unwrap_or_else(|| match address {
                 0 => "others".to_owned(),

@@ -2,6 +2,7 @@
 //! not contend; what finds no room there goes to a table of the engine.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use uwork_policy::histogram::Histogram;
 
@@ -11,7 +12,7 @@ use crate::host::Host;
 use crate::item::ItemFn;
 use crate::item::word::RUN_MASK;
 use crate::slot::Slot;
-use crate::sync::Lock;
+use crate::sync::{Lock, LockGuard};
 
 /// The parts of a batch that are told apart. Each further one costs a clock.
 const PARTS_MAX: usize = 4;
@@ -27,7 +28,7 @@ pub struct FunctionTimes {
     /// Its address; 0 for all functions that found no room in the table.
     pub address: usize,
     /// Its name, if it gives one.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// Its runs by their time.
     pub runs: Histogram,
     /// Its runs by the time from their submission to their start.
@@ -44,7 +45,7 @@ impl FunctionTimes {
         if identity != 0 {
             // SAFETY: an identity other than 0 is that of an item's function.
             let func = unsafe { ItemFn::from_identity(identity) };
-            (address, name) = (func.address(), func.name().map(|name| name.to_string()));
+            (address, name) = (func.address(), func.name().map(|name| name.to_string().into()));
         }
         let empty = Histogram::default();
         FunctionTimes { address, name, runs: empty, waits: empty, identity }
@@ -58,41 +59,85 @@ impl FunctionTimes {
     }
 }
 
-/// Counters of functions, up to a bound.
-pub(crate) struct Functions(Lock<Vec<FunctionTimes>>);
+/// An entry of a table. Entries are never removed.
+struct Entry {
+    times: FunctionTimes,
+    next: Option<Box<Entry>>,
+}
+
+/// Counters of functions, up to a bound. The lock is never held across a call of the allocator: a
+/// fork takes it, and the forking thread may hold the allocator's locks.
+pub(crate) struct Functions(Lock<Option<Box<Entry>>>);
+
+/// A table, locked.
+pub(crate) struct HeldFunctions<'a>(
+    #[expect(dead_code, reason = "held")] LockGuard<'a, Option<Box<Entry>>>,
+);
 
 impl Functions {
     pub(crate) fn new() -> Functions {
-        Functions(Lock::new(Vec::new()))
+        Functions(Lock::new(None))
+    }
+
+    /// Locks the table.
+    pub(crate) fn hold(&self) -> HeldFunctions<'_> {
+        HeldFunctions(self.0.lock())
     }
 
     /// Counts a part of a batch. Returns false, and does nothing, without room for its function.
     fn add(&self, part: Part, max: usize) -> bool {
-        if let Some(known) = self.0.lock().iter_mut().find(|known| known.identity == part.identity)
-        {
-            known.add(part);
-            return true;
+        let mut first = self.0.lock();
+        let mut entries = 0;
+        let mut at = first.as_deref_mut();
+        while let Some(entry) = at {
+            if entry.times.identity == part.identity {
+                entry.times.add(part);
+                return true;
+            }
+            entries += 1;
+            at = entry.next.as_deref_mut();
         }
-        let mut new = FunctionTimes::of(part.identity);
-        new.add(part);
-        let mut known = self.0.lock();
-        // Another thread may have added it meanwhile: then it has two entries, which readers merge.
-        let room = known.len() < max;
-        if room {
-            known.push(new);
+        drop(first);
+        if entries >= max {
+            return false;
         }
-        room
+        let mut new = Box::new(Entry { times: FunctionTimes::of(part.identity), next: None });
+        new.times.add(part);
+        // Other threads may add some meanwhile: then there are a few entries more than the bound, or
+        // two for a function, which readers merge.
+        let mut first = self.0.lock();
+        new.next = first.take();
+        *first = Some(new);
+        true
+    }
+
+    /// A copy of the entry with this number, counted from the oldest.
+    fn get(&self, number: usize) -> Option<FunctionTimes> {
+        let first = self.0.lock();
+        let entries = || std::iter::successors(first.as_deref(), |entry| entry.next.as_deref());
+        let newer = entries().count().checked_sub(number + 1)?;
+        entries().nth(newer).map(|entry| entry.times.clone())
     }
 
     fn merge_into(&self, all: &mut Vec<FunctionTimes>) {
-        for times in self.0.lock().iter() {
+        for times in (0..).map_while(|number| self.get(number)) {
             match all.iter_mut().find(|known| known.identity == times.identity) {
                 Some(known) => {
                     known.runs.merge(&times.runs);
                     known.waits.merge(&times.waits);
                 }
-                None => all.push(times.clone()),
+                None => all.push(times),
             }
+        }
+    }
+}
+
+impl Drop for Functions {
+    fn drop(&mut self) {
+        // One by one: nested drops of a long list would need a deep stack.
+        let mut entry = self.0.lock().take();
+        while let Some(mut owned) = entry {
+            entry = owned.next.take();
         }
     }
 }

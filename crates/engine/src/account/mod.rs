@@ -10,7 +10,7 @@ mod functions;
 
 pub(crate) use events::Events;
 pub use functions::FunctionTimes;
-pub(crate) use functions::{Functions, Split};
+pub(crate) use functions::{Functions, HeldFunctions, Split};
 
 use uwork_policy::batch::{CPU_UNMEASURED_MAX_NS, RunEstimate, measures_cpu};
 use uwork_policy::histogram::Histogram;
