@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench native deps deny deny-install \
+.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
 	mutants mutants-install package msrv semver semver-install deb deb-test clean
 
 help: ## print this
@@ -51,8 +51,11 @@ fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60) each
 vm: ## queues, per-CPU data and task work in virtual machines (x86_64, aarch64): isolated CPUs, CPUs that go offline
 	ci/vm.sh
 
-bench: lab ## the whole workqueue benchmark with rivals; takes minutes
-	$${CARGO_TARGET_DIR:-target}/release/uwork-lab bench workqueue --rivals
+bench: ## every benchmark with its rivals, and a page of the figures; more than an hour. BENCH=--quick: minutes
+	@ci/bench.sh $(BENCH)
+
+report-check: ## open the page of make bench in headless Chromium, and check its charts
+	@ci/report.sh $${CARGO_TARGET_DIR:-target}/bench/report.html
 
 native: ## install the native rivals (oneTBB, GLib, libuv) and build uwork-lab with them
 	ci/native.sh

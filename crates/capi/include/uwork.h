@@ -747,6 +747,43 @@ uint64_t uw_watchdog_thresh(void);
 void uw_watchdog_set_thresh(uint64_t thresh_ns);
 void uw_watchdog_touch(void);
 
+/*
+ * The counters of every queue and of every function that has run, at the time of the call. Workers
+ * count once for each batch. Histograms are given as their sums and percentiles; a percentile is 0
+ * without values, and true to a factor of 1.5. New members come at the end of a structure. Free it by
+ * uw_counters_free(). docs/operations.md explains each counter.
+ */
+struct uw_times {
+	uint64_t count, sum_ns, p50_ns, p90_ns, p99_ns;
+};
+
+struct uw_queue_counters {
+	const char *name;
+	uint64_t started, ran, run_ns, cpu_ns;
+	uint64_t cpu_intensive, replaced, stolen, maydays, rescued;
+	uint64_t in_flight, pending, running, max_active, saturated;
+	struct uw_times run_times, waits;
+};
+
+struct uw_function_counters {
+	const char *name;
+	uint64_t address;
+	struct uw_times run_times, waits;
+};
+
+struct uw_counters {
+	uint64_t panics, workers;
+	size_t nr_queues, nr_functions;
+	const struct uw_queue_counters *const *queues;
+	const struct uw_function_counters *const *functions;
+};
+
+struct uw_counters *uw_counters(void);
+void uw_counters_free(struct uw_counters *counters);
+
+/* The same as text in the format of OpenMetrics, for an exporter. Free it by uw_string_free(). */
+char *uw_metrics(void);
+
 /* How many runs have ended in a panic of Rust code. */
 uint64_t uw_panics(void);
 

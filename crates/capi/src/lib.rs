@@ -14,6 +14,7 @@
 #![allow(clippy::missing_safety_doc, reason = "uwork.h says what callers promise")]
 
 mod attrs;
+mod counters;
 mod cpu;
 mod debug;
 mod delayed;
@@ -34,6 +35,7 @@ mod task;
 mod work;
 
 pub use attrs::*;
+pub use counters::*;
 pub use cpu::*;
 pub use debug::*;
 pub use delayed::*;

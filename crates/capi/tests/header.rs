@@ -9,7 +9,8 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 16] = [
+    ("UwCounters", "uw_counters"),
     ("UwSetup", "uw_setup"),
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{about, process, sim, sum, topology};
+use commands::{about, process, report, sim, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -38,6 +38,8 @@ enum Command {
     Monitor(process::MonitorArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
     Doctor(process::DoctorArgs),
+    /// Turn the figures of benchmarks into a page with charts.
+    Report(report::ReportArgs),
     /// Print the completions of this command for a shell.
     Completions(about::CompletionsArgs),
     /// Print the man page of this command, or of a subcommand.
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => process::dump(args),
         Command::Monitor(args) => process::monitor(args),
         Command::Doctor(args) => process::doctor::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Completions(args) => about::completions(&args, Cli::command()),
         Command::Man(args) => about::man(&args, Cli::command()),
     };

@@ -170,7 +170,7 @@ pub mod system;
 pub mod watchdog;
 
 pub use builder::Builder;
-pub use counters::{Counters, QueueCounters, RunTimes, counters};
+pub use counters::{Counters, FunctionCounters, QueueCounters, Times, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues};

@@ -2,6 +2,7 @@
 
 pub(crate) mod about;
 pub(crate) mod process;
+pub(crate) mod report;
 pub(crate) mod sim;
 pub(crate) mod sum;
 pub(crate) mod topology;

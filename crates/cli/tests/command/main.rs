@@ -1,6 +1,7 @@
 //! The command `uwork`: the output, the files and the exit code of each subcommand.
 
 mod process;
+mod report;
 mod sim;
 mod sum;
 mod topology;

@@ -374,9 +374,24 @@ pub struct PwqDump {
     pub ran: u64,
     /// The time of those batches, in nanoseconds.
     pub busy_ns: u64,
+    /// The CPU time of those batches, in nanoseconds; the time of short ones counts as CPU time.
+    pub cpu_ns: u64,
+    /// Batches that used as much CPU time as makes an item CPU-intensive.
+    pub hogs: u64,
+    /// Workers that left the running count in an item, so that another one could take over.
+    pub replaced: u64,
+    /// Items that workers of another pod took.
+    pub stolen: u64,
+    /// Calls of the rescuer.
+    pub maydays: u64,
+    /// Items that the rescuer ran.
+    pub rescued: u64,
     /// Those runs by their time; the runs of a batch count with their mean.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub runs: Histogram,
+    /// The runs by the time that the first item of their batch had waited for it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub waits: Histogram,
 }
 
 impl Dump {

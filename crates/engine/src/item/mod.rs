@@ -155,7 +155,8 @@ pub struct Work {
     pub(crate) word: Word,
     /// Written by the owner, or under the guard of the list that the item is in.
     next: Cell<Link<Work>>,
-    /// Written by the owner, or under the guard of the list that the item is in.
+    /// Written by the owner, or under the guard of the list that the item is in. In an inbox, the
+    /// first item has the time here at which it was queued.
     prev: Cell<Link<Work>>,
     /// Constant after creation.
     func: ItemFn,
@@ -244,6 +245,16 @@ impl Work {
     #[inline]
     pub(crate) fn ticket(&self) -> Ticket {
         self.placement().1
+    }
+
+    /// The item will be the first in its inbox, and is queued at this time.
+    ///
+    /// # Safety
+    /// Only for the owner.
+    #[inline]
+    pub(crate) unsafe fn note_queued_at(&self, now: u64) {
+        // SAFETY: by this function's contract.
+        unsafe { self.prev.set(Link(std::ptr::without_provenance_mut(now as usize))) };
     }
 
     /// Only for the owner, or the holder of the guards of the list that the item is in.

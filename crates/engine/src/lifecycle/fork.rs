@@ -30,6 +30,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use crate::account::HeldFunctions;
 use crate::engine::Engine;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
@@ -75,6 +76,7 @@ struct Held<'a, H: Host> {
     flushes: PageList<'a, H, LockGuard<'a, FlushState<H>>>,
     watch: LockGuard<'a, Shared>,
     _descriptions: PageList<'a, H, HeldDescription<'a>>,
+    _functions: (HeldFunctions<'a>, PageList<'a, H, HeldFunctions<'a>>),
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
@@ -151,6 +153,10 @@ fn lock_everything<'a, H: Host>(
     engine.slots.for_each(|(id, _)| {
         descriptions.extend(engine.slots.get(id).map(|slot| slot.hold_description()));
     });
+    let mut functions = PageList::new(pages);
+    engine.slots.for_each(|(id, _)| {
+        functions.extend(engine.slots.get(id).map(|slot| slot.functions.hold()));
+    });
     let ids = [engine.slots.hold(), engine.pwqs.hold(), table.hold()];
     let held = Held {
         ids,
@@ -164,6 +170,7 @@ fn lock_everything<'a, H: Host>(
         flushes,
         watch,
         _descriptions: descriptions,
+        _functions: (engine.functions.hold(), functions),
         _registry: registry,
         _hogs: hogs,
         _names: names,

@@ -20,6 +20,7 @@ pub(crate) use parking::MOVING;
 use parking::NO_BATCH;
 pub(crate) use wait::WaitsFor;
 
+use crate::account::Functions;
 use crate::host::{Event, Host};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
@@ -90,6 +91,8 @@ pub(crate) struct Slot<H: Host> {
     description: now::Description,
     /// What the run waits for.
     wait: wait::WaitNote,
+    /// The counters of the functions that ran here.
+    pub(crate) functions: Functions,
 }
 
 struct Lists<H: Host> {
@@ -161,6 +164,7 @@ impl<H: Host> Slot<H> {
             idle: idle::IdleLink::new(),
             description: now::Description::new(),
             wait: wait::WaitNote::new(),
+            functions: Functions::new(),
         }
     }
 

@@ -5,6 +5,9 @@ mod imp {
     pub(crate) use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+    /// Whether this is the model.
+    pub(crate) const MODELLED: bool = false;
+
     /// The maximum size of a work item, in bytes.
     pub(crate) const WORK_SIZE_MAX: usize = 48;
 
@@ -69,7 +72,8 @@ mod imp;
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 pub(crate) use imp::{
-    SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half, thread_key,
+    MODELLED, SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
+    thread_key,
 };
 
 #[cfg(all(debug_assertions, not(loom)))]
@@ -217,6 +221,30 @@ impl Hint {
     #[inline(always)]
     pub(crate) fn get(&self) -> usize {
         self.0.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// A number of events, for statistics. The models do not see it.
+pub(crate) struct Count(std::sync::atomic::AtomicU64);
+
+impl Count {
+    pub(crate) fn new() -> Count {
+        Count(std::sync::atomic::AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, events: u64) {
+        if events > 0 {
+            self.0.fetch_add(events, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

@@ -6,6 +6,9 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Mutex;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
+/// Whether this is the model.
+pub(crate) const MODELLED: bool = true;
+
 /// loom's atomics are larger.
 pub(crate) const WORK_SIZE_MAX: usize = 1024;
 

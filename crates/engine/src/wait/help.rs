@@ -3,6 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use uwork_policy::batch::RunEstimate;
+
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::host::thread::Frame;
@@ -34,6 +37,8 @@ struct Taken<'a, H: Host> {
     waiters: Waiters<H>,
     /// Whether it runs under the permit of an item that waits for it.
     borrowed: bool,
+    /// How long the items of its queue take.
+    estimate: RunEstimate,
 }
 
 impl<H: Host> Engine<H> {
@@ -65,7 +70,8 @@ impl<H: Host> Engine<H> {
 
 unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> Helped {
     // SAFETY: the caller's promise, passed on.
-    let Some(Taken { pwq, waiters, borrowed }) = (unsafe { take_over(engine, work) }) else {
+    let Some(Taken { pwq, waiters, borrowed, estimate }) = (unsafe { take_over(engine, work) })
+    else {
         return Helped::No;
     };
     let thread = engine.caller().thread;
@@ -78,7 +84,8 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     thread.set_frame(&frame);
     slot.batch.set(pwq.id, began, engine.host().current_cpu());
     slot.note_helper(thread.number(|| engine.host().thread_id()));
-    let tally = Tally::new(engine, pwq, slot);
+    let batch = account::Batch::begin(engine, slot, began, None, estimate);
+    let tally = Tally::new(engine, pwq, slot, &batch.split);
     // SAFETY: taken over, hence live and ours.
     let item = unsafe { work.as_ref() };
     let run = match waiters.is_empty() {
@@ -87,7 +94,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     };
     // SAFETY: taken over, hence live and ours, and its run has begun.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-        tally.note(work.as_ref().ticket().colour(), run);
+        tally.note(work.as_ref().func(), work.as_ref().ticket().colour(), run);
         run_item(id, work.as_ptr(), run);
     }));
     if let Err(payload) = outcome {
@@ -102,8 +109,8 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     }
     thread.set_frame(frame.outer);
     slot.note_helper(0);
-    let took = engine.host().now().saturating_sub(began);
-    if !borrowed && pwq.release(took, 1, &mut |pwq| pwq.make_ready(engine)) {
+    let batch = batch.end(engine, slot, 1);
+    if !borrowed && pwq.release(batch, &mut |pwq| pwq.make_ready(engine)) {
         pwq.make_ready(engine);
     }
     tally.publish();
@@ -147,8 +154,9 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     // SAFETY: it was located in that list, whose guards are held.
     unsafe { found.unlink(work) };
     let waiters = found.take_waiters(work);
+    let estimate = found.inner.run_times.estimate();
     let Located { pwq, inner, remote, .. } = found;
     drop(remote);
     drop(pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine)));
-    Some(Taken { pwq, waiters, borrowed })
+    Some(Taken { pwq, waiters, borrowed, estimate })
 }

@@ -297,6 +297,7 @@ pub(super) fn count_out<H: Host>(
         })
     })?;
     slot.end_batch_hint(engine);
+    engine.note_replaced(slot);
     changed.settle(engine);
     if pool.spec().shares && !pool.looks_ready() {
         pool.kick_for_neighbours(engine);

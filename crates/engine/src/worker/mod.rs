@@ -18,6 +18,7 @@ use uwork_policy::batch::{TakenBatch, plan_batch};
 use uwork_policy::concurrency::{may_start_another, too_many_workers};
 use uwork_policy::cpuset::CpuSet;
 
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
 use crate::host::ThreadState;
@@ -187,8 +188,8 @@ impl<H: Host> Worker<H> {
             }
         };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-        let taken = pwq.take(host, &engine.slots, (self.slot, slot), share, &mut ready);
-        let Taken::Some { count, left, more, estimate } = taken else {
+        let taken = pwq.take((host, now), &engine.slots, (self.slot, slot), share, &mut ready);
+        let Taken::Some { count, left, more, estimate, waited_ns } = taken else {
             pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
             // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
@@ -234,9 +235,11 @@ impl<H: Host> Worker<H> {
             }
             self.share(from, plan.settle_source, left as u64, estimate);
         }
+        pwq.events.stolen.add(if stolen { count.into() } else { 0 });
         pool.settle(engine);
+        let batch = account::Batch::begin(engine, slot, now, waited_ns, estimate);
         let before = slot.number();
-        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq);
+        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
         if plan.may_presume && pool.presumes_block(engine, pwq) {
             pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
         } else {
@@ -254,7 +257,7 @@ impl<H: Host> Worker<H> {
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
-        if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
+        if pwq.release(batch.end(engine, slot, ran), &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
                 changed.settled_by_caller(engine);
@@ -288,6 +291,7 @@ impl<H: Host> Worker<H> {
             }
             return;
         }
+        self.engine.note_replaced(slot);
         // Give the batch back first: the settlement below must see those items as ready.
         let (behind, counted) = slot.begin_block();
         slot.end_batch_hint(&self.engine);

@@ -26,6 +26,7 @@
 
 use std::sync::Arc;
 
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
 use crate::host::{Event, Host, WorkerSpec};
@@ -192,7 +193,8 @@ impl<H: Host> Pwq<H> {
             let pinned = pool.take_ready(host, &mut pool.lock(), self);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-            let taken = self.take(host, &engine.slots, (id, slot), Share::One, &mut ready);
+            let taken =
+                self.take((host, host.now()), &engine.slots, (id, slot), Share::One, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && self.claim_ready() {
                 pool.push_ready(self).settle(engine);
@@ -200,12 +202,14 @@ impl<H: Host> Pwq<H> {
             if pinned {
                 self.release_pin(engine);
             }
-            let Taken::Some { count, .. } = taken else { break };
+            let Taken::Some { count, estimate, waited_ns, .. } = taken else { break };
             let began = host.now();
             slot.batch.set(self.id, began, host.current_cpu());
             pool.note_batch(began);
-            run_batch(engine, (id, slot), None, thread, self);
-            if self.release(host.now().saturating_sub(began), count, &mut ready) {
+            self.events.rescued.add(u64::from(count));
+            let batch = account::Batch::begin(engine, slot, began, waited_ns, estimate);
+            run_batch(engine, (id, slot), None, thread, self, &batch.split);
+            if self.release(batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
             }
             budget = budget.saturating_sub(count);
@@ -238,6 +242,7 @@ impl<H: Host> Pool<H> {
                 && count < MAYDAYS_AT_ONCE
                 && pwq.call_rescuer(self.id)
             {
+                pwq.events.maydays.add(1);
                 rescuers[count] = slot;
                 count += 1;
             }

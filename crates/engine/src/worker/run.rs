@@ -4,10 +4,11 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use crate::account::Split;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
-use crate::item::Work;
 use crate::item::word::{RUN_MASK, RunId};
+use crate::item::{ItemFn, Work};
 use crate::payload::{drop_payload, payload_text};
 use crate::queue::Wq;
 use crate::queue::pwq::Pwq;
@@ -40,17 +41,25 @@ pub(crate) struct Tally<'a, H: Host> {
     colour: Cell<usize>,
     /// The last run that is not part of the count.
     before: Cell<u64>,
+    /// Tells the functions of the batch apart.
+    split: &'a Split,
 }
 
 impl<'a, H: Host> Tally<'a, H> {
     /// Counts the runs that `slot` begins from here on.
-    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
-        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
+    pub(crate) fn new(
+        engine: &'a Engine<H>,
+        pwq: &'a Pwq<H>,
+        slot: &'a Slot<H>,
+        split: &'a Split,
+    ) -> Self {
+        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()), split }
     }
 
-    /// A run of this colour has begun.
+    /// A run of this function and this colour has begun.
     #[inline(always)]
-    pub(crate) fn note(&self, colour: usize, run: u64) {
+    pub(crate) fn note(&self, func: ItemFn, colour: usize, run: u64) {
+        self.split.note(self.engine.host(), func, run);
         if colour != self.colour.get() {
             self.change(colour, run.wrapping_sub(1) & RUN_MASK);
         }

@@ -14,6 +14,7 @@ mod blocking_faults;
 mod blocking_standby;
 mod blocking_stopped;
 mod combine;
+mod counters;
 mod dump_api;
 mod every_cpu;
 mod forward_progress;
