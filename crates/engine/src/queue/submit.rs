@@ -140,7 +140,15 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_placement(Location::Inbox, Ticket::new(pwq.id, collision));
+        let work = unsafe { item.as_ref() };
+        let mut ticket = Ticket::new(pwq.id, collision);
+        if let Some(tracer) = self.engine().host().tracer()
+            && tracer.has_tokens()
+        {
+            let traced = self.engine().trace_queued(tracer, work, pwq.id, cpu);
+            ticket = ticket.with_traced(traced);
+        }
+        work.set_placement(Location::Inbox, ticket);
         // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it
