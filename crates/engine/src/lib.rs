@@ -29,6 +29,7 @@ mod slot;
 pub mod sync;
 pub mod task;
 mod timer;
+pub mod trace;
 mod wait;
 mod wake;
 mod watch;

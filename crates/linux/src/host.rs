@@ -7,6 +7,7 @@ use uwork_engine::host::{
     Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
     ThreadSample, WorkerSpec,
 };
+use uwork_engine::trace::Tracer;
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -20,6 +21,7 @@ pub struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
     changes: changes::Changes,
+    tracer: Tracer,
     pub(crate) blocked: blocked::BlockDetector,
 }
 
@@ -32,6 +34,7 @@ impl Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
+            tracer: Tracer::new(),
             blocked: blocked::BlockDetector::new(monotonic_ns, options.blocking_tier),
         }
     }
@@ -112,6 +115,11 @@ impl Host for Linux {
 
     fn report(&self, report: Report) {
         report::issue(report);
+    }
+
+    #[inline(always)]
+    fn tracer(&self) -> Option<&Tracer> {
+        Some(&self.tracer)
     }
 
     unsafe fn watcher_begins(&self, event: *const Event) {

@@ -33,6 +33,7 @@ pub mod setup;
 pub mod shrink;
 pub mod simulation;
 pub mod tape;
+pub mod trace_events;
 
 /// Plays a script, and asserts that no checker finds a violation.
 ///

@@ -125,6 +125,36 @@ fn attributes_are_read_and_changed_from_outside() {
 }
 
 #[test]
+fn a_trace_records_the_items_that_are_queued_while_it_is_on() {
+    let _watchdog = watchdog();
+    scene("a_trace_records_the_items_that_are_queued_while_it_is_on", || {
+        let path = socket();
+        let queue = queue("traced").build().unwrap();
+        let mut client = Client::connect(&path);
+        let mut kinds = |queue: &uwork::Queue| {
+            queue.spawn(|| ()).join().unwrap();
+            queue.flush().unwrap();
+            let read = client.ask("trace read").unwrap();
+            let first = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+            read.lines().map(first).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&queue), ["lost", "more"], "off");
+        assert_eq!(control::answer("trace on 3600"), "ok 0\n");
+        let on = kinds(&queue);
+        for kind in ["function", "queue", "queued", "started", "ended"] {
+            assert!(on.iter().any(|found| found == kind), "{kind}: {on:?}");
+        }
+        let again = control::answer("trace on 1");
+        assert!(again.starts_with("err refused a trace is on for 3"), "{again}");
+        assert!(control::answer("trace on 0").contains("allowed are 1 to 3600 seconds"));
+        // The trace was the parent's.
+        in_child(|| assert_eq!(control::answer("trace on 1"), "ok 0\n"));
+        assert_eq!(control::answer("trace off"), "ok 0\n");
+        assert_eq!(kinds(&queue), ["lost", "more"], "off again");
+    });
+}
+
+#[test]
 fn counters_of_queues_grow_with_the_items_that_run() {
     let _watchdog = watchdog();
     scene("counters_of_queues_grow_with_the_items_that_run", || {

@@ -117,6 +117,29 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
 }
 
 #[test]
+fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
+    let (queue, pid) = looked_at("traced");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let file = path.to_str().unwrap().to_owned();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    let mut running = command.args(["trace", &pid, "-o", &file]).spawn().unwrap();
+    while running.try_wait().unwrap().is_none() {
+        queue.spawn(std::thread::yield_now).join().unwrap();
+    }
+    assert!(running.wait().unwrap().success());
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let is_run = |event: &&serde_json::Value| {
+        event["ph"] == "X" && event["name"].as_str().is_some_and(|name| name.ends_with("[traced]"))
+    };
+    assert!(events.iter().any(|event| is_run(&event)), "{trace}");
+    assert!(events.iter().any(|event| event["ph"] == "f" && event["name"] == "queued"), "{trace}");
+    assert!(refused(&["trace", &pid, "-o", "/nowhere/t.json"]).contains("No such file"));
+}
+
+#[test]
 fn doctor_names_the_queue_that_does_not_move() {
     let (_queue, pid) = looked_at("patient");
     let queue = Queue::builder("stuck").ordered().build().unwrap();

@@ -12,6 +12,7 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 use crate::dump::Stall;
+use crate::trace::Tracer;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
 pub use pages::{Forks, PageList, Pages};
@@ -304,6 +305,12 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
 
     /// Delivers a report to the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
+
+    /// The trace of the engine; None on a platform without one, where it costs nothing.
+    #[inline(always)]
+    fn tracer(&self) -> Option<&Tracer> {
+        None
+    }
 
     /// Whether a test asks the engine to behave as before the cure of a defect, to show that the
     /// test finds the defect. Never in production.

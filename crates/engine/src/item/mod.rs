@@ -97,12 +97,14 @@ impl Location {
 /// | 24..=27 | flush colour, given when the inbox is spliced |
 /// | 28 | collision: the item was still running when it was enqueued |
 /// | 29 | waited for: a thread waits for the next run |
+/// | 30 | traced: the submission was recorded, and the run is to be |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
 const COLOUR_SHIFT: u32 = 24;
 const COLLISION: u32 = 1 << 28;
 const WAITED_FOR: u32 = 1 << 29;
+const TRACED: u32 = 1 << 30;
 
 impl Ticket {
     /// The greatest number of pwqs, for the field that names one.
@@ -126,6 +128,16 @@ impl Ticket {
     #[inline]
     pub(crate) fn with_colour(self, colour: usize) -> Ticket {
         Ticket(self.0 & !(15 << COLOUR_SHIFT) | (colour as u32) << COLOUR_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn traced(self) -> bool {
+        self.0 & TRACED != 0
+    }
+
+    #[inline]
+    pub(crate) fn with_traced(self, yes: bool) -> Ticket {
+        Ticket(if yes { self.0 | TRACED } else { self.0 & !TRACED })
     }
 
     #[inline]

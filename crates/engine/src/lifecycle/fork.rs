@@ -51,6 +51,7 @@ use crate::sync::{AtomicBool, Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
+use crate::trace::Tracer;
 use crate::watch::Shared;
 
 /// Every lock of an engine, held from before a fork until after it. Stays on its thread.
@@ -250,6 +251,7 @@ impl<H: Host> Forking<'_, H> {
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
         thread.forked();
+        engine.host().tracer().into_iter().for_each(Tracer::forked);
         let mut held = self.held.take().expect("the locks are released once");
         let mut at = held.pwqs.iter_mut();
         engine.pwqs.for_each(|(_, pwq)| {

@@ -142,7 +142,15 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_placement(Location::Inbox, Ticket::new(pwq.id, collision));
+        let work = unsafe { item.as_ref() };
+        let mut ticket = Ticket::new(pwq.id, collision);
+        if let Some(tracer) = self.engine().host().tracer()
+            && tracer.has_tokens()
+        {
+            let traced = self.engine().trace_queued(tracer, work, pwq.id, cpu);
+            ticket = ticket.with_traced(traced);
+        }
+        work.set_placement(Location::Inbox, ticket);
         let note_time = |item: *mut Work| {
             if COUNTED {
                 // SAFETY: the item is live and ours until the push.

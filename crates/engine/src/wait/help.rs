@@ -17,7 +17,7 @@ use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
-use crate::worker::run::{Tally, report_panic, run_item};
+use crate::worker::run::{Tally, report_panic, run_ticket};
 
 /// The result of an attempt to help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     };
     let thread = engine.caller().thread;
     let began = engine.host().now();
+    engine.trace_heartbeat(began);
     let slot = engine.slot(id);
     let forks = thread.forks();
     let run = slot.number().wrapping_add(1) & RUN_MASK;
@@ -94,8 +95,9 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     };
     // SAFETY: taken over, hence live and ours, and its run has begun.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-        tally.note(work.as_ref().func(), work.as_ref().ticket().colour(), run);
-        run_item(id, work.as_ptr(), run);
+        let ticket = work.as_ref().ticket();
+        tally.note(work.as_ref().func(), ticket.colour(), run);
+        run_ticket(engine, RunId { slot: id, run }, work.as_ptr(), ticket);
     }));
     if let Err(payload) = outcome {
         report_panic(engine, pwq, payload);

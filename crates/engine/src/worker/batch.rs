@@ -8,12 +8,13 @@ use crate::host::ThreadState;
 use crate::host::thread::Frame;
 use crate::host::{Host, Report};
 use crate::item::Work;
+use crate::item::word::RunId;
 use crate::pool::Pool;
 use crate::pool::put_back;
 use crate::queue::Warned;
 use crate::queue::pwq::Pwq;
 use crate::slot::{Next, NotRunning, Slot};
-use crate::worker::run::{Tally, report_panic, run_item};
+use crate::worker::run::{Tally, report_panic, run_ticket};
 
 /// The worker or rescuer that runs a batch.
 struct Runner<'a, H: Host> {
@@ -82,7 +83,7 @@ impl<H: Host> Runner<'_, H> {
                     tally.note(unsafe { (*item).func() }, ticket.colour(), run);
                     // SAFETY: the item came off this slot's list, so it is live and the runner's;
                     // its run has begun.
-                    unsafe { run_item(self.id, item, run) };
+                    unsafe { run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket) };
                 }
                 Next::AtRunEnd(aside) => {
                     if let Some(pool) = self.pool {
@@ -107,8 +108,9 @@ impl<H: Host> Runner<'_, H> {
         let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
         // SAFETY: as above, and its run has begun.
         unsafe {
-            tally.note((*item).func(), (*item).ticket().colour(), run);
-            run_item(self.id, item, run);
+            let ticket = (*item).ticket();
+            tally.note((*item).func(), ticket.colour(), run);
+            run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket);
         }
         run
     }

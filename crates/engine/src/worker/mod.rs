@@ -202,6 +202,7 @@ impl<H: Host> Worker<H> {
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         pwq.release_pin(engine);
         slot.batch.set(pwq.id, now, host.current_cpu());
+        engine.trace_heartbeat(now);
         pool.note_recent(self.slot);
         from.note_progress(now);
         from.note_batch(now);

@@ -8,23 +8,51 @@ use crate::account::Split;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::item::word::{RUN_MASK, RunId};
-use crate::item::{ItemFn, Work};
+use crate::item::{ItemFn, Ticket, Work};
 use crate::payload::{drop_payload, payload_text};
 use crate::queue::Wq;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
 use crate::sync::assert_nothing_held;
 
-/// Runs one item whose run has begun.
+/// Runs one item whose run has begun, and records the run if the item's ticket asks for it.
 ///
 /// # Safety
-/// `item` is live and the caller's, and `run` is the run that `slot` has just begun.
+/// As of [`run_item`]; `ticket` is the item's.
 #[inline(always)]
-pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
+pub(crate) unsafe fn run_ticket<H: Host>(
+    engine: &Engine<H>,
+    run: RunId,
+    item: *mut Work,
+    ticket: Ticket,
+) {
+    if ticket.traced() {
+        // SAFETY: by this function's contract.
+        return unsafe { run_traced(engine, run, item) };
+    }
+    // SAFETY: by this function's contract.
+    unsafe { run_item(run, item) };
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn run_traced<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
+    // SAFETY: live until its function is called.
+    let _recorded = engine.trace_run(run.slot, unsafe { &*item });
+    // SAFETY: by the caller's contract.
+    unsafe { run_item(run, item) };
+}
+
+/// Runs one item whose run has begun. Reports cut call stacks at this function.
+///
+/// # Safety
+/// `item` is live and the caller's, and `run` is the run that its slot has just begun.
+#[inline(always)]
+unsafe fn run_item(run: RunId, item: *mut Work) {
     // SAFETY: live until its function is called.
     let work = unsafe { &*item };
     let func = work.func();
-    work.word.start(RunId { slot, run });
+    work.word.start(run);
     assert_nothing_held("an item's function");
     // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
     unsafe { func.run(NonNull::new_unchecked(item)) };

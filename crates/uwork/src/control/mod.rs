@@ -13,8 +13,10 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 
+mod pools;
 mod protocol;
 mod status;
+mod trace;
 
 use std::path::PathBuf;
 

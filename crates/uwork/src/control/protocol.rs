@@ -2,23 +2,27 @@
 
 use std::fmt::Write as _;
 
-use super::status;
+use super::{pools, status, trace};
 use crate::sysfs::{self, EntryKind, Error};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
 pub const VERSION: u32 = 1;
 
 /// The requests, with what they answer.
-const REQUESTS: [(&str, &str); 9] = [
+const REQUESTS: [(&str, &str); 13] = [
     ("help", "this list"),
     ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
     ("get PATH", "the value of an attribute"),
     ("set PATH VALUE", "change an attribute"),
     ("describe PATH", "type, unit and permitted values of an attribute"),
     ("queues", "every queue with its counters, separated by tabs; the first line has the names"),
+    ("pools", "every pool, and after an empty line every worker, in the same form"),
     ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
+    ("trace on SECONDS", "record when items are queued, start and end, for so long"),
+    ("trace read", "the records since the last time, separated by tabs"),
+    ("trace off", "end the trace; its records can still be read"),
 ];
 
 /// The answer of this process to a request of the control protocol: what a client gets that sends
@@ -40,10 +44,14 @@ pub fn answer(request: &str) -> String {
             outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
         }
         ("queues", "") => text(&status::queues()),
+        ("pools", "") => text(&pools::pools()),
         ("metrics", "") => text(&crate::counters().to_openmetrics()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),
+        ("trace", "read") => trace::read(),
+        ("trace", "off") => trace::stop(),
+        ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
         _ => refusal("bad-request", &format!("{words:?} is no request; there are {}", requests())),
     }
 }
@@ -53,7 +61,7 @@ pub(super) fn greeting() -> String {
 }
 
 /// An answer with a text, of which each line ends with a newline.
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("ok {}\n{text}{newline}", text.len() + newline.len())
 }
@@ -100,7 +108,9 @@ fn help() -> String {
 /// The requests' first words.
 fn requests() -> String {
     let verbs = REQUESTS.iter().map(|(request, _)| request.split(' ').next().unwrap_or_default());
-    verbs.collect::<Vec<_>>().join(", ")
+    let mut verbs: Vec<&str> = verbs.collect();
+    verbs.dedup();
+    verbs.join(", ")
 }
 
 #[cfg(feature = "serde")]
@@ -143,6 +153,7 @@ mod tests {
             let whole = match verb {
                 "get" | "describe" => format!("{verb} cpumask"),
                 "set" => "set module/parameters/pool_workers_max 0".to_owned(),
+                "trace" => request.replace("SECONDS", "1"),
                 _ => verb.to_owned(),
             };
             let answer = answer(&whole);

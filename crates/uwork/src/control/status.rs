@@ -81,7 +81,7 @@ fn gate(queue: &QueueDump) -> String {
 }
 
 /// A name without the characters that separate fields.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -1,10 +1,12 @@
 //! The commands that look into a running process and change its attributes: ls, get, set, dump,
-//! monitor, doctor.
+//! monitor, trace, doctor.
 
 pub(crate) mod doctor;
 mod list;
 mod monitor;
+mod trace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::{UserError, print};
@@ -86,6 +88,22 @@ pub(crate) struct MonitorArgs {
     names: Vec<String>,
 }
 
+/// The command line of `uwork trace`.
+#[derive(clap::Args)]
+pub(crate) struct TraceArgs {
+    /// The process, by its number or by the path of its socket.
+    #[arg(value_name = "PID")]
+    process: String,
+
+    /// The file to write: JSON trace events, which ui.perfetto.dev opens.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// How long to record, in seconds.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+}
+
 /// The command line of `uwork doctor`.
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
@@ -123,4 +141,9 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
 /// Runs `uwork monitor`.
 pub(crate) fn monitor(args: MonitorArgs) -> Result<ExitCode, UserError> {
     monitor::run(&args)
+}
+
+/// Runs `uwork trace`.
+pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, UserError> {
+    trace::run(args)
 }
