@@ -126,6 +126,14 @@ impl Config {
     }
 }
 
+/// The shards of a stream: for each its server and the name of its stream. Empty without servers.
+pub fn placed(servers: &[Server], stream: &str, shards: u32) -> Vec<(Server, String)> {
+    let servers = servers.iter().cycle().take(if servers.is_empty() { 0 } else { shards as usize });
+    let place =
+        |(shard, server): (u32, &Server)| (server.clone(), shard_name(stream, shard, shards));
+    (0..).zip(servers).map(place).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,7 @@
 mod config;
 mod consumer;
 mod counters;
+mod exec;
 mod fault;
 mod handler;
 mod job;
@@ -39,14 +40,17 @@ mod policy;
 mod producer;
 mod report;
 mod scripts;
+mod stat;
 mod wire;
 
-pub use config::{Config, Results};
+pub use config::{Config, Results, placed};
 pub use consumer::{Bridge, Stopped};
 pub use counters::Counters;
+pub use exec::Exec;
 pub use fault::{Error, ErrorKind};
 pub use handler::{Failure, Handlers, Reply};
 pub use job::Job;
 pub use policy::Backoff;
 pub use producer::{Producer, Push, Pushed};
+pub use stat::{ConsumerStat, Stat};
 pub use wire::Server;

@@ -95,6 +95,7 @@ const LAYERS: &[Layer] = &[
             "clap_mangen",
             "crc32c",
             "indicatif",
+            "libc",
             "regex-lite",
             "rustix",
             "serde_json",

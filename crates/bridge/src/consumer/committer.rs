@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
+use super::commands::{self, fate, has_effects, is_effect_error, single};
 use super::link::{End, Link, Outcome, Place};
 use super::reader::reclaimed;
-use crate::config::Results;
 use crate::fault::{Fault, Remedy};
 use crate::handler::{Failure, Reply};
 use crate::job::{EntryId, Ticket};
-use crate::policy::{Fate, after_failure};
+use crate::policy::Fate;
 use crate::report::{Faults, pause};
 use crate::scripts::{SCRIPTS, call};
 use crate::wire::Wire;
@@ -207,25 +207,12 @@ impl Committer {
         }
         self.link.shared.tally.lost(forgotten.len() as u64);
         self.link.release(forgotten);
-        let config = &self.link.shared.config;
         for (stream, places) in complete.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            let keys = &self.link.streams[stream].1;
-            let mut command = call(&SCRIPTS.complete, &[&keys.stream, &keys.stats]);
-            command.arg(&config.group).arg(u8::from(config.keep));
-            places.iter().for_each(|(_, id)| {
-                command.arg(id.to_string());
-            });
-            commands.push(command);
+            commands.push(commands::complete(&self.link, stream, &places));
             sent.push(Sent::Complete(places));
         }
         for (stream, places) in back.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            let mut command = call(&SCRIPTS.hand_back, &[&self.link.streams[stream].1.stream]);
-            command.arg(&config.group).arg(&self.link.shared.consumer);
-            command.arg(config.heartbeat.as_millis() as u64 + 1);
-            places.iter().for_each(|(_, id)| {
-                command.arg(id.to_string());
-            });
-            commands.push(command);
+            commands.push(commands::hand_back(&self.link, stream, &places));
             sent.push(Sent::HandBack(places));
         }
     }
@@ -431,65 +418,4 @@ impl Committer {
         // A consumer that stays behind is removed by another's sweep.
         let _ = self.wire.ask(&commands);
     }
-}
-
-fn has_effects(reply: &Reply, results: Results) -> bool {
-    !reply.effects.is_empty() || (reply.result.is_some() && results != Results::Dropped)
-}
-
-fn is_effect_error(reply: &Value) -> bool {
-    // OOM is refused before the first command has had an effect, and passes by itself.
-    matches!(reply, Value::ServerError(error)
-        if error.code() == "EFFECT" && !error.details().is_some_and(|text| text.contains(": OOM ")))
-}
-
-fn fate(link: &Link, outcome: &Outcome, failure: &Failure) -> Fate {
-    let config = &link.shared.config;
-    let spread = fastrand::f64();
-    after_failure(outcome.attempt, config.attempts_max, failure.is_final, config.backoff, spread)
-}
-
-/// The command for a job with effects, or for a failed one.
-fn single(link: &Link, outcome: &Outcome) -> Cmd {
-    let config = &link.shared.config;
-    let (stream, entry) = outcome.place;
-    let keys = &link.streams[stream].1;
-    let failure = match &outcome.end {
-        End::Done(reply) => {
-            let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats]);
-            command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
-            let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
-            let result = reply.result.as_ref().and_then(|result| match config.results {
-                Results::Dropped => None,
-                Results::Key(life) => {
-                    let life_ms = life.as_millis().max(1).to_string();
-                    let key = keys.result(&id).into_bytes();
-                    Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
-                }
-                Results::Stream(max) => {
-                    let key = keys.results.clone();
-                    let words = ["XADD", &key, "MAXLEN", "~", &max.to_string(), "*", "i", &id, "r"];
-                    let words = words.iter().map(|word| word.as_bytes().to_vec());
-                    Some(words.chain([result.clone()]).collect())
-                }
-            });
-            for words in reply.effects.iter().chain(&result) {
-                command.arg(words.len());
-                words.iter().for_each(|word| {
-                    command.arg(word.as_slice());
-                });
-            }
-            return command;
-        }
-        End::Failed(failure) => failure,
-        End::HandBack | End::Lost => &Failure::again("handed back"),
-    };
-    let (script, place, last) = match fate(link, outcome, failure) {
-        Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, delay.as_millis() as u64),
-        Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),
-    };
-    let mut command = call(script, &[&keys.stream, place, &keys.stats]);
-    command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
-    command.arg(u8::from(config.keep)).arg(outcome.attempt).arg(&failure.text).arg(last);
-    command
 }

@@ -1,5 +1,6 @@
 //! A consumer: jobs of streams become items of a queue. The protocol is in the README.
 
+mod commands;
 mod committer;
 mod group;
 mod link;
