@@ -135,8 +135,7 @@ impl Fault {
         replies.iter().find_map(|reply| {
             let fault = Fault::in_reply(reply, address)?;
             let concerns_node = matches!(fault.remedy, Remedy::Reconnect | Remedy::Move(..))
-                || matches!(fault.error.kind, ErrorKind::Denied)
-                || fault.error.text.contains(" LOADING ");
+                || fault.error.kind == ErrorKind::Denied;
             concerns_node.then_some(fault)
         })
     }

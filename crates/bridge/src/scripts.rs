@@ -123,16 +123,23 @@ return lost
 ";
 
 /// KEYS stream stats; ARGV group consumer idle_ms start count: takes over entries that were idle
-/// for so long. Returns where to go on, and for each entry its id, its deliveries and its fields.
+/// for so long, at most `count`. One call of XAUTOCLAIM looks at ten times as many entries as it
+/// may take, so there are up to 100 calls. Returns where to go on, and for each entry its id, its
+/// deliveries and its fields.
 const RECLAIM: &str = r"
-local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], 'COUNT', ARGV[5])
-local entries = {}
-for _, entry in ipairs(found[2]) do
-  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-  entries[#entries + 1] = {entry[1], pending[1][4], entry[2]}
+local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
+for _ = 1, 100 do
+  local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
+    'COUNT', count - #entries)
+  cursor = found[1]
+  for _, entry in ipairs(found[2]) do
+    local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
+    entries[#entries + 1] = {entry[1], pending[1][4], entry[2]}
+  end
+  if cursor == '0-0' or #entries >= count then break end
 end
 if #entries > 0 then redis.call('HINCRBY', KEYS[2], 'reclaimed', #entries) end
-return {found[1], entries}
+return {cursor, entries}
 ";
 
 /// KEYS delayed stream; ARGV count: moves jobs that are due to the stream. Returns how many, and

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::link::{End, Link, Outcome, Place};
+use super::link::{Link, Outcome, Place};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
 use crate::policy::{Fate, after_failure};
@@ -47,41 +47,42 @@ pub(super) fn fate(link: &Link, outcome: &Outcome, failure: &Failure) -> Fate {
     after_failure(outcome.attempt, config.attempts_max, failure.is_final, config.backoff, spread)
 }
 
-/// The command for a job with effects, or for a failed one.
-pub(super) fn single(link: &Link, outcome: &Outcome) -> Cmd {
+/// The acknowledgement of a job with its result and effects.
+pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    let failure = match &outcome.end {
-        End::Done(reply) => {
-            let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats]);
-            command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
-            let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
-            let result = reply.result.as_ref().and_then(|result| match config.results {
-                Results::Dropped => None,
-                Results::Key(life) => {
-                    let life_ms = life.as_millis().max(1).to_string();
-                    let key = keys.result(&id).into_bytes();
-                    Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
-                }
-                Results::Stream(max) => {
-                    let key = keys.results.clone();
-                    let words = ["XADD", &key, "MAXLEN", "~", &max.to_string(), "*", "i", &id, "r"];
-                    let words = words.iter().map(|word| word.as_bytes().to_vec());
-                    Some(words.chain([result.clone()]).collect())
-                }
-            });
-            for words in reply.effects.iter().chain(&result) {
-                command.arg(words.len());
-                words.iter().for_each(|word| {
-                    command.arg(word.as_slice());
-                });
-            }
-            return command;
+    let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats]);
+    command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
+    let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
+    let result = reply.result.as_ref().and_then(|result| match config.results {
+        Results::Dropped => None,
+        Results::Key(life) => {
+            let life_ms = life.as_millis().max(1).to_string();
+            let key = keys.result(&id).into_bytes();
+            Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
         }
-        End::Failed(failure) => failure,
-        End::HandBack | End::Lost => &Failure::again("handed back"),
-    };
+        Results::Stream(max) => {
+            let max = max.to_string();
+            let words = ["XADD", &keys.results, "MAXLEN", "~", &max, "*", "i", &id, "r"];
+            let words = words.iter().map(|word| word.as_bytes().to_vec());
+            Some(words.chain([result.clone()]).collect())
+        }
+    });
+    for words in reply.effects.iter().chain(&result) {
+        command.arg(words.len());
+        words.iter().for_each(|word| {
+            command.arg(word.as_slice());
+        });
+    }
+    command
+}
+
+/// The retry or the burial of a failed job.
+pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> Cmd {
+    let config = &link.shared.config;
+    let (stream, entry) = outcome.place;
+    let keys = &link.streams[stream].1;
     let (script, place, last) = match fate(link, outcome, failure) {
         Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, delay.as_millis() as u64),
         Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use super::commands::{self, fate, has_effects, is_effect_error, single};
+use super::commands::{self as command_of, fate, has_effects, is_effect_error};
 use super::link::{End, Link, Outcome, Place};
 use super::reader::reclaimed;
 use crate::fault::{Fault, Remedy};
@@ -199,8 +199,12 @@ impl Committer {
                 }
                 End::HandBack => back[stream].push(outcome.place),
                 End::Lost => forgotten.push(outcome.place),
-                End::Done(_) | End::Failed(_) => {
-                    commands.push(single(&self.link, &outcome));
+                End::Done(reply) => {
+                    commands.push(command_of::effects(&self.link, &outcome, reply));
+                    sent.push(Sent::One(outcome));
+                }
+                End::Failed(failure) => {
+                    commands.push(command_of::failed(&self.link, &outcome, failure));
                     sent.push(Sent::One(outcome));
                 }
             }
@@ -208,11 +212,11 @@ impl Committer {
         self.link.shared.tally.lost(forgotten.len() as u64);
         self.link.release(forgotten);
         for (stream, places) in complete.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            commands.push(commands::complete(&self.link, stream, &places));
+            commands.push(command_of::complete(&self.link, stream, &places));
             sent.push(Sent::Complete(places));
         }
         for (stream, places) in back.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            commands.push(commands::hand_back(&self.link, stream, &places));
+            commands.push(command_of::hand_back(&self.link, stream, &places));
             sent.push(Sent::HandBack(places));
         }
     }
@@ -386,9 +390,9 @@ impl Committer {
         };
         let entries = reclaimed(list);
         self.link.shared.tally.reclaimed(entries.len() as u64);
-        let goes_on = cursor != b"0-0";
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
-        if goes_on && !entries.is_empty() {
+        // The pass is not over.
+        if cursor != b"0-0" {
             self.next.reclaim[stream] = Instant::now();
         }
         self.link.admit(stream, entries);
