@@ -60,21 +60,26 @@ impl Counters {
             ("faults", self.faults),
         ]
     }
+}
 
-    /// The counters in the text format of OpenMetrics, without its last line, for the program's own
-    /// exporter.
-    pub fn to_openmetrics(&self, consumer: &str) -> String {
-        let consumer = consumer.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let mut text = String::new();
-        for (name, value) in self.named() {
-            let metric = format!("uwork_bridge_consumer_{name}");
-            text += &format!("# TYPE {metric} counter\n");
-            text += &format!("{metric}_total{{consumer=\"{consumer}\"}} {value}\n");
+/// The counters of consumers in the text format of OpenMetrics, without its last line.
+pub(crate) fn to_openmetrics(consumers: &[(String, Counters)]) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, kind: &str, suffix: &str, value: &dyn Fn(&Counters) -> u64| {
+        text += &format!("# TYPE uwork_bridge_consumer_{name} {kind}\n");
+        for (consumer, counters) in consumers {
+            let consumer = consumer.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let value = value(counters);
+            text += &format!(
+                "uwork_bridge_consumer_{name}{suffix}{{consumer=\"{consumer}\"}} {value}\n"
+            );
         }
-        text += "# TYPE uwork_bridge_consumer_held gauge\n";
-        text += &format!("uwork_bridge_consumer_held{{consumer=\"{consumer}\"}} {}\n", self.held);
-        text
+    };
+    for (nth, (name, _)) in Counters::default().named().iter().enumerate() {
+        add(name, "counter", "_total", &|counters| counters.named()[nth].1);
     }
+    add("held", "gauge", "", &|counters| counters.held);
+    text
 }
 
 #[cfg(test)]
@@ -86,7 +91,7 @@ mod tests {
         let tally = Tally::default();
         tally.done(3);
         tally.retries(1);
-        let text = tally.read(7).to_openmetrics("a\"b");
+        let text = to_openmetrics(&[("a\"b".to_owned(), tally.read(7))]);
         assert!(text.contains("uwork_bridge_consumer_done_total{consumer=\"a\\\"b\"} 3\n"));
         assert!(text.ends_with("uwork_bridge_consumer_held{consumer=\"a\\\"b\"} 7\n"));
     }

@@ -7,20 +7,20 @@ mod link;
 mod reader;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use crate::config::Config;
-use crate::counters::Counters;
+use crate::counters::{Counters, to_openmetrics};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
 use crate::report::{Faults, Reporter};
 use crate::wire::{Server, Wire};
-use link::{End, Link, Shared};
+use link::{End, Link, Shared, lock};
 
 /// A server that is not ready within this time fails the start.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -72,6 +72,7 @@ impl Bridge {
         let placed = config.placed();
         let reporter = Reporter::new(report);
         let shared = Arc::new(Shared::new(config, handlers, queue, consumer, reporter));
+        show(&shared);
         let mut ready = Vec::new();
         for (server, streams) in placed {
             let link = Link::new(shared.clone(), &streams);
@@ -189,6 +190,26 @@ fn greet_namesakes(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
         ));
     }
     Ok(())
+}
+
+/// Shows the consumer's counters in the process's control socket.
+fn show(shared: &Arc<Shared>) {
+    static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+    fn metrics() -> String {
+        let live: Vec<Arc<Shared>> = lock(&LIVE).iter().filter_map(Weak::upgrade).collect();
+        let of = |shared: &Arc<Shared>| {
+            (shared.consumer.clone(), shared.tally.read(shared.held() as u64))
+        };
+        if live.is_empty() {
+            return String::new();
+        }
+        to_openmetrics(&live.iter().map(of).collect::<Vec<_>>())
+    }
+    let mut live = lock(&LIVE);
+    live.retain(|known| known.strong_count() > 0);
+    live.push(Arc::downgrade(shared));
+    drop(live);
+    uwork::control::add_metrics(metrics);
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {

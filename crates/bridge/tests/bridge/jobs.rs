@@ -26,6 +26,9 @@ fn each_job_runs_once_and_leaves_nothing_behind() {
     let count = Count::default();
     let bridge = start(config(redis.server(), "jobs"), count.handlers());
     count.wait_distinct(20_000);
+    let shown = uwork::control::answer("metrics");
+    let of_consumer = format!("uwork_bridge_consumer_held{{consumer=\"{}\"}} ", bridge.consumer());
+    assert!(shown.contains(&of_consumer) && shown.ends_with("# EOF\n"), "{shown}");
     let stopped = bridge.stop(LONG);
     assert_eq!((count.sum(), stopped.counters.done), (20_000, 20_000));
     assert_eq!((stopped.abandoned, stopped.uncommitted, stopped.counters.faults), (0, 0, 0));

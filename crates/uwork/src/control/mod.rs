@@ -13,11 +13,13 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 
+mod metrics;
 mod protocol;
 mod status;
 
 use std::path::PathBuf;
 
+pub use metrics::add_metrics;
 pub use protocol::{VERSION, answer};
 
 /// What the socket's thread calls.

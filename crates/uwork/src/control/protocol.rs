@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::status;
+use super::{metrics, status};
 use crate::sysfs::{self, EntryKind, Error};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
@@ -40,7 +40,7 @@ pub fn answer(request: &str) -> String {
             outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
         }
         ("queues", "") => text(&status::queues()),
-        ("metrics", "") => text(&crate::counters().to_openmetrics()),
+        ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),
