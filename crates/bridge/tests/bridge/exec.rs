@@ -82,11 +82,11 @@ fn the_time_limit_kills_the_whole_process_group() {
     let pids = folder.path().join("pids");
     push(&redis, Push::new(pids.to_str().unwrap()));
     let mut config = config(redis.server(), "jobs");
-    config.limit = Some(Duration::from_millis(200));
+    config.limit = Some(Duration::from_secs(2));
     config.attempts_max = 1;
     let script = "read -r file; sleep 1000 & echo $! >\"$file\"; wait";
     let lines = run(config, script, 1);
-    lines.wait_line("the time limit of 200ms is over");
+    lines.wait_line("the time limit of 2s is over");
     wait_for_end(&pids);
 }
 
