@@ -1,4 +1,4 @@
-//! The `uwork` command: topology, sum and sim; looking into running processes, and tuning them.
+//! The `uwork` command: topology, sum and sim; the bridge to Redis Streams; looking into processes.
 
 mod client;
 mod commands;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{about, process, report, sim, sum, topology};
+use commands::{about, bridge, process, report, sim, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -26,6 +26,8 @@ enum Command {
     Sum(sum::Args),
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
     Sim(sim::Args),
+    /// Run jobs of Redis Streams as commands, add jobs, show the state of streams.
+    Bridge(bridge::Args),
     /// List the processes that use uwork, or the attributes of one of them.
     Ls(process::LsArgs),
     /// Print the value of an attribute of a running process.
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Bridge(args) => bridge::run(args),
         Command::Ls(args) => process::ls(args),
         Command::Get(args) => process::get(args),
         Command::Set(args) => process::set(args),

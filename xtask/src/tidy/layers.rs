@@ -76,11 +76,17 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei"]),
         may_use_under_loom: &[],
     },
+    Layer {
+        package: "uwork-bridge",
+        may_use: Uses::Only(&["uwork", "fastrand", "redis", "rustix", "serde", "serde_json"]),
+        may_use_under_loom: &[],
+    },
     // Without the laboratory, so that the command builds fast and stays small.
     Layer {
         package: "uwork-cli",
         may_use: Uses::Only(&[
             "uwork",
+            "uwork-bridge",
             "uwork-policy",
             "uwork-sim",
             "blake3",
@@ -89,6 +95,7 @@ const LAYERS: &[Layer] = &[
             "clap_mangen",
             "crc32c",
             "indicatif",
+            "libc",
             "regex-lite",
             "rustix",
             "serde_json",

@@ -1,6 +1,7 @@
 //! One module per subcommand; each has `Args` and `run`.
 
 pub(crate) mod about;
+pub(crate) mod bridge;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod sim;

@@ -13,6 +13,7 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 
+mod metrics;
 mod pools;
 mod protocol;
 mod status;
@@ -20,6 +21,7 @@ mod trace;
 
 use std::path::PathBuf;
 
+pub use metrics::add_metrics;
 pub use protocol::{VERSION, answer};
 
 /// What the socket's thread calls.

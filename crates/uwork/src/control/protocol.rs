@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{pools, status, trace};
+use super::{metrics, pools, status, trace};
 use crate::sysfs::{self, EntryKind, Error};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
@@ -45,7 +45,7 @@ pub fn answer(request: &str) -> String {
         }
         ("queues", "") => text(&status::queues()),
         ("pools", "") => text(&pools::pools()),
-        ("metrics", "") => text(&crate::counters().to_openmetrics()),
+        ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),

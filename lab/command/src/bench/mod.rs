@@ -8,6 +8,7 @@
 mod affinity;
 mod all;
 mod blocking;
+mod bridge;
 mod burner;
 mod c_pool;
 mod contestant;
@@ -86,6 +87,9 @@ enum Bench {
     /// Requests per second of `uwork-lab serve` and of Debian's redis-server, as redis-benchmark counts
     /// them.
     Serve(serve::Args),
+    /// Jobs of a redis-server, beside Celery, RQ, BullMQ and asynq; and a torture that counts lost
+    /// jobs.
+    Bridge(bridge::Args),
     /// Threads that post work to each other, for each kind of wait: posts per second, and the time
     /// from a post to its run.
     Taskwork(taskwork::Args),
@@ -109,6 +113,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),
         Bench::Serve(args) => serve::run(args),
+        Bench::Bridge(args) => bridge::run(args),
         Bench::Taskwork(args) => taskwork::run(args),
     }
 }
