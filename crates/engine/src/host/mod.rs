@@ -102,12 +102,12 @@ pub enum Report {
         /// The item's function, if known.
         function: Option<String>,
     },
-    /// An item that arms itself again has a slack that is longer than its period: the time between
-    /// two runs may more than double. Reported once for each queue.
+    /// An item arms itself again and again for the same delay, which is shorter than its slack: the
+    /// time between two runs may more than double. Reported once for each queue.
     SlackBeyondPeriod {
         /// The queue's name.
         queue: String,
-        /// The delay with which the item armed itself, in nanoseconds.
+        /// The delay for which the item arms itself, in nanoseconds.
         period_ns: u64,
         /// Its slack or the queue's, whichever is longer, in nanoseconds.
         slack_ns: u64,

@@ -50,14 +50,15 @@ impl<H: Host> Queue<H> {
         slack_ns
     }
 
-    /// An item that arms itself has a period. A slack beyond it is probably a mistake: the period
-    /// may more than double.
+    /// An item that arms itself again for the same delay has a period. A slack beyond it is probably
+    /// a mistake: the period may more than double.
     #[cold]
     fn check_period(&self, item: &Delayed<H>, period_ns: u64, slack_ns: u64) {
         let caller = self.engine().caller();
         let (_, run) = item.work().word.snapshot();
         let is_in_its_run = run.is_some_and(|run| caller.runs(run, item.work()));
-        if is_in_its_run && self.warn_once(Warned::SLACK_BEYOND_PERIOD) {
+        if is_in_its_run && self.is_period(period_ns) && self.warn_once(Warned::SLACK_BEYOND_PERIOD)
+        {
             let queue = self.name().to_owned();
             caller.report(Report::SlackBeyondPeriod { queue, period_ns, slack_ns });
         }

@@ -228,6 +228,42 @@ fn a_slack_beyond_the_period_lengthens_the_period() {
     });
 }
 
+/// A late run leaves less than the slack until the next point of the grid. That is no mistake.
+#[test]
+fn a_fixed_grid_with_late_runs_is_not_reported() {
+    with_engine(sliced("core:2"), |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let me: Arc<OnceLock<Arc<Item>>> = Arc::default();
+        let delays: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let item = Item::with_slack(9 * MS, {
+            let (host, queue) = (host.clone(), queue.clone());
+            let (again, delays, begin) = (me.clone(), delays.clone(), host.time());
+            move || {
+                // On a machine no two runs take the same time.
+                let runs = delays.lock().unwrap().len() as u64;
+                host.burn(US + 13 * runs);
+                let delay = 10 * MS - (host.time() - begin) % (10 * MS);
+                delays.lock().unwrap().push(delay);
+                let item = again.get().expect("it is set before it is armed");
+                assert_ne!(item.queue_delayed(&queue, None, delay), Queued::AlreadyPending);
+            }
+        });
+        me.set(item.clone()).ok().expect("it is new");
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        // Another timer, with a period of its own, lets the windows end at different times.
+        let runs = Runs::default();
+        let other = arm_periodic(engine, &queue, &runs, 7_001 * US, 0);
+        host.doze(SEC);
+        let short = delays.lock().unwrap().iter().filter(|&&delay| delay < 9 * MS).count();
+        assert!(short > 20, "{short} delays were shorter than the slack");
+        assert_eq!(host.reports(), []);
+        item.disable(engine).unwrap();
+        other.disable(engine).unwrap();
+    });
+}
+
 #[test]
 fn nothing_wakes_for_deferrable_timers_alone() {
     with_engine(Setup::exact("core:2"), |engine| {
