@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_backlog_is_known_to_an_eighth() {
+    fn a_long_backlog_is_known_to_a_quarter_of_its_wait() {
         let mut arrivals = Arrivals::default();
         for place in 0..1_000 {
             arrivals.moved(place, place * place);

@@ -104,8 +104,8 @@ fn class_of(ns: u64) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The first time that is too long for a class. The last class is taken for one of its neighbours'
-/// kind.
+/// The first time that is too long for a class. The last class has no end; it gets the one that a
+/// class at its place would have.
 fn end_of(class: usize) -> u64 {
     let Some(index) = class.checked_sub(1) else { return 1 << FIRST_POWER };
     let power = FIRST_POWER + (index / 2) as u32;

@@ -87,7 +87,7 @@ const STEPS: [Step; 21] = [
     step("timers", ("timers", 120), ("timers --quick", 20)),
     step("queues", ("queues", 10), ("queues --quick", 2)),
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
-    step("golden", ("golden", 30), ("golden --quick", 10)),
+    step("golden", ("golden", 30), ("golden --samples 1", 10)),
     step("observe", ("observe", 60), ("observe --quick", 5)),
     step("progress", ("progress", 1_320), ("progress --quick --case timer-sleep", 30)),
 ];

@@ -23,7 +23,7 @@ use crate::item::{Location, WorkList};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
 use crate::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering, Rank,
+    AtomicBool, AtomicPtr, AtomicU32, Cell, Hint, Line, Link, Lock, LockGuard, Ordering, Rank,
 };
 use crate::wake::Waiters;
 
@@ -68,6 +68,8 @@ pub(crate) struct Pwq<H: Host> {
     /// Guard: the ready list that holds the pwq.
     next_ready: Cell<Link<Pwq<H>>>,
     pub(crate) events: Events,
+    /// 1 if `account` is not empty, else 0.
+    has_account: Hint,
     /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
     in_flight: Line<[AtomicU32; COLOURS]>,
     inner: Line<Lock<Inner<H>>>,
@@ -113,8 +115,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) started: u64,
     /// When the items of the worklist were queued.
     pub(crate) arrivals: Arrivals,
-    /// What its items did; a worker adds it at the end of its batch.
-    pub(crate) account: QueueAccount,
+    /// What its items did; a worker adds it at the end of its batch. Empty before the first one.
+    pub(crate) account: Vec<QueueAccount>,
     /// The sum of `started` over the queues that it served before, plus one for each. It only
     /// grows, so a reader cannot mistake one queue's count for another's.
     pub(crate) started_before: u64,
@@ -153,6 +155,7 @@ impl<H: Host> Pwq<H> {
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             block_score: AtomicU32::new(0),
             events: Events::new(),
+            has_account: Hint::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
             inner: Line(Lock::ranked(
                 Rank::Pwq,
@@ -170,7 +173,7 @@ impl<H: Host> Pwq<H> {
                     run_times: RunTimes::UNKNOWN,
                     started: 0,
                     arrivals: Arrivals::default(),
-                    account: QueueAccount::default(),
+                    account: Vec::new(),
                     started_before: 0,
                 },
             )),
@@ -193,7 +196,7 @@ impl<H: Host> Pwq<H> {
         inner.run_times = RunTimes::UNKNOWN;
         inner.started_before += inner.started + 1;
         inner.started = 0;
-        inner.account = QueueAccount::default();
+        inner.account.iter_mut().for_each(|account| *account = QueueAccount::default());
         inner.arrivals = Arrivals::default();
         inner.spliced = 0;
         drop(inner);

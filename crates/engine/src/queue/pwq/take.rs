@@ -3,7 +3,7 @@
 use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
-use crate::account::{COUNTED, EndedBatch};
+use crate::account::{COUNTED, EndedBatch, QueueAccount};
 use crate::host::{Cure, Host};
 use crate::inbox::Node;
 use crate::item::{Location, Work, WorkList, prefetch_beyond};
@@ -186,9 +186,19 @@ impl<H: Host> Pwq<H> {
     /// without locks held.
     #[must_use]
     pub(crate) fn release(&self, batch: EndedBatch, ready: &mut impl FnMut(&Pwq<H>)) -> bool {
+        // Nothing is allocated or freed under the lock. A second worker that allocates meanwhile
+        // frees what it has when this function returns.
+        let mut new = Vec::new();
+        if COUNTED && self.has_account.get() == 0 {
+            new = QueueAccount::allocate();
+        }
         let mut inner = self.lock();
         inner.run_times.add(batch.took_ns, batch.ran);
-        inner.account.add(batch);
+        if inner.account.is_empty() && !new.is_empty() {
+            std::mem::swap(&mut inner.account, &mut new);
+            self.has_account.set(1);
+        }
+        inner.account.iter_mut().for_each(|account| account.add(batch));
         self.let_go(inner, ready)
     }
 
