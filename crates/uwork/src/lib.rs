@@ -164,7 +164,7 @@ pub use builder::Builder;
 pub use counters::{Counters, QueueCounters, RunTimes, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
-pub use dump_api::{dump, dump_queues};
+pub use dump_api::{dump, dump_queues, long_runs};
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{

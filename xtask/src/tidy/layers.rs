@@ -89,6 +89,7 @@ const LAYERS: &[Layer] = &[
             "clap_mangen",
             "crc32c",
             "indicatif",
+            "ratatui",
             "regex-lite",
             "rustix",
             "serde_json",

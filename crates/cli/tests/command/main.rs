@@ -3,4 +3,5 @@
 mod process;
 mod sim;
 mod sum;
+mod top;
 mod topology;

@@ -19,8 +19,12 @@ mod status;
 mod trace;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use protocol::{VERSION, answer};
+
+/// Runs shorter than this have no stack in an answer, unless the request says otherwise.
+const LONG: Duration = Duration::from_millis(100);
 
 /// What the socket's thread calls.
 struct Service;
