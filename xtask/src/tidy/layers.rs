@@ -39,6 +39,7 @@ const LAYERS: &[Layer] = &[
             "io-uring",
             "libc",
             "perf-event-open-sys",
+            "probe",
         ]),
         may_use_under_loom: &[],
     },

@@ -27,6 +27,7 @@ mod inside_items;
 mod on_stack;
 mod percpu;
 mod percpu_work;
+mod probes;
 mod query;
 mod ring;
 mod scope;
