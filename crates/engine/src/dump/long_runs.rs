@@ -32,12 +32,12 @@ impl LongRuns {
 
 impl fmt::Display for LongRuns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workers: Vec<&StalledWorker> = self.0.workers.iter().collect();
-        write!(f, "stacks of {} workers", workers.len())?;
-        for (at, worker) in workers.iter().enumerate() {
+        write!(f, "stacks of {} workers", self.0.workers.len())?;
+        for worker in &self.0.workers {
             write!(f, "\n  ")?;
             worker.print(f, self.0.at_ns)?;
-            worker.print_calls(f, &workers[..at])?;
+            // In full, even if another is the same: readers cut out the workers of a queue.
+            worker.print_calls(f, &[])?;
         }
         if self.0.more_workers > 0 {
             write!(f, "\n  and {} more workers", self.0.more_workers)?;

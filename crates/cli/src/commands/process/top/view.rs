@@ -148,7 +148,9 @@ impl View {
     }
 
     fn read_queues(&mut self, answer: &str, since: Option<Duration>) {
-        let selected = self.selected_queue().map(|queue| queue.name.clone());
+        // The first row stays selected; a selection below follows its queue.
+        let moved = self.selected > 0;
+        let selected = self.selected_queue().filter(|_| moved).map(|queue| queue.name.clone());
         let mut before = std::mem::take(&mut self.before);
         let table = Table::parse(answer);
         self.queues.clear();
