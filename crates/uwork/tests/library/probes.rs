@@ -13,11 +13,12 @@ fn readelf_lists_the_probes_of_the_kernels_tracepoints() {
         ("workqueue_execute_start", 2),
         ("workqueue_execute_end", 2),
     ] {
-        let mut lines = notes.lines().map(str::trim);
-        let probe = ["Provider: uwork".to_owned(), format!("Name: {name}")];
-        let found = lines.by_ref().zip(notes.lines().skip(1).map(str::trim));
-        let mut found =
-            found.skip_while(|&(first, second)| [first, second] != [&probe[0], &probe[1]]);
+        let title = format!("Name: {name}");
+        let lines = notes.lines().map(str::trim);
+        let mut found = lines
+            .clone()
+            .zip(lines.skip(1))
+            .skip_while(|(first, second)| !first.ends_with("Provider: uwork") || *second != title);
         assert!(found.next().is_some(), "{name}:\n{notes}");
         let arguments = found.find_map(|(line, _)| line.strip_prefix("Arguments: "));
         let arguments = arguments.map(|list| list.split_whitespace().count());
