@@ -38,6 +38,8 @@ enum Command {
     Dump(process::DumpArgs),
     /// Print the counters of a running process's queues at intervals.
     Monitor(process::MonitorArgs),
+    /// Show a running process on the whole screen: queues, pools on the topology, workers.
+    Top(process::TopArgs),
     /// Record when a running process's items are queued, start and end, for ui.perfetto.dev.
     Trace(process::TraceArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Set(args) => process::set(args),
         Command::Dump(args) => process::dump(args),
         Command::Monitor(args) => process::monitor(args),
+        Command::Top(args) => process::top(&args),
         Command::Trace(args) => process::trace(&args),
         Command::Doctor(args) => process::doctor::run(args),
         Command::Report(args) => report::run(&args),

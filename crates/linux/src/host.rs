@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use uwork_engine::host::{
-    Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
-    ThreadSample, WorkerSpec,
+    Activity, Detection, Forks, Frame, Host, ItemPoint, ItemProbe, NoStack, Observer, Placement,
+    Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
 };
 use uwork_engine::trace::Tracer;
 use uwork_engine::{Cpus, ThreadState};
@@ -14,7 +14,9 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
-use crate::{binding, blocked, changes, control, cpu, membarrier, pages, report, stack, thread};
+use crate::{
+    binding, blocked, changes, control, cpu, membarrier, pages, probes, report, stack, thread,
+};
 
 /// The host.
 pub struct Linux {
@@ -120,6 +122,16 @@ impl Host for Linux {
     #[inline(always)]
     fn tracer(&self) -> Option<&Tracer> {
         Some(&self.tracer)
+    }
+
+    #[inline(always)]
+    fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
+        probes::submission(values);
+    }
+
+    #[inline(always)]
+    fn probe_item(&self, point: ItemPoint, values: impl Fn() -> ItemProbe) {
+        probes::item(point, values);
     }
 
     unsafe fn watcher_begins(&self, event: *const Event) {

@@ -29,6 +29,7 @@ pub mod library_queue;
 mod membarrier;
 pub mod on_cpu;
 mod pages;
+mod probes;
 mod process;
 mod report;
 #[cfg(feature = "ring")]
@@ -56,5 +57,5 @@ pub use event::Event;
 pub use fork::forks;
 pub use host::{Linux, current_cpu, relax};
 pub use process::{Options, OptionsBy, engine, options, set_options, started};
-pub use report::{panics, report_panic, set_reporter, warn_of_flags};
+pub use report::{Reporter, panics, replace_reporter, report_panic, set_reporter, warn_of_flags};
 pub use thread::actual_nice;

@@ -173,7 +173,7 @@ pub use builder::Builder;
 pub use counters::{Counters, FunctionCounters, QueueCounters, Times, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
-pub use dump_api::{dump, dump_queues};
+pub use dump_api::{dump, dump_queues, long_runs};
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{
@@ -252,22 +252,54 @@ pub fn panics() -> u64 {
     uwork_linux::panics()
 }
 
-/// Sets the function that receives the engine's reports, in place of a line on standard error. Once
-/// per process.
+/// Sets what receives the engine's reports, in place of a line on standard error. A library should
+/// leave this to the program; a program that knows of no other reporter uses [`replace_reporter`].
 ///
 /// Any thread may call it, with no locks held; it should return soon and must not panic. The
 /// `Display` form of a report is that line without its prefix `uwork: `. Panics of items are
 /// reported as well; the default leaves those to the panic hook.
 ///
 /// # Errors
-/// A reporter is already set; `reporter` is returned.
+/// A reporter is already set, and stays.
 ///
 /// ```
 /// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();
 /// ```
-pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
-    uwork_linux::set_reporter(reporter)
+pub fn set_reporter(
+    reporter: impl Fn(&Report) + Send + Sync + 'static,
+) -> Result<(), ReporterIsSet> {
+    uwork_linux::set_reporter(Box::new(reporter)).then_some(()).ok_or(ReporterIsSet)
 }
+
+/// As [`set_reporter`], in place of the present reporter, if there is one. Reports that are being
+/// delivered still go to the former one. Its memory is kept until the process ends, since another
+/// thread may be inside.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// let reports = Arc::new(AtomicU64::new(0));
+/// let counted = reports.clone();
+/// uwork::replace_reporter(move |_| { counted.fetch_add(1, Ordering::Relaxed); });
+/// let queue = uwork::Queue::builder("reported").build()?;
+/// assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
+/// assert_eq!(reports.load(Ordering::Relaxed), 1);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn replace_reporter(reporter: impl Fn(&Report) + Send + Sync + 'static) {
+    uwork_linux::replace_reporter(Box::new(reporter));
+}
+
+/// The error of [`set_reporter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReporterIsSet;
+
+impl std::fmt::Display for ReporterIsSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a reporter is set already; replace_reporter replaces it")
+    }
+}
+
+impl std::error::Error for ReporterIsSet {}
 
 /// Task work is not compiled in.
 #[cfg(not(feature = "task"))]

@@ -5,4 +5,5 @@ mod process;
 mod report;
 mod sim;
 mod sum;
+mod top;
 mod topology;

@@ -11,11 +11,13 @@
 //! have no name of their own, with a resolver of the caller's.
 
 mod functions;
+mod long_runs;
 mod shutdown;
 mod stall;
 mod text;
 
 pub use functions::StandsFor;
+pub use long_runs::LongRuns;
 pub use shutdown::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,

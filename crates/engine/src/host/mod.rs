@@ -3,6 +3,7 @@
 mod cpus;
 mod observer;
 mod pages;
+mod probe;
 mod text;
 pub(crate) mod thread;
 
@@ -16,6 +17,7 @@ use crate::trace::Tracer;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
 pub use pages::{Forks, PageList, Pages};
+pub use probe::{ItemPoint, ItemProbe, SubmissionProbe};
 
 pub use thread::ThreadState;
 
@@ -310,6 +312,19 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     #[inline(always)]
     fn tracer(&self) -> Option<&Tracer> {
         None
+    }
+
+    /// An item is about to be queued. A host without tools for this does nothing; another asks for
+    /// the values only while a tool looks. Called without locks, on the hottest path.
+    #[inline(always)]
+    fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
+        let _ = values;
+    }
+
+    /// An item is at this point; as [`Host::probe_submission`]. May be called with a lock.
+    #[inline(always)]
+    fn probe_item(&self, point: ItemPoint, values: impl Fn() -> ItemProbe) {
+        let _ = (point, values);
     }
 
     /// Whether a test asks the engine to behave as before the cure of a defect, to show that the

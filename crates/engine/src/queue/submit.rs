@@ -12,9 +12,10 @@ use std::ptr::NonNull;
 
 use uwork_policy::concurrency::wake_neighbour;
 use uwork_policy::cpu_choice::{NodeChoice, choose_node};
+use uwork_policy::cpuset::CpuSet;
 
 use crate::account::COUNTED;
-use crate::host::{Cure, Host, Report};
+use crate::host::{Cure, Host, ItemProbe, Report, SubmissionProbe};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
@@ -143,6 +144,14 @@ impl<H: Host> Wq<H> {
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
         let work = unsafe { item.as_ref() };
+        self.engine().host().probe_submission(|| SubmissionProbe {
+            item: ItemProbe::of(work),
+            queue: self.name(),
+            requested_cpu: cpu,
+            cpu: Some(&pwq.home().spec().cpus)
+                .filter(|cpus| cpus.len() == 1)
+                .and_then(CpuSet::first),
+        });
         let mut ticket = Ticket::new(pwq.id, collision);
         if let Some(tracer) = self.engine().host().tracer()
             && tracer.has_tokens()

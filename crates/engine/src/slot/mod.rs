@@ -21,10 +21,10 @@ use parking::NO_BATCH;
 pub(crate) use wait::WaitsFor;
 
 use crate::account::Functions;
-use crate::host::{Event, Host};
+use crate::host::{Event, Host, ItemProbe};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
-use crate::item::{Location, Ticket, Work, WorkList};
+use crate::item::{ItemFn, Location, Ticket, Work, WorkList};
 use crate::slab::Slab;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, fence};
 use crate::wake::Waiters;
@@ -204,6 +204,14 @@ impl<H: Host> Slot<H> {
         }
         let running = self.now.get();
         (self.run.load(Ordering::Acquire) == before).then_some(running)
+    }
+
+    /// Owner: the item of the current or last run, and its function.
+    pub(crate) fn last_run(&self) -> ItemProbe {
+        let Running { item, func } = self.now.get();
+        // SAFETY: the identity of the function of an item that ran here.
+        let function = unsafe { ItemFn::from_identity(func) }.address();
+        ItemProbe { item, function }
     }
 
     /// Owner, inside run `run`: sets the run's description of itself.

@@ -38,6 +38,7 @@ mod running;
 mod samples;
 mod scan;
 mod spawn_requests;
+mod stacks;
 mod stall;
 pub(crate) mod standby;
 mod survey;

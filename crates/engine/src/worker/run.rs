@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use crate::account::Split;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
+use crate::host::{Host, ItemPoint, ItemProbe, Report};
 use crate::item::word::{RUN_MASK, RunId};
 use crate::item::{ItemFn, Ticket, Work};
 use crate::payload::{drop_payload, payload_text};
@@ -26,12 +26,17 @@ pub(crate) unsafe fn run_ticket<H: Host>(
     item: *mut Work,
     ticket: Ticket,
 ) {
+    // SAFETY: live until its function is called.
+    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(unsafe { &*item }));
     if ticket.traced() {
         // SAFETY: by this function's contract.
-        return unsafe { run_traced(engine, run, item) };
+        unsafe { run_traced(engine, run, item) };
+    } else {
+        // SAFETY: by this function's contract.
+        unsafe { run_item(run, item) };
     }
-    // SAFETY: by this function's contract.
-    unsafe { run_item(run, item) };
+    // The slot has the values, so that no register keeps them during the run.
+    engine.host().probe_item(ItemPoint::Ended, || engine.slot(run.slot).last_run());
 }
 
 #[cold]

@@ -1,6 +1,7 @@
 //! Requests and answers: a line in, a line or a counted text out.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::{metrics, pools, status, trace};
 use crate::sysfs::{self, EntryKind, Error};
@@ -9,7 +10,7 @@ use crate::sysfs::{self, EntryKind, Error};
 pub const VERSION: u32 = 1;
 
 /// The requests, with what they answer.
-const REQUESTS: [(&str, &str); 13] = [
+const REQUESTS: [(&str, &str); 14] = [
     ("help", "this list"),
     ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
     ("get PATH", "the value of an attribute"),
@@ -20,6 +21,7 @@ const REQUESTS: [(&str, &str); 13] = [
     ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
+    ("stacks [MS]", "workers that are in a batch for at least MS (100) milliseconds, with stacks"),
     ("trace on SECONDS", "record when items are queued, start and end, for so long"),
     ("trace read", "the records since the last time, separated by tabs"),
     ("trace off", "end the trace; its records can still be read"),
@@ -49,6 +51,7 @@ pub fn answer(request: &str) -> String {
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),
+        ("stacks", ms) => stacks(ms),
         ("trace", "read") => trace::read(),
         ("trace", "off") => trace::stop(),
         ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
@@ -86,6 +89,14 @@ fn code_of(error: &Error) -> &'static str {
         Error::ReadOnly { .. } => "read-only",
         Error::BadValue { .. } => "bad-value",
         Error::Refused { .. } => "refused",
+    }
+}
+
+fn stacks(ms: &str) -> String {
+    let time = if ms.is_empty() { Ok(super::LONG) } else { ms.parse().map(Duration::from_millis) };
+    match time {
+        Ok(time) => text(&crate::long_runs(time).to_string()),
+        Err(_) => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
     }
 }
 

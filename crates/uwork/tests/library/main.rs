@@ -29,6 +29,7 @@ mod on_stack;
 mod percpu;
 mod percpu_work;
 mod power;
+mod probes;
 mod query;
 mod ring;
 mod scope;

@@ -8,11 +8,8 @@ use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
 
-use super::{MonitorArgs, UserError, print};
+use super::{MonitorArgs, UserError, interval, print};
 use crate::client::{Client, Table};
-
-/// The longest interval.
-const INTERVAL_MAX_S: f64 = 86_400.0;
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
 type Before = HashMap<String, (u64, u64)>;
@@ -60,15 +57,6 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
         shown += 1;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn interval(text: &str) -> Result<Duration, UserError> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=INTERVAL_MAX_S).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
-        UserError(format!(
-            "--interval: '{text}' is not a number of seconds (allowed: 0 to {INTERVAL_MAX_S})"
-        ))
-    })
 }
 
 /// A table of the queues that match. `since`: the time since the last table, if there was one.

@@ -4,7 +4,7 @@ use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
 use crate::account::{COUNTED, EndedBatch, QueueAccount};
-use crate::host::{Cure, Host};
+use crate::host::{Cure, Host, ItemPoint, ItemProbe};
 use crate::inbox::Node;
 use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
@@ -168,6 +168,7 @@ impl<H: Host> Pwq<H> {
                 }
             }
             work.set_location(Location::Scheduled(slot));
+            host.probe_item(ItemPoint::Activated, || ItemProbe::of(work));
             last = item;
             count += 1;
             item = next;
