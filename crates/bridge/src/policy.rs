@@ -9,6 +9,10 @@ const AHEAD: Duration = Duration::from_millis(20);
 const AHEAD_MAX: usize = 4_096;
 /// Jobs of the first read, whose size is unknown.
 const FIRST_READ: usize = 16;
+/// The time for which outcomes are collected at high rates.
+const LINGER: Duration = Duration::from_millis(1);
+/// The rate from which on outcomes are collected.
+const LINGER_ABOVE_PER_S: f64 = 2_000.0;
 /// Weight of the newest rate in the mean.
 const NEWEST: f64 = 0.3;
 
@@ -40,10 +44,26 @@ impl Window {
         self.payload_bytes = Some(largest_bytes.max(before / 2));
     }
 
+    fn ahead(&self) -> usize {
+        ((self.rate_per_s * AHEAD.as_secs_f64()) as usize).clamp(1, AHEAD_MAX)
+    }
+
+    /// Whether a consumer that holds so many jobs fetches more: when half of what was fetched ahead
+    /// is used up. So a read brings many jobs, and the other half lasts until they arrive.
+    pub(crate) fn reads_at(&self, held: usize) -> bool {
+        let size = self.size();
+        held + self.ahead().min(size).div_ceil(2) <= size
+    }
+
+    /// How long to collect outcomes before they are sent: a moment at high rates, so that an
+    /// exchange carries many.
+    pub(crate) fn linger(&self) -> Duration {
+        if self.rate_per_s < LINGER_ABOVE_PER_S { Duration::ZERO } else { LINGER }
+    }
+
     /// The number of jobs to hold, at least 1.
     pub(crate) fn size(&self) -> usize {
-        let ahead = (self.rate_per_s * AHEAD.as_secs_f64()) as usize;
-        let wanted = self.max_active + ahead.clamp(1, AHEAD_MAX);
+        let wanted = self.max_active + self.ahead();
         let by_bytes = match self.payload_bytes {
             None => FIRST_READ,
             Some(bytes) => self.bytes_max / bytes.max(1),
@@ -116,6 +136,21 @@ mod tests {
         assert_eq!(window.size(), 4 + AHEAD_MAX);
         (0..50).for_each(|_| window.ended(0, Duration::from_secs(1)));
         assert_eq!(window.size(), 5, "long jobs: the others are left to other consumers");
+    }
+
+    #[test]
+    fn a_read_waits_until_half_of_the_jobs_ahead_are_used_up() {
+        let mut window = Window::new(256, 1 << 30);
+        window.read(100);
+        assert!(window.reads_at(256) && !window.reads_at(257), "long jobs: one at a time");
+        assert_eq!(window.linger(), Duration::ZERO);
+        (0..50).for_each(|_| window.ended(100, Duration::from_millis(5)));
+        let size = window.size();
+        assert!(window.reads_at(size - 200) && !window.reads_at(size - 199), "{size}");
+        assert_eq!(window.linger(), LINGER);
+        let mut large = Window::new(256, 1);
+        large.read(1 << 20);
+        assert!(large.reads_at(0) && !large.reads_at(1), "one payload at a time");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! fetches what is due or orphaned. It decides nothing that the scripts decide.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
@@ -96,8 +97,14 @@ impl Committer {
         loop {
             let until = self.wake_at();
             let taken = self.link.take_outcomes(until);
-            self.ended += taken.len();
-            self.backlog.extend(taken);
+            let linger = self.link.shared.linger();
+            let is_small = !taken.is_empty() && taken.len() < BATCH_MAX / 8;
+            self.collect(taken);
+            if is_small && !linger.is_zero() && !self.link.shared.is_stopping() {
+                thread::sleep(linger);
+                let more = self.link.take_outcomes(Instant::now());
+                self.collect(more);
+            }
             self.measure();
             self.check_limits();
             let (commands, sent) = self.commands();
@@ -124,6 +131,11 @@ impl Committer {
             }
         }
         self.leave();
+    }
+
+    fn collect(&mut self, outcomes: Vec<Outcome>) {
+        self.ended += outcomes.len();
+        self.backlog.extend(outcomes);
     }
 
     /// The time of the next command without outcomes.

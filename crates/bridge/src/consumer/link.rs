@@ -93,12 +93,11 @@ impl Shared {
 
     /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
     pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
-        let total = lock(&self.total);
-        let size = lock(&self.window).size();
-        let is_full = |total: &mut usize| *total >= size && !self.is_stopping();
-        let waited = self.room.wait_timeout_while(total, limit, is_full);
-        let (total, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        lock(&self.window).size().saturating_sub(*total)
+        let window = lock(&self.window).clone();
+        let is_full = |total: &mut usize| !window.reads_at(*total) && !self.is_stopping();
+        let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
+        let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() { 0 } else { lock(&self.window).size().saturating_sub(*total) }
     }
 
     pub(crate) fn room_now(&self) -> usize {
@@ -124,6 +123,10 @@ impl Shared {
 
     pub(crate) fn has_ended(&self, jobs: usize, within: Duration) {
         lock(&self.window).ended(jobs, within);
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        lock(&self.window).linger()
     }
 
     fn add(&self, jobs: usize) {

@@ -46,7 +46,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
             consumers[victim] = consumer(victim)?;
             kills += 1;
         }
-        if begun.elapsed() > time * (restarts + 1) / (RESTARTS + 1) {
+        if restarts < RESTARTS && begun.elapsed() > time * (restarts + 1) / (RESTARTS + 1) {
             redis.restart()?;
             restarts += 1;
         }
