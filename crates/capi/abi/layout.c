@@ -42,6 +42,11 @@ int main(void)
 	OFFSET(struct uw_setup, blocking_tier);
 	OFFSET(struct uw_setup, percpu_mode);
 	OFFSET(struct uw_setup, power);
+	SIZE(struct uw_thread);
+	OFFSET(struct uw_thread, name);
+	OFFSET(struct uw_thread, queue);
+	OFFSET(struct uw_thread, kind);
+	NUMBER(UW_THREAD_RESCUER);
 	NUMBER(UW_TIER_DECLARED);
 	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);

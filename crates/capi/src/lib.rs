@@ -31,6 +31,7 @@ mod shutdown;
 mod sysfs;
 mod system;
 mod task;
+mod thread;
 mod work;
 
 pub use attrs::*;
@@ -49,4 +50,5 @@ pub use shutdown::*;
 pub use sysfs::*;
 pub use system::*;
 pub use task::*;
+pub use thread::*;
 pub use work::*;
