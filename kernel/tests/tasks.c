@@ -295,7 +295,7 @@ static void hooks(void)
 {
 	DECLARE_COMPLETION_ONSTACK(called);
 	struct uw_thread_hooks *hooks = uw_thread_hooks_add(see_current, NULL, &called);
-	struct workqueue_struct *reclaim = alloc_workqueue("reclaim", WQ_MEM_RECLAIM, 0);
+	struct workqueue_struct *reclaim = alloc_workqueue("reclaim", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
 
 	CHECK(hooks && reclaim);
 	wait_for_completion(&called);
