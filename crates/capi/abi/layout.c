@@ -49,6 +49,11 @@ int main(void)
 	OFFSET(struct uw_queue_counters, run_times);
 	OFFSET(struct uw_function_counters, waits);
 	OFFSET(struct uw_counters, functions);
+	SIZE(struct uw_thread);
+	OFFSET(struct uw_thread, name);
+	OFFSET(struct uw_thread, queue);
+	OFFSET(struct uw_thread, kind);
+	NUMBER(UW_THREAD_RESCUER);
 	NUMBER(UW_TIER_DECLARED);
 	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);

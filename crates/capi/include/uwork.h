@@ -712,6 +712,48 @@ int uw_task_set_signal(int number, bool restarts);
  */
 int uw_task_exit(void);
 
+/* ----------------------------------------------------------------------------------- thread hooks */
+
+enum uw_thread_kind {
+	UW_THREAD_WORKER,    /* of a pool that several queues share */
+	UW_THREAD_BH,        /* runs the items of BH queues for a CPU */
+	UW_THREAD_DEDICATED, /* the only worker of a dedicated queue */
+	UW_THREAD_RESCUER    /* of a queue with UW_MEM_RECLAIM */
+};
+
+/* A thread that may run items. Valid during the hook's call. */
+struct uw_thread {
+	const char *name;
+	const char *queue; /* the queue for which the thread was started; NULL for shared workers */
+	unsigned kind;
+};
+
+struct uw_thread_hooks;
+
+/*
+ * Hooks that every thread which may run items calls: `start` before its first item, `stop` after its
+ * last. `start` returns the thread's state, which items of the thread get from uw_thread_state() and
+ * `stop` gets back. One of the two may be NULL. Threads that the library's user created call no
+ * hooks, also if they run items while they wait.
+ *
+ * A hook may queue items, and must not wait for items: such a call fails with ENOTRECOVERABLE. While
+ * a start hook blocks, its pool waits. Hooks affect the threads that start later:
+ * uw_thread_hooks_missed() is the number of threads that were too early, 0 if the hooks were added
+ * before every other use. Threads that start after uw_thread_hooks_remove() do not call the hooks; a
+ * thread that has called `start` still calls `stop`. So the functions, `arg` and the handle stay
+ * valid for the life of the process. A forked child has none of its parent's workers, and calls no
+ * `stop` for them; its own workers call the hooks.
+ *
+ * NULL with errno EINVAL: both functions are NULL.
+ */
+struct uw_thread_hooks *uw_thread_hooks_add(void *(*start)(const struct uw_thread *thread, void *arg),
+					    void (*stop)(const struct uw_thread *thread, void *state, void *arg),
+					    void *arg);
+int uw_thread_hooks_remove(struct uw_thread_hooks *hooks);
+int uw_thread_hooks_missed(const struct uw_thread_hooks *hooks);
+/* The calling thread's state; NULL if it has none. */
+void *uw_thread_state(const struct uw_thread_hooks *hooks);
+
 /* ------------------------------------------------------------------------------------- inspection */
 
 /*

@@ -32,6 +32,7 @@ mod shutdown;
 mod sysfs;
 mod system;
 mod task;
+mod thread;
 mod work;
 
 pub use attrs::*;
@@ -51,4 +52,5 @@ pub use shutdown::*;
 pub use sysfs::*;
 pub use system::*;
 pub use task::*;
+pub use thread::*;
 pub use work::*;

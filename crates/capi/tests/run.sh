@@ -8,7 +8,7 @@ source ./harness.sh
 programs() {
     local how=$1 test mode started=$SECONDS
     shift 2
-    local items=(items queues functions shutdown choices forks read_side task)
+    local items=(items queues functions shutdown choices forks read_side task threads)
     for test in "${items[@]}"; do
         start_link "$test" "c/$test.c" -std=gnu11 "$@"
     done

@@ -24,6 +24,7 @@ mod fatal;
 pub mod first_use;
 pub mod fork;
 pub mod futex;
+pub mod hooks;
 mod host;
 pub mod library_queue;
 mod membarrier;

@@ -6,7 +6,7 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
-use super::signals;
+use super::{hooks, signals};
 
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
@@ -20,6 +20,7 @@ pub(super) fn state() -> *const ThreadState {
 
 pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
     let (cpus, nice) = (spec.cpus.clone(), spec.nice);
+    let (name, runner) = (spec.name.clone(), spec.runner.clone());
     let body = move || {
         pin(&cpus);
         set_nice(nice);
@@ -31,7 +32,10 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         pending_reports
             .chain(super::membarrier::pending_report())
             .for_each(|report| engine.report_apart(report));
-        main();
+        match runner {
+            Some(runner) => hooks::run(&hooks::Thread { name, runner }, main),
+            None => main(),
+        }
     };
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
 }

@@ -12,6 +12,7 @@ use uwork_linux::Linux;
 pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
+pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::symbols::name as function_name;
 #[cfg(feature = "percpu")]
 pub use uwork_percpu::raw::{

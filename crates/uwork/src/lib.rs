@@ -26,6 +26,9 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
+//! **Threads**: [`threads`] calls functions at the start and the end of each thread that runs items, and
+//! keeps state for it.
+//!
 //! **A running process**: [`dump()`] shows the state, [`counters`] counts, [`watchdog`] reports pools that make no
 //! progress; `control` lets operators look in from outside; [`topology`] is the machine as uwork sees it.
 //!
@@ -167,6 +170,7 @@ mod shutdown;
 #[cfg(feature = "sysfs")]
 pub mod sysfs;
 pub mod system;
+pub mod threads;
 pub mod watchdog;
 
 pub use builder::Builder;

@@ -21,15 +21,47 @@ pub use probe::{ItemPoint, ItemProbe, SubmissionProbe};
 
 pub use thread::ThreadState;
 
-/// The properties of a new worker thread.
+/// The properties of a new thread of the engine's.
 #[derive(Clone, Debug)]
 pub struct WorkerSpec {
     /// For the thread's name.
     pub name: String,
-    /// The CPUs it may run on.
+    /// The CPUs it may run on; with none, the host leaves it where it is.
     pub cpus: CpuSet,
     /// Its niceness; the nearest permitted value is used.
     pub nice: i32,
+    /// How it runs items. None if it runs none.
+    pub runner: Option<Runner>,
+}
+
+impl WorkerSpec {
+    /// A thread that runs no items, at normal niceness.
+    pub fn service(name: impl Into<String>, cpus: CpuSet) -> WorkerSpec {
+        WorkerSpec { name: name.into(), cpus, nice: 0, runner: None }
+    }
+}
+
+/// How a thread runs items. Constant from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runner {
+    /// Its kind.
+    pub kind: ThreadKind,
+    /// The queue for which it was started, if it was started for a single one.
+    pub queue: Option<String>,
+}
+
+/// The kinds of threads that run items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ThreadKind {
+    /// A worker of a pool that several queues share.
+    Worker,
+    /// The worker that runs the items of BH queues for a CPU.
+    Bh,
+    /// The only worker of a dedicated queue.
+    Dedicated,
+    /// The rescuer of a `MEM_RECLAIM` queue.
+    Rescuer,
 }
 
 /// A thread could not be created.
@@ -190,6 +222,15 @@ pub enum Report {
     BarrierRefused {
         /// The system's error.
         reason: String,
+    },
+    /// A thread hook panicked; the thread continues without what the hook was to do.
+    HookPanicked {
+        /// The thread's name.
+        thread: String,
+        /// Whether it was the thread's end that the hook was called for, not its start.
+        ends: bool,
+        /// The panic's message, or empty if it had none.
+        message: String,
     },
     /// A worker thread could not be created. Its pool continues with its present workers.
     SpawnFailed {

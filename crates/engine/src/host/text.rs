@@ -100,6 +100,10 @@ impl fmt::Display for Report {
                     "{function} of the queue {queue:?} has returned in an RCU read side, which was ended"
                 )
             }
+            Report::HookPanicked { thread, ends, message } => {
+                let event = if *ends { "end" } else { "start" };
+                write!(f, "a hook for the {event} of the thread {thread:?} panicked: {message}")
+            }
             Report::BhWaits { queue } => {
                 write!(f, "an item of the BH queue {queue:?} waits, which it must not")
             }

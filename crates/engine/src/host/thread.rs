@@ -28,6 +28,8 @@ pub struct ThreadState {
     forks: Cell<u32>,
     /// The wakes that the thread sends to workers of pods with several CPUs.
     wakes: Cell<WakeHistory>,
+    /// Whether the thread is in a hook that the host calls at its start or end.
+    in_hook: Cell<bool>,
     /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
     /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
@@ -51,6 +53,7 @@ impl ThreadState {
             number: Cell::new(0),
             forks: Cell::new(0),
             wakes: Cell::new(WakeHistory::NEW),
+            in_hook: Cell::new(false),
             read_sides: Cell::new(0),
             changes: Cell::new(0),
         }
@@ -74,6 +77,16 @@ impl ThreadState {
     /// Sets the number of read sides, after another language has begun or ended some.
     pub fn set_read_sides(&self, count: u32) {
         self.read_sides.set(count);
+    }
+
+    /// Whether the thread is in a hook, which must not wait for items.
+    pub fn is_in_hook(&self) -> bool {
+        self.in_hook.get()
+    }
+
+    /// Sets that.
+    pub fn set_in_hook(&self, is_in_hook: bool) {
+        self.in_hook.set(is_in_hook);
     }
 
     pub(crate) fn worker(&self) -> *const () {

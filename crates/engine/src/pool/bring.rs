@@ -131,12 +131,17 @@ impl<H: Host> Pool<H> {
         };
         engine.slot(slot).set_home(self.id);
         self.state.add_worker();
-        self.lock().workers.push(slot);
+        let queue = {
+            let mut inner = self.lock();
+            inner.workers.push(slot);
+            inner.queue
+        };
         let placed = engine.cpus();
         let spec = WorkerSpec {
             name: self.spec().thread_name(),
             cpus: placed.place(&self.spec().cpus),
             nice: self.spec().nice,
+            runner: Some(self.spec().runner(queue)),
         };
         let (id, placed) = (self.id, Link(std::ptr::from_ref(placed).cast_mut()));
         let main = Box::new(move || Worker::new(me, id, slot).main(placed));

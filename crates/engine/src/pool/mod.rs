@@ -20,8 +20,9 @@ use uwork_policy::batch::UNKNOWN_RUN_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::{Cure, Host, Runner, ThreadKind};
 use crate::inbox::Inbox;
+use crate::queue::Name;
 use crate::queue::pwq::Pwq;
 use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
@@ -72,6 +73,17 @@ impl PoolSpec {
     /// The name of the pool's threads.
     pub(crate) fn thread_name(&self) -> String {
         format!("uw/{}", self.label)
+    }
+
+    /// How a new worker runs items. `queue` is the pool's queue, if it has a single one.
+    pub(crate) fn runner(&self, queue: Name) -> Runner {
+        let kind = match (self.single, self.bh) {
+            (false, _) => ThreadKind::Worker,
+            (true, false) => ThreadKind::Dedicated,
+            (true, true) => ThreadKind::Bh,
+        };
+        let queue = (queue != Name::EMPTY).then(|| queue.to_string());
+        Runner { kind, queue }
     }
 
     /// The CPU of a pod of one CPU.
@@ -149,6 +161,8 @@ pub(crate) struct PoolInner<H: Host> {
     pub(crate) keeper: Option<u32>,
     /// The slots of all workers.
     pub(crate) workers: Vec<u32>,
+    /// The queue of a dedicated pool, `EMPTY` for other pools.
+    pub(crate) queue: Name,
 }
 
 impl<H: Host> Pool<H> {
@@ -188,6 +202,7 @@ impl<H: Host> Pool<H> {
                     idle: IdleStack::new(),
                     keeper: None,
                     workers: Vec::new(),
+                    queue: Name::EMPTY,
                 },
             ),
             spec: std::sync::OnceLock::new(),

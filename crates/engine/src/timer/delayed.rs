@@ -553,7 +553,7 @@ fn release_on_own_thread<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func:
             me.caller().run_as_in_an_item(None, || unsafe { let_go(&me, work, func) });
         }
     });
-    let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+    let spec = WorkerSpec::service("uw/release", CpuSet::new());
     if engine.host().spawn(&spec, main).is_err() {
         // SAFETY: as above, and `main` was not called.
         engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });

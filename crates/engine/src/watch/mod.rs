@@ -204,7 +204,7 @@ impl<H: Host> Watch<H> {
         shared.exists = true;
         drop(shared);
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
+        let spec = WorkerSpec::service("uw/watch", cpus);
         engine.host().spawn(&spec, Box::new(move || watch_main(&me))).inspect_err(|_| {
             self.hold().exists = false;
             // Others may have relied on the thread meanwhile, so undo every promise that it would

@@ -60,7 +60,7 @@ impl<H: Host> Watch<H> {
             return;
         }
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec { name: "uw/report".to_owned(), cpus, nice: 0 };
+        let spec = WorkerSpec::service("uw/report", cpus);
         let main = engine.me().map(|engine| Box::new(move || engine.watch.report_all(&engine)));
         if main.is_none_or(|main| engine.host().spawn(&spec, main).is_err()) {
             self.report_all(engine);

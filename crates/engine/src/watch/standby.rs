@@ -191,7 +191,7 @@ impl<H: Host> Standbys<H> {
             standby.set_state(State::Awake);
             let mut cpus = CpuSet::new();
             cpus.insert(cpu);
-            let spec = WorkerSpec { name: format!("uw/standby{cpu}"), cpus, nice: 0 };
+            let spec = WorkerSpec::service(format!("uw/standby{cpu}"), cpus);
             let main = Box::new(move || standby_main(&me, cpu));
             if engine.host().spawn(&spec, main).is_err() {
                 standby.again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
-use crate::host::{Event, Host, WorkerSpec};
+use crate::host::{Event, Host, Runner, ThreadKind, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::queue::{QueueError, Wq};
@@ -99,6 +99,7 @@ impl<H: Host> Wq<H> {
             name: format!("uw/R-{}", self.name()),
             cpus: self.cpus(),
             nice: crate::queue::NICE_HIGHPRI,
+            runner: Some(Runner { kind: ThreadKind::Rescuer, queue: Some(self.name().to_owned()) }),
         };
         let (engine, rescued, slot) = (self.engine().clone(), Rescued(self), rescuer.slot);
         let placed = Link(placed.cast_mut());

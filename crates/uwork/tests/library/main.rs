@@ -52,5 +52,6 @@ mod static_items;
 #[path = "../support/mod.rs"]
 mod support;
 mod sysfs;
+mod threads;
 mod watchdog;
 mod workers_max;
