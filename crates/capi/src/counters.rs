@@ -59,8 +59,8 @@ pub struct UwCounters {
     functions: *const *const UwFunctionCounters,
 }
 
-/// What `uw_counters` returns a pointer into: the structure, and what it points to. The boxes stay
-/// in place when their vectors move.
+/// What `uw_counters` returns a pointer into: the structure, and what it points to. The elements of
+/// a vector stay in place when the vector moves.
 #[repr(C)]
 struct Owned {
     /// The first field, so that its address is that of the whole.
@@ -68,8 +68,8 @@ struct Owned {
     queues: Vec<*const UwQueueCounters>,
     functions: Vec<*const UwFunctionCounters>,
     _names: Vec<CString>,
-    _queues: Vec<Box<UwQueueCounters>>,
-    _functions: Vec<Box<UwFunctionCounters>>,
+    _queues: Vec<UwQueueCounters>,
+    _functions: Vec<UwFunctionCounters>,
 }
 
 fn times(times: &Times) -> UwTimes {
@@ -124,11 +124,11 @@ fn own(counters: &Counters) -> Box<Owned> {
         text
     };
     let queues: Vec<_> =
-        counters.queues.iter().map(|queue| Box::new(of_queue(named(&queue.name), queue))).collect();
+        counters.queues.iter().map(|queue| of_queue(named(&queue.name), queue)).collect();
     let functions: Vec<_> = counters
         .functions
         .iter()
-        .map(|function| Box::new(of_function(named(&function.name), function)))
+        .map(|function| of_function(named(&function.name), function))
         .collect();
     let mut owned = Box::new(Owned {
         counters: UwCounters {
@@ -139,8 +139,8 @@ fn own(counters: &Counters) -> Box<Owned> {
             queues: std::ptr::null(),
             functions: std::ptr::null(),
         },
-        queues: queues.iter().map(|queue| std::ptr::from_ref(&**queue)).collect(),
-        functions: functions.iter().map(|function| std::ptr::from_ref(&**function)).collect(),
+        queues: queues.iter().map(std::ptr::from_ref).collect(),
+        functions: functions.iter().map(std::ptr::from_ref).collect(),
         _names: names,
         _queues: queues,
         _functions: functions,
