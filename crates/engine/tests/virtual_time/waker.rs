@@ -40,8 +40,7 @@ fn wait_for_item(host: &VirtualHost, queue: &VirtualQueue) -> u32 {
     });
     assert_eq!(item.queue(queue), Queued::Yes);
     while !host.park(&done, None) {}
-    let ran_on = *ran_on.lock().unwrap();
-    ran_on
+    *ran_on.lock().unwrap()
 }
 
 #[test]

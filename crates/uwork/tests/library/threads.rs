@@ -99,12 +99,10 @@ fn a_hook_that_panics_is_reported_and_the_thread_goes_on() {
         assert_eq!(on_worker(&own, states), [Some(1), None, Some(3)]);
         drop(own);
         let hook = |wanted: bool, text: &str| loop {
-            match reports.recv_timeout(PATIENCE).expect("the panic is reported") {
-                Report::HookPanicked { ends, message, .. } => {
-                    assert_eq!((ends, message.as_str()), (wanted, text));
-                    break;
-                }
-                _ => {}
+            let report = reports.recv_timeout(PATIENCE).expect("the panic is reported");
+            if let Report::HookPanicked { ends, message, .. } = report {
+                assert_eq!((ends, message.as_str()), (wanted, text));
+                break;
             }
         };
         hook(false, "at the start");
