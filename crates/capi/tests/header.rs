@@ -47,6 +47,8 @@ typedef void (*UwPercpuFn)(int cpu, void *block, void *arg);
 typedef void (*UwPercpuSink)(void *const *items, size_t count, void *arg);
 /* Not exported: between the library's own Rust and C. */
 typedef struct { void *first; size_t stride; unsigned count; } UwLocks;
+typedef struct uw_slab UwSlab;
+typedef struct uw_slab_source Source;
 ";
 
 fn prototypes(sources: &Path) -> String {

@@ -327,7 +327,7 @@ fn completions_and_man_pages_come_from_the_flags() {
     }
     assert!(text(&["man"]).contains(".TH"));
     assert!(text(&["man", "monitor"]).contains("interval"));
-    assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, sim, ls, "));
+    assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, "));
 }
 
 #[test]
