@@ -280,6 +280,8 @@ static void contexts(void)
 }
 
 static unsigned int flags_of_rescuer;
+/* Valid for the life of the process, also after the removal. */
+static struct uw_thread_hooks *worker_hooks;
 
 static void *see_current(const struct uw_thread *thread, void *arg)
 {
@@ -294,13 +296,14 @@ static void *see_current(const struct uw_thread *thread, void *arg)
 static void hooks(void)
 {
 	DECLARE_COMPLETION_ONSTACK(called);
-	struct uw_thread_hooks *hooks = uw_thread_hooks_add(see_current, NULL, &called);
-	struct workqueue_struct *reclaim = alloc_workqueue("reclaim", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
+	struct workqueue_struct *reclaim;
 
-	CHECK(hooks && reclaim);
+	worker_hooks = uw_thread_hooks_add(see_current, NULL, &called);
+	reclaim = alloc_workqueue("reclaim", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
+	CHECK(worker_hooks && reclaim);
 	wait_for_completion(&called);
 	CHECK((flags_of_rescuer & PF_WQ_WORKER) && (flags_of_rescuer & PF_KTHREAD));
-	CHECK(uw_thread_hooks_remove(hooks) == 0);
+	CHECK(uw_thread_hooks_remove(worker_hooks) == 0);
 	destroy_workqueue(reclaim);
 }
 
