@@ -17,6 +17,18 @@ static int failed;
 		} \
 	} while (0)
 
+/*
+ * The sanitizers' runtimes have locks of their own, for example in their allocator, which they do
+ * not hold over a fork. A child may inherit one that another thread held; its next malloc() then
+ * waits forever. The thread sanitizer also ends a child whose new thread gets the address of a
+ * thread of the parent.
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAN_FORK_WITH_THREADS 0
+#else
+#define CAN_FORK_WITH_THREADS 1
+#endif
+
 static inline int checked(void)
 {
 	if (failed)
