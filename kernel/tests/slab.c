@@ -19,14 +19,7 @@
 /* Whether objects are in caches, and not allocations of malloc(). */
 static bool has_caches(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-	return false;
-#endif
-#endif
-	return !getenv("UWORK_DEBUG");
+	return !IS_INSTRUMENTED && !getenv("UWORK_DEBUG");
 }
 
 /* What pr_err() prints while `action` runs, which the caller frees with free(). */
@@ -313,10 +306,14 @@ static void an_object_of_another_cache_is_not_freed(void)
 
 static void a_child_uses_the_caches(void)
 {
-	void *inherited = kmalloc(64, GFP_KERNEL);
+	void *inherited;
 	int status;
-	pid_t child = fork();
+	pid_t child;
 
+	if (!CAN_FORK_WITH_THREADS)
+		return;
+	inherited = kmalloc(64, GFP_KERNEL);
+	child = fork();
 	if (child == 0) {
 		int i;
 
