@@ -5,18 +5,20 @@
 //! are under the pwq's lock, which the worker takes to release its permit. Those of a function are
 //! the worker's own; a reader adds them up. Decision 43 has the costs.
 
+mod cpu;
 mod events;
 mod functions;
 
+pub(crate) use cpu::CpuMeter;
 pub(crate) use events::Events;
 pub use functions::FunctionTimes;
 pub(crate) use functions::{Functions, HeldFunctions, Split};
 
-use uwork_policy::batch::{CPU_UNMEASURED_MAX_NS, RunEstimate, measures_cpu};
+use uwork_policy::batch::RunEstimate;
 use uwork_policy::histogram::Histogram;
 
 use crate::engine::Engine;
-use crate::host::{Host, Observer};
+use crate::host::Host;
 use crate::slot::Slot;
 use crate::sync::MODELLED;
 
@@ -74,31 +76,27 @@ pub(crate) struct EndedBatch {
 }
 
 /// A batch in progress.
-pub(crate) struct Batch {
+pub(crate) struct Batch<'a> {
     began: u64,
     waited_ns: Option<u64>,
-    /// The thread's CPU time at the beginning, if this batch is worth the measurement.
-    cpu_began: Option<u64>,
+    meter: &'a CpuMeter,
     pub(crate) split: Split,
 }
 
-impl Batch {
-    /// The calling thread, which owns `slot`, begins a batch at `began`.
+impl<'a> Batch<'a> {
+    /// The calling thread, which owns `slot` and `meter`, begins a batch at `began`.
     #[inline]
     pub(crate) fn begin<H: Host>(
         engine: &Engine<H>,
         slot: &Slot<H>,
-        began: u64,
-        waited_ns: Option<u64>,
+        meter: &'a CpuMeter,
+        (began, waited_ns): (u64, Option<u64>),
         estimate: RunEstimate,
-    ) -> Batch {
-        let measured = COUNTED && measures_cpu(estimate);
-        Batch {
-            began,
-            waited_ns,
-            cpu_began: measured.then(|| cpu_time(engine)).flatten(),
-            split: Split::new(began, slot.number()),
+    ) -> Batch<'a> {
+        if COUNTED {
+            meter.begin(engine, estimate);
         }
+        Batch { began, waited_ns, meter, split: Split::new(began, slot.number()) }
     }
 
     /// Ends the batch, of which `ran` items were run, and counts it for their functions.
@@ -109,20 +107,11 @@ impl Batch {
         let mut batch =
             EndedBatch { ran, took_ns, waited_ns: self.waited_ns, ..Default::default() };
         if COUNTED && ran > 0 {
-            let used = self.cpu_began.and_then(|began| {
-                cpu_time(engine).map(|cpu| cpu.saturating_sub(began).min(took_ns))
-            });
-            batch.cpu_ns = used.unwrap_or(took_ns.min(CPU_UNMEASURED_MAX_NS));
+            batch.cpu_ns = self.meter.end(engine, took_ns);
             let threshold = engine.cpu_intensive_thresh();
             batch.is_hog = threshold > 0 && batch.cpu_ns >= threshold;
             self.split.end(engine, slot, ended, self.waited_ns);
         }
         batch
     }
-}
-
-#[cold]
-fn cpu_time<H: Host>(engine: &Engine<H>) -> Option<u64> {
-    let thread = engine.caller().thread.number(|| engine.host().thread_id());
-    engine.observer().cpu_time(thread)
 }

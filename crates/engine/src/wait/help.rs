@@ -85,7 +85,8 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     thread.set_frame(&frame);
     slot.batch.set(pwq.id, began, engine.host().current_cpu());
     slot.note_helper(thread.number(|| engine.host().thread_id()));
-    let batch = account::Batch::begin(engine, slot, began, None, estimate);
+    let meter = account::CpuMeter::default();
+    let batch = account::Batch::begin(engine, slot, &meter, (began, None), estimate);
     let tally = Tally::new(engine, pwq, slot, &batch.split);
     // SAFETY: taken over, hence live and ours.
     let item = unsafe { work.as_ref() };

@@ -71,6 +71,8 @@ pub(crate) struct Worker<H: Host> {
     waits: Cell<u32>,
     /// Whether the worker joins the running count again when the outermost wait ends.
     counts_after: Cell<bool>,
+    /// Measures the CPU time of its batches.
+    meter: account::CpuMeter,
 }
 
 impl<H: Host> Worker<H> {
@@ -86,6 +88,7 @@ impl<H: Host> Worker<H> {
             keeps_to: Cell::new((None, Link(std::ptr::null_mut()))),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
+            meter: account::CpuMeter::default(),
         }
     }
 
@@ -238,7 +241,7 @@ impl<H: Host> Worker<H> {
         }
         pwq.events.stolen.add(if stolen { count.into() } else { 0 });
         pool.settle(engine);
-        let batch = account::Batch::begin(engine, slot, now, waited_ns, estimate);
+        let batch = account::Batch::begin(engine, slot, &self.meter, (now, waited_ns), estimate);
         let before = slot.number();
         let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
         if plan.may_presume && pool.presumes_block(engine, pwq) {
@@ -405,6 +408,7 @@ impl<H: Host> Worker<H> {
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
+        self.meter.forget();
         loop {
             let _ = engine.host().park(&slot.event, deadline);
             if !slot.is_picked() && pool.blocking.take_request() {

@@ -208,7 +208,8 @@ impl<H: Host> Pwq<H> {
             slot.batch.set(self.id, began, host.current_cpu());
             pool.note_batch(began);
             self.events.rescued.add(u64::from(count));
-            let batch = account::Batch::begin(engine, slot, began, waited_ns, estimate);
+            let meter = account::CpuMeter::default();
+            let batch = account::Batch::begin(engine, slot, &meter, (began, waited_ns), estimate);
             run_batch(engine, (id, slot), None, thread, self, &batch.split);
             if self.release(batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
