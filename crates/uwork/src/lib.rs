@@ -151,6 +151,7 @@ mod counters;
 mod dump_api;
 mod error;
 mod every_cpu;
+mod execute;
 #[doc(hidden)]
 pub mod foreign;
 pub mod freeze;
@@ -180,6 +181,7 @@ pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues, long_runs};
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
+pub use execute::EnqueuedAll;
 pub use item::{
     DelayedWork, DisableDepthError, Enqueued, HasDelayedWork, HasWork, StackWork, Work, WorkItem,
     on_stack,

@@ -17,6 +17,7 @@ mod combine;
 mod counters;
 mod dump_api;
 mod every_cpu;
+mod execute;
 mod forward_progress;
 mod futures;
 mod futures_load;

@@ -4,6 +4,8 @@
 //!   the waiter joins each item as a helper instead of sleeping.
 //! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
 //!   joined.
+//! - `execute`: the default scope with a closure per item that has no handle; not in the case
+//!   `join`.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
 //! - `unshared`: the default scope with limits that nodes do not share, and intrusive items. The
 //!   difference to `default` is the cost of sharing.
@@ -22,6 +24,9 @@ use super::contestant::{Contestant, Names, with_clock};
 
 /// The name in tables and records.
 pub(super) const RUNNER: &str = "uwork";
+/// The variants with a closure for each item.
+pub(super) const CLOSURES: [&str; 2] = ["spawn", EXECUTE];
+const EXECUTE: &str = "execute";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
@@ -38,12 +43,14 @@ pub(super) fn contestants(
         measure: Box::new(move |_| {
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+                EXECUTE => measure(|| Executed(queue("default")), &load),
                 C => measure(|| ThroughC::new(joins), &load),
                 variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
             })
         }),
     };
-    variants.iter().map(|variant| contestant(variant)).collect()
+    let exists = |variant: &&&'static str| !joins || **variant != EXECUTE;
+    variants.iter().filter(exists).map(|variant| contestant(variant)).collect()
 }
 
 /// A load of intrusive items on a queue with the default scope.
@@ -166,5 +173,34 @@ impl Producer for BoxedProducer<'_> {
             Some(handle) => handle.join().expect("the load's items do not panic"),
             None => progress.wait(),
         }
+    }
+}
+
+struct Executed(Queue);
+
+struct ExecutedProducer<'a> {
+    queue: &'a Queue,
+    progress: &'static Progress,
+}
+
+impl Pool for Executed {
+    type Producer<'a> = ExecutedProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        _outstanding: usize,
+    ) -> Self::Producer<'a> {
+        ExecutedProducer { queue: &self.0, progress }
+    }
+}
+
+impl Producer for ExecutedProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.progress;
+        let queued = self.queue.execute(move || progress.complete());
+        debug_assert!(queued.is_ok(), "the queue is open");
+        let _ = queued;
     }
 }
