@@ -6,6 +6,7 @@
 
 mod account;
 pub mod combine;
+pub mod deque;
 pub mod dump;
 pub mod embedded;
 mod engine;

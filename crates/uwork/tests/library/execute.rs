@@ -84,7 +84,7 @@ fn a_panic_in_a_closure_or_in_its_destructor_is_counted_and_the_worker_goes_on()
         assert_eq!(queue.execute_all(closures).unwrap(), 2);
         let ran = Arc::<AtomicUsize>::default();
         let last = ran.clone();
-        queue.execute(move || drop(last.fetch_add(1, Ordering::SeqCst))).unwrap();
+        queue.execute(move || assert_eq!(last.fetch_add(1, Ordering::SeqCst), 0)).unwrap();
         queue.flush().unwrap();
         assert_eq!(uwork::panics() - before, 4);
         assert_eq!((live.load(Ordering::SeqCst), ran.load(Ordering::SeqCst)), (0, 1));

@@ -24,6 +24,7 @@ mod futures_load;
 mod generic_items;
 mod golden;
 mod guard;
+mod halves;
 mod idle;
 mod inside_items;
 mod on_stack;

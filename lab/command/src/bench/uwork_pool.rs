@@ -6,6 +6,8 @@
 //!   joined.
 //! - `execute`: the default scope with a closure per item that has no handle; not in the case
 //!   `join`.
+//! - `halves`, in the case `join` only: `uwork::join` of the item and of nothing, on the default
+//!   scope.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
 //! - `unshared`: the default scope with limits that nodes do not share, and intrusive items. The
 //!   difference to `default` is the cost of sharing.
@@ -27,6 +29,8 @@ pub(super) const RUNNER: &str = "uwork";
 /// The variants with a closure for each item.
 pub(super) const CLOSURES: [&str; 2] = ["spawn", EXECUTE];
 const EXECUTE: &str = "execute";
+/// The variant of case `join` that is `uwork::join`.
+const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
@@ -44,13 +48,15 @@ pub(super) fn contestants(
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
                 EXECUTE => measure(|| Executed(queue("default")), &load),
+                HALVES => measure(|| Halves, &load),
                 C => measure(|| ThroughC::new(joins), &load),
                 variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
             })
         }),
     };
-    let exists = |variant: &&&'static str| !joins || **variant != EXECUTE;
-    variants.iter().filter(exists).map(|variant| contestant(variant)).collect()
+    let exists = |variant: &&'static str| !joins || *variant != EXECUTE;
+    let halves = (joins && variants.contains(&"default")).then_some(HALVES);
+    variants.iter().copied().filter(exists).chain(halves).map(contestant).collect()
 }
 
 /// A load of intrusive items on a queue with the default scope.
@@ -203,4 +209,27 @@ impl Producer for ExecutedProducer<'_> {
         debug_assert!(queued.is_ok(), "the queue is open");
         let _ = queued;
     }
+}
+
+struct Halves;
+
+struct HalvesProducer(&'static Progress);
+
+impl Pool for Halves {
+    type Producer<'a> = HalvesProducer;
+
+    fn producer(&self, progress: &'static Progress, _outstanding: usize) -> HalvesProducer {
+        HalvesProducer(progress)
+    }
+}
+
+impl Producer for HalvesProducer {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.0;
+        uwork::join(|| (), || progress.complete());
+    }
+
+    /// Each item has run when its `join` returns.
+    fn settle(&mut self, _progress: &'static Progress) {}
 }
