@@ -51,18 +51,35 @@ impl<T: Node> Inbox<T> {
     /// As of [`Inbox::push`].
     #[inline(always)]
     pub(crate) unsafe fn push_noting(&self, node: *mut T, first: impl Fn(*mut T)) {
+        // SAFETY: a chain of one node; by this function's contract.
+        unsafe { self.push_chain((node, node), first) };
+    }
+
+    /// Pushes a chain of nodes at once. `newest` is its start: each node's successor is the node
+    /// that is older than it, down to `oldest`, whose successor this call sets. The consumer sees
+    /// them as if they were pushed one by one, the oldest first. `first` is called with the oldest,
+    /// as by [`Inbox::push_noting`].
+    ///
+    /// # Safety
+    /// As of [`Inbox::push`], for every node of the chain.
+    #[inline(always)]
+    pub(crate) unsafe fn push_chain(
+        &self,
+        (newest, oldest): (*mut T, *mut T),
+        first: impl Fn(*mut T),
+    ) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             if head.is_null() {
-                first(node);
+                first(oldest);
             }
-            // SAFETY: the node is the caller's alone until the exchange below succeeds.
-            unsafe { T::set_next(node, head) };
+            // SAFETY: the chain is the caller's alone until the exchange below succeeds.
+            unsafe { T::set_next(oldest, head) };
             // SeqCst: the push comes before the pusher's check whether a consumer must be woken.
             // Its partner is a consumer that announces its sleep and then reads this inbox
             // (`is_empty`). With weaker orderings each side could miss the other, and the node
             // would stay.
-            match self.0.compare_exchange_weak(head, node, Ordering::SeqCst, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(head, newest, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }

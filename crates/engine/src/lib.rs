@@ -6,6 +6,7 @@
 
 mod account;
 pub mod combine;
+pub mod deque;
 pub mod dump;
 pub mod embedded;
 mod engine;
@@ -44,8 +45,8 @@ pub use lifecycle::{Forking, FreezeError, Housekeeping};
 pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{
-    Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, Queue, QueueError,
-    QueueSpec, Queued, Wq, scope_names,
+    Attrs, Chain, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, Queue,
+    QueueError, QueueSpec, Queued, Wq, scope_names,
 };
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use timer::{Delayed, Graced, Rearmed};

@@ -69,6 +69,7 @@
 //! |flush an item           |4,8  |5   |4     |6    |yes |no |no    |yes  |
 //! |flush, drain a queue    |4    |yes |4     |6    |9   |no |no    |yes  |
 //! |join a handle           |4,8  |5   |4     |6    |9   |7  |no    |10   |
+//! |join two closures       |20   |20  |2     |20   |yes |yes|no    |10   |
 //! |spawn a closure, future |yes  |1   |2     |no   |yes |yes|no    |yes  |
 //! |scope                   |yes  |yes |2,4   |yes  |yes |no |no    |yes  |
 //! |blocking                |4    |11  |4     |no   |yes |no |no    |yes  |
@@ -126,6 +127,9 @@
 //! 18. As the function or the items do.
 //! 19. If the user's signal queue is full, it retries for half a second. A
 //!     closure is one allocation.
+//! 20. A thread's first call allocates. Mutexes as in note 1 if a worker is
+//!     called for the second half. If one has taken it, one more, and the
+//!     caller waits for that half.
 //!
 //! With UWORK_DEBUG=objects every call of the C library takes one more
 //! mutex and may allocate. In any call an error or a report may allocate.
@@ -151,6 +155,7 @@ mod counters;
 mod dump_api;
 mod error;
 mod every_cpu;
+mod execute;
 #[doc(hidden)]
 pub mod foreign;
 pub mod freeze;
@@ -180,11 +185,12 @@ pub use dump_api::rescues;
 pub use dump_api::{dump, dump_queues, long_runs};
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
+pub use execute::EnqueuedAll;
 pub use item::{
     DelayedWork, DisableDepthError, Enqueued, HasDelayedWork, HasWork, StackWork, Work, WorkItem,
     on_stack,
 };
-pub use join::JoinHandle;
+pub use join::{JoinHandle, join};
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
 pub use scoped::{ScopedJoinHandle, SpawnScope, scope};

@@ -3,9 +3,9 @@
 //! [`load`] drives any [`Pool`] by static dispatch, so that no pool pays for an indirect call that
 //! another pool avoids. Each adapter contains the code that a competent user of that pool would
 //! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
-//! that block, [`open`] the one for items that arrive by a plan,
-//! [`periodic`] the one for periodic tasks. This crate is only for
-//! measurements: the library never depends on it.
+//! that block, [`nested`] has tasks that make tasks, [`open`] is the interface for items that arrive
+//! by a plan, [`periodic`] the one for periodic tasks. This crate is only for measurements: the
+//! library never depends on it.
 
 #![warn(missing_docs)]
 
@@ -26,6 +26,7 @@ mod native;
 #[cfg(not(feature = "native"))]
 #[path = "native/disabled.rs"]
 mod native;
+pub mod nested;
 pub mod open;
 pub mod periodic;
 pub mod posts;

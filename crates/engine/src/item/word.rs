@@ -124,6 +124,16 @@ impl Word {
         Acquire::Owned(Owned(found | PENDING))
     }
 
+    /// Makes the caller the owner of an item that no other thread can reach yet.
+    #[inline]
+    pub(crate) fn acquire_unshared(&self) -> Owned {
+        // Relaxed, and no read-modify-write: no other thread has a reference to the item. The push
+        // that makes it reachable releases this store.
+        self.0.store(PENDING, Ordering::Relaxed);
+        item_detached();
+        Owned(PENDING)
+    }
+
     /// The owner's view of a word that it already owns (it came off a list).
     pub(crate) fn owned(&self) -> Owned {
         // Relaxed: only the owner changes the word, and the caller is the owner.

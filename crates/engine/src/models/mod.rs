@@ -30,6 +30,7 @@ mod world;
 
 mod cancel;
 mod combine;
+mod deque;
 mod exchange;
 mod exit;
 mod expiry;

@@ -1,5 +1,6 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
+mod chain;
 pub(crate) mod flush;
 mod gate;
 mod limits;
@@ -18,6 +19,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
+pub use chain::Chain;
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::{Name, Names};

@@ -55,6 +55,26 @@ impl<H: Host> Wq<H> {
         self.pool_in_turn()
     }
 
+    /// A CPU for which an item that is enqueued now would start at once, as far as can be told: its
+    /// pod runs fewer workers than it should. Tests two pods: that of the calling CPU, and that of
+    /// CPU `turn`, modulo the number of CPUs, so that a caller that asks often finds any pod.
+    /// `outside` is the CPU of a thread that computes without being a worker; it counts as one.
+    #[inline]
+    pub fn cpu_with_room(&self, turn: u32, outside: Option<u32>) -> Option<u32> {
+        let pool = |cpu: u32| {
+            let route = self.routes.get(cpu as usize)?;
+            // SAFETY: null, or a pool, which lives as long as the engine.
+            unsafe { route.pool.load(Ordering::Acquire).as_ref() }
+        };
+        let outside = outside.and_then(pool).map(|pool| pool.id);
+        let has_room = |&cpu: &u32| {
+            let Some(pool) = pool(cpu) else { return false };
+            pool.state.counts().running + u32::from(outside == Some(pool.id)) < pool.target()
+        };
+        let here = self.engine.host().current_cpu();
+        [here, turn % self.routes.len() as u32].into_iter().find(has_room)
+    }
+
     /// The pwq for a submitter whose CPU is outside of the mask.
     #[cold]
     fn pwq_in_turn(&self) -> &Pwq<H> {

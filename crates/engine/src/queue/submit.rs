@@ -129,7 +129,7 @@ impl<H: Host> Wq<H> {
             Some(cpu) if !self.engine().host().reverts(Cure::NamedCpu) => cpu,
             _ => self.engine().host().current_cpu(),
         };
-        if !owned.is_fresh() || !self.gate.looks_open() {
+        if !owned.is_fresh() || !self.looks_open() {
             // SAFETY: by this function's contract.
             return unsafe { self.queue_with_care(item, owned, cpu) };
         }
@@ -141,9 +141,16 @@ impl<H: Host> Wq<H> {
     /// # Safety
     /// The item is live and the caller's; from here on it belongs to the pwq.
     #[inline(always)]
-    unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+    pub(super) unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        let work = unsafe { item.as_ref() };
+        self.address(unsafe { item.as_ref() }, pwq, cpu, collision);
+        // SAFETY: a chain of one item; by this function's contract.
+        unsafe { self.push_addressed((item.as_ptr(), item.as_ptr()), pwq, cpu, collision) };
+    }
+
+    /// Notes in an item that it goes to this pwq, before the push.
+    #[inline(always)]
+    pub(super) fn address(&self, work: &Work, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         self.engine().host().probe_submission(|| SubmissionProbe {
             item: ItemProbe::of(work),
             queue: self.name(),
@@ -160,6 +167,23 @@ impl<H: Host> Wq<H> {
             ticket = ticket.with_traced(traced);
         }
         work.set_placement(Location::Inbox, ticket);
+    }
+
+    /// Pushes a chain of addressed items, and makes the pwq ready.
+    ///
+    /// # Safety
+    /// The items are live and the caller's, linked as [`Inbox::push_chain`] wants them; from here on
+    /// they belong to the pwq.
+    ///
+    /// [`Inbox::push_chain`]: crate::inbox::Inbox::push_chain
+    #[inline(always)]
+    pub(super) unsafe fn push_addressed(
+        &self,
+        chain: (*mut Work, *mut Work),
+        pwq: &Pwq<H>,
+        cpu: u32,
+        collision: bool,
+    ) {
         let note_time = |item: *mut Work| {
             if COUNTED {
                 // SAFETY: the item is live and ours until the push.
@@ -167,7 +191,7 @@ impl<H: Host> Wq<H> {
             }
         };
         // SAFETY: as above.
-        unsafe { pwq.inbox.push_noting(item.as_ptr(), note_time) };
+        unsafe { pwq.inbox.push_chain(chain, note_time) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it
         // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
         // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
@@ -201,12 +225,8 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             return Admission::Refuse(Queued::Disabled);
         }
-        if !self.admits_caller() {
+        if !self.admits_caller_or_reports() {
             work.word.release(owned);
-            if self.warn_once(Warned::REFUSED) {
-                let queue = self.name().to_owned();
-                self.engine().caller().report(Report::QueuedWhileDraining { queue });
-            }
             return Admission::Refuse(Queued::Refused);
         }
         let Some(run) = owned.last_run() else { return Admission::Admit };
@@ -218,6 +238,24 @@ impl<H: Host> Wq<H> {
         // to its data, and an item that enqueues itself stays there when the attributes change.
         let pwq = self.engine().pwqs.get(work.ticket().pwq());
         Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
+    }
+
+    /// Whether the queue accepts all items at present: see [`Gate::looks_open`].
+    ///
+    /// [`Gate::looks_open`]: crate::queue::gate::Gate::looks_open
+    #[inline(always)]
+    pub(super) fn looks_open(&self) -> bool {
+        self.gate.looks_open()
+    }
+
+    /// Whether the queue accepts items of the caller. The first refusal is reported.
+    pub(super) fn admits_caller_or_reports(&self) -> bool {
+        let admits = self.admits_caller();
+        if !admits && self.warn_once(Warned::REFUSED) {
+            let queue = self.name().to_owned();
+            self.engine().caller().report(Report::QueuedWhileDraining { queue });
+        }
+        admits
     }
 
     /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the

@@ -57,6 +57,17 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// Whether the caller may wait: it is in no thread hook and in no item of a BH queue.
+    pub fn may_wait(&self) -> bool {
+        !self.caller().thread.is_in_hook() && !self.context().bh
+    }
+
+    /// Whether the caller is a worker.
+    #[inline]
+    pub fn is_worker(&self) -> bool {
+        self.caller().worker().is_some()
+    }
+
     /// The role and position of the calling thread.
     pub fn context(&self) -> Context {
         let caller = self.caller();

@@ -1,6 +1,10 @@
 //! Handles that wait for spawned closures and futures.
 
 mod closure;
+mod forker;
+mod halves;
+
+pub use halves::join;
 
 use std::any::Any;
 use std::future::Future;

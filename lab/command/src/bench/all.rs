@@ -36,7 +36,7 @@ const fn step(name: &'static str, whole: (&'static str, u64), quick: (&'static s
     Step { name, whole, quick }
 }
 
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 22] = [
     step(
         "workqueue",
         ("workqueue --rivals --scope all", 180),
@@ -73,6 +73,7 @@ const STEPS: [Step; 21] = [
         ("workqueue --rivals --case flood --producers 16 --quick --samples 1", 5),
     ),
     step("scope", ("scope", 20), ("scope --quick --samples 1", 2)),
+    step("nested", ("nested --rivals", 10), ("nested --rivals --samples 1", 2)),
     step("open", ("open --rivals", 1_200), ("open --rivals --quick", 32)),
     step(
         "blocking",

@@ -18,6 +18,7 @@ mod interleave;
 mod isolation;
 mod legend;
 mod measured;
+mod nested;
 mod observe;
 mod open;
 mod options;
@@ -72,6 +73,8 @@ enum Bench {
     /// Items that block undeclared, among short items: the rate, the delay until the next item
     /// starts, and the number of threads.
     Blocking(blocking::Args),
+    /// Tasks that make tasks: nested fork and join, and futures that yield.
+    Nested(nested::Args),
     /// An open loop: the time from planned arrivals to the ends of their items, beside the limit.
     Open(open::Args),
     /// The cost of a process that looks in, and how fast an attribute set from outside takes effect.
@@ -106,6 +109,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Nested(args) => nested::run(args),
         Bench::Open(args) => open::run(args),
         Bench::Observe(args) => observe::run(args),
         Bench::Power(args) => power::run(args),

@@ -4,6 +4,10 @@
 //!   the waiter joins each item as a helper instead of sleeping.
 //! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
 //!   joined.
+//! - `execute`: the default scope with a closure per item that has no handle; not in the case
+//!   `join`.
+//! - `halves`, in the case `join` only: `uwork::join` of the item and of nothing, on the default
+//!   scope.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
 //! - `unshared`: the default scope with limits that nodes do not share, and intrusive items. The
 //!   difference to `default` is the cost of sharing.
@@ -22,6 +26,11 @@ use super::contestant::{Contestant, Names, with_clock};
 
 /// The name in tables and records.
 pub(super) const RUNNER: &str = "uwork";
+/// The variants with a closure for each item.
+pub(super) const CLOSURES: [&str; 2] = ["spawn", EXECUTE];
+const EXECUTE: &str = "execute";
+/// The variant of case `join` that is `uwork::join`.
+const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
@@ -38,12 +47,16 @@ pub(super) fn contestants(
         measure: Box::new(move |_| {
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+                EXECUTE => measure(|| Executed(queue("default")), &load),
+                HALVES => measure(|| Halves, &load),
                 C => measure(|| ThroughC::new(joins), &load),
                 variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
             })
         }),
     };
-    variants.iter().map(|variant| contestant(variant)).collect()
+    let exists = |variant: &&'static str| !joins || *variant != EXECUTE;
+    let halves = (joins && variants.contains(&"default")).then_some(HALVES);
+    variants.iter().copied().filter(exists).chain(halves).map(contestant).collect()
 }
 
 /// A load of intrusive items on a queue with the default scope.
@@ -167,4 +180,56 @@ impl Producer for BoxedProducer<'_> {
             None => progress.wait(),
         }
     }
+}
+
+struct Executed(Queue);
+
+struct ExecutedProducer<'a> {
+    queue: &'a Queue,
+    progress: &'static Progress,
+}
+
+impl Pool for Executed {
+    type Producer<'a> = ExecutedProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        _outstanding: usize,
+    ) -> Self::Producer<'a> {
+        ExecutedProducer { queue: &self.0, progress }
+    }
+}
+
+impl Producer for ExecutedProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.progress;
+        let queued = self.queue.execute(move || progress.complete());
+        debug_assert!(queued.is_ok(), "the queue is open");
+        let _ = queued;
+    }
+}
+
+struct Halves;
+
+struct HalvesProducer(&'static Progress);
+
+impl Pool for Halves {
+    type Producer<'a> = HalvesProducer;
+
+    fn producer(&self, progress: &'static Progress, _outstanding: usize) -> HalvesProducer {
+        HalvesProducer(progress)
+    }
+}
+
+impl Producer for HalvesProducer {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.0;
+        uwork::join(|| (), || progress.complete());
+    }
+
+    /// Each item has run when its `join` returns.
+    fn settle(&mut self, _progress: &'static Progress) {}
 }

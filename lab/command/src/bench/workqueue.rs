@@ -36,8 +36,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
-    /// `unshared`: the default scope without the count that the pods of a node share [default:
-    /// default, and boxed closures]
+    /// `unshared`: the default scope without the count that the pods of a node share; `spawn`,
+    /// `execute`: the default scope, and a closure for each item, with and without a handle
+    /// [default: default, spawn, execute]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
     /// Only these runners; `c` is uwork through its C interface
@@ -209,12 +210,13 @@ fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     let mut allowed = SCOPES.to_vec();
     allowed.push(ALL);
     allowed.extend(LIMITS);
+    allowed.extend(uwork_pool::CLOSURES);
     let chosen = options::names("--scope", scopes, &allowed)?;
     Ok(match &chosen[..] {
-        [] => vec![SCOPES[0], "spawn"],
+        [] => [&SCOPES[..1], &uwork_pool::CLOSURES].concat(),
         chosen if chosen.contains(&ALL) => {
             let limits = chosen.iter().copied().filter(|name| LIMITS.contains(name));
-            SCOPES.into_iter().chain(["spawn"]).chain(limits).collect()
+            SCOPES.into_iter().chain(uwork_pool::CLOSURES).chain(limits).collect()
         }
         chosen => chosen.to_vec(),
     })

@@ -1,9 +1,10 @@
 //! The runners: uwork's queues, and the other pools.
 //!
 //! The variants of uwork are the scopes `default`, `system` and `cpu` with intrusive items, and
-//! `spawn`: the default scope with a closure for each item, whose handle is dropped. The second
-//! queue of case `mixed` is `highpri`. Other pools have no priorities: there a second pool of as
-//! many threads serves the latency-critical items, with the niceness of uwork's `highpri` workers.
+//! `spawn` and `execute`: the default scope with a closure for each item, whose handle is dropped,
+//! or which has none. The second queue of case `mixed` is `highpri`. Other pools have no
+//! priorities: there a second pool of as many threads serves the latency-critical items, with the
+//! niceness of uwork's `highpri` workers.
 
 use uwork::{AffinityScopeChoice, Queue};
 use uwork_rivals::open::{self, OpenPool};
@@ -14,8 +15,9 @@ use crate::bench::contestant::cpus;
 use crate::bench::uwork_pool;
 
 /// The variants of uwork.
-pub(super) const VARIANTS: [&str; 4] = ["default", "system", "cpu", SPAWN];
+pub(super) const VARIANTS: [&str; 5] = ["default", "system", "cpu", SPAWN, EXECUTE];
 const SPAWN: &str = "spawn";
+const EXECUTE: &str = "execute";
 /// The niceness of threads for latency-critical items.
 const HIGHPRI_NICE: i32 = -20;
 
@@ -28,6 +30,9 @@ pub(super) fn start(
     let pool: Option<Box<dyn OpenPool<Item>>> = match runner {
         uwork_pool::RUNNER if variant == SPAWN => {
             Some(Box::new(Closures(queue("default", critical)?)))
+        }
+        uwork_pool::RUNNER if variant == EXECUTE => {
+            Some(Box::new(Executed(queue("default", critical)?)))
         }
         uwork_pool::RUNNER => Some(Box::new(Intrusive(queue(variant, critical)?))),
         rival => open::start(rival, cpus(), critical.then_some(HIGHPRI_NICE)),
@@ -59,5 +64,15 @@ struct Closures(Queue);
 impl OpenPool<Item> for Closures {
     fn submit(&self, item: &'static Item) {
         drop(self.0.spawn(move || open::Item::run(item)));
+    }
+}
+
+struct Executed(Queue);
+
+impl OpenPool<Item> for Executed {
+    fn submit(&self, item: &'static Item) {
+        let queued = self.0.execute(move || open::Item::run(item));
+        debug_assert!(queued.is_ok(), "the queue is open");
+        let _ = queued;
     }
 }

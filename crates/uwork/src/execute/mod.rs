@@ -1,0 +1,108 @@
+//! Closures without a handle: one allocation with the item in it, and no outcome.
+//!
+//! The block has the item first and the closure behind it. Until its push no other thread can reach
+//! it, and after that only its worker does: no handle cancels it, flushes it or reads its state. So
+//! the submitter takes the item's ownership by a plain store, and no thread counts references. See
+//! [README.md](README.md) for what each step costs.
+
+mod batch;
+
+pub use batch::EnqueuedAll;
+
+use std::ptr::NonNull;
+
+use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
+
+use crate::error::RejectedError;
+use crate::queue::Queue;
+
+/// A closure that runs once, and no thread waits for it.
+#[repr(C)]
+struct Block<F> {
+    /// First, so that the address of the work is that of the block.
+    work: RawWork,
+    closure: F,
+}
+
+impl<F: FnOnce() + Send + 'static> Block<F> {
+    #[inline]
+    fn new(closure: F) -> NonNull<Block<F>> {
+        let block = Block { work: RawWork::new(perform::<F>), closure };
+        NonNull::from(Box::leak(Box::new(block)))
+    }
+}
+
+/// Frees the block and returns its closure.
+///
+/// # Safety
+/// `block` came from [`Block::new`], and belongs to the caller, who does not use it afterwards.
+#[inline]
+unsafe fn into_closure<F>(block: NonNull<Block<F>>) -> F {
+    // SAFETY: by this function's contract.
+    let block = unsafe { Box::from_raw(block.as_ptr()) };
+    block.closure
+}
+
+/// # Safety
+/// `work` is the first field of a block that this call uses up.
+unsafe fn perform<F: FnOnce()>(work: NonNull<RawWork>, action: Action) {
+    let block = work.cast::<Block<F>>();
+    match action {
+        // The block is free while the closure runs, which may be long. A panic goes to the worker,
+        // which reports it.
+        Action::Run => {
+            // SAFETY: by this function's contract.
+            let closure = unsafe { into_closure(block) };
+            closure();
+        }
+        // SAFETY: by this function's contract.
+        Action::Release => drop(unsafe { into_closure(block) }),
+        // SAFETY: the engine asked for the name.
+        Action::Name => unsafe { ItemName::of_type::<F>(0).report(work) },
+    }
+}
+
+fn refused<T>(item: T) -> RejectedError<T> {
+    RejectedError { item, error: QueueError::Refused.into() }
+}
+
+impl Queue {
+    /// Queues a closure and returns no handle. It cannot be waited for alone, cancelled or asked
+    /// for; [`Queue::flush`], [`Queue::drain`] and the end of the queue wait for it as for every
+    /// item. Costs one allocation. [`Queue::spawn`] is for closures with a result.
+    ///
+    /// The caller's earlier writes are visible to the closure. A panic in it is reported as that of
+    /// an item without a handle ([`Report::ItemPanicked`](crate::Report::ItemPanicked), [`panics`](crate::panics)), and
+    /// the worker continues. If a [`shutdown`](crate::shutdown()) cancels it, it is dropped without
+    /// a run.
+    ///
+    /// # Errors
+    /// The queue drains or is destroyed, and the caller is not one of its items. The closure is
+    /// returned.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// static DONE: AtomicU32 = AtomicU32::new(0);
+    ///
+    /// let queue = uwork::Queue::builder("execute").build()?;
+    /// for _ in 0..10 {
+    ///     queue.execute(|| { DONE.fetch_add(1, Ordering::Relaxed); })?;
+    /// }
+    /// queue.flush()?;
+    /// assert_eq!(DONE.load(Ordering::Relaxed), 10);
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[inline]
+    pub fn execute<F>(&self, closure: F) -> Result<(), RejectedError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let block = Block::new(closure);
+        // SAFETY: the block stays live and in place until `perform` frees it. It is new.
+        match unsafe { self.0.queue_unshared(block.cast()) } {
+            Queued::Yes => Ok(()),
+            // SAFETY: the queue did not take the block.
+            _ => Err(refused(unsafe { into_closure(block) })),
+        }
+    }
+}
