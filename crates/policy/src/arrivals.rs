@@ -35,9 +35,12 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Items were moved to the list. The first of them has this place in the order of arrival, and
-    /// was queued at `at_ns`.
+    /// was queued at `at_ns`; 0 if that was not measured.
     #[inline]
     pub fn moved(&mut self, place: u64, at_ns: u64) {
+        if at_ns == 0 {
+            return;
+        }
         if self.len == MARKS_MAX {
             for kept in 1..MARKS_MAX / 2 {
                 self.marks[kept] = self.marks[2 * kept];
@@ -71,9 +74,14 @@ impl Arrivals {
         if next.place <= place {
             return Some(first.at_ns.max(next.at_ns));
         }
-        let span = u128::from(next.at_ns.saturating_sub(first.at_ns));
-        let share = span * u128::from(place - first.place) / u128::from(next.place - first.place);
-        Some(first.at_ns + share as u64)
+        let span = next.at_ns.saturating_sub(first.at_ns);
+        let (before, all) = (place - first.place, next.place - first.place);
+        let share = match span.checked_mul(before) {
+            Some(product) => product / all,
+            // Longer than an hour, or a backlog of millions: a division of 128 bits costs more.
+            None => (u128::from(span) * u128::from(before) / u128::from(all)) as u64,
+        };
+        Some(first.at_ns + share)
     }
 }
 

@@ -38,10 +38,20 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, sum_ns: u64, count: u32) {
         if count > 0 {
-            let class = class_of(sum_ns / u64::from(count));
-            self.counts[class] = self.counts[class].wrapping_add(u64::from(count));
-            self.sum_ns = self.sum_ns.wrapping_add(sum_ns);
+            self.add_to(class_of(mean(sum_ns, count)), sum_ns, count);
         }
+    }
+
+    /// `count` runs took `ns` each. Wraps.
+    #[inline]
+    pub fn add_each(&mut self, ns: u64, count: u32) {
+        self.add_to(class_of(ns), ns.saturating_mul(u64::from(count)), count);
+    }
+
+    #[inline]
+    fn add_to(&mut self, class: usize, sum_ns: u64, count: u32) {
+        self.counts[class] = self.counts[class].wrapping_add(u64::from(count));
+        self.sum_ns = self.sum_ns.wrapping_add(sum_ns);
     }
 
     /// Adds the times of another histogram.
@@ -94,6 +104,17 @@ impl Histogram {
     }
 }
 
+/// A division of 64 bits takes 10 to 25 ns, so most batches do with 32 bits or without one.
+#[inline]
+fn mean(sum_ns: u64, count: u32) -> u64 {
+    match u32::try_from(sum_ns) {
+        _ if count == 1 => sum_ns,
+        Ok(short_ns) => u64::from(short_ns / count),
+        Err(_) => sum_ns / u64::from(count),
+    }
+}
+
+#[inline]
 fn class_of(ns: u64) -> usize {
     let power = (ns | 1).ilog2();
     if power < FIRST_POWER {

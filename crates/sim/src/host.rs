@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{
-    Activity, Cure, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report,
-    SpawnError, ThreadSample, WorkerSpec,
+    Activity, Cure, Detection, Forks, Frame, Host, ItemPoint, ItemProbe, NoStack, Observer,
+    Placement, Report, SpawnError, ThreadSample, WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
@@ -76,6 +76,8 @@ struct Inner {
     has_refused_reporter: AtomicBool,
     detection: Mutex<Detecting>,
     reverted: Mutex<Option<Cure>>,
+    /// Runs that the probes saw begin, and end.
+    probed: [AtomicUsize; 2],
 }
 
 /// How undeclared blocking is detected.
@@ -124,6 +126,7 @@ impl VirtualHost {
                 asked: 0,
             }),
             reverted: Mutex::new(None),
+            probed: Default::default(),
         }))
     }
 
@@ -177,6 +180,12 @@ impl VirtualHost {
     /// The engine's reports so far.
     pub fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()
+    }
+
+    /// How many runs the probes have seen begin, and how many end.
+    pub fn probed_runs(&self) -> (usize, usize) {
+        let [started, ended] = &self.0.probed;
+        (started.load(Ordering::Relaxed), ended.load(Ordering::Relaxed))
     }
 
     /// Changes the CPUs that the process may use. The engine has to detect the change by itself.
@@ -407,6 +416,15 @@ impl Host for VirtualHost {
 
     fn waits(&self) -> Option<u64> {
         Some(self.machine().waits())
+    }
+
+    fn probe_item(&self, point: ItemPoint, _: impl Fn() -> ItemProbe) {
+        let [started, ended] = &self.0.probed;
+        match point {
+            ItemPoint::Started => started.fetch_add(1, Ordering::Relaxed),
+            ItemPoint::Ended => ended.fetch_add(1, Ordering::Relaxed),
+            ItemPoint::Activated => 0,
+        };
     }
 
     /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and

@@ -54,7 +54,7 @@ impl FunctionTimes {
     fn add(&mut self, part: Part) {
         self.runs.add(part.took_ns, part.ran);
         if let Some(waited) = part.waited_ns {
-            self.waits.add(waited.saturating_mul(u64::from(part.ran)), part.ran);
+            self.waits.add_each(waited, part.ran);
         }
     }
 }

@@ -55,7 +55,7 @@ impl QueueAccount {
     pub(crate) fn add(&mut self, batch: EndedBatch) {
         self.runs.add(batch.took_ns, batch.ran);
         if let Some(waited) = batch.waited_ns {
-            self.waits.add(waited.saturating_mul(u64::from(batch.ran)), batch.ran);
+            self.waits.add_each(waited, batch.ran);
         }
         self.cpu_ns = self.cpu_ns.wrapping_add(batch.cpu_ns);
         self.hogs += u64::from(batch.is_hog);

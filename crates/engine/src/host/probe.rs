@@ -37,6 +37,6 @@ pub enum ItemPoint {
     Activated,
     /// `workqueue_execute_start`: its function is about to be called.
     Started,
-    /// `workqueue_execute_end`: its function has returned. The item may be freed already.
+    /// `workqueue_execute_end`: its function has returned or panicked. The item may be freed already.
     Ended,
 }

@@ -259,7 +259,7 @@ impl Work {
         self.placement().1
     }
 
-    /// The item will be the first in its inbox, and is queued at this time.
+    /// The item will be the first in its inbox, and is queued at this time; 0 if that is not measured.
     ///
     /// # Safety
     /// Only for the owner.

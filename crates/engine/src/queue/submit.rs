@@ -186,8 +186,9 @@ impl<H: Host> Wq<H> {
     ) {
         let note_time = |item: *mut Work| {
             if COUNTED {
+                let now = if pwq.times_items() { self.engine().host().now() } else { 0 };
                 // SAFETY: the item is live and ours until the push.
-                unsafe { (*item).note_queued_at(self.engine().host().now()) };
+                unsafe { (*item).note_queued_at(now) };
             }
         };
         // SAFETY: as above.

@@ -17,7 +17,7 @@ use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
-use crate::worker::run::{Tally, report_panic, run_ticket};
+use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The result of an attempt to help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
         run_ticket(engine, RunId { slot: id, run }, work.as_ptr(), ticket);
     }));
     if let Err(payload) = outcome {
-        report_panic(engine, pwq, payload);
+        end_panicked_run(engine, slot, pwq, payload);
     }
     while let Next::AtRunEnd(aside) = slot.next(engine.host(), run) {
         put_back(engine, aside);
@@ -154,6 +154,7 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     if borrowed && (found.pwq.is_ordered() || !engine.runs_queue(found.pwq.wq().cast())) {
         return None;
     }
+    found.pwq.note_helped(true);
     // SAFETY: it was located in that list, whose guards are held.
     unsafe { found.unlink(work) };
     let waiters = found.take_waiters(work);

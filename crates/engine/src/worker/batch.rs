@@ -14,7 +14,7 @@ use crate::pool::put_back;
 use crate::queue::Warned;
 use crate::queue::pwq::Pwq;
 use crate::slot::{Next, NotRunning, Slot};
-use crate::worker::run::{Tally, report_panic, run_ticket};
+use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The worker or rescuer that runs a batch.
 struct Runner<'a, H: Host> {
@@ -42,7 +42,7 @@ pub(crate) fn run_batch<H: Host>(
     // One `catch_unwind` around the batch rather than one for each item: an item that does not
     // panic pays nothing for it.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
-        report_panic(engine, pwq, payload);
+        end_panicked_run(engine, slot, pwq, payload);
     }
     if thread.forks() != forks {
         // The item forked and returned in the child. There, no thread waits for this worker.

@@ -119,12 +119,16 @@ impl<'a, H: Host> Tally<'a, H> {
     }
 }
 
-/// Reports the panic of an item of `pwq`, which the caller holds. Does not unwind.
-pub(crate) fn report_panic<H: Host>(
+/// Ends the last run of `slot`, whose item, of `pwq`, panicked: probes and reports it. The caller
+/// holds the pwq. Does not unwind.
+#[cold]
+pub(crate) fn end_panicked_run<H: Host>(
     engine: &Engine<H>,
+    slot: &Slot<H>,
     pwq: &Pwq<H>,
     payload: Box<dyn Any + Send>,
 ) {
+    engine.host().probe_item(ItemPoint::Ended, || slot.last_run());
     // SAFETY: the caller holds the pwq, so its queue is live.
     engine.report_panic_of(unsafe { &*pwq.wq() }.name(), payload);
 }

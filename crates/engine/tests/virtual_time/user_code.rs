@@ -9,7 +9,7 @@ use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
+use crate::setup::{MS, ON_PURPOSE, Setup, VirtualEngine, attrs, make, spec, with_engine};
 
 fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
     let config = engine.config();
@@ -64,5 +64,20 @@ fn a_change_of_cpus_reports_without_its_lock() {
         let failed = |report: &Report| matches!(report, Report::SpawnFailed { .. });
         assert!(told.iter().any(failed), "{told:?}");
         queue.flush().unwrap();
+    });
+}
+
+#[test]
+fn the_probes_see_the_end_of_a_run_that_panics() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let items: Vec<_> =
+            (0..6).map(|n| Item::new(move || assert!(n % 3 != 1, "{ON_PURPOSE}"))).collect();
+        for item in &items {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        assert_eq!(engine.host().probed_runs(), (6, 6));
+        assert_eq!(engine.host().reports().len(), 2, "two items panicked");
     });
 }

@@ -82,6 +82,7 @@ impl<H: Host> Pwq<H> {
         if !self.take_permit(&mut inner) {
             return Taken::Nothing;
         }
+        self.note_helped(false);
         if host.reverts(Cure::OldestFirst) {
             let oldest = inner.worklist.front();
             // SAFETY: the worklist is not empty, and `oldest` is in it.
