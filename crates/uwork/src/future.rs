@@ -1,25 +1,26 @@
 //! Futures as work items.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use uwork_engine::handle::{Outcome, Polled, Why};
+use uwork_engine::handle::{Outcome, Pending, Polled, Why};
 use uwork_engine::host::Host;
-use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
-use uwork_linux::engine;
+use uwork_engine::{Action, ItemName, Queued, Work as RawWork, Wq};
 use uwork_linux::futex::Forever;
+use uwork_linux::{Linux, engine};
 
 use crate::error::JoinError;
 use crate::join::{JoinHandle, Joinable, panicked};
 use crate::queue::Queue;
 
-/// One future is one work item. Its pending state makes further wake-ups do nothing, and `poll`
-/// requires the guarantee that an item never runs twice at once.
+/// One future is one work item. `polled` says when the item is to be queued, and makes further
+/// wake-ups do nothing.
 #[repr(C)]
 struct FutureTask<F: Future> {
     work: RawWork,
@@ -41,20 +42,38 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Queues the task, unless it is pending already. Gives the future up if the queue refuses the
-    /// task: the queue is destroyed, or drains and the caller is not one of its items.
-    fn schedule(self: &Arc<Self>) {
-        let raw = Arc::into_raw(self.clone());
-        // SAFETY: an `Arc`'s value has an address, its work is the first field, and the reference
-        // keeps both until `perform` takes it back. The caller's own reference keeps the queue live
-        // through the call, even if `perform` drops the other reference meanwhile.
-        let outcome = unsafe { self.queue.0.queue(NonNull::new_unchecked(raw.cast_mut()).cast()) };
+    /// Queues the task: only after a transition of `polled` that tells the caller to. Gives the
+    /// future up if the queue refuses the task: the queue is destroyed, or drains and the caller is
+    /// not one of its items.
+    ///
+    /// The caller does not touch the task afterwards through anything but references of its own.
+    fn queue(self: Arc<Self>) {
+        // The run may drop the last reference to the task, and with it this handle of the queue. The
+        // queue itself lives through the call: the caller is a run of this queue, which its end
+        // waits for, or has another reference to the task.
+        let queue: *const Wq<Linux> = &raw const *self.queue.0;
+        let raw = Arc::into_raw(self);
+        // SAFETY: an `Arc`'s value has an address.
+        let task = unsafe { NonNull::new_unchecked(raw.cast_mut()) };
+        // SAFETY: the queue lives, as explained above. The work is the first field, and the
+        // reference keeps it in place until `perform` takes it back. `polled` makes this thread the
+        // only one that queues it, and it is in no list: its last run has taken it, or is this one,
+        // which does not use it any more.
+        let outcome = unsafe { (*queue).queue_unshared(task.cast()) };
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
-            drop(unsafe { Arc::from_raw(raw) });
+            unsafe { Arc::from_raw(raw) }.give_up(Why::Refused);
         }
-        if matches!(outcome, Queued::Refused | Queued::Disabled) {
-            self.give_up(Why::Refused);
+    }
+
+    /// A waker asks for a poll.
+    fn wake_task(self: &Arc<Self>) {
+        if CURRENT.get() == Arc::as_ptr(self).cast() {
+            // The poll in progress is on this thread. Its end takes care of that, without a locked
+            // instruction here.
+            WOKEN.set(true);
+        } else if self.polled.wake() {
+            self.clone().queue();
         }
     }
 
@@ -71,7 +90,7 @@ where
         }
     }
 
-    fn poll(self: &Arc<Self>) {
+    fn poll(self: Arc<Self>) {
         if !self.polled.begin() {
             return;
         }
@@ -79,14 +98,22 @@ where
         let future = unsafe { &mut *self.future.get() }.as_mut().expect("the future exists");
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
-        let waker = Waker::from(self.clone());
+        // SAFETY: a copy of `self` that is never dropped, and that `self` outlives: the context does
+        // not leave the poll. Clones of the waker count as usual.
+        let waker = ManuallyDrop::new(Waker::from(unsafe { std::ptr::read(&raw const self) }));
         let mut context = Context::from_waker(&waker);
-        let value = match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
+        // A poll may run other items, which poll other futures.
+        let outer = (CURRENT.replace(Arc::as_ptr(&self).cast()), WOKEN.replace(false));
+        let outcome = catch_unwind(AssertUnwindSafe(|| future.poll(&mut context)));
+        CURRENT.set(outer.0);
+        let woken = WOKEN.replace(outer.1);
+        let value = match outcome {
             Ok(Poll::Pending) => {
-                if let Some(why) = self.polled.pending() {
-                    // SAFETY: `pending` returned a reason, so this thread owns the future from now
-                    // on.
-                    unsafe { self.finish(Err(error(why))) };
+                match self.polled.pending(woken) {
+                    Pending::Idle => {}
+                    Pending::Queue => self.queue(),
+                    // SAFETY: this thread owns the future from now on.
+                    Pending::Drop(why) => unsafe { self.finish(Err(error(why))) },
                 }
                 return;
             }
@@ -125,6 +152,13 @@ where
     }
 }
 
+thread_local! {
+    /// The task whose poll is in progress on this thread, innermost; null outside of polls.
+    static CURRENT: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+    /// Whether that poll has woken its own task.
+    static WOKEN: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The error that the handle of an abandoned future returns.
 fn error(why: Why) -> JoinError {
     match why {
@@ -139,11 +173,11 @@ where
     F::Output: Send + 'static,
 {
     fn wake(self: Arc<Self>) {
-        self.schedule();
+        self.wake_task();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.schedule();
+        self.wake_task();
     }
 }
 
@@ -221,7 +255,7 @@ impl Queue {
             outcome: Outcome::new(),
             value: UnsafeCell::new(None),
         });
-        task.schedule();
+        task.clone().queue();
         // SAFETY: an `Arc`'s value has an address, and the handle owns the reference until
         // `release`.
         unsafe {

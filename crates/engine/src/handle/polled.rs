@@ -1,23 +1,36 @@
-//! Which thread owns a future: the worker that polls it, or the thread that drops it.
+//! Which thread owns a future: the worker that polls it, or the thread that drops it; and whether
+//! its item is to be queued.
 //!
-//! A future is polled as a work item, so polls never overlap. Any thread may abandon it at any
-//! time: its handle cancels it, or its queue refuses a wake-up. The thread that owns the future at
-//! the end drops it and completes the task, once.
+//! A future is polled as a work item, so polls never overlap. Any thread may wake it, and any
+//! thread may abandon it, at any time: its handle cancels it, or its queue refuses it. The thread
+//! that owns the future at the end drops it and completes the task, once.
 //!
 //! | bit | set by | meaning |
 //! |---|---|---|
 //! | POLLING | the worker | the worker owns the future |
 //! | CANCELLED, REFUSED | the first thread that abandons it | the future is to be dropped, and why |
 //! | GONE | the thread that drops it, once | that thread owns the future permanently |
+//! | WOKEN | a waker | another poll is due |
 //!
-//! | GONE | POLLING | why | state |
-//! |---|---|---|---|
-//! | 0 | 0 | 0 | between polls: no thread owns the future |
-//! | 0 | 1 | 0 | it is polled |
-//! | 0 | 1 | 1 | it is polled, and the worker drops it at the end of the poll |
-//! | 0 | 0 | 1 | impossible: the thread that sets a reason between polls sets GONE with it |
-//! | 1 | 0 | any | it is dropped, or about to be |
-//! | 1 | 1 | any | impossible |
+//! | GONE | POLLING | why | WOKEN | state |
+//! |---|---|---|---|---|
+//! | 0 | 0 | 0 | 0 | between polls: no thread owns the future |
+//! | 0 | 0 | 0 | 1 | its item is queued, or the thread that set WOKEN is about to queue it |
+//! | 0 | 1 | 0 | 0 | it is polled |
+//! | 0 | 1 | 0 | 1 | it is polled, and the worker queues its item at the end of the poll |
+//! | 0 | 1 | 1 | any | it is polled, and the worker drops it at the end of the poll |
+//! | 0 | 0 | 1 | any | impossible: the thread that sets a reason between polls sets GONE with it |
+//! | 1 | 0 | any | any | it is dropped, or about to be |
+//! | 1 | 1 | any | any | impossible |
+//!
+//! **The item has one submitter.** Only the thread that changes "not WOKEN, not POLLING" to WOKEN
+//! queues the item, or the worker whose poll ends with WOKEN. So the item needs no exchange for its
+//! own ownership. A worker queues it as the last act of its run; from then on it does not touch the
+//! task, so the next run may begin before the engine has recorded the end of this one.
+//!
+//! **No wake is lost.** A waker that finds the future being polled leaves WOKEN, and the end of the
+//! poll is a change of the same word. A waker that finds WOKEN has released its stores to the poll
+//! that comes, which begins by a change of the same word.
 //!
 //! **No request is lost.** A thread that abandons the future and the worker that ends its poll
 //! change the same word by one instruction each. If the reason comes first, the worker finds it;
@@ -31,6 +44,7 @@ const POLLING: u32 = 1;
 const CANCELLED: u32 = 2;
 const REFUSED: u32 = 4;
 const GONE: u32 = 8;
+const WOKEN: u32 = 16;
 
 /// Why a future is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +72,18 @@ impl Why {
     }
 }
 
+/// What follows a poll after which the future is pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the caller is responsible for what follows"]
+pub enum Pending {
+    /// The next wake queues the item.
+    Idle,
+    /// The caller queues the item.
+    Queue,
+    /// The future was abandoned. The caller owns it permanently, and drops it.
+    Drop(Why),
+}
+
 /// The word. See the module.
 pub struct Polled(AtomicU32);
 
@@ -68,28 +94,41 @@ impl Default for Polled {
 }
 
 impl Polled {
-    /// The word of a future that has not been polled.
+    /// The word of a future that its maker is about to queue for the first poll.
     pub fn new() -> Polled {
-        Polled(AtomicU32::new(0))
+        Polled(AtomicU32::new(WOKEN))
+    }
+
+    /// A waker asks for a poll. True: the caller queues the item. False: it is queued, or the worker
+    /// queues it, or the future is dropped.
+    #[must_use]
+    pub fn wake(&self) -> bool {
+        let before = self.0.fetch_or(WOKEN, Ordering::AcqRel);
+        before & (WOKEN | POLLING | GONE) == 0
     }
 
     /// The worker begins a poll. True: it owns the future until it calls [`Polled::pending`] or
     /// [`Polled::finished`]. False: the future is dropped.
     #[must_use]
     pub fn begin(&self) -> bool {
-        self.change(|now| (now & GONE == 0).then_some(now | POLLING)).is_ok()
+        self.change(|now| (now & GONE == 0).then_some(now & !WOKEN | POLLING)).is_ok()
     }
 
-    /// The worker ends a poll, and the future needs another. Returns a reason if the future was
-    /// abandoned: then the caller owns it permanently, and drops it.
-    #[must_use]
-    pub fn pending(&self) -> Option<Why> {
+    /// The worker ends a poll, and the future needs another: at once, if `woken` or a waker asks
+    /// for it.
+    pub fn pending(&self, woken: bool) -> Pending {
         let end = |now: u32| match Why::of(now) {
+            None if woken || now & WOKEN != 0 => now & !POLLING | WOKEN,
             None => now & !POLLING,
             Some(_) => now & !POLLING | GONE,
         };
         // The update always succeeds, and returns the word that it replaced.
-        Why::of(self.change(|now| Some(end(now))).unwrap_or(0))
+        let before = self.change(|now| Some(end(now))).unwrap_or(0);
+        match Why::of(before) {
+            Some(why) => Pending::Drop(why),
+            None if woken || before & WOKEN != 0 => Pending::Queue,
+            None => Pending::Idle,
+        }
     }
 
     /// The worker ends a poll that has finished the future. The caller owns it permanently.

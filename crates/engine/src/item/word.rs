@@ -10,7 +10,9 @@
 //! **Ownership.** A `fetch_or(PENDING)` that finds the bit clear makes the caller the owner. Only
 //! the owner changes any other bit, and only the owner clears `PENDING`. Every other thread may do
 //! nothing but `fetch_or(PENDING)`, which leaves an owned word unchanged. So an owner may compute a
-//! new word from the value it took and `swap` it in: no other thread can have changed it.
+//! new word from the value it took and `swap` it in: no other thread can have changed it. Closures
+//! without a handle and futures have one submitter at a time, which the library determines; they
+//! are acquired by a plain store.
 //!
 //! **Ordering.** Every transition is a read-modify-write with acquire and release, so all of them
 //! form a single chain. Consider a `queue` that finds `PENDING` set and returns false. Its
@@ -124,11 +126,11 @@ impl Word {
         Acquire::Owned(Owned(found | PENDING))
     }
 
-    /// Makes the caller the owner of an item that no other thread can reach yet.
+    /// Makes the caller the owner of an item that no other thread may acquire, as if it was new.
     #[inline]
     pub(crate) fn acquire_unshared(&self) -> Owned {
-        // Relaxed, and no read-modify-write: no other thread has a reference to the item. The push
-        // that makes it reachable releases this store.
+        // Relaxed, and no read-modify-write: no other thread changes the word. The push that makes
+        // the item reachable for its worker releases this store.
         self.0.store(PENDING, Ordering::Relaxed);
         item_detached();
         Owned(PENDING)

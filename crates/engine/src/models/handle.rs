@@ -3,7 +3,8 @@
 //! **Proves.** A result is delivered once and seen whole. One of the two sides frees the task,
 //! after the last access of the other. A sleeping handle, and the waker registered last, are woken.
 //! A future is dropped once, by a thread that sees the writes of the last poll, and is not polled
-//! after that; its task is completed once.
+//! after that; its task is completed once. A wake leads to a poll that sees what the waker stored,
+//! and a task is not queued twice at once.
 
 use std::sync::Mutex;
 use std::task::{Context, Wake, Waker};
@@ -13,8 +14,8 @@ use loom::thread;
 
 use super::host::{Event, WordSleep};
 use super::{Preemptions, explore};
-use crate::handle::{Outcome, Polled, Why};
-use crate::sync::Cell;
+use crate::handle::{Outcome, Pending, Polled, Why};
+use crate::sync::{AtomicU32, Cell, Ordering};
 
 /// A task like the library's. Instead of freeing memory it counts how often it was freed.
 struct Task {
@@ -175,7 +176,7 @@ impl Future {
             polls
         };
         if polls < last {
-            if let Some(why) = self.polled.pending() {
+            if let Pending::Drop(why) = self.polled.pending(false) {
                 self.finish(Some(why));
             }
             return;
@@ -239,4 +240,66 @@ fn a_future_that_finishes_while_it_is_given_up_is_dropped_once() {
 #[test]
 fn a_future_that_two_threads_give_up_is_dropped_once() {
     given_up("handle: a future is cancelled and refused", 2, 3, &[Why::Cancelled, Why::Refused]);
+}
+
+/// A future that is queued, a worker that polls it once, and wakers.
+struct Woken {
+    polled: Polled,
+    stores: [AtomicU32; 2],
+    /// What the last poll has read. Touched by polls only: the model checks that.
+    seen: Cell<u32>,
+    queued: Mutex<u32>,
+}
+
+impl Woken {
+    fn poll(&self) {
+        assert!(self.polled.begin());
+        let seen = self.stores.iter().map(|store| store.load(Ordering::Relaxed)).sum();
+        // SAFETY: the caller owns the future. The model checks exactly that.
+        unsafe { self.seen.set(seen) };
+        if self.polled.pending(false) == Pending::Queue {
+            *self.queued.lock().unwrap() += 1;
+        }
+    }
+}
+
+fn woken(name: &str, wakers: usize) {
+    explore(name, Preemptions::AtMost(3), move || {
+        let task = Arc::new(Woken {
+            polled: Polled::new(),
+            stores: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen: Cell::new(0),
+            queued: Mutex::new(0),
+        });
+        let wakers: Vec<_> = (0..wakers)
+            .map(|waker| {
+                let task = task.clone();
+                thread::spawn(move || {
+                    // Relaxed: the wake must order this store before the poll.
+                    task.stores[waker].store(1, Ordering::Relaxed);
+                    if task.polled.wake() {
+                        *task.queued.lock().unwrap() += 1;
+                    }
+                })
+            })
+            .collect();
+        task.poll();
+        let count = wakers.len() as u32;
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+        let queued = std::mem::take(&mut *task.queued.lock().unwrap());
+        assert!(queued <= 1, "queued twice at once");
+        (0..queued).for_each(|_| task.poll());
+        // SAFETY: no other thread polls any more.
+        assert_eq!(unsafe { task.seen.get() }, count, "the last poll sees every store");
+    });
+}
+
+#[test]
+fn a_wake_during_a_poll_leads_to_a_poll_that_sees_its_stores() {
+    woken("handle: a future is woken", 1);
+}
+
+#[test]
+fn two_wakes_queue_a_future_once() {
+    woken("handle: a future is woken twice", 2);
 }

@@ -72,11 +72,13 @@ impl Chain {
 }
 
 impl<H: Host> Wq<H> {
-    /// As [`Wq::queue`], for an item that no other thread can reach: without a locked instruction
-    /// for its ownership.
+    /// As [`Wq::queue`], for an item that no other thread submits, cancels or disables: without a
+    /// locked instruction for its ownership. The item counts as one that never ran.
     ///
     /// # Safety
-    /// As [`Wq::queue`]. The item was never enqueued, and no other thread has a reference to it.
+    /// As [`Wq::queue`]. No other thread can become the owner of the item: none has a reference to
+    /// it, or each asks a word of the library's own first. The item is in no list, and disabled by
+    /// no thread. If a run of it has not ended, that run does not use it any more.
     #[inline(always)]
     pub unsafe fn queue_unshared(&self, work: NonNull<Work>) -> Queued {
         if !self.looks_open() && !self.admits_caller_or_reports() {

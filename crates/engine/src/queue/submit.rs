@@ -226,8 +226,10 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             return Admission::Refuse(Queued::Disabled);
         }
-        if !self.admits_caller_or_reports() {
+        if !self.admits_caller() {
+            // Before the report, which calls code of the user.
             work.word.release(owned);
+            self.report_refusal();
             return Admission::Refuse(Queued::Refused);
         }
         let Some(run) = owned.last_run() else { return Admission::Admit };
@@ -249,14 +251,23 @@ impl<H: Host> Wq<H> {
         self.gate.looks_open()
     }
 
-    /// Whether the queue accepts items of the caller. The first refusal is reported.
+    /// Whether the queue accepts an item of the caller, who does not own the item yet. A refusal is
+    /// reported.
     pub(super) fn admits_caller_or_reports(&self) -> bool {
         let admits = self.admits_caller();
-        if !admits && self.warn_once(Warned::REFUSED) {
+        if !admits {
+            self.report_refusal();
+        }
+        admits
+    }
+
+    /// Reports the first refusal.
+    #[cold]
+    fn report_refusal(&self) {
+        if self.warn_once(Warned::REFUSED) {
             let queue = self.name().to_owned();
             self.engine().caller().report(Report::QueuedWhileDraining { queue });
         }
-        admits
     }
 
     /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the

@@ -1,17 +1,21 @@
-//! Closures without a handle: one allocation with the item in it, and no outcome.
+//! Closures without a handle: one block with the item in it, and no outcome.
 //!
 //! The block has the item first and the closure behind it. Until its push no other thread can reach
 //! it, and after that only its worker does: no handle cancels it, flushes it or reads its state. So
 //! the submitter takes the item's ownership by a plain store, and no thread counts references. See
 //! [README.md](README.md) for what each step costs.
 
+mod arena;
 mod batch;
 
 pub use batch::EnqueuedAll;
 
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
+
+use arena::Chunk;
 
 use crate::error::RejectedError;
 use crate::queue::Queue;
@@ -21,14 +25,26 @@ use crate::queue::Queue;
 struct Block<F> {
     /// First, so that the address of the work is that of the block.
     work: RawWork,
+    /// The chunk that it lies in. None: it has an allocation of its own.
+    chunk: Option<NonNull<Chunk>>,
     closure: F,
 }
 
 impl<F: FnOnce() + Send + 'static> Block<F> {
     #[inline]
     fn new(closure: F) -> NonNull<Block<F>> {
-        let block = Block { work: RawWork::new(perform::<F>), closure };
-        NonNull::from(Box::leak(Box::new(block)))
+        let work = RawWork::new(perform::<F>);
+        let layout = Layout::new::<Block<F>>();
+        let place = if arena::fits(layout) { arena::take(layout) } else { None };
+        match place {
+            Some((at, chunk)) => {
+                let block = at.cast();
+                // SAFETY: the place is for this layout, and ours.
+                unsafe { block.write(Block { work, chunk: Some(chunk), closure }) };
+                block
+            }
+            None => NonNull::from(Box::leak(Box::new(Block { work, chunk: None, closure }))),
+        }
     }
 }
 
@@ -39,8 +55,17 @@ impl<F: FnOnce() + Send + 'static> Block<F> {
 #[inline]
 unsafe fn into_closure<F>(block: NonNull<Block<F>>) -> F {
     // SAFETY: by this function's contract.
-    let block = unsafe { Box::from_raw(block.as_ptr()) };
-    block.closure
+    match unsafe { block.as_ref() }.chunk {
+        Some(chunk) => {
+            // SAFETY: the block is not used afterwards; the work has no destructor to run.
+            let closure = unsafe { std::ptr::read(&raw const (*block.as_ptr()).closure) };
+            // SAFETY: the chunk of this block, which is free from here on.
+            unsafe { arena::free(chunk) };
+            closure
+        }
+        // SAFETY: it came from a box.
+        None => unsafe { Box::from_raw(block.as_ptr()) }.closure,
+    }
 }
 
 /// # Safety
@@ -69,7 +94,7 @@ fn refused<T>(item: T) -> RejectedError<T> {
 impl Queue {
     /// Queues a closure and returns no handle. It cannot be waited for alone, cancelled or asked
     /// for; [`Queue::flush`], [`Queue::drain`] and the end of the queue wait for it as for every
-    /// item. Costs one allocation. [`Queue::spawn`] is for closures with a result.
+    /// item. [`Queue::spawn`] is for closures with a result.
     ///
     /// The caller's earlier writes are visible to the closure. A panic in it is reported as that of
     /// an item without a handle ([`Report::ItemPanicked`](crate::Report::ItemPanicked), [`panics`](crate::panics)), and

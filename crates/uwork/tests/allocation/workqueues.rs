@@ -71,6 +71,17 @@ fn kinds() -> [Queue; 3] {
         .map(|builder| builder.build().unwrap())
 }
 
+// Catches: an allocation for a half, or for the visit that a worker is called for.
+#[test]
+fn joins_of_two_closures_allocate_nothing() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    warm_up(&queue("alloc").build().unwrap());
+    // The first call of a thread makes its deque, the first of the process the queue of the visits.
+    uwork::join(|| (), || ());
+    let joins = || (0..1_000).for_each(|_| assert_eq!(uwork::join(|| 1, || 2), (1, 2)));
+    assert_eq!(allocations(joins), 0);
+}
+
 // Catches: an allocation on an item's path to its queue.
 #[test]
 fn queueing_allocates_nothing() {
