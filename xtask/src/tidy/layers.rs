@@ -76,13 +76,24 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei"]),
         may_use_under_loom: &[],
     },
+    // The same sources as the simulator and the engine, built with the model of costs.
+    Layer {
+        package: "uwork-engine-recorded",
+        may_use: Uses::Only(&["uwork-policy", "serde"]),
+        may_use_under_loom: &["loom"],
+    },
+    Layer {
+        package: "uwork-sim-costs",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine-recorded", "corosensei"]),
+        may_use_under_loom: &[],
+    },
     // Without the laboratory, so that the command builds fast and stays small.
     Layer {
         package: "uwork-cli",
         may_use: Uses::Only(&[
             "uwork",
             "uwork-policy",
-            "uwork-sim",
+            "uwork-sim-costs",
             "blake3",
             "clap",
             "clap_complete",

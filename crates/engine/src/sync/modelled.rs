@@ -1,10 +1,11 @@
 //! The engine's atomics, locks and cells for the loom models.
 
 use std::ops::Deref;
+pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 
 pub(crate) use loom::cell::UnsafeCell;
-pub(crate) use loom::sync::Mutex;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 
 /// loom's atomics are larger.
 pub(crate) const WORK_SIZE_MAX: usize = 1024;
