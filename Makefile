@@ -6,11 +6,11 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench native deps deny deny-install \
-	mutants mutants-install clean
+.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
+	mutants mutants-install package msrv semver semver-install deb deb-test clean
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: ## from a fresh checkout to the main job: build, quick benchmark, checksums of a real tree
 	@ci/tour.sh
@@ -51,8 +51,11 @@ fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60) each
 vm: ## queues, per-CPU data and task work in virtual machines (x86_64, aarch64): isolated CPUs, CPUs that go offline
 	ci/vm.sh
 
-bench: lab ## the whole workqueue benchmark with rivals; takes minutes
-	$${CARGO_TARGET_DIR:-target}/release/uwork-lab bench workqueue --rivals
+bench: ## every benchmark with its rivals, and a page of the figures; more than an hour. BENCH=--quick: minutes
+	@ci/bench.sh $(BENCH)
+
+report-check: ## open the page of make bench in headless Chromium, and check its charts
+	@ci/report.sh $${CARGO_TARGET_DIR:-target}/bench/report.html
 
 native: ## install the native rivals (oneTBB, GLib, libuv) and build uwork-lab with them
 	ci/native.sh
@@ -72,6 +75,24 @@ mutants: ## break the engine on purpose, and list what no test notices; more tha
 
 mutants-install: ## build cargo-mutants, which takes minutes
 	cargo install cargo-mutants --locked
+
+package: ## build each crate from its package, in the order of publishing; nothing is uploaded
+	ci/package.sh
+
+msrv: ## compile with the oldest supported compiler (rust-version in Cargo.toml)
+	ci/msrv.sh
+
+semver: ## compare the public interface with that of the last tag
+	ci/semver.sh
+
+semver-install: ## build cargo-semver-checks, which takes minutes
+	cargo install cargo-semver-checks --locked
+
+deb: ## build Debian packages into target/deb: libuwork0, libuwork-dev, uwork
+	ci/deb.sh
+
+deb-test: ## build them, install them into a root of Debian's own packages, and use them there; needs root
+	ci/deb-test.sh
 
 clean: ## remove everything that was built
 	cargo clean

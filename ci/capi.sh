@@ -16,7 +16,7 @@ build() {
 
 build dev ""
 ci/abi.sh
-crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input
+crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input porting
 kernel/tests/run.sh "$target/libuwork-dev" headers missing own modules documented plain debug
 
 stage=$target/capi-stage

@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+# The oldest compiler whose lints, tests and laboratory are known to work. Users need only rust-version (Cargo.toml).
+rust_wanted=1.95
 missing=0
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -41,12 +42,12 @@ install_packages() {
     have c++ || packages+=(g++)
     have pkg-config || packages+=(pkg-config)
     # Optional; a test that is skipped without them prints that. They are a second compiler, CMake, the checker of
-    # manual
-    # pages, and a client and a rival of `uwork-lab serve`.
+    # manual pages, the library of the example liburcu.c, and a client and a rival of `uwork-lab serve`.
     have clang || extras+=(clang)
     have cmake || extras+=(cmake)
     have mandoc || extras+=(mandoc)
     have redis-cli && have redis-benchmark || extras+=(redis-tools)
+    pkg-config --exists liburcu 2>/dev/null || extras+=(liburcu-dev)
     have redis-server || extras+=(redis-server)
     [ "${#packages[@]}" = 0 ] || {
         if is_root_with_apt; then

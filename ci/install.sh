@@ -2,7 +2,8 @@
 # Builds the C library and the command uwork, optimized, and installs libraries, headers, pkg-config and CMake files, the
 # command with its completions, and man pages.
 # PREFIX (default /usr/local) is the final location, LIBDIR (default PREFIX/lib) that of the libraries, and DESTDIR a
-# prefix of both for this installation. UWORK_PROFILE=dev installs what builds faster.
+# prefix of both for this installation. UWORK_PROFILE=dev installs what builds faster. With UWORK_PACKAGE set, the tree is
+# for a package (ci/deb.sh): the examples do not use it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -66,9 +67,11 @@ install -m 755 "$command" "$root/bin/uwork"
 "$command" completions zsh >"$root/share/zsh/site-functions/_uwork"
 "$command" completions fish >"$root/share/fish/vendor_completions.d/uwork.fish"
 
-# The examples look here if pkg-config does not know uwork.
-mkdir -p target
-realpath "$lib/pkgconfig" >target/installed-pkgconfig
+if [ -z "${UWORK_PACKAGE:-}" ]; then
+    # The examples look here if pkg-config does not know uwork.
+    mkdir -p target
+    realpath "$lib/pkgconfig" >target/installed-pkgconfig
+fi
 if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" = 0 ]; then
     ldconfig || echo "ldconfig failed: programs may not find $lib/libuwork.so.$major"
 fi

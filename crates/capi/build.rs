@@ -4,7 +4,8 @@
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let kernel = Path::new("../../kernel");
+    // A link to the project's folder.
+    let kernel = Path::new("kernel");
     let (sources, headers) = (kernel.join("src"), kernel.join("include"));
     // The kernel-compatible headers include `uwork.h`.
     for folder in [sources.as_path(), headers.as_path(), Path::new("include")] {

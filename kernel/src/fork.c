@@ -30,6 +30,7 @@ static void prepare(void)
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
+	uw_slab_fork(UW_FORK_PREPARE);
 	uw_quarantine_fork(UW_FORK_PREPARE);
 	/* Last, because every free() takes this lock, also under the other locks. */
 	uw_debug_fork(UW_FORK_PREPARE);
@@ -39,6 +40,7 @@ static void after(enum uw_fork at)
 {
 	uw_debug_fork(at);
 	uw_quarantine_fork(at);
+	uw_slab_fork(at);
 	uw_printk_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);

@@ -18,6 +18,7 @@ void uw_ticks_fork(enum uw_fork at);
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
+void uw_slab_fork(enum uw_fork at);
 /* Its locks are not taken: the child makes them anew. */
 void uw_wait_bit_fork(enum uw_fork at);
 /* Defined in Rust: the quarantine of handles, and the debug mode's registry. */

@@ -16,7 +16,8 @@ int uw_kernel_timer_arm(struct timer_list *timer, unsigned long hz, int cpu)
 	struct uw_queue *queue = uw_system_queue(UW_SYSTEM_BH);
 	uint64_t tick_ns = 1000000000 / hz;
 	long left = (long)(timer->expires - (unsigned long)(uw_kernel_now_ns() / tick_ns));
-	uint64_t delay_ns = left > 0 ? (uint64_t)left * tick_ns : 0;
+	uint64_t ticks = left > 0 ? (uint64_t)left : 0;
+	uint64_t delay_ns = ticks > INT64_MAX / tick_ns ? INT64_MAX : ticks * tick_ns;
 	int answer;
 
 	if (cpu < 0)

@@ -210,17 +210,6 @@ static void barriers(void)
 	rcu_barrier();
 }
 
-/*
- * The sanitizers' runtimes have locks of their own, for example in their allocator, which they do
- * not hold over a fork. A child may inherit one that another thread held; its next malloc() then
- * waits forever.
- */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CAN_FORK_WITH_THREADS 0
-#else
-#define CAN_FORK_WITH_THREADS 1
-#endif
-
 static int __init forks_init(void)
 {
 	if (CAN_FORK_WITH_THREADS) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * What runs later: asynchronous calls in the order of their cookies, callbacks of sleepable domains,
- * waiters of a mempool, tasklets that were disabled, signals that end sleeps; and in a forked child.
+ * waiters of a mempool, tasklets that were disabled, signals that end sleeps; absurd delays; and in a
+ * forked child.
  */
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +33,29 @@ static void after_the_first(void *data, async_cookie_t cookie)
 {
 	async_synchronize_cookie(cookie);
 	*(int *)data = atomic_read(&ran);
+}
+
+static void never_runs(struct work_struct *work)
+{
+	CHECK(!work);
+}
+
+/* The longest delay never passes. A negative one is refused with a warning. */
+static void absurd_delays(void)
+{
+	static DECLARE_DELAYED_WORK(work, never_runs);
+	static struct timer_list timer;
+
+	CHECK(schedule_delayed_work(&work, LONG_MAX) && delayed_work_pending(&work) && cancel_delayed_work(&work));
+	CHECK(schedule_delayed_work(&work, MAX_JIFFY_OFFSET) && cancel_delayed_work(&work));
+	/* In the debug mode these calls end the process. */
+	if (!getenv("UWORK_DEBUG")) {
+		CHECK(!schedule_delayed_work(&work, (unsigned long)-HZ) && !delayed_work_pending(&work));
+		CHECK(!mod_delayed_work(system_percpu_wq, &work, ULONG_MAX) && !delayed_work_pending(&work));
+	}
+	timer_setup(&timer, NULL, 0);
+	CHECK(!mod_timer(&timer, jiffies + MAX_JIFFY_OFFSET) && timer_pending(&timer));
+	CHECK(timer_delete(&timer));
 }
 
 struct freed {
@@ -86,8 +111,8 @@ static void async_calls(void)
 	pid_t pid;
 
 	async_schedule(wait_to_go, NULL);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = CAN_FORK_WITH_THREADS ? fork() : -1;
+	CHECK(pid >= 0 || !CAN_FORK_WITH_THREADS);
 	if (pid == 0)
 		_exit(child());
 	async_schedule(after_the_first, &seen);
@@ -95,7 +120,8 @@ static void async_calls(void)
 	complete_all(&go);
 	async_synchronize_full();
 	CHECK(seen == 1 && !current_is_async());
-	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	if (CAN_FORK_WITH_THREADS)
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void *no_more(gfp_t gfp, void *data)
@@ -201,6 +227,7 @@ static void signals(void)
 static int __init later_init(void)
 {
 	async_calls();
+	absurd_delays();
 	srcu_calls();
 	mempools();
 	tasklets();

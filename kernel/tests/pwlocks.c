@@ -244,7 +244,7 @@ static void unlock_what_is_not_local(void)
 	pw_unlock_local(&inner.lock);
 }
 
-/* The sanitizers' runtimes have locks that they do not hold over a fork (forks.c). */
+/* The sanitizers' runtimes have locks that they do not hold over a fork (check.h). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0
 #else

@@ -149,7 +149,8 @@ static int __init task_work_init(void)
 {
 	in_this_task();
 	storm();
-	forked();
+	if (CAN_FORK_WITH_THREADS)
+		forked();
 	dumped();
 	CHECK(strcmp(THIS_MODULE->name, program_invocation_short_name) == 0);
 	return checked();

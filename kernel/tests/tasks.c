@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <uwork.h>
+
 #include <linux/completion.h>
 #include <linux/kthread.h>
 #include <linux/timer.h>
@@ -277,6 +279,34 @@ static void contexts(void)
 	flush_work(&deferred.work);
 }
 
+static unsigned int flags_of_rescuer;
+/* Valid for the life of the process, also after the removal. */
+static struct uw_thread_hooks *worker_hooks;
+
+static void *see_current(const struct uw_thread *thread, void *arg)
+{
+	if (thread->kind == UW_THREAD_RESCUER) {
+		flags_of_rescuer = current->flags;
+		complete(arg);
+	}
+	return current;
+}
+
+/* `current` is set on every thread that may run items, also in the hooks of its start. */
+static void hooks(void)
+{
+	DECLARE_COMPLETION_ONSTACK(called);
+	struct workqueue_struct *reclaim;
+
+	worker_hooks = uw_thread_hooks_add(see_current, NULL, &called);
+	reclaim = alloc_workqueue("reclaim", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
+	CHECK(worker_hooks && reclaim);
+	wait_for_completion(&called);
+	CHECK((flags_of_rescuer & PF_WQ_WORKER) && (flags_of_rescuer & PF_KTHREAD));
+	CHECK(uw_thread_hooks_remove(worker_hooks) == 0);
+	destroy_workqueue(reclaim);
+}
+
 static void ticks(void)
 {
 	unsigned long delta;
@@ -305,6 +335,7 @@ static int __init tasks_init(void)
 	workers();
 	never_stopped();
 	contexts();
+	hooks();
 	ticks();
 	destroy_workqueue(kworker);
 	destroy_workqueue(rcu);

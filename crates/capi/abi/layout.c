@@ -29,6 +29,10 @@ int main(void)
 	SIZE(struct uw_queue_attrs);
 	SIZE(struct uw_percpu_work);
 	SIZE(struct uw_percpu_cache_stats);
+	SIZE(struct uw_times);
+	SIZE(struct uw_queue_counters);
+	SIZE(struct uw_function_counters);
+	SIZE(struct uw_counters);
 	OFFSET(struct uw_work, func);
 	OFFSET(struct uw_percpu_work, cpu);
 	OFFSET(struct uw_task_work, func);
@@ -42,6 +46,14 @@ int main(void)
 	OFFSET(struct uw_setup, blocking_tier);
 	OFFSET(struct uw_setup, percpu_mode);
 	OFFSET(struct uw_setup, power);
+	OFFSET(struct uw_queue_counters, run_times);
+	OFFSET(struct uw_function_counters, waits);
+	OFFSET(struct uw_counters, functions);
+	SIZE(struct uw_thread);
+	OFFSET(struct uw_thread, name);
+	OFFSET(struct uw_thread, queue);
+	OFFSET(struct uw_thread, kind);
+	NUMBER(UW_THREAD_RESCUER);
 	NUMBER(UW_TIER_DECLARED);
 	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);

@@ -66,7 +66,7 @@ extern "C" {
 #endif
 
 /* The version of this header. uw_version() returns the library's. */
-#define UW_VERSION "0.1.0"
+#define UW_VERSION "0.2.0"
 #define UW_VERSION_MAJOR 0
 #define UW_VERSION_MINOR 1
 #define UW_VERSION_PATCH 0
@@ -189,7 +189,7 @@ struct uw_rcu_work {
 /*
  * Initialise an idle item and overwrite its previous content. Not allowed while it is queued.
  * `slack_ns` is how much later than its deadline the timer may expire, so that several timers share
- * a wake-up.
+ * a wake-up. A slack beyond INT64_MAX counts as 0.
  */
 void uw_work_init(struct uw_work *work, uw_work_fn func);
 void uw_delayed_work_init(struct uw_delayed_work *work, uw_work_fn func, unsigned flags, uint64_t slack_ns);
@@ -320,6 +320,14 @@ int uw_queue_set_nice(struct uw_queue *queue, int nice);
 int uw_queue_cpumask(const struct uw_queue *queue, unsigned long *mask, size_t bytes);
 int uw_queue_set_cpumask(struct uw_queue *queue, const unsigned long *mask, size_t bytes);
 
+/*
+ * How much later than their deadlines timers of the queue may expire, in nanoseconds, so that they
+ * share wake-ups; 0 at first. A change is for timers that are armed from now on. An item with a
+ * longer slack of its own keeps it.
+ */
+int64_t uw_queue_timer_slack(const struct uw_queue *queue);
+int uw_queue_set_timer_slack(struct uw_queue *queue, uint64_t slack_ns);
+
 /* 1 if items of the calling CPU, or of `cpu`, wait because max_active is reached. A hint. */
 int uw_queue_is_congested(const struct uw_queue *queue);
 int uw_queue_is_congested_on(const struct uw_queue *queue, int cpu);
@@ -336,7 +344,7 @@ int uw_queue_check_cpu(const struct uw_queue *queue, int cpu);
  *
  * _on acts as if called on that CPU: the item runs there on a per-CPU queue, and in that CPU's pod
  * on an unbound one. _node selects a pod of that NUMA node. Delays are in nanoseconds of the
- * monotonic clock; 0 queues immediately.
+ * monotonic clock; 0 queues immediately. A delay beyond INT64_MAX was a negative number: EINVAL.
  */
 int uw_queue_work(struct uw_queue *queue, struct uw_work *work);
 int uw_queue_work_on(struct uw_queue *queue, int cpu, struct uw_work *work);
@@ -704,6 +712,48 @@ int uw_task_set_signal(int number, bool restarts);
  */
 int uw_task_exit(void);
 
+/* ----------------------------------------------------------------------------------- thread hooks */
+
+enum uw_thread_kind {
+	UW_THREAD_WORKER,    /* of a pool that several queues share */
+	UW_THREAD_BH,        /* runs the items of BH queues for a CPU */
+	UW_THREAD_DEDICATED, /* the only worker of a dedicated queue */
+	UW_THREAD_RESCUER    /* of a queue with UW_MEM_RECLAIM */
+};
+
+/* A thread that may run items. Valid during the hook's call. */
+struct uw_thread {
+	const char *name;
+	const char *queue; /* the queue for which the thread was started; NULL for shared workers */
+	unsigned kind;
+};
+
+struct uw_thread_hooks;
+
+/*
+ * Hooks that every thread which may run items calls: `start` before its first item, `stop` after its
+ * last. `start` returns the thread's state, which items of the thread get from uw_thread_state() and
+ * `stop` gets back. One of the two may be NULL. Threads that the library's user created call no
+ * hooks, also if they run items while they wait.
+ *
+ * A hook may queue items, and must not wait for items: such a call fails with ENOTRECOVERABLE. While
+ * a start hook blocks, its pool waits. Hooks affect the threads that start later:
+ * uw_thread_hooks_missed() is the number of threads that were too early, 0 if the hooks were added
+ * before every other use. Threads that start after uw_thread_hooks_remove() do not call the hooks; a
+ * thread that has called `start` still calls `stop`. So the functions, `arg` and the handle stay
+ * valid for the life of the process. A forked child has none of its parent's workers, and calls no
+ * `stop` for them; its own workers call the hooks.
+ *
+ * NULL with errno EINVAL: both functions are NULL.
+ */
+struct uw_thread_hooks *uw_thread_hooks_add(void *(*start)(const struct uw_thread *thread, void *arg),
+					    void (*stop)(const struct uw_thread *thread, void *state, void *arg),
+					    void *arg);
+int uw_thread_hooks_remove(struct uw_thread_hooks *hooks);
+int uw_thread_hooks_missed(const struct uw_thread_hooks *hooks);
+/* The calling thread's state; NULL if it has none. */
+void *uw_thread_state(const struct uw_thread_hooks *hooks);
+
 /* ------------------------------------------------------------------------------------- inspection */
 
 /*
@@ -738,6 +788,43 @@ int uw_set_reporter(void (*reporter)(const char *text));
 uint64_t uw_watchdog_thresh(void);
 void uw_watchdog_set_thresh(uint64_t thresh_ns);
 void uw_watchdog_touch(void);
+
+/*
+ * The counters of every queue and of every function that has run, at the time of the call. Workers
+ * count once for each batch. Histograms are given as their sums and percentiles; a percentile is 0
+ * without values, and true to a factor of 1.5. New members come at the end of a structure. Free it by
+ * uw_counters_free(). docs/operations.md explains each counter.
+ */
+struct uw_times {
+	uint64_t count, sum_ns, p50_ns, p90_ns, p99_ns;
+};
+
+struct uw_queue_counters {
+	const char *name;
+	uint64_t started, ran, run_ns, cpu_ns;
+	uint64_t cpu_intensive, replaced, stolen, maydays, rescued;
+	uint64_t in_flight, pending, running, max_active, saturated;
+	struct uw_times run_times, waits;
+};
+
+struct uw_function_counters {
+	const char *name;
+	uint64_t address;
+	struct uw_times run_times, waits;
+};
+
+struct uw_counters {
+	uint64_t panics, workers;
+	size_t nr_queues, nr_functions;
+	const struct uw_queue_counters *const *queues;
+	const struct uw_function_counters *const *functions;
+};
+
+struct uw_counters *uw_counters(void);
+void uw_counters_free(struct uw_counters *counters);
+
+/* The same as text in the format of OpenMetrics, for an exporter. Free it by uw_string_free(). */
+char *uw_metrics(void);
 
 /* How many runs have ended in a panic of Rust code. */
 uint64_t uw_panics(void);

@@ -137,6 +137,12 @@ public:
 		checked(uw_queue_set_max_active(queue_, max_active));
 	}
 
+	// How much later than their deadlines timers of the queue may expire, to share wake-ups.
+	void set_timer_slack(std::chrono::nanoseconds slack)
+	{
+		checked(uw_queue_set_timer_slack(queue_, nanoseconds(slack)));
+	}
+
 	void set_scope(uw_scope scope)
 	{
 		checked(uw_queue_set_scope(queue_, scope));

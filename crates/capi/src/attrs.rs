@@ -4,8 +4,9 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
 use uwork::{AffinityScope, AffinityScopeChoice, CpuSet};
 
+use crate::delayed::duration_of;
 use crate::error::{done, fail, failed, misuse};
-use crate::queue::{UwQueue, with_queue};
+use crate::queue::{UwQueue, queue, with_queue};
 
 /// `enum uw_scope` without `UW_SCOPE_DEFAULT`, which is 0.
 const SCOPES: [AffinityScope; 7] = [
@@ -208,6 +209,27 @@ pub unsafe extern "C" fn uw_queue_set_cpumask(
     with_queue(handle, |queue| match unsafe { cpus_of(mask, bytes) } {
         Ok(Some(cpus)) => done(queue.set_cpumask(cpus)),
         Ok(None) => fail(libc::EINVAL, "the mask is NULL"),
+        Err(code) => code,
+    })
+}
+
+/// How much later than their deadlines timers of the queue may expire, in nanoseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_timer_slack(handle: *const UwQueue) -> i64 {
+    match queue(handle) {
+        Ok(queue) => i64::try_from(queue.timer_slack().as_nanos()).unwrap_or(i64::MAX),
+        Err(code) => i64::from(code),
+    }
+}
+
+/// Changes the slack of timers that are armed from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_timer_slack(handle: *mut UwQueue, slack_ns: u64) -> c_int {
+    with_queue(handle, |queue| match duration_of("slack_ns", slack_ns) {
+        Ok(slack) => {
+            queue.set_timer_slack(slack);
+            0
+        }
         Err(code) => code,
     })
 }

@@ -14,6 +14,17 @@ use crate::work::init;
 
 const DEFERRABLE: c_uint = 1;
 
+/// A time as a duration, or the error code: a number beyond `INT64_MAX` was negative before it was
+/// converted.
+pub(crate) fn duration_of(name: &str, ns: u64) -> Result<Duration, c_int> {
+    if i64::try_from(ns).is_ok() {
+        return Ok(Duration::from_nanos(ns));
+    }
+    let text =
+        format!("{name} is {ns}, or negative as {}; allowed are 0 to INT64_MAX", ns.cast_signed());
+    Err(misuse(libc::EINVAL, text))
+}
+
 /// An idle item with a timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_delayed_work_init(
@@ -26,6 +37,7 @@ pub unsafe extern "C" fn uw_delayed_work_init(
     if flags & !DEFERRABLE != 0 {
         misuse(libc::EINVAL, format!("{flags:#x}: the only flag of an item is UW_DEFERRABLE"));
     }
+    let slack_ns = duration_of("slack_ns", slack_ns).map_or(0, |_| slack_ns);
     // SAFETY: by uwork.h.
     unsafe { init(item.cast(), func, kind, slack_ns) };
 }
@@ -72,12 +84,13 @@ unsafe fn arm(
     delay_ns: u64,
     armed: Armed,
 ) -> c_int {
-    let both = queue(handle).and_then(|queue| Ok((queue, cpu.map(cpu_of).transpose()?)));
-    let (queue, cpu) = match both {
-        Ok(both) => both,
+    let valid = queue(handle).and_then(|queue| {
+        Ok((queue, cpu.map(cpu_of).transpose()?, duration_of("delay_ns", delay_ns)?))
+    });
+    let (queue, cpu, delay) = match valid {
+        Ok(valid) => valid,
         Err(code) => return code,
     };
-    let delay = Duration::from_nanos(delay_ns);
     with_delayed!(item, |found| match (armed, cpu) {
         (Armed::Stays, None) => answer(queue.enqueue_delayed::<_, 0>(found.pointer, delay)),
         (Armed::Stays, Some(cpu)) =>

@@ -61,8 +61,9 @@ pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let code = fail(libc::ENOTRECOVERABLE, payload_text(&*payload).unwrap_or("panicked"));
-        // A payload may panic when it is dropped.
-        std::mem::forget(payload);
+        // A payload may panic when it is dropped, and so may that panic's payload.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        dropped.unwrap_or_else(std::mem::forget);
         code
     })
 }

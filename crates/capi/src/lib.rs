@@ -14,6 +14,7 @@
 #![allow(clippy::missing_safety_doc, reason = "uwork.h says what callers promise")]
 
 mod attrs;
+mod counters;
 mod cpu;
 mod debug;
 mod delayed;
@@ -31,9 +32,11 @@ mod shutdown;
 mod sysfs;
 mod system;
 mod task;
+mod thread;
 mod work;
 
 pub use attrs::*;
+pub use counters::*;
 pub use cpu::*;
 pub use debug::*;
 pub use delayed::*;
@@ -49,4 +52,5 @@ pub use shutdown::*;
 pub use sysfs::*;
 pub use system::*;
 pub use task::*;
+pub use thread::*;
 pub use work::*;

@@ -9,7 +9,10 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 18] = [
+    ("UwCounters", "uw_counters"),
+    ("UwThread", "uw_thread"),
+    ("UwThreadHooks", "uw_thread_hooks"),
     ("UwSetup", "uw_setup"),
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),
@@ -37,11 +40,15 @@ typedef void *(*UwJobFn)(void *arg);
 typedef uw_task_work_fn UwTaskWorkFn;
 typedef bool (*UwTaskMatchFn)(struct uw_task_work *work, void *arg);
 typedef int (*UwTaskWaitFn)(void *arg);
+typedef void *(*UwThreadStart)(const struct uw_thread *thread, void *arg);
+typedef void (*UwThreadStop)(const struct uw_thread *thread, void *state, void *arg);
 typedef void (*UwReporter)(const char *text);
 typedef void (*UwPercpuFn)(int cpu, void *block, void *arg);
 typedef void (*UwPercpuSink)(void *const *items, size_t count, void *arg);
 /* Not exported: between the library's own Rust and C. */
 typedef struct { void *first; size_t stride; unsigned count; } UwLocks;
+typedef struct uw_slab UwSlab;
+typedef struct uw_slab_source Source;
 ";
 
 fn prototypes(sources: &Path) -> String {

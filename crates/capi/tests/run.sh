@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of uwork.h and uwork.hpp against a built library. Arguments: the folder of the library, and the parts to
-# run: headers, plain, debug, address, thread, bad-input.
+# run: headers, plain, debug, address, thread, bad-input, porting.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./harness.sh
@@ -8,7 +8,7 @@ source ./harness.sh
 programs() {
     local how=$1 test mode started=$SECONDS
     shift 2
-    local items=(items queues functions shutdown choices forks read_side task)
+    local items=(items queues functions shutdown choices forks read_side task threads)
     for test in "${items[@]}"; do
         start_link "$test" "c/$test.c" -std=gnu11 "$@"
     done
@@ -71,6 +71,25 @@ bad_input_part() {
         exit 1
     }
     say bad-input "$count cases: ok"
+}
+
+# The programs in the porting guide, and the names in its tables.
+porting_part() {
+    local guide=$capi/../../docs/porting.md program name count=0
+    awk -v out="$out" '/^```c$/ { file = out "/porting-" ++n ".c"; next } /^```/ { file = "" } file { print > file }' "$guide"
+    for cc in "${compilers[@]}"; do
+        for program in "$out"/porting-*.c; do
+            name=$(basename "$program" .c)
+            link "$name" "$program" -std=gnu11
+            run porting "$out/$name"
+            count=$((count + 1))
+        done
+    done
+    [ "$count" = $((5 * ${#compilers[@]})) ] || { say porting "FAILED: $count programs instead of 5 for each compiler"; exit 1; }
+    for name in $(grep -o '\buw_[a-z_]*[a-z]\|\bUW_[A-Z_]*[A-Z]' "$guide" | sort -u); do
+        grep -q "\b$name\b" "$capi/include/uwork.h" || { say porting "FAILED: uwork.h has no $name"; exit 1; }
+    done
+    say porting "$count programs, and the names in the tables: ok"
 }
 
 run_parts "$@"

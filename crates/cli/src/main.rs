@@ -1,4 +1,4 @@
-//! The `uwork` command: topology, sum and sim; looking into running processes, and tuning them.
+//! The `uwork` command: topology, sum and sim; the bridge to Redis Streams; looking into processes.
 
 mod client;
 mod commands;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{about, process, sim, sum, topology};
+use commands::{about, bridge, process, report, sim, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -26,6 +26,8 @@ enum Command {
     Sum(sum::Args),
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
     Sim(sim::Args),
+    /// Run jobs of Redis Streams as commands, add jobs, show the state of streams.
+    Bridge(bridge::Args),
     /// List the processes that use uwork, or the attributes of one of them.
     Ls(process::LsArgs),
     /// Print the value of an attribute of a running process.
@@ -36,8 +38,14 @@ enum Command {
     Dump(process::DumpArgs),
     /// Print the counters of a running process's queues at intervals.
     Monitor(process::MonitorArgs),
+    /// Show a running process on the whole screen: queues, pools on the topology, workers.
+    Top(process::TopArgs),
+    /// Record when a running process's items are queued, start and end, for ui.perfetto.dev.
+    Trace(process::TraceArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
     Doctor(process::DoctorArgs),
+    /// Turn the figures of benchmarks into a page with charts.
+    Report(report::ReportArgs),
     /// Print the completions of this command for a shell.
     Completions(about::CompletionsArgs),
     /// Print the man page of this command, or of a subcommand.
@@ -50,12 +58,16 @@ fn main() -> ExitCode {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Bridge(args) => bridge::run(args),
         Command::Ls(args) => process::ls(args),
         Command::Get(args) => process::get(args),
         Command::Set(args) => process::set(args),
         Command::Dump(args) => process::dump(args),
         Command::Monitor(args) => process::monitor(args),
+        Command::Top(args) => process::top(&args),
+        Command::Trace(args) => process::trace(&args),
         Command::Doctor(args) => process::doctor::run(args),
+        Command::Report(args) => report::run(&args),
         Command::Completions(args) => about::completions(&args, Cli::command()),
         Command::Man(args) => about::man(&args, Cli::command()),
     };

@@ -6,6 +6,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{AffinityScope, DEFAULT_SHARD_SIZE};
 use uwork_policy::topology::Topology;
 
+use crate::account::Functions;
 use crate::host::Cpus;
 use crate::host::Host;
 use crate::inbox::Inbox;
@@ -93,6 +94,8 @@ pub struct Engine<H: Host> {
     pub(crate) watch: Watch<H>,
     pub(crate) standbys: Standbys<H>,
     pub(crate) hogs: Hogs,
+    /// The counters of functions that found no room in their slots.
+    pub(crate) functions: Functions,
     pub(crate) cap: Cap,
     pub(crate) freeze: Freeze<H>,
     pub(crate) grace: Grace<H>,
@@ -127,6 +130,7 @@ impl<H: Host> Engine<H> {
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
+            functions: Functions::new(),
             cap: Cap::new(),
             freeze: Freeze::new(),
             grace: Grace::new(),

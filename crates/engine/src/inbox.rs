@@ -40,8 +40,22 @@ impl<T: Node> Inbox<T> {
     /// inbox.
     #[inline]
     pub(crate) unsafe fn push(&self, node: *mut T) {
+        // SAFETY: by this function's contract.
+        unsafe { self.push_noting(node, |_| {}) }
+    }
+
+    /// As [`Inbox::push`]. If the inbox looks empty, so that `node` will be its first, `first` is
+    /// called with the node before that is visible; perhaps several times, the last one counts.
+    ///
+    /// # Safety
+    /// As of [`Inbox::push`].
+    #[inline(always)]
+    pub(crate) unsafe fn push_noting(&self, node: *mut T, first: impl Fn(*mut T)) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
+            if head.is_null() {
+                first(node);
+            }
             // SAFETY: the node is the caller's alone until the exchange below succeeds.
             unsafe { T::set_next(node, head) };
             // SeqCst: the push comes before the pusher's check whether a consumer must be woken.

@@ -4,6 +4,7 @@
 //! virtual time and under a model checker. Users depend on the crate `uwork`, which provides the
 //! Linux host.
 
+mod account;
 pub mod combine;
 pub mod dump;
 pub mod embedded;
@@ -28,11 +29,13 @@ mod slot;
 pub mod sync;
 pub mod task;
 mod timer;
+pub mod trace;
 mod wait;
 mod wake;
 mod watch;
 mod worker;
 
+pub use account::FunctionTimes;
 pub use dump::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use engine::{Config, Engine};
 pub use host::{Cpus, PageList, Pages, ThreadState};

@@ -131,7 +131,7 @@ mod tests {
         static OUTER: OnceLock<()> = OnceLock::new();
         static INNER: OnceLock<()> = OnceLock::new();
         engine();
-        set_reporter(reporter).expect("no other unit test has one");
+        assert!(set_reporter(Box::new(reporter)), "no other unit test has one");
         once(&OUTER, || {
             report(0);
             once(&INNER, || report(1));

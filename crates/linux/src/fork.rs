@@ -107,6 +107,7 @@ impl<T> Default for Slot<T> {
 struct Held {
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
+    hooks: crate::hooks::Held,
     part: Option<&'static dyn AcrossForks>,
     making: first_use::Making,
 }
@@ -148,20 +149,23 @@ extern "C" fn prepare() {
     let making = first_use::hold();
     // Before the engine's locks: a symbol lookup holds none of them.
     let names = crate::symbols::hold();
+    // A thread holds this lock for a few instructions, and takes no other meanwhile.
+    let hooks = crate::hooks::hold();
     let forking = started().map(|engine| engine.before_fork(Memory::pages()));
     // Last: a holder of one of that part's locks takes no other lock.
     let part = PART.get().copied();
     if let Some(part) = part {
         part.hold(Memory::pages());
     }
-    let held = Held { forking, _names: names, part, making };
+    let held = Held { forking, _names: names, hooks, part, making };
     // SAFETY: this is the forking thread, which holds the lock of `first_use`.
     unsafe { HELD.put(held) };
 }
 
 extern "C" fn parent() {
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, part, making }) = unsafe { HELD.take() } {
+    if let Some(Held { forking, _names: names, hooks, part, making }) = unsafe { HELD.take() } {
+        drop(hooks);
         // First, as the engine may free objects of a per-CPU cache.
         if let Some(part) = part {
             part.parent();
@@ -188,7 +192,8 @@ extern "C" fn child() {
     super::signals::child();
     super::control::child();
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, part, making }) = unsafe { HELD.take() } {
+    if let Some(Held { forking, _names: names, hooks, part, making }) = unsafe { HELD.take() } {
+        hooks.child();
         if let Some(part) = part {
             part.child();
         }

@@ -4,22 +4,26 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use uwork_engine::host::{
-    Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
-    ThreadSample, WorkerSpec,
+    Activity, Detection, Forks, Frame, Host, ItemPoint, ItemProbe, NoStack, Observer, Placement,
+    Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
 };
+use uwork_engine::trace::Tracer;
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
-use crate::{binding, blocked, changes, control, cpu, membarrier, pages, report, stack, thread};
+use crate::{
+    binding, blocked, changes, control, cpu, membarrier, pages, probes, report, stack, thread,
+};
 
 /// The host.
 pub struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
     changes: changes::Changes,
+    tracer: Tracer,
     pub(crate) blocked: blocked::BlockDetector,
 }
 
@@ -32,6 +36,7 @@ impl Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
+            tracer: Tracer::new(),
             blocked: blocked::BlockDetector::new(monotonic_ns, options.blocking_tier),
         }
     }
@@ -106,8 +111,27 @@ impl Host for Linux {
         thread::id()
     }
 
+    fn waits(&self) -> Option<u64> {
+        thread::waits()
+    }
+
     fn report(&self, report: Report) {
         report::issue(report);
+    }
+
+    #[inline(always)]
+    fn tracer(&self) -> Option<&Tracer> {
+        Some(&self.tracer)
+    }
+
+    #[inline(always)]
+    fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
+        probes::submission(values);
+    }
+
+    #[inline(always)]
+    fn probe_item(&self, point: ItemPoint, values: impl Fn() -> ItemProbe) {
+        probes::item(point, values);
     }
 
     unsafe fn watcher_begins(&self, event: *const Event) {

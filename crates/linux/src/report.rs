@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use uwork_engine::host::{Host, Report};
 use uwork_engine::sync::assert_nothing_held;
@@ -14,7 +14,12 @@ use crate::process::engine;
 use crate::{binding, fatal, first_use, symbols};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
-static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
+/// What receives the reports.
+pub type Reporter = dyn Fn(&Report) + Send + Sync;
+
+/// Null, or the reporter. One that was replaced is never freed, since a thread may be inside: so a
+/// report takes no lock, which a fork could find taken.
+static REPORTER: AtomicPtr<Box<Reporter>> = AtomicPtr::new(ptr::null_mut());
 
 /// Gives a report to the program. If the calling thread is creating an object of first use
 /// (`first_use`), the report is deferred until that object exists, since the reporter may need it.
@@ -38,7 +43,8 @@ pub(crate) fn deliver(mut report: Report) {
             stall.replace_items(&mut binding::represented_item);
             stall.name_functions(&mut symbols::names());
         }
-        match REPORTER.get() {
+        // SAFETY: null, or a reporter that is never freed. Acquire: it is complete.
+        match unsafe { REPORTER.load(Ordering::Acquire).as_ref() } {
             Some(reporter) => reporter(&report),
             None => print(&report),
         }
@@ -78,7 +84,20 @@ pub fn report_panic(payload: &(dyn Any + Send)) {
     engine().report_panic_here(payload);
 }
 
-/// Sets the function that receives the reports. If one is set already, returns `reporter`.
-pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
-    REPORTER.set(reporter)
+/// Sets what receives the reports. False if it was set before; then nothing changes.
+#[must_use]
+pub fn set_reporter(reporter: Box<Reporter>) -> bool {
+    let new = Box::into_raw(Box::new(reporter));
+    let none = ptr::null_mut();
+    let set = REPORTER.compare_exchange(none, new, Ordering::AcqRel, Ordering::Relaxed);
+    if set.is_err() {
+        // SAFETY: it was not published.
+        drop(unsafe { Box::from_raw(new) });
+    }
+    set.is_ok()
+}
+
+/// Replaces what receives the reports, if anything does.
+pub fn replace_reporter(reporter: Box<Reporter>) {
+    REPORTER.store(Box::into_raw(Box::new(reporter)), Ordering::Release);
 }

@@ -6,7 +6,7 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
-use super::signals;
+use super::{hooks, signals};
 
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
@@ -20,6 +20,7 @@ pub(super) fn state() -> *const ThreadState {
 
 pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
     let (cpus, nice) = (spec.cpus.clone(), spec.nice);
+    let (name, runner) = (spec.name.clone(), spec.runner.clone());
     let body = move || {
         pin(&cpus);
         set_nice(nice);
@@ -31,7 +32,10 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         pending_reports
             .chain(super::membarrier::pending_report())
             .for_each(|report| engine.report_apart(report));
-        main();
+        match runner {
+            Some(runner) => hooks::run(&hooks::Thread { name, runner }, main),
+            None => main(),
+        }
     };
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
 }
@@ -73,6 +77,15 @@ pub(super) fn cpu_time(thread: u64) -> Option<u64> {
     // SAFETY: the structure is live; an ended thread gives EINVAL.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// How often the calling thread has given up its CPU in order to wait.
+pub(super) fn waits() -> Option<u64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is live, and zeroes are a valid value of it if the call fails.
+    let (outcome, usage) =
+        unsafe { (libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()), usage.assume_init()) };
+    u64::try_from(usage.ru_nvcsw).ok().filter(|_| outcome == 0)
 }
 
 /// Sets the calling thread's timer slack to 1 ns, so that its timed waits end when due instead of

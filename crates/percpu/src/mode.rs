@@ -1,6 +1,8 @@
 //! The mode of this process. Chosen once, at the first use.
 
+use std::ffi::OsString;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use uwork_engine::host::{Host, Report};
 use uwork_linux::rseq::Rseq;
@@ -12,6 +14,16 @@ use crate::forks;
 
 /// The environment variable that asks for a mode.
 const VARIABLE: &str = "UWORK_PWLOCKS";
+
+/// Whether a program was built without the choice.
+static FIXED: AtomicBool = AtomicBool::new(false);
+
+/// For programs that are built without the choice (`CONFIG_PWLOCKS=n` in kernel code): the mode is
+/// 0, and the variable is not read. Without effect after the choice.
+pub fn fix_local() {
+    // Relaxed: called before the program has threads.
+    FIXED.store(true, Ordering::Relaxed);
+}
 
 /// The mode and the rseq area that were chosen.
 pub(super) struct Chosen {
@@ -29,7 +41,10 @@ pub(super) fn chosen() -> &'static Chosen {
     engine();
     forks::include();
     first_use::once(&CHOSEN, || {
-        let chosen = decide(options().percpu_mode);
+        let chosen = match FIXED.load(Ordering::Relaxed) {
+            true => decide(None, Some(Mode::Local)),
+            false => decide(std::env::var_os(VARIABLE), options().percpu_mode),
+        };
         if chosen.choice.is_invalid {
             let Choice { mode, reason, .. } = chosen.choice.clone();
             engine().host().report(Report::PerCpuMode { mode, reason });
@@ -38,8 +53,7 @@ pub(super) fn chosen() -> &'static Chosen {
     })
 }
 
-fn decide(program: Option<Mode>) -> Chosen {
-    let variable = std::env::var_os(VARIABLE);
+fn decide(variable: Option<OsString>, program: Option<Mode>) -> Chosen {
     let variable = variable.as_ref().map(|value| value.to_string_lossy());
     let (rseq, sections) = Rseq::new();
     let wishes = Wishes {

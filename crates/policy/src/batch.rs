@@ -24,6 +24,18 @@ pub const UNKNOWN_RUN_NS: u64 = 100_000;
 /// [`RunTimes`] far from an overflow, and is long compared with every cost that is weighed.
 pub const RUN_NS_MAX: u64 = 100_000_000;
 
+/// From this run time on the CPU time of a batch is measured. A shorter batch counts its run time.
+pub const CPU_MEASURED_NS: u64 = 100_000;
+
+/// The CPU time of a longer batch that was not measured counts as its run time, up to this much: its
+/// queue's items were short until then, so a longer one probably slept.
+pub const CPU_UNMEASURED_MAX_NS: u64 = 10 * CPU_MEASURED_NS;
+
+/// The number of short batches after which a thread's CPU clock is read anew. The worker's own CPU
+/// time between batches counts for the next long batch, so this limits the error to some tens of
+/// microseconds.
+pub const CPU_READING_BATCHES: u32 = 64;
+
 /// The number of batches after which a batch's weight in [`RunTimes`] has fallen to about a third.
 const WINDOW: u64 = 64;
 
@@ -109,6 +121,13 @@ impl RunEstimate {
     pub fn backlog_ns(&self, backlog: u64) -> u64 {
         self.residual_ns.saturating_add(backlog.saturating_mul(self.item_ns))
     }
+}
+
+/// Whether a batch of such items may take so long that its CPU time is measured.
+#[inline]
+#[must_use]
+pub fn measures_cpu(estimate: RunEstimate) -> bool {
+    estimate.item_ns.max(estimate.residual_ns) >= CPU_MEASURED_NS
 }
 
 /// The number of items to take when `backlog` items wait, which take as long as `estimate` says.

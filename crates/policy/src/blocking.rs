@@ -82,30 +82,29 @@ impl FromStr for Tier {
 /// The approximate cost to wake a parked worker. A block that ends sooner needs no replacement
 /// worker.
 pub const WAKE_COST_NS: u64 = 50_000;
+/// The approximate cost to wake a parked worker on the CPU that a block has left idle.
+pub const REPLACE_COST_NS: u64 = 25_000;
 /// The approximate cost to spawn a worker.
 pub const CREATE_COST_NS: u64 = 100_000;
-/// The upper limit of the patience: however short blocks usually are, one that lasts this long is
-/// replaced.
-pub const PATIENCE_MAX_NS: u64 = 1_000_000;
-
 /// How long a worker must have been blocked before another worker replaces it. Blocks usually last
 /// for `usual_ns`. `has_idle` says whether an idle worker exists; without one, a worker must be
 /// spawned.
 ///
-/// A block that lasts at least four times as long as the replacement costs is replaced at once. A
-/// shorter one gets twice its usual length to end by itself: a block that lasts longer than that is
-/// an exception, and the usual length does not predict its end.
+/// A block that usually lasts at least four times as long as the replacement costs is replaced at
+/// once. A shorter one gets twice its usual length to end by itself, but not more than the
+/// replacement costs: so waiting and replacing together cost at most twice the better of the two
+/// (ski rental: Karlin, Manasse, Rudolph, Sleator, *Competitive snoopy caching*, Algorithmica 1988).
 /// ```
-/// use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns};
+/// use uwork_policy::blocking::{CREATE_COST_NS, REPLACE_COST_NS, patience_ns};
 /// assert_eq!(patience_ns(10_000_000, false), 0);
 /// assert_eq!(patience_ns(250_000, true), 0, "a parked worker is woken");
-/// assert_eq!(patience_ns(250_000, false), 500_000, "and none is made yet");
-/// assert_eq!(patience_ns(20_000, true), 40_000);
-/// assert!(patience_ns(400_000, false) <= PATIENCE_MAX_NS);
+/// assert_eq!(patience_ns(250_000, false), CREATE_COST_NS, "and none is made yet");
+/// assert_eq!(patience_ns(10_000, true), 20_000);
+/// assert_eq!(patience_ns(90_000, true), REPLACE_COST_NS);
 /// ```
 pub fn patience_ns(usual_ns: u64, has_idle: bool) -> u64 {
-    let cost = if has_idle { WAKE_COST_NS } else { CREATE_COST_NS };
-    if usual_ns >= 4 * cost { 0 } else { (2 * usual_ns).min(PATIENCE_MAX_NS) }
+    let cost = if has_idle { REPLACE_COST_NS } else { CREATE_COST_NS };
+    if usual_ns >= 4 * cost { 0 } else { (2 * usual_ns).min(cost) }
 }
 
 /// The usual length of a block after one more that lasted for `slept_ns`: a moving average in which

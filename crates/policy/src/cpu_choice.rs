@@ -1,4 +1,5 @@
-//! Which CPU an item is queued for when the caller named a node.
+//! Which CPU an item is queued for when the caller named a node, and which of the parked workers of a
+//! pod with several CPUs is woken.
 
 use crate::cpuset::CpuSet;
 use crate::topology::Topology;
@@ -40,4 +41,205 @@ pub fn choose_node(
     // Not `node_cpus`, which allocates: this is the submit path.
     let first = topology.cpus().iter().find(|cpu| cpu.node == node && usable.contains(cpu.id));
     first.map_or(NodeChoice::Unbound, |cpu| NodeChoice::Cpu(cpu.id))
+}
+
+/// What a thread does after it has woken a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Habit {
+    /// Not known, or no habit.
+    #[default]
+    Unknown,
+    /// It waits: its CPU is free for the worker.
+    Waits,
+    /// It goes on computing on its CPU.
+    Computes,
+}
+
+/// A thread's habit is derived anew each time that it has sent this many wakes.
+pub const WAKES_PER_LOOK: u32 = 16;
+
+/// The wakes that a thread sends, and how often it waits meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeHistory {
+    habit: Habit,
+    /// Wakes sent since the last look; 0 before the first one.
+    sent: u32,
+    /// The thread's waits at the last look.
+    waits: u64,
+}
+
+impl WakeHistory {
+    /// Of a thread that has sent no wake.
+    pub const NEW: WakeHistory = WakeHistory { habit: Habit::Unknown, sent: 0, waits: 0 };
+
+    /// The thread sends one more wake. `waits` gives the number of its waits so far; it is called
+    /// once in [`WAKES_PER_LOOK`] wakes.
+    ///
+    /// A thread has a habit if it waits after at least half of its wakes, or after at most an eighth.
+    /// ```
+    /// use uwork_policy::cpu_choice::{Habit, WAKES_PER_LOOK, WakeHistory};
+    ///
+    /// let after = |waits_of_8| {
+    ///     let mut history = WakeHistory::NEW;
+    ///     (0..=WAKES_PER_LOOK).for_each(|wake| {
+    ///         history = history.after_wake(|| Some(u64::from(wake * waits_of_8 / 8)));
+    ///     });
+    ///     history.habit()
+    /// };
+    /// assert_eq!(after(8), Habit::Waits);
+    /// assert_eq!(after(4), Habit::Waits);
+    /// assert_eq!(after(3), Habit::Unknown);
+    /// assert_eq!(after(1), Habit::Computes);
+    /// ```
+    #[must_use]
+    pub fn after_wake(self, waits: impl FnOnce() -> Option<u64>) -> WakeHistory {
+        let WakeHistory { habit, sent, waits: before } = self;
+        if (1..WAKES_PER_LOOK).contains(&sent) {
+            return WakeHistory { sent: sent + 1, ..self };
+        }
+        let Some(now) = waits() else { return WakeHistory::NEW };
+        if sent == 0 {
+            return WakeHistory { habit, sent: 1, waits: now };
+        }
+        let habit = match now.saturating_sub(before) {
+            waits if waits >= u64::from(sent).div_ceil(2) => Habit::Waits,
+            waits if waits <= u64::from(sent) / 8 => Habit::Computes,
+            _ => Habit::Unknown,
+        };
+        WakeHistory { habit, sent: 1, waits: now }
+    }
+
+    /// The habit, as far as it is known.
+    #[must_use]
+    pub fn habit(self) -> Habit {
+        self.habit
+    }
+}
+
+/// A thread that wakes a worker of a pod with several CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker {
+    /// What it does next.
+    pub habit: Habit,
+    /// The CPU that it runs on.
+    pub cpu: u32,
+}
+
+/// The most parked workers among which one is chosen.
+pub const CANDIDATES_MAX: usize = 4;
+
+/// The result of [`choose_worker`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerChoice {
+    /// This candidate, where it last ran.
+    Stays(usize),
+    /// This candidate, on the waker's CPU.
+    MovesToWaker(usize),
+    /// This candidate, on another CPU than the waker's.
+    MovesAway(usize),
+}
+
+/// Which worker is woken. `last` has the CPU on which each candidate last ran, the worker that
+/// parked last first.
+///
+/// The system wakes a thread where it last ran, or nearby. On the CPU of a waker that waits, the
+/// worker costs no wake across CPUs, neither its own nor the one by which it ends the wait.
+/// ```
+/// use uwork_policy::cpu_choice::{Habit, Waker, WorkerChoice, choose_worker};
+/// let waits = Waker { habit: Habit::Waits, cpu: 2 };
+/// let computes = Waker { habit: Habit::Computes, cpu: 2 };
+/// assert_eq!(choose_worker(waits, &[1, 2]), WorkerChoice::Stays(1));
+/// assert_eq!(choose_worker(waits, &[1, 3]), WorkerChoice::MovesToWaker(0));
+/// assert_eq!(choose_worker(computes, &[2, 1]), WorkerChoice::Stays(1));
+/// assert_eq!(choose_worker(computes, &[2, 2]), WorkerChoice::MovesAway(0));
+/// ```
+#[must_use]
+pub fn choose_worker(waker: Waker, last: &[u32]) -> WorkerChoice {
+    let first = |wanted: fn(u32, u32) -> bool| last.iter().position(|&cpu| wanted(cpu, waker.cpu));
+    match waker.habit {
+        Habit::Unknown => WorkerChoice::Stays(0),
+        Habit::Waits => {
+            first(|cpu, its| cpu == its).map_or(WorkerChoice::MovesToWaker(0), WorkerChoice::Stays)
+        }
+        Habit::Computes => {
+            first(|cpu, its| cpu != its).map_or(WorkerChoice::MovesAway(0), WorkerChoice::Stays)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: u32 = 7;
+
+    #[test]
+    fn each_habit_has_its_worker() {
+        use WorkerChoice::{MovesAway, MovesToWaker, Stays};
+        let table: [(&[u32], WorkerChoice, WorkerChoice); 7] = [
+            // last CPUs, choice of a waker that waits, and of one that computes
+            (&[7], Stays(0), MovesAway(0)),
+            (&[1], MovesToWaker(0), Stays(0)),
+            (&[7, 1], Stays(0), Stays(1)),
+            (&[1, 7], Stays(1), Stays(0)),
+            (&[7, 7, 7, 7], Stays(0), MovesAway(0)),
+            (&[1, 2, 3, 4], MovesToWaker(0), Stays(0)),
+            (&[7, 7, 7, 2], Stays(0), Stays(3)),
+        ];
+        for (last, waits, computes) in table {
+            let choice = |habit| choose_worker(Waker { habit, cpu: HERE }, last);
+            assert_eq!(choice(Habit::Waits), waits, "{last:?}");
+            assert_eq!(choice(Habit::Computes), computes, "{last:?}");
+            assert_eq!(choice(Habit::Unknown), Stays(0), "{last:?}");
+        }
+    }
+
+    /// A thread that waits `waits` times during each look.
+    fn after_looks(history: WakeHistory, waits: &[u64]) -> WakeHistory {
+        let mut sum = history.waits;
+        let wake = |history: WakeHistory, sum| history.after_wake(|| Some(sum));
+        waits.iter().fold(history, |history, waits| {
+            sum += waits;
+            (0..WAKES_PER_LOOK).fold(history, |history, _| wake(history, sum))
+        })
+    }
+
+    #[test]
+    fn a_habit_is_known_after_one_look_and_replaced_after_one() {
+        let first = WakeHistory::NEW.after_wake(|| Some(1_000));
+        assert_eq!(first.habit(), Habit::Unknown, "waits before the first wake do not count");
+        let all = u64::from(WAKES_PER_LOOK);
+        for (looks, habit) in [
+            (&[all][..], Habit::Waits),
+            (&[all / 2], Habit::Waits),
+            (&[all / 2 - 1], Habit::Unknown),
+            (&[all / 8 + 1], Habit::Unknown),
+            (&[all / 8], Habit::Computes),
+            (&[0], Habit::Computes),
+            (&[u64::MAX / 4], Habit::Waits),
+            (&[all, 0], Habit::Computes),
+            (&[0, all], Habit::Waits),
+        ] {
+            assert_eq!(after_looks(first, looks).habit(), habit, "{looks:?}");
+        }
+    }
+
+    #[test]
+    fn a_platform_that_does_not_count_waits_has_no_habits() {
+        let history = (0..100).fold(WakeHistory::NEW, |history, _| history.after_wake(|| None));
+        assert_eq!(history, WakeHistory::NEW);
+    }
+
+    #[test]
+    fn the_waits_are_asked_for_once_a_look() {
+        let mut asked = 0;
+        let mut history = WakeHistory::NEW;
+        for _ in 0..=10 * WAKES_PER_LOOK {
+            history = history.after_wake(|| {
+                asked += 1;
+                Some(0)
+            });
+        }
+        assert_eq!(asked, 11);
+    }
 }

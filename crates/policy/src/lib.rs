@@ -12,6 +12,8 @@
 //! - [`blocking`]: how undeclared blocking is detected, and when a blocked worker is replaced
 //! - [`samples`]: which workers the watcher samples, and when it counts one out
 //! - [`scan`]: when the watcher scans and rests, and what a scan does for a pool
+//! - [`arrivals`]: when the items of a list were queued, known from a few of them
+//! - [`histogram`]: times in log-linear classes
 //! - [`batch`]: how many items a worker takes at once, and what it does with them
 //! - [`deadlock`]: which of the items that wait for each other can never continue
 //! - [`flags`]: the flags of a queue, and which of them can be combined
@@ -19,11 +21,12 @@
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`progress`]: what a pool owes its items and timers after a change
 //! - [`percpu`]: how per-CPU data is locked, and which mode a process gets
-//! - [`cpu_choice`]: which CPU an item is queued for
+//! - [`cpu_choice`]: which CPU an item is queued for, and which parked worker is woken
 
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod arrivals;
 pub mod batch;
 pub mod blocking;
 pub mod concurrency;

@@ -31,6 +31,15 @@ impl Mode {
         self as u32
     }
 
+    /// The mode's name, which `UWORK_PWLOCKS` accepts too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Local => "local",
+            Mode::Remote => "remote",
+            Mode::Asymmetric => "asymmetric",
+        }
+    }
+
     /// Whether the mode needs restartable sections: code that runs on one CPU without interruption,
     /// or not at all.
     pub fn needs_sections(self) -> bool {
@@ -40,12 +49,7 @@ impl Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Mode::Local => "local",
-            Mode::Remote => "remote",
-            Mode::Asymmetric => "asymmetric",
-        };
-        write!(f, "{} ({name})", self.number())
+        write!(f, "{} ({})", self.number(), self.name())
     }
 }
 
@@ -55,7 +59,7 @@ pub struct UnknownMode(pub String);
 
 impl fmt::Display for UnknownMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not one of 0, 1, 2", self.0)
+        write!(f, "{:?} is not one of 0 (local), 1 (remote), 2 (asymmetric)", self.0)
     }
 }
 
@@ -65,7 +69,8 @@ impl FromStr for Mode {
     type Err = UnknownMode;
 
     fn from_str(text: &str) -> Result<Mode, UnknownMode> {
-        let known = Mode::ALL.into_iter().find(|mode| mode.number().to_string() == text);
+        let is_it = |mode: &Mode| mode.name() == text || mode.number().to_string() == text;
+        let known = Mode::ALL.into_iter().find(is_it);
         known.ok_or_else(|| UnknownMode(text.to_owned()))
     }
 }

@@ -426,6 +426,10 @@ impl Host for VirtualHost {
         self.machine().current.expect("called from outside of the simulation") as u64 + 1
     }
 
+    fn waits(&self) -> Option<u64> {
+        Some(self.machine().waits())
+    }
+
     /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
     /// its parking.
     fn reverts(&self, cure: Cure) -> bool {

@@ -30,11 +30,13 @@ pub mod machines;
 pub mod oracle;
 pub mod perfetto;
 pub mod play;
+pub mod power;
 pub mod script;
 pub mod setup;
 pub mod shrink;
 pub mod simulation;
 pub mod tape;
+pub mod trace_events;
 
 /// Plays a script, and asserts that no checker finds a violation.
 ///

@@ -74,6 +74,8 @@ struct Thread {
     /// The CPU that the engine was told last, and those told since [`Machine::begin_cpu_reports`].
     reported_cpu: u32,
     told: CpuSet,
+    /// How often it has parked or dozed.
+    waits: u64,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
     /// When its last doze began, and how long it lasted.
@@ -215,6 +217,7 @@ impl Machine {
             is_sliced: false,
             reported_cpu: cpu,
             told: CpuSet::new(),
+            waits: 0,
             asleep_since: None,
             slept: None,
             main: Some(main),
@@ -268,6 +271,11 @@ impl Machine {
     /// The CPU of the executing thread.
     pub fn current_cpu(&self) -> u32 {
         self.current_thread().cpu
+    }
+
+    /// How often the executing thread has parked or dozed.
+    pub(crate) fn waits(&self) -> u64 {
+        self.current_thread().waits
     }
 
     /// Returns the CPU of the executing thread to the engine, and records it.
@@ -326,6 +334,7 @@ impl Machine {
         thread.doing = doing;
         thread.burn = burn;
         thread.pause += 1;
+        thread.waits += u64::from(matches!(doing, Doing::Dozing | Doing::Parked));
         self.cpus[thread.cpu as usize] = None;
         if doing == Doing::Dozing {
             thread.asleep_since = Some(self.now);

@@ -1,5 +1,7 @@
 //! The description of a queue before it is built.
 
+use std::time::Duration;
+
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
 use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
@@ -18,6 +20,7 @@ pub struct Builder {
     scope: AffinityScopeChoice,
     strict: bool,
     max_active: Option<u32>,
+    timer_slack: Duration,
     /// Whether the caller chose where items run.
     placed: bool,
     /// Whether the queue has a thread to itself.
@@ -40,6 +43,7 @@ impl Builder {
             scope: AffinityScopeChoice::Default,
             strict: false,
             max_active: None,
+            timer_slack: Duration::ZERO,
             placed: false,
             dedicated: false,
             system: false,
@@ -206,6 +210,23 @@ impl Builder {
         self
     }
 
+    /// How much later than their deadlines timers of the queue may expire, so that they share wakes.
+    /// An item with a longer slack ([`DelayedWork::with_slack`](crate::DelayedWork::with_slack))
+    /// keeps its own. The default is zero; [`Queue::set_timer_slack`] changes it later.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let slack = Duration::from_millis(50);
+    /// let queue = uwork::Queue::builder("lax").power_efficient().timer_slack(slack).build()?;
+    /// assert_eq!(queue.timer_slack(), slack);
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn timer_slack(mut self, slack: Duration) -> Builder {
+        self.timer_slack = slack;
+        self
+    }
+
     /// Items compute for long: their workers do not count as running, so other items do not wait
     /// for them.
     #[must_use]
@@ -289,6 +310,8 @@ impl Builder {
                 .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
         };
         crate::control::offer();
-        Ok(Queue(uwork_engine::Queue::new(engine(), spec)?))
+        let queue = Queue(uwork_engine::Queue::new(engine(), spec)?);
+        queue.set_timer_slack(self.timer_slack);
+        Ok(queue)
     }
 }

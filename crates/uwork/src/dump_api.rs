@@ -1,6 +1,6 @@
 //! Dumps: snapshots of the items that run and wait, and of the objects that they wait in.
 
-use uwork_engine::dump::{Dump, QueueDump};
+use uwork_engine::dump::{Dump, LongRuns, QueueDump};
 use uwork_linux::binding::represented_item;
 use uwork_linux::symbols::names;
 use uwork_linux::{actual_nice, engine};
@@ -53,6 +53,29 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
         queue.name_functions(&mut name);
     }
     queues
+}
+
+/// The workers that are in one batch for at least `time`, with the stacks of eight of them, and the
+/// items among those that wait for each other: what the [`watchdog`](crate::watchdog) reports, at any
+/// time. `uwork dump --stacks` prints it.
+///
+/// A thread is asked for its stack by a signal, whose handler has `SA_RESTART`. Some system calls of
+/// the item return `EINTR` nevertheless, such as `poll` and `nanosleep` (signal(7)). A thread that
+/// does not answer delays the call by 100 ms. Without the feature `symbols` there are no stacks.
+///
+/// ```
+/// use std::time::Duration;
+/// let queue = uwork::Queue::builder("long").build()?;
+/// let runs = queue.spawn(|| uwork::long_runs(Duration::ZERO)).join().unwrap();
+/// assert!(!runs.workers().is_empty(), "at least the item that asks");
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn long_runs(time: std::time::Duration) -> LongRuns {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let mut runs = engine().long_runs(ns);
+    runs.replace_items(&mut represented_item);
+    runs.name_functions(&mut names());
+    runs
 }
 
 /// How often the engine's backstop has woken or created a worker in a pool that lacked one without

@@ -12,11 +12,12 @@ use uwork_linux::Linux;
 pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
+pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::symbols::name as function_name;
 #[cfg(feature = "percpu")]
 pub use uwork_percpu::raw::{
-    Capacity, Locks, RawCache, Registration, call as percpu_call, capacity, flush as percpu_flush,
-    give_up,
+    Capacity, Locks, RawCache, Registration, Source, call as percpu_call, capacity, fix_local,
+    flush as percpu_flush, give_up,
 };
 
 use crate::item::{DelayedWork, Work, nanos};

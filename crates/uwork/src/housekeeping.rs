@@ -31,7 +31,8 @@ pub fn cpumask() -> CpuSet {
 
 /// Chooses the CPUs that unbound queues use. Isolated CPUs are excluded at the start, and can be
 /// chosen here. While the process may use none of the chosen CPUs, unbound queues use those that
-/// they would use without a choice, and items that wait are run there.
+/// they would use without a choice, and items that wait are run there; that is reported
+/// ([`Report::CpumaskWithoutCpu`](crate::Report::CpumaskWithoutCpu)).
 ///
 /// # Errors
 /// The mask has no CPU that the process may use; then nothing changes.

@@ -26,6 +26,9 @@
 //! **Blocking**: [`blocking`] declares that an item is about to wait; [`Setup`] chooses how
 //! undeclared waits are detected.
 //!
+//! **Threads**: [`threads`] calls functions at the start and the end of each thread that runs items, and
+//! keeps state for it.
+//!
 //! **A running process**: [`dump()`] shows the state, [`counters`] counts, [`watchdog`] reports pools that make no
 //! progress; `control` lets operators look in from outside; [`topology`] is the machine as uwork sees it.
 //!
@@ -129,6 +132,15 @@
 //! The first use of a system queue makes it.
 //! <!-- calls: end -->
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+// Not in a package, where there are no tests of documents.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/porting.md")]
+struct Porting;
+
 mod builder;
 #[cfg(feature = "control")]
 pub mod control;
@@ -158,13 +170,14 @@ mod shutdown;
 #[cfg(feature = "sysfs")]
 pub mod sysfs;
 pub mod system;
+pub mod threads;
 pub mod watchdog;
 
 pub use builder::Builder;
-pub use counters::{Counters, QueueCounters, RunTimes, counters};
+pub use counters::{Counters, FunctionCounters, QueueCounters, Times, counters};
 #[doc(hidden)]
 pub use dump_api::rescues;
-pub use dump_api::{dump, dump_queues};
+pub use dump_api::{dump, dump_queues, long_runs};
 pub use error::{JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{
@@ -243,22 +256,54 @@ pub fn panics() -> u64 {
     uwork_linux::panics()
 }
 
-/// Sets the function that receives the engine's reports, in place of a line on standard error. Once
-/// per process.
+/// Sets what receives the engine's reports, in place of a line on standard error. A library should
+/// leave this to the program; a program that knows of no other reporter uses [`replace_reporter`].
 ///
 /// Any thread may call it, with no locks held; it should return soon and must not panic. The
 /// `Display` form of a report is that line without its prefix `uwork: `. Panics of items are
 /// reported as well; the default leaves those to the panic hook.
 ///
 /// # Errors
-/// A reporter is already set; `reporter` is returned.
+/// A reporter is already set, and stays.
 ///
 /// ```
 /// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();
 /// ```
-pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
-    uwork_linux::set_reporter(reporter)
+pub fn set_reporter(
+    reporter: impl Fn(&Report) + Send + Sync + 'static,
+) -> Result<(), ReporterIsSet> {
+    uwork_linux::set_reporter(Box::new(reporter)).then_some(()).ok_or(ReporterIsSet)
 }
+
+/// As [`set_reporter`], in place of the present reporter, if there is one. Reports that are being
+/// delivered still go to the former one. Its memory is kept until the process ends, since another
+/// thread may be inside.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// let reports = Arc::new(AtomicU64::new(0));
+/// let counted = reports.clone();
+/// uwork::replace_reporter(move |_| { counted.fetch_add(1, Ordering::Relaxed); });
+/// let queue = uwork::Queue::builder("reported").build()?;
+/// assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
+/// assert_eq!(reports.load(Ordering::Relaxed), 1);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn replace_reporter(reporter: impl Fn(&Report) + Send + Sync + 'static) {
+    uwork_linux::replace_reporter(Box::new(reporter));
+}
+
+/// The error of [`set_reporter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReporterIsSet;
+
+impl std::fmt::Display for ReporterIsSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a reporter is set already; replace_reporter replaces it")
+    }
+}
+
+impl std::error::Error for ReporterIsSet {}
 
 /// Task work is not compiled in.
 #[cfg(not(feature = "task"))]

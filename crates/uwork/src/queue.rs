@@ -255,7 +255,9 @@ impl Queue {
     }
 
     /// Changes the slack of timers that are armed from now on. An item with a longer slack of its
-    /// own keeps it. A slack beyond a period lengthens the period; no timer expires early.
+    /// own keeps it. A slack beyond a period lengthens the period, and is reported once
+    /// ([`Report::SlackBeyondPeriod`](crate::Report::SlackBeyondPeriod)); no timer expires early.
+    /// [`Builder::timer_slack`](crate::Builder::timer_slack) gives the first value.
     ///
     /// ```
     /// use std::time::Duration;

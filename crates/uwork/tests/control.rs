@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -121,6 +122,65 @@ fn attributes_are_read_and_changed_from_outside() {
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert!(json["queues"].as_array().is_some_and(|queues| !queues.is_empty()));
         assert!(client.ask("status").unwrap().contains(&format!("pid\t{}\n", std::process::id())));
+    });
+}
+
+#[test]
+fn a_trace_records_the_items_that_are_queued_while_it_is_on() {
+    let _watchdog = watchdog();
+    scene("a_trace_records_the_items_that_are_queued_while_it_is_on", || {
+        let path = socket();
+        let queue = queue("traced").build().unwrap();
+        let mut client = Client::connect(&path);
+        let mut kinds = |queue: &uwork::Queue| {
+            queue.spawn(|| ()).join().unwrap();
+            queue.flush().unwrap();
+            let read = client.ask("trace read").unwrap();
+            let first = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+            read.lines().map(first).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&queue), ["lost", "more"], "off");
+        assert_eq!(control::answer("trace on 3600"), "ok 0\n");
+        let on = kinds(&queue);
+        for kind in ["function", "queue", "queued", "started", "ended"] {
+            assert!(on.iter().any(|found| found == kind), "{kind}: {on:?}");
+        }
+        let again = control::answer("trace on 1");
+        assert!(again.starts_with("err refused a trace is on for 3"), "{again}");
+        assert!(control::answer("trace on 0").contains("allowed are 1 to 3600 seconds"));
+        // The trace was the parent's.
+        in_child(|| assert_eq!(control::answer("trace on 1"), "ok 0\n"));
+        assert_eq!(control::answer("trace off"), "ok 0\n");
+        assert_eq!(kinds(&queue), ["lost", "more"], "off again");
+    });
+}
+
+#[test]
+fn a_signal_writes_a_dump_with_stacks() {
+    let _watchdog = watchdog();
+    scene("a_signal_writes_a_dump_with_stacks", || {
+        // Also without a socket: the signal needs the watcher alone.
+        let queue = queue("signalled").build().unwrap();
+        let written = std::env::temp_dir().join(format!("uwd-{}", std::process::id()));
+        let file = fs::File::create(&written).unwrap();
+        // SAFETY: both descriptors are open; standard error is the file from here on.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        control::dump_on_signal(libc::SIGUSR1).unwrap();
+        control::dump_on_signal(libc::SIGUSR1).expect("again changes nothing");
+        let stopped = control::dump_on_signal(libc::SIGSTOP).unwrap_err();
+        assert!(stopped.contains("cannot be handled"), "{stopped}");
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let waits = queue.spawn(move || held.recv().is_err());
+        let text = || fs::read_to_string(&written).unwrap();
+        until("a dump has the item and its stack", || {
+            // SAFETY: no pointers; the handler is installed.
+            assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+            text().contains(queue.name()) && text().contains("\nstacks of 1 workers\n")
+        });
+        assert!(text().contains("a_signal_writes_a_dump_with_stacks"), "{}", text());
+        drop(release);
+        assert!(waits.join().unwrap());
+        fs::remove_file(&written).unwrap();
     });
 }
 

@@ -39,6 +39,7 @@ const LAYERS: &[Layer] = &[
             "io-uring",
             "libc",
             "perf-event-open-sys",
+            "probe",
         ]),
         may_use_under_loom: &[],
     },
@@ -87,11 +88,17 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork-policy", "uwork-engine-recorded", "corosensei"]),
         may_use_under_loom: &[],
     },
+    Layer {
+        package: "uwork-bridge",
+        may_use: Uses::Only(&["uwork", "fastrand", "redis", "rustix", "serde", "serde_json"]),
+        may_use_under_loom: &[],
+    },
     // Without the laboratory, so that the command builds fast and stays small.
     Layer {
         package: "uwork-cli",
         may_use: Uses::Only(&[
             "uwork",
+            "uwork-bridge",
             "uwork-policy",
             "uwork-sim-costs",
             "blake3",
@@ -100,6 +107,8 @@ const LAYERS: &[Layer] = &[
             "clap_mangen",
             "crc32c",
             "indicatif",
+            "libc",
+            "ratatui",
             "regex-lite",
             "rustix",
             "serde_json",

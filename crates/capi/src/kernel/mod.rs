@@ -1,8 +1,10 @@
 //! The functions that only the kernel-compatible headers and their C sources need. The folder
-//! `kernel` of the project has both. Of these functions only `uw_kernel_context` is exported.
+//! `kernel` of the project has both. Of these functions only `uw_kernel_context` and
+//! `uw_kernel_without_pwlocks` are exported.
 
 mod held;
 mod locks;
+mod slab;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -12,10 +14,18 @@ pub use locks::*;
 
 use crate::error::{guard, guarded};
 
-/// The context of the calling thread. Bit 0: a worker; bit 1: it runs an item of a BH queue.
+/// The context of the calling thread. Bit 0: it may run items of queues, as workers and rescuers do;
+/// bit 1: it runs an item of a BH queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_kernel_context() -> c_uint {
-    guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
+    let bh = guarded(foreign::context).is_ok_and(|at| at.bh);
+    c_uint::from(foreign::may_run_items()) | c_uint::from(bh) << 1
+}
+
+/// Called before `main` by programs that are built with `CONFIG_PWLOCKS=n`.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_kernel_without_pwlocks() {
+    foreign::fix_local();
 }
 
 /// For the kernel's formats: writes the name of the function at an address. Returns its length, or

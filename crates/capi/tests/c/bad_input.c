@@ -101,6 +101,29 @@ static void bad_cpu(void)
 	CHECK(uw_queue_work_on(queue, -1, &item.work) == -EINVAL);
 }
 
+static void negative_delay(void)
+{
+	static struct uw_delayed_work item = UW_DELAYED_WORK_INIT(tick);
+	const uint64_t negative = (uint64_t)-10000000;
+
+	CHECK(uw_queue_delayed_work(queue, &item, negative) == -EINVAL);
+	CHECK(strstr(uw_error_text(), "delay_ns is 18446744073699551616, or negative as -10000000; allowed are 0"));
+	CHECK(uw_mod_delayed_work(queue, &item, UINT64_MAX) == -EINVAL && uw_work_is_pending(&item.work) == 0);
+	CHECK(uw_queue_delayed_work_on(queue, 0, &item, (uint64_t)INT64_MAX + 1) == -EINVAL);
+	/* The longest delay never passes, and a cancel ends it. */
+	CHECK(uw_queue_delayed_work(queue, &item, INT64_MAX) == 1 && uw_work_cancel(&item.work) == 1);
+}
+
+static void negative_slack(void)
+{
+	struct uw_delayed_work item;
+
+	CHECK(uw_queue_set_timer_slack(queue, (uint64_t)-1) == -EINVAL && uw_queue_timer_slack(queue) == 0);
+	CHECK(strstr(uw_error_text(), "slack_ns") && uw_queue_timer_slack(NULL) == -EINVAL);
+	uw_delayed_work_init(&item, tick, 0, (uint64_t)-1);
+	CHECK(uw_queue_delayed_work(queue, &item, 1000) == 1 && uw_delayed_work_flush(&item) >= 0);
+}
+
 static void destroyed(void)
 {
 	static struct uw_work work = UW_WORK_INIT(tick);
@@ -232,6 +255,8 @@ static const struct {
 	{ "null_task", null_task, false, "the task is NULL" },
 	{ "uninitialised_task_work", uninitialised_task_work, false, "uw_task_work_init makes it" },
 	{ "bad_cpu", bad_cpu, false, "is no CPU" },
+	{ "negative_delay", negative_delay, false, "delay_ns is" },
+	{ "negative_slack", negative_slack, false, "slack_ns is" },
 	{ "destroyed", destroyed, false, "was destroyed" },
 	{ "system_queue", system_queue, false, "system queue" },
 	{ "enabled_twice", enabled_twice, false, "no disable left" },

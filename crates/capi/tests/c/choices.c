@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Choices before the library starts; the watchdog's reports about C functions. */
+/*
+ * Choices before the library starts; reports: the watchdog's about C functions, and those of queues
+ * that save power.
+ */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,7 +17,7 @@
 
 #include "check.h"
 
-static sem_t reported, reported_deaf;
+static sem_t reported, reported_deaf, reported_slack, reported_mask;
 static int held[2];
 
 /* Each stall is reported once. The test ignores all other reports. */
@@ -23,6 +28,10 @@ static void reporter(const char *text)
 		sem_post(&reported);
 	if (strstr(text, "in stuck_and_deaf"))
 		sem_post(&reported_deaf);
+	if (strstr(text, "\"saving\" arms itself for 1ms later with a slack of 5ms"))
+		sem_post(&reported_slack);
+	if (strstr(text, "that were chosen for unbound queues"))
+		sem_post(&reported_mask);
 }
 
 static void stuck_on_a_pipe(struct uw_work *work)
@@ -79,6 +88,12 @@ static void setup(void)
 	uw_string_free(dump);
 }
 
+static void wait_for(sem_t *report)
+{
+	while (sem_wait(report) != 0)
+		CHECK(errno == EINTR);
+}
+
 /* Keeps an item in the way of others until a report has named it. */
 static void in_the_way(uw_work_fn func, sem_t *named)
 {
@@ -88,8 +103,7 @@ static void in_the_way(uw_work_fn func, sem_t *named)
 
 	CHECK(queue);
 	CHECK(uw_queue_work(queue, &stuck) == 1 && uw_queue_work(queue, &behind) == 1);
-	while (sem_wait(named) != 0)
-		CHECK(errno == EINTR);
+	wait_for(named);
 	CHECK(write(held[1], "x", 1) == 1);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
@@ -109,10 +123,80 @@ static void watchdog(void)
 	CHECK(uw_watchdog_thresh() == 0);
 }
 
+static struct uw_queue *saving;
+static struct uw_delayed_work periodic, late;
+static int cpu_of_late;
+
+static void again(struct uw_work *work)
+{
+	(void)work;
+	uw_queue_delayed_work(saving, &periodic, 1000 * 1000);
+}
+
+static void note_cpu(struct uw_work *work)
+{
+	(void)work;
+	cpu_of_late = sched_getcpu();
+}
+
+/* The main thread's mask is that of the process. */
+static void use_cpus(const cpu_set_t *cpus)
+{
+	CHECK(sched_setaffinity(0, sizeof(*cpus), cpus) == 0);
+}
+
+/* The process loses the CPU that was chosen for unbound queues, while an item is armed. */
+static void mask_becomes_empty(void)
+{
+	cpu_set_t all, other;
+	unsigned first = 0, chosen;
+	char mask[300];
+
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	if (CPU_COUNT(&all) < 2) {
+		puts("mask_becomes_empty: skipped: one CPU");
+		return;
+	}
+	while (!CPU_ISSET(first, &all))
+		first++;
+	for (chosen = first + 1; !CPU_ISSET(chosen, &all);)
+		chosen++;
+	/* As the kernel prints masks: words of 32 CPUs, the highest first. */
+	snprintf(mask, sizeof(mask), "%x", 1u << chosen % 32);
+	for (unsigned word = 0; word < chosen / 32; word++)
+		strcat(mask, ",00000000");
+	CHECK(uw_sysfs_set("cpumask", mask) == 0);
+	CHECK(uw_queue_delayed_work(saving, &late, INT64_MAX) == 1);
+
+	CPU_ZERO(&other);
+	CPU_SET(first, &other);
+	use_cpus(&other);
+	wait_for(&reported_mask);
+	CHECK(uw_delayed_work_flush(&late) == 1 && cpu_of_late == (int)first);
+	use_cpus(&all);
+}
+
+static void power(void)
+{
+	CHECK(sem_init(&reported_slack, 0, 0) == 0 && sem_init(&reported_mask, 0, 0) == 0);
+	saving = uw_queue_create("saving", UW_POWER_EFFICIENT, 0);
+	CHECK(saving && uw_queue_set_timer_slack(saving, 5 * 1000 * 1000) == 0);
+	uw_delayed_work_init(&periodic, again, 0, 0);
+	uw_delayed_work_init(&late, note_cpu, 0, 0);
+	CHECK(uw_queue_delayed_work(saving, &periodic, 1000 * 1000) == 1);
+	wait_for(&reported_slack);
+	mask_becomes_empty();
+	/* It has armed itself many times, and was reported once. */
+	CHECK(sem_trywait(&reported_slack) == -1 && errno == EAGAIN);
+	CHECK(uw_work_disable_sync(&periodic.work) >= 0);
+	CHECK(uw_queue_destroy(saving) == 0);
+}
+
 int main(void)
 {
 	setup();
 	watchdog();
+	power();
 	puts("ok");
 	return 0;
 }

@@ -51,7 +51,7 @@ static void child(void)
 	_exit(atomic_load(&runs) == 1 ? 0 : 2);
 }
 
-/* The sanitizers' runtimes have locks that they do not hold over a fork (kernel/tests/forks.c). */
+/* The sanitizers' runtimes have locks that they do not hold over a fork (kernel/tests/check.h). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0
 #else

@@ -36,6 +36,9 @@ static void attributes(void)
 	CHECK(uw_queue_set_scope(queue, 99) == -EINVAL);
 	CHECK(uw_queue_set_strict(queue, false) == 0);
 	CHECK(uw_queue_set_nice(queue, 6) == 0 && uw_queue_set_nice(queue, 40) == -EINVAL);
+	CHECK(uw_queue_timer_slack(queue) == 0 && uw_queue_set_timer_slack(queue, 50000) == 0);
+	CHECK(uw_queue_timer_slack(queue) == 50000 && uw_queue_set_timer_slack(queue, INT64_MAX) == 0);
+	CHECK(uw_queue_timer_slack(queue) == INT64_MAX);
 	mask[cpu / bits] = 0;
 	CHECK(uw_queue_cpumask(queue, mask, sizeof(mask)) == (int)cpu + 1 && mask[cpu / bits] == 1ul << cpu % bits);
 	CHECK(uw_queue_set_cpumask(queue, mask, sizeof(mask)) == 0);
@@ -66,6 +69,42 @@ static void attributes(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+static void counters(void)
+{
+	struct uw_queue *queue = uw_queue_create("counted", UW_UNBOUND, 0);
+	struct uw_counters *counters;
+	uint64_t ran = 0, waits = 0;
+	struct item item;
+	char *text;
+
+	CHECK(queue);
+	init(&item);
+	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_queue_flush(queue) == 0);
+	/* The batch is counted a moment after the flush returns. */
+	while (!ran) {
+		counters = uw_counters();
+		CHECK(counters && counters->nr_queues > 0 && counters->workers > 0);
+		for (size_t i = 0; i < counters->nr_queues; i++) {
+			if (strcmp(counters->queues[i]->name, "counted") != 0)
+				continue;
+			ran = counters->queues[i]->ran;
+			waits = counters->queues[i]->waits.count;
+			CHECK(counters->queues[i]->run_times.count == ran && counters->queues[i]->max_active > 0);
+		}
+		if (ran) {
+			CHECK(counters->nr_functions > 0 && counters->functions[0]->run_times.count > 0);
+			CHECK(strlen(counters->functions[0]->name) > 0);
+		}
+		uw_counters_free(counters);
+	}
+	CHECK(ran == 1 && waits == 1);
+	uw_counters_free(NULL);
+	text = uw_metrics();
+	CHECK(text && strstr(text, "uwork_items_started_total{queue=\"counted\"} 1\n"));
+	uw_string_free(text);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
 static void dedicated(void)
 {
 	struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
@@ -86,6 +125,7 @@ static void dedicated(void)
 int main(void)
 {
 	attributes();
+	counters();
 	dedicated();
 	puts("ok");
 	return 0;

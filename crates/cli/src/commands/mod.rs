@@ -1,7 +1,9 @@
 //! One module per subcommand; each has `Args` and `run`.
 
 pub(crate) mod about;
+pub(crate) mod bridge;
 pub(crate) mod process;
+pub(crate) mod report;
 pub(crate) mod sim;
 pub(crate) mod sum;
 pub(crate) mod topology;

@@ -4,8 +4,11 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use uwork::{Queue, control};
+use uwork::{DelayedWork, Queue, WorkItem, control};
 
 /// Runs the command.
 fn uwork(args: &[&str]) -> Output {
@@ -108,10 +111,35 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
         .filter(|row: &Vec<_>| !row.is_empty())
         .collect();
     assert_eq!(rows.len(), 4, "{table}");
-    assert_eq!(rows[0], ["total", "infl", "pend", "runtime", "busy", "items/s", "full", "p99"]);
+    let head =
+        "total infl pend CPUtime CPUitsv CMW mayday rescued runtime busy items/s full stolen";
+    assert_eq!(rows[0].join(" "), format!("{head} wait wait99 run99"));
     assert_eq!((rows[1][0], rows[3][0]), ("monitored", "monitored"));
     assert!(refused(&["monitor", &pid, "("]).contains("is no regular expression"));
     assert!(refused(&["monitor", "-i", "often", &pid]).ends_with("(allowed: 0 to 86400)"));
+}
+
+#[test]
+fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
+    let (queue, pid) = looked_at("traced");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let file = path.to_str().unwrap().to_owned();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    let mut running = command.args(["trace", &pid, "-o", &file]).spawn().unwrap();
+    while running.try_wait().unwrap().is_none() {
+        queue.spawn(std::thread::yield_now).join().unwrap();
+    }
+    assert!(running.wait().unwrap().success());
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let is_run = |event: &&serde_json::Value| {
+        event["ph"] == "X" && event["name"].as_str().is_some_and(|name| name.ends_with("[traced]"))
+    };
+    assert!(events.iter().any(|event| is_run(&event)), "{trace}");
+    assert!(events.iter().any(|event| event["ph"] == "f" && event["name"] == "queued"), "{trace}");
+    assert!(refused(&["trace", &pid, "-o", "/nowhere/t.json"]).contains("No such file"));
 }
 
 #[test]
@@ -141,13 +169,22 @@ fn doctor_names_the_queue_that_does_not_move() {
     behind.join().unwrap();
 }
 
-/// What doctor says about a queue of a process that does not move.
-fn finding_of(pid: &str, queue: &str) -> String {
+/// What doctor says about a queue of a process that does not move: the finding, and the lines below.
+fn finding_of(pid: &str, queue: &str) -> (String, String) {
     let output = uwork(&["doctor", pid]);
     let found = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{found}");
-    let line = found.lines().find(|line| line.contains(&format!("queue {queue}")));
-    line.unwrap_or_else(|| panic!("{queue} is not named:\n{found}")).to_owned()
+    let mut lines = found.lines();
+    let line = lines.find(|line| line.contains(&format!("queue {queue}")));
+    let line = line.unwrap_or_else(|| panic!("{queue} is not named:\n{found}")).to_owned();
+    let below = lines.take_while(|line| line.starts_with("      "));
+    (line, below.map(|line| line.to_owned() + "\n").collect())
+}
+
+/// Waits for ever, or until the other end is dropped. Its name is in the stack.
+#[inline(never)]
+fn waits_on_a_channel(held: &std::sync::mpsc::Receiver<()>) {
+    std::hint::black_box(held.recv().is_err());
 }
 
 #[test]
@@ -156,9 +193,13 @@ fn doctor_names_a_frozen_queue() {
     let queue = Queue::builder("cold").freezable().build().unwrap();
     uwork::freeze::begin().unwrap();
     let waits = queue.spawn(|| ());
-    let line = finding_of(&pid, "cold");
+    let (line, below) = finding_of(&pid, "cold");
     uwork::freeze::thaw().unwrap();
     waits.join().unwrap();
+    // Inactive, if a worker looked at the queue meanwhile.
+    let waits = |line: &&str| line.contains("pending  item ") || line.contains("inactive  item ");
+    let item = below.lines().find(waits);
+    assert!(item.is_some_and(|line| line.contains("doctor_names_a_frozen_queue")), "{below}");
     assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
 }
 
@@ -170,15 +211,18 @@ fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
     let (began, begun) = std::sync::mpsc::channel();
     let asleep = queue.spawn(move || {
         began.send(()).unwrap();
-        let _ = held.recv();
+        waits_on_a_channel(&held);
     });
     begun.recv().unwrap();
-    let line = finding_of(&pid, "sleepy");
-    let dump = text(&["dump", &pid]);
+    let (line, below) = finding_of(&pid, "sleepy");
+    let dump = text(&["dump", "--stacks", &pid]);
     drop(release);
     asleep.join().unwrap();
     assert_eq!(line, "  LOOK  queue sleepy: 1 items run, none ends, 1 are left");
-    assert!(dump.contains("an_item_that_sleeps_in_bottom_half_context"), "{dump}");
+    for text in [&dump, &below] {
+        assert!(text.contains("an_item_that_sleeps_in_bottom_half_context"), "{text}");
+        assert!(text.contains("waits_on_a_channel"), "{text}");
+    }
 }
 
 #[test]
@@ -195,13 +239,14 @@ fn doctor_and_dump_name_both_queues_of_a_deadlock() {
         }));
     }
     both_run.wait();
-    let lines = ["embrace-1", "embrace-2"].map(|name| finding_of(&pid, name));
+    let found = ["embrace-1", "embrace-2"].map(|name| finding_of(&pid, name));
     let dump = text(&["dump", &pid]);
-    for (name, line) in ["embrace-1", "embrace-2"].into_iter().zip(lines) {
+    for (name, (line, below)) in ["embrace-1", "embrace-2"].into_iter().zip(found) {
         let expected = format!(
             "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 items run, 1 have not ended"
         );
         assert_eq!(line, expected);
+        assert!(below.contains("  deadlock: item ") && below.contains("flush"), "{below}");
         assert!(
             dump.lines()
                 .any(|line| line.contains("waiting") && line.contains(&format!("queue {name} "))),
@@ -209,6 +254,58 @@ fn doctor_and_dump_name_both_queues_of_a_deadlock() {
         );
     }
     assert!(dump.contains("doctor_and_dump_name_both_queues_of_a_deadlock"), "{dump}");
+}
+
+static LOCK: Mutex<()> = Mutex::new(());
+static EXPIRED: AtomicBool = AtomicBool::new(false);
+
+/// An item with a timer, whose function takes a lock.
+struct Timed {
+    work: DelayedWork<Timed>,
+}
+uwork::has_work!(impl HasDelayedWork for Timed { work });
+
+impl WorkItem for Timed {
+    type Pointer = Arc<Timed>;
+    fn run(_this: Arc<Timed>) {
+        EXPIRED.store(true, Ordering::Relaxed);
+        takes_the_lock();
+    }
+}
+
+#[inline(never)]
+fn takes_the_lock() {
+    drop(std::hint::black_box(LOCK.lock().unwrap()));
+}
+
+#[test]
+fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
+    let (_queue, pid) = looked_at("limits");
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = std::sync::mpsc::channel();
+    let limited = Queue::builder("starved").ordered().build().unwrap();
+    let holder = limited.spawn(move || {
+        began.send(()).unwrap();
+        waits_on_a_channel(&held);
+    });
+    let starved = limited.spawn(|| ());
+    begun.recv().unwrap();
+    let timers = Queue::builder("timers").build().unwrap();
+    let lock = LOCK.lock().unwrap();
+    let timed = Arc::new(Timed { work: DelayedWork::new() });
+    assert!(timers.enqueue_delayed(timed, Duration::from_millis(1)).is_queued());
+    while !EXPIRED.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    let (line, below) = finding_of(&pid, "starved");
+    assert!(line.contains("all permits of max_active 1 are taken"), "{line}");
+    assert!(below.contains("waits_on_a_channel"), "{below}");
+    let (_, below) = finding_of(&pid, "timers");
+    drop((lock, release));
+    assert!(below.contains("::Timed") && below.contains("takes_the_lock"), "{below}");
+    holder.join().unwrap();
+    starved.join().unwrap();
+    timers.flush().unwrap();
 }
 
 #[test]
@@ -230,7 +327,7 @@ fn completions_and_man_pages_come_from_the_flags() {
     }
     assert!(text(&["man"]).contains(".TH"));
     assert!(text(&["man", "monitor"]).contains("interval"));
-    assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, sim, ls, "));
+    assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, "));
 }
 
 #[test]

@@ -102,3 +102,20 @@ fn machines_lists_every_name() {
     let shown = text(&sim(&["machines"]).stdout);
     assert!(shown.contains("this ") && shown.contains("numa1024"), "{shown}");
 }
+
+#[test]
+fn power_prints_both_machines_with_their_sensitivity() {
+    let output = sim(&["power", "--draws", "1", "--seconds", "1"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for words in ["on the board: ", "on the socket: ", "LWN, August 2017", "  A15 ", "  package "] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert_eq!(shown.matches("x 0.5: ").count(), 6, "{shown}");
+    let board =
+        text(&sim(&["power", "--draws", "1", "--seconds", "1", "--machine", "board"]).stdout);
+    assert!(shown.starts_with(&board) && !board.contains("socket"), "{board}");
+    let output = sim(&["power", "--draws", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("1..=10000"), "{}", text(&output.stderr));
+}

@@ -188,7 +188,8 @@ impl Items {
 }
 
 impl Function {
-    fn name_by(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
+    /// Names the function by its address, unless it has a name.
+    pub fn name_by(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
         if self.name.is_none() {
             self.name = name(self.address);
         }

@@ -11,11 +11,13 @@
 //! have no name of their own, with a resolver of the caller's.
 
 mod functions;
+mod long_runs;
 mod shutdown;
 mod stall;
 mod text;
 
 pub use functions::StandsFor;
+pub use long_runs::LongRuns;
 pub use shutdown::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
@@ -374,9 +376,24 @@ pub struct PwqDump {
     pub ran: u64,
     /// The time of those batches, in nanoseconds.
     pub busy_ns: u64,
+    /// The CPU time of those batches, in nanoseconds; the time of short ones counts as CPU time.
+    pub cpu_ns: u64,
+    /// Batches that used as much CPU time as makes an item CPU-intensive.
+    pub hogs: u64,
+    /// Workers that left the running count in an item, so that another one could take over.
+    pub replaced: u64,
+    /// Items that workers of another pod took.
+    pub stolen: u64,
+    /// Calls of the rescuer.
+    pub maydays: u64,
+    /// Items that the rescuer ran.
+    pub rescued: u64,
     /// Those runs by their time; the runs of a batch count with their mean.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub runs: Histogram,
+    /// The runs by the time that the first item of their batch had waited for it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub waits: Histogram,
 }
 
 impl Dump {

@@ -175,10 +175,7 @@ impl Stall {
         if self.more_workers > 0 {
             write!(f, "\n  and {} more workers", self.more_workers)?;
         }
-        for at in 0..self.deadlock.len() {
-            let next = &self.deadlock[(at + 1) % self.deadlock.len()];
-            write!(f, "\n  deadlock: {}", Step(&self.deadlock[at], next))?;
-        }
+        self.print_deadlock(f)?;
         if let Some(reason) = &self.undeclared {
             write!(f, "\n  undeclared sleeps are not noticed: {reason}")?;
         }
@@ -189,9 +186,20 @@ impl Stall {
     }
 }
 
+impl Stall {
+    /// Prints what each item of the deadlock waits for, a line for each.
+    pub(super) fn print_deadlock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for at in 0..self.deadlock.len() {
+            let next = &self.deadlock[(at + 1) % self.deadlock.len()];
+            write!(f, "\n  deadlock: {}", Step(&self.deadlock[at], next))?;
+        }
+        Ok(())
+    }
+}
+
 impl StalledWorker {
     /// Prints its state.
-    fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
+    pub(super) fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
         write!(f, "{self}, {}", self.worker.state)?;
         if let Some(running) = &self.worker.running {
             if let Some(function) = &running.function {
@@ -211,7 +219,7 @@ impl StalledWorker {
     }
 
     /// Prints its stack, unless one of those printed already is the same.
-    fn print_calls(&self, f: &mut fmt::Formatter<'_>, printed: &[&Self]) -> fmt::Result {
+    pub(super) fn print_calls(&self, f: &mut fmt::Formatter<'_>, printed: &[&Self]) -> fmt::Result {
         let frames = match &self.stack {
             Ok(frames) => frames,
             Err(why) => return write!(f, "\n        ({why})"),

@@ -3,6 +3,7 @@
 mod cpus;
 mod observer;
 mod pages;
+mod probe;
 mod text;
 pub(crate) mod thread;
 
@@ -12,21 +13,55 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 use crate::dump::Stall;
+use crate::trace::Tracer;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
 pub use pages::{Forks, PageList, Pages};
+pub use probe::{ItemPoint, ItemProbe, SubmissionProbe};
 
 pub use thread::ThreadState;
 
-/// The properties of a new worker thread.
+/// The properties of a new thread of the engine's.
 #[derive(Clone, Debug)]
 pub struct WorkerSpec {
     /// For the thread's name.
     pub name: String,
-    /// The CPUs it may run on.
+    /// The CPUs it may run on; with none, the host leaves it where it is.
     pub cpus: CpuSet,
     /// Its niceness; the nearest permitted value is used.
     pub nice: i32,
+    /// How it runs items. None if it runs none.
+    pub runner: Option<Runner>,
+}
+
+impl WorkerSpec {
+    /// A thread that runs no items, at normal niceness.
+    pub fn service(name: impl Into<String>, cpus: CpuSet) -> WorkerSpec {
+        WorkerSpec { name: name.into(), cpus, nice: 0, runner: None }
+    }
+}
+
+/// How a thread runs items. Constant from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runner {
+    /// Its kind.
+    pub kind: ThreadKind,
+    /// The queue for which it was started, if it was started for a single one.
+    pub queue: Option<String>,
+}
+
+/// The kinds of threads that run items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ThreadKind {
+    /// A worker of a pool that several queues share.
+    Worker,
+    /// The worker that runs the items of BH queues for a CPU.
+    Bh,
+    /// The only worker of a dedicated queue.
+    Dedicated,
+    /// The rescuer of a `MEM_RECLAIM` queue.
+    Rescuer,
 }
 
 /// A thread could not be created.
@@ -101,6 +136,24 @@ pub enum Report {
         /// The item's function, if known.
         function: Option<String>,
     },
+    /// An item arms itself again and again for the same delay, which is shorter than its slack: the
+    /// time between two runs may more than double. Reported once for each queue.
+    SlackBeyondPeriod {
+        /// The queue's name.
+        queue: String,
+        /// The delay for which the item arms itself, in nanoseconds.
+        period_ns: u64,
+        /// Its slack or the queue's, whichever is longer, in nanoseconds.
+        slack_ns: u64,
+    },
+    /// The process may use none of the CPUs that were chosen for unbound queues. They use others
+    /// until one of the chosen CPUs is back. Reported once each time that this happens.
+    CpumaskWithoutCpu {
+        /// The chosen CPUs.
+        cpumask: CpuSet,
+        /// The CPUs that unbound queues use instead.
+        used: CpuSet,
+    },
     /// The CPUs or the CPU time that the process may use have changed; the workers have been moved.
     CpusChanged {
         /// The CPUs that it may use now.
@@ -169,6 +222,15 @@ pub enum Report {
     BarrierRefused {
         /// The system's error.
         reason: String,
+    },
+    /// A thread hook panicked; the thread continues without what the hook was to do.
+    HookPanicked {
+        /// The thread's name.
+        thread: String,
+        /// Whether it was the thread's end that the hook was called for, not its start.
+        ends: bool,
+        /// The panic's message, or empty if it had none.
+        message: String,
     },
     /// A worker thread could not be created. Its pool continues with its present workers.
     SpawnFailed {
@@ -257,6 +319,12 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     /// lives; 0 on a platform whose threads cannot be moved. Costs at most one system call.
     fn thread_id(&self) -> u64;
 
+    /// How often the calling thread has waited off the CPU. Costs at most one system call. `None` on
+    /// a platform that does not count.
+    fn waits(&self) -> Option<u64> {
+        None
+    }
+
     /// Ends the read sides that another language has begun on the calling thread, except for the
     /// first `keep`. Returns the function of the item that began them. Called when an item failed
     /// to end them.
@@ -280,6 +348,25 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
 
     /// Delivers a report to the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
+
+    /// The trace of the engine; None on a platform without one, where it costs nothing.
+    #[inline(always)]
+    fn tracer(&self) -> Option<&Tracer> {
+        None
+    }
+
+    /// An item is about to be queued. A host without tools for this does nothing; another asks for
+    /// the values only while a tool looks. Called without locks, on the hottest path.
+    #[inline(always)]
+    fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
+        let _ = values;
+    }
+
+    /// An item is at this point; as [`Host::probe_submission`]. May be called with a lock.
+    #[inline(always)]
+    fn probe_item(&self, point: ItemPoint, values: impl Fn() -> ItemProbe) {
+        let _ = (point, values);
+    }
 
     /// Whether a test asks the engine to behave as before the cure of a defect, to show that the
     /// test finds the defect. Never in production.

@@ -1,6 +1,7 @@
 //! The text of reports, which a program without its own reporter gets on standard error.
 
 use std::fmt;
+use std::time::Duration;
 
 use uwork_policy::flags::FlagsWarning;
 
@@ -27,6 +28,14 @@ impl fmt::Display for Report {
                     Some(limit) => write!(f, "with a CPU quota of {limit}"),
                 }
             }
+            Report::SlackBeyondPeriod { queue, period_ns, slack_ns } => {
+                slack_beyond_period(f, queue, *period_ns, *slack_ns)
+            }
+            Report::CpumaskWithoutCpu { cpumask, used } => write!(
+                f,
+                "this process may use none of the CPUs {cpumask} that were chosen for unbound \
+                 queues; they use {used} until one is back"
+            ),
             Report::NiceRefused { wanted, got } => write!(
                 f,
                 "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
@@ -45,16 +54,7 @@ impl fmt::Display for Report {
                 }
             }),
             Report::CpuIntensive { function, name, count, used_ns } => {
-                match name {
-                    Some(name) => f.write_str(name)?,
-                    None => write!(f, "the item function at {function:#x}")?,
-                }
-                let (used_ms, times) = (used_ns / 1_000_000, Count(*count, "time"));
-                write!(
-                    f,
-                    " used the CPU for {used_ms} ms while other items waited, {times} so far; consider an \
-                     unbound or a CPU-intensive queue"
-                )
+                cpu_intensive(f, *function, name.as_deref(), *count, *used_ns)
             }
             Report::FlushDependency { from, on } => write!(
                 f,
@@ -100,11 +100,48 @@ impl fmt::Display for Report {
                     "{function} of the queue {queue:?} has returned in an RCU read side, which was ended"
                 )
             }
+            Report::HookPanicked { thread, ends, message } => {
+                let event = if *ends { "end" } else { "start" };
+                write!(f, "a hook for the {event} of the thread {thread:?} panicked: {message}")
+            }
             Report::BhWaits { queue } => {
                 write!(f, "an item of the BH queue {queue:?} waits, which it must not")
             }
         }
     }
+}
+
+fn slack_beyond_period(
+    f: &mut fmt::Formatter<'_>,
+    queue: &str,
+    period_ns: u64,
+    slack_ns: u64,
+) -> fmt::Result {
+    let (period, slack) = (Duration::from_nanos(period_ns), Duration::from_nanos(slack_ns));
+    write!(
+        f,
+        "an item of queue {queue:?} arms itself for {period:?} later with a slack of {slack:?}: its \
+         period may be anything up to both together"
+    )
+}
+
+fn cpu_intensive(
+    f: &mut fmt::Formatter<'_>,
+    function: usize,
+    name: Option<&str>,
+    count: u64,
+    used_ns: u64,
+) -> fmt::Result {
+    match name {
+        Some(name) => f.write_str(name)?,
+        None => write!(f, "the item function at {function:#x}")?,
+    }
+    let (used_ms, times) = (used_ns / 1_000_000, Count(count, "time"));
+    write!(
+        f,
+        " used the CPU for {used_ms} ms while other items waited, {times} so far; consider an \
+         unbound or a CPU-intensive queue"
+    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use uwork_policy::cpu_choice::{Habit, WakeHistory};
+
 /// A frame: consecutive items that a thread runs. Frames nest when a waiter helps.
 pub(crate) struct Frame {
     /// The slot that the items run in.
@@ -24,6 +26,10 @@ pub struct ThreadState {
     number: Cell<u64>,
     /// Fork counter: how many forks left this thread as the only thread of a new process.
     forks: Cell<u32>,
+    /// The wakes that the thread sends to workers of pods with several CPUs.
+    wakes: Cell<WakeHistory>,
+    /// Whether the thread is in a hook that the host calls at its start or end.
+    in_hook: Cell<bool>,
     /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
     /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
@@ -46,6 +52,8 @@ impl ThreadState {
             rescuer: Cell::new(false),
             number: Cell::new(0),
             forks: Cell::new(0),
+            wakes: Cell::new(WakeHistory::NEW),
+            in_hook: Cell::new(false),
             read_sides: Cell::new(0),
             changes: Cell::new(0),
         }
@@ -71,6 +79,16 @@ impl ThreadState {
         self.read_sides.set(count);
     }
 
+    /// Whether the thread is in a hook, which must not wait for items.
+    pub fn is_in_hook(&self) -> bool {
+        self.in_hook.get()
+    }
+
+    /// Sets that.
+    pub fn set_in_hook(&self, is_in_hook: bool) {
+        self.in_hook.set(is_in_hook);
+    }
+
     pub(crate) fn worker(&self) -> *const () {
         self.worker.get()
     }
@@ -85,6 +103,14 @@ impl ThreadState {
             self.number.set(ask());
         }
         self.number.get()
+    }
+
+    /// The thread sends a wake. `waits` gives the number of its waits so far. Returns what the thread
+    /// does after a wake.
+    pub(crate) fn note_wake(&self, waits: impl FnOnce() -> Option<u64>) -> Habit {
+        let history = self.wakes.get().after_wake(waits);
+        self.wakes.set(history);
+        history.habit()
     }
 
     /// The fork counter. It changes in a forked child, where operations begun before the fork no

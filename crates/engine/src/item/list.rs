@@ -106,7 +106,7 @@ impl WorkList {
     }
 
     /// Appends a stack from an inbox (last pushed first) in the order of the pushes; `visit` sees
-    /// each item. Returns the number of items.
+    /// each item. Returns the number of items, and the time that the first one carries.
     ///
     /// # Safety
     /// The stack's items are live, in no list, and the caller's.
@@ -114,8 +114,9 @@ impl WorkList {
         &mut self,
         stack: *mut Work,
         mut visit: impl FnMut(&Work),
-    ) -> usize {
+    ) -> (usize, u64) {
         let (mut item, mut newer, mut count) = (stack, std::ptr::null_mut::<Work>(), 0);
+        let mut queued_at = std::ptr::null_mut();
         let newest = stack;
         while !item.is_null() {
             // SAFETY: by this function's contract; each item is visited once.
@@ -123,6 +124,7 @@ impl WorkList {
                 let older = (*item).next.get().0;
                 prefetch_beyond(item, older);
                 (*item).next.set(Link(newer));
+                queued_at = (*item).prev.get().0;
                 (*item).prev.set(Link(older));
                 visit(&*item);
                 newer = item;
@@ -143,7 +145,7 @@ impl WorkList {
             }
             self.tail = newest;
         }
-        count
+        (count, queued_at.addr() as u64)
     }
 
     /// Takes all items up to and including `last`.

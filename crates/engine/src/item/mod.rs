@@ -97,12 +97,14 @@ impl Location {
 /// | 24..=27 | flush colour, given when the inbox is spliced |
 /// | 28 | collision: the item was still running when it was enqueued |
 /// | 29 | waited for: a thread waits for the next run |
+/// | 30 | traced: the submission was recorded, and the run is to be |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
 const COLOUR_SHIFT: u32 = 24;
 const COLLISION: u32 = 1 << 28;
 const WAITED_FOR: u32 = 1 << 29;
+const TRACED: u32 = 1 << 30;
 
 impl Ticket {
     /// The greatest number of pwqs, for the field that names one.
@@ -126,6 +128,16 @@ impl Ticket {
     #[inline]
     pub(crate) fn with_colour(self, colour: usize) -> Ticket {
         Ticket(self.0 & !(15 << COLOUR_SHIFT) | (colour as u32) << COLOUR_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn traced(self) -> bool {
+        self.0 & TRACED != 0
+    }
+
+    #[inline]
+    pub(crate) fn with_traced(self, yes: bool) -> Ticket {
+        Ticket(if yes { self.0 | TRACED } else { self.0 & !TRACED })
     }
 
     #[inline]
@@ -155,7 +167,8 @@ pub struct Work {
     pub(crate) word: Word,
     /// Written by the owner, or under the guard of the list that the item is in.
     next: Cell<Link<Work>>,
-    /// Written by the owner, or under the guard of the list that the item is in.
+    /// Written by the owner, or under the guard of the list that the item is in. In an inbox, the
+    /// first item has the time here at which it was queued.
     prev: Cell<Link<Work>>,
     /// Constant after creation.
     func: ItemFn,
@@ -244,6 +257,16 @@ impl Work {
     #[inline]
     pub(crate) fn ticket(&self) -> Ticket {
         self.placement().1
+    }
+
+    /// The item will be the first in its inbox, and is queued at this time.
+    ///
+    /// # Safety
+    /// Only for the owner.
+    #[inline]
+    pub(crate) unsafe fn note_queued_at(&self, now: u64) {
+        // SAFETY: by this function's contract.
+        unsafe { self.prev.set(Link(std::ptr::without_provenance_mut(now as usize))) };
     }
 
     /// Only for the owner, or the holder of the guards of the list that the item is in.

@@ -131,9 +131,17 @@ impl<H: Host> Engine<H> {
         let change = self.reports.begin_change(self);
         let changing = versions.changing.lock();
         let given = Cpus { allowed, unbound_cpumask, ..cpus };
-        if !versions.publish(Fit::new(given, versions.now().housekeeping.clone())) {
+        let before = versions.now();
+        if !versions.publish(Fit::new(given, before.housekeeping.clone())) {
             return false;
         }
+        let after = versions.now();
+        // The same mask as before the change, as both are made under one lock.
+        let masked = after.mask_without_cpu().filter(|_| before.mask_without_cpu().is_none());
+        let masked = masked.map(|cpumask| Report::CpumaskWithoutCpu {
+            cpumask: cpumask.clone(),
+            used: after.cpus.unbound_cpumask.clone(),
+        });
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
         // items.
         let owners = self.registry.owners();
@@ -144,6 +152,9 @@ impl<H: Host> Engine<H> {
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
         self.caller().report(report);
+        if let Some(masked) = masked {
+            self.caller().report(masked);
+        }
         if let Some(QueueError::NoThread(reason)) = failed {
             self.caller().report(Report::SpawnFailed { reason });
         }
@@ -236,6 +247,26 @@ impl<H: Host> Slot<H> {
             placed = engine.cpus();
             // SAFETY: from `cpus`; it lives as long as the engine.
             engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+        }
+    }
+
+    /// Restricts the worker, which was picked, to some of its pod's CPUs until it arrives.
+    ///
+    /// A change of the CPUs that is applied in between is not lost: the worker lifts the restriction
+    /// before it runs anything, and then uses the current value.
+    pub(crate) fn restrict(&self, engine: &Engine<H>, cpus: &CpuSet) {
+        let (thread, cpus) = (self.thread(), cpus.and(&engine.cpus().allowed));
+        if thread != 0 && !cpus.is_empty() {
+            self.set_restricted(true);
+            engine.host().set_cpus(thread, &cpus);
+        }
+    }
+
+    /// Lifts the restriction of the calling thread, if there is one.
+    pub(crate) fn lift_restriction(&self, engine: &Engine<H>, pod: &CpuSet) {
+        if self.is_restricted() {
+            self.set_restricted(false);
+            self.go_to(engine, pod);
         }
     }
 

@@ -415,7 +415,7 @@ impl<H: Host> Disposal<H> {
 
     /// Starts a disposer, which the caller has counted already.
     fn start_disposer(&self, engine: &Engine<H>) {
-        let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+        let spec = WorkerSpec::service("uw/release", CpuSet::new());
         let outcome = match engine.me() {
             Some(me) => engine
                 .host()

@@ -30,6 +30,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use crate::account::HeldFunctions;
 use crate::engine::Engine;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
@@ -50,6 +51,7 @@ use crate::sync::{AtomicBool, Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
+use crate::trace::Tracer;
 use crate::watch::Shared;
 
 /// Every lock of an engine, held from before a fork until after it. Stays on its thread.
@@ -75,6 +77,7 @@ struct Held<'a, H: Host> {
     flushes: PageList<'a, H, LockGuard<'a, FlushState<H>>>,
     watch: LockGuard<'a, Shared>,
     _descriptions: PageList<'a, H, HeldDescription<'a>>,
+    _functions: (HeldFunctions<'a>, PageList<'a, H, HeldFunctions<'a>>),
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
@@ -151,6 +154,10 @@ fn lock_everything<'a, H: Host>(
     engine.slots.for_each(|(id, _)| {
         descriptions.extend(engine.slots.get(id).map(|slot| slot.hold_description()));
     });
+    let mut functions = PageList::new(pages);
+    engine.slots.for_each(|(id, _)| {
+        functions.extend(engine.slots.get(id).map(|slot| slot.functions.hold()));
+    });
     let ids = [engine.slots.hold(), engine.pwqs.hold(), table.hold()];
     let held = Held {
         ids,
@@ -164,6 +171,7 @@ fn lock_everything<'a, H: Host>(
         flushes,
         watch,
         _descriptions: descriptions,
+        _functions: (engine.functions.hold(), functions),
         _registry: registry,
         _hogs: hogs,
         _names: names,
@@ -243,6 +251,7 @@ impl<H: Host> Forking<'_, H> {
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
         thread.forked();
+        engine.host().tracer().into_iter().for_each(Tracer::forked);
         let mut held = self.held.take().expect("the locks are released once");
         let mut at = held.pwqs.iter_mut();
         engine.pwqs.for_each(|(_, pwq)| {

@@ -61,6 +61,11 @@ impl Fit {
         Fit { cpus: Cpus { unbound_cpumask, ..given }, housekeeping, given_unbound }
     }
 
+    /// The chosen mask of unbound queues, if the process may use none of its CPUs.
+    pub(crate) fn mask_without_cpu(&self) -> Option<&CpuSet> {
+        self.housekeeping.cpumask.as_ref().filter(|mask| !mask.intersects(&self.cpus.allowed))
+    }
+
     /// The CPUs as the host gave them.
     fn given(&self) -> Cpus {
         Cpus { unbound_cpumask: self.given_unbound.clone(), ..self.cpus.clone() }

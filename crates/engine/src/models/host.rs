@@ -31,6 +31,8 @@ pub(crate) struct LoomHost {
     reports: std::sync::Mutex<Vec<Report>>,
     /// The fault fix that the model reverts.
     reverts: std::sync::Mutex<Option<Cure>>,
+    /// Whether the asymmetric fences order anything.
+    fences: std::sync::Mutex<bool>,
     observer: Unobserved,
 }
 
@@ -43,6 +45,7 @@ impl LoomHost {
             threads: std::sync::Mutex::default(),
             reports: std::sync::Mutex::default(),
             reverts: std::sync::Mutex::default(),
+            fences: std::sync::Mutex::new(true),
             observer: Unobserved::default(),
         }
     }
@@ -50,6 +53,17 @@ impl LoomHost {
     /// Reverts this fix.
     pub(crate) fn revert(&self, cure: Option<Cure>) {
         *self.reverts.lock().unwrap() = cure;
+    }
+
+    /// From now on the light and the heavy fence do nothing.
+    pub(crate) fn drop_asymmetric_fences(&self) {
+        *self.fences.lock().unwrap() = false;
+    }
+
+    fn asymmetric_fence(&self) {
+        if *self.fences.lock().unwrap() {
+            crate::sync::fence(crate::sync::Ordering::SeqCst);
+        }
     }
 
     /// From now on standbys detect blocks.
@@ -229,11 +243,11 @@ impl Host for LoomHost {
     }
 
     fn light_fence(&self) {
-        crate::sync::fence(crate::sync::Ordering::SeqCst);
+        self.asymmetric_fence();
     }
 
     fn heavy_fence(&self) {
-        crate::sync::fence(crate::sync::Ordering::SeqCst);
+        self.asymmetric_fence();
     }
 
     fn thread(&self) -> *const ThreadState {

@@ -24,6 +24,7 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
+use crate::account::EndedBatch;
 use crate::item::word::{Acquire, RunId};
 use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
@@ -94,7 +95,7 @@ impl World {
         let own = self.slots.get(slot).unwrap();
         let share = Share::Fair { sharers: 1, others_may_help: true };
         let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).ignore_in_model();
-        let taken = pwq.take(&self.host, &self.slots, (slot, own), share, ready);
+        let taken = pwq.take((&self.host, 0), &self.slots, (slot, own), share, ready);
         assert!(!pwq.unpin());
         let Taken::Some { count, more, .. } = taken else { return true };
         assert!(!more, "one item each");
@@ -109,7 +110,7 @@ impl World {
             *self.inside.lock().unwrap() -= 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(0, count, ready) {
+        if pwq.release(EndedBatch::default(), ready) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true

@@ -20,6 +20,7 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
+use crate::account::EndedBatch;
 use crate::item::word::{Acquire, RunId};
 use crate::item::{Action, Location, Ticket, Work};
 use crate::pool::Pool;
@@ -98,7 +99,7 @@ impl World {
         let own = self.slots.get(slot).unwrap();
         let share = Share::Fair { sharers: 1, others_may_help: true };
         let nobody = &mut |_: &Pwq<LoomHost>| unreachable!("no limit is shared");
-        let taken = pwq.take(&self.host, &self.slots, (slot, own), share, nobody);
+        let taken = pwq.take((&self.host, 0), &self.slots, (slot, own), share, nobody);
         let Taken::Some { count, more, .. } = taken else {
             self.unpin();
             return true;
@@ -116,7 +117,7 @@ impl World {
             *self.runs.lock().unwrap() += 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(0, count, nobody) {
+        if pwq.release(EndedBatch::default(), nobody) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true

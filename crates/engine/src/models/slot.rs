@@ -117,6 +117,25 @@ fn a_scheduled_item_is_run_or_removed() {
     });
 }
 
+/// The owner was found blocked before: neither side has another fence than those for such an owner.
+#[test]
+fn a_fenced_owner_needs_no_asymmetric_fence() {
+    explore("slot: run or removed, full fences", Preemptions::Any, || {
+        let world = World::new();
+        world.slot.fence_owner();
+        world.host.drop_asymmetric_fences();
+        world.schedule(2);
+        let remover = {
+            let world = world.clone();
+            thread::spawn(move || world.remove(&world.items[1]))
+        };
+        let (ran, deferred_items) = world.run_all();
+        let removed = remover.join().unwrap();
+        assert_eq!(ran.len(), 2 - usize::from(removed));
+        assert!(deferred_items.is_empty());
+    });
+}
+
 #[test]
 fn a_scheduled_item_is_run_removed_or_stolen() {
     explore("slot: run, removed or stolen", Preemptions::AtMost(3), || {

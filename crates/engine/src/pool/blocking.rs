@@ -1,13 +1,16 @@
 //! What a pool knows of its undeclared blocks. Hints, all of them: they decide how often the watcher
 //! samples the workers and how long it waits with a replacement, never whether an item runs.
 
-use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns, usual_block_ns};
+use uwork_policy::blocking::{patience_ns, usual_block_ns};
 
 use super::NO_SLOT;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long more blocks are expected after one was found.
 const EXPECT_NS: u64 = 1_000_000_000;
+/// How long a block is taken to last before any was measured: the first worker that blocks is
+/// replaced at once.
+const UNKNOWN_BLOCK_NS: u64 = 1_000_000;
 /// For this long after a presumed block more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
 
@@ -40,8 +43,7 @@ impl BlockingState {
             returns_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
-            // A long initial value: the first worker that blocks is replaced at once.
-            usual_ns: AtomicU64::new(PATIENCE_MAX_NS),
+            usual_ns: AtomicU64::new(UNKNOWN_BLOCK_NS),
             examined_batch: AtomicU64::new(0),
             examined_at: AtomicU64::new(0),
             examinations: AtomicU32::new(0),
@@ -93,11 +95,6 @@ impl BlockingState {
         }
         let since = now.saturating_sub(self.examined_at.load(Ordering::Relaxed));
         (self.examinations.load(Ordering::Relaxed), since)
-    }
-
-    /// The pool is to be examined again.
-    pub(crate) fn renew_request(&self) {
-        self.is_requested.store(true, Ordering::SeqCst);
     }
 
     /// Whether the caller is to examine the pool.

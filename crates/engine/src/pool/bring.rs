@@ -55,14 +55,6 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Wakes an idle worker. The caller has claimed the wake.
-    pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
-        let picked = self.pick_idle(engine, &mut self.lock());
-        let Some(token) = picked else { return false };
-        token.send(engine.host());
-        true
-    }
-
     /// Spawns a pool's first worker. A pool without any worker could never run an item, so this
     /// happens before a queue may use the pool.
     pub(crate) fn create_first_worker(&self, engine: &Engine<H>) -> Result<(), QueueError> {
@@ -139,12 +131,17 @@ impl<H: Host> Pool<H> {
         };
         engine.slot(slot).set_home(self.id);
         self.state.add_worker();
-        self.lock().workers.push(slot);
+        let queue = {
+            let mut inner = self.lock();
+            inner.workers.push(slot);
+            inner.queue
+        };
         let placed = engine.cpus();
         let spec = WorkerSpec {
             name: self.spec().thread_name(),
             cpus: placed.place(&self.spec().cpus),
             nice: self.spec().nice,
+            runner: Some(self.spec().runner(queue)),
         };
         let (id, placed) = (self.id, Link(std::ptr::from_ref(placed).cast_mut()));
         let main = Box::new(move || Worker::new(me, id, slot).main(placed));

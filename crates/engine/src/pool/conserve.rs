@@ -126,9 +126,14 @@ impl<H: Host> Pool<H> {
     /// submitter pushes to a neighbour's list first and reads these counters second. All four
     /// accesses are SeqCst, so at least one side sees the other.
     pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
-        if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
+        if self.has_overloaded_neighbour(engine) {
             self.wake_any_idle(engine);
         }
+    }
+
+    /// Whether a neighbour has work that workers of this pool may take.
+    pub(crate) fn has_overloaded_neighbour(&self, engine: &Engine<H>) -> bool {
+        self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded())
     }
 
     /// Called by a worker of this pool that was woken to take work from a neighbour, and has found
@@ -156,7 +161,7 @@ impl<H: Host> Pool<H> {
     /// Wakes a worker of this pool, in which no item waits, if a neighbour is overloaded.
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, engine: &Engine<H>) {
-        if self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded()) {
+        if self.has_overloaded_neighbour(engine) {
             self.bring_helper(engine);
         }
     }

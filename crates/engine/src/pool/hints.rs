@@ -29,6 +29,16 @@ impl<H: Host> Pool<H> {
         self.last_batch_at.get() as u64
     }
 
+    /// A worker of this pool took work from a neighbour at `now`.
+    pub(crate) fn note_steal(&self, now: u64) {
+        self.last_steal_at.set(now as usize);
+    }
+
+    /// When a worker of this pool last took work: this pool's, or a neighbour's.
+    pub(crate) fn last_taken_at(&self) -> u64 {
+        self.last_batch_at().max(self.last_steal_at.get() as u64)
+    }
+
     /// A worker of this pool is about to be woken to take work from a neighbour.
     pub(super) fn note_coming_help(&self) {
         self.comes_to_help.set(1);

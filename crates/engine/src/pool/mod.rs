@@ -7,6 +7,7 @@ mod bring;
 pub(crate) mod cap;
 mod conserve;
 mod hints;
+mod pick;
 pub(crate) mod progress;
 pub(crate) mod ready;
 mod retire;
@@ -19,8 +20,9 @@ use uwork_policy::batch::UNKNOWN_RUN_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::{Cure, Host, Runner, ThreadKind};
 use crate::inbox::Inbox;
+use crate::queue::Name;
 use crate::queue::pwq::Pwq;
 use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
@@ -36,7 +38,7 @@ use state::PoolState;
 pub(crate) use uwork_policy::progress::NEVER;
 
 /// Workers that are remembered as having taken a batch lately.
-pub(crate) const RECENT: usize = 8;
+const RECENT: usize = 8;
 /// No worker.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -73,6 +75,17 @@ impl PoolSpec {
         format!("uw/{}", self.label)
     }
 
+    /// How a new worker runs items. `queue` is the pool's queue, if it has a single one.
+    pub(crate) fn runner(&self, queue: Name) -> Runner {
+        let kind = match (self.single, self.bh) {
+            (false, _) => ThreadKind::Worker,
+            (true, false) => ThreadKind::Dedicated,
+            (true, true) => ThreadKind::Bh,
+        };
+        let queue = (queue != Name::EMPTY).then(|| queue.to_string());
+        Runner { kind, queue }
+    }
+
     /// The CPU of a pod of one CPU.
     pub(crate) fn single_cpu(&self) -> Option<u32> {
         self.cpus.first().filter(|_| self.cpus.first() == self.cpus.last())
@@ -100,6 +113,8 @@ pub(crate) struct Pool<H: Host> {
     last_progress_at: AtomicU64,
     /// When work was last taken; unlike `last_progress_at`, a worker's arrival does not count. A hint.
     last_batch_at: Hint,
+    /// When a worker of this pool last took work from a neighbour. A hint.
+    last_steal_at: Hint,
     /// Whether the worker on its way up is expected to take work from a neighbour. Set by the thread
     /// that wakes it for that work, cleared by the worker. A hint: if it is lost, the watcher helps.
     comes_to_help: Hint,
@@ -146,6 +161,8 @@ pub(crate) struct PoolInner<H: Host> {
     pub(crate) keeper: Option<u32>,
     /// The slots of all workers.
     pub(crate) workers: Vec<u32>,
+    /// The queue of a dedicated pool, `EMPTY` for other pools.
+    pub(crate) queue: Name,
 }
 
 impl<H: Host> Pool<H> {
@@ -159,6 +176,7 @@ impl<H: Host> Pool<H> {
             mayday_at: AtomicU64::new(0),
             last_progress_at: AtomicU64::new(0),
             last_batch_at: Hint::new(0),
+            last_steal_at: Hint::new(0),
             comes_to_help: Hint::new(0),
             item_ns: AtomicU64::new(UNKNOWN_RUN_NS),
             residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),
@@ -184,6 +202,7 @@ impl<H: Host> Pool<H> {
                     idle: IdleStack::new(),
                     keeper: None,
                     workers: Vec::new(),
+                    queue: Name::EMPTY,
                 },
             ),
             spec: std::sync::OnceLock::new(),
@@ -448,29 +467,15 @@ impl<H: Host> Pool<H> {
         Some(pwq)
     }
 
-    /// Takes the worker that parked last off the idle stack; the keeper only if it is the only one.
-    ///
-    /// The picked worker is off the stack before it is woken. Idle workers retire under the same
-    /// lock, so a picked worker cannot retire in between and leave the work behind.
-    fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
-        let top = inner.idle.top()?;
-        let below = inner.idle.below(engine.slot(top));
-        let id = match below {
-            Some(below) if inner.keeper == Some(top) => below,
-            _ => top,
-        };
-        self.remove_idle(engine, inner, id);
-        self.state.leave_idle();
-        let slot = engine.slot(id);
-        slot.pick();
-        // SAFETY: slots live as long as the engine.
-        Some(unsafe { WakeToken::new(&raw const slot.event) })
-    }
-
-    /// Puts a worker on the idle stack. Returns true if it is the keeper.
-    pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
-        let slot = engine.slot(id);
-        inner.idle.push(slot, id);
+    /// Puts a worker that runs on `cpu` on the idle stack. Returns true if it is the keeper.
+    pub(crate) fn push_idle(
+        &self,
+        engine: &Engine<H>,
+        inner: &mut PoolInner<H>,
+        id: u32,
+        cpu: u32,
+    ) -> bool {
+        inner.idle.push(engine.slot(id), id, cpu);
         self.parked.store(id, Ordering::Relaxed);
         self.adopt_timers(inner, id)
     }

@@ -7,7 +7,7 @@ use uwork_policy::cpuset::CpuSet;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{Pool, PoolSpec};
-use crate::queue::QueueError;
+use crate::queue::{Name, QueueError};
 use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
 
 /// The properties that two queues must have in common to share pools.
@@ -89,13 +89,18 @@ impl PoolSets {
         saving.flat_map(|set| &set.pools).nth(at).copied()
     }
 
-    /// The pools for this key, each with a worker, and with one more user.
+    /// The pools for this key, each with a worker, and with one more user: the queue with this name.
     pub(crate) fn use_set<H: Host>(
         &self,
         engine: &Engine<H>,
         key: SetKey,
+        queue: Name,
     ) -> Result<Arc<PoolSet>, QueueError> {
         let set = self.find_or_make_set(engine, key)?;
+        if set.key.context == Context::Dedicated {
+            // This queue is the only user of the set.
+            set.pools.iter().for_each(|&id| engine.pool(id).lock().queue = queue);
+        }
         // Threads are created without the lock. If another thread is spawning a pool's first
         // worker, that thread has claimed the wake.
         for &id in &set.pools {

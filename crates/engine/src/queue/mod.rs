@@ -52,6 +52,7 @@ impl Warned {
     pub(crate) const BH_WAITS: u32 = 2;
     pub(crate) const FLUSH_DEPENDENCY: u32 = 4;
     pub(crate) const READ_SIDE_LEFT: u32 = 8;
+    pub(crate) const SLACK_BEYOND_PERIOD: u32 = 16;
 }
 
 /// A queue.
@@ -81,6 +82,8 @@ pub struct Wq<H: Host> {
     flags: Flags,
     /// How much later than their deadlines its timers may expire, in nanoseconds.
     timer_slack_ns: AtomicU64,
+    /// The shortest delay, below its slack, for which an item has armed itself.
+    shortest_period_ns: AtomicU64,
     tunable: Lock<Tunable>,
     /// The nodes among which the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
@@ -175,6 +178,7 @@ impl<H: Host> Wq<H> {
             floats: AtomicBool::new(false),
             flags: spec.flags,
             timer_slack_ns: AtomicU64::new(0),
+            shortest_period_ns: AtomicU64::new(u64::MAX),
             tunable: Lock::ranked(Rank::Tunable, tunable),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
                 && !spec.flags.contains(Flags::POD_LIMITS))
@@ -234,6 +238,12 @@ impl<H: Host> Wq<H> {
     /// slack keeps its own.
     pub fn set_timer_slack(&self, slack_ns: u64) {
         self.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
+    }
+
+    /// An item has armed itself for so long. Whether the shortest such delay of the queue recurs, and
+    /// so is a period: an item that follows a fixed grid has another delay after each run.
+    pub(crate) fn is_period(&self, delay_ns: u64) -> bool {
+        self.shortest_period_ns.fetch_min(delay_ns, Ordering::Relaxed) == delay_ns
     }
 
     /// The engine that runs the queue.

@@ -165,7 +165,7 @@ fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
 /// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
 /// it is never dropped.
 fn drop_on_own_thread<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
-    let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
+    let spec = WorkerSpec::service("uw/reaper", CpuSet::new());
     // If no thread can be created, the memory is leaked; the queue is closed either way.
     let kept = ManuallyDrop::new(what);
     let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));

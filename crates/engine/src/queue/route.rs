@@ -231,7 +231,7 @@ impl<H: Host> Wq<H> {
             // other.
             return Ok(own.set.clone());
         }
-        let set = self.engine.sets.use_set(&self.engine, key)?;
+        let set = self.engine.sets.use_set(&self.engine, key, self.name)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);

@@ -1,5 +1,6 @@
-//! Enqueueing an item: the hottest path. Up to the push it takes no lock, reads no clock, allocates
-//! nothing and counts nothing.
+//! Enqueueing an item: the hottest path. Up to the push it takes no lock, allocates nothing and
+//! counts nothing. It reads a clock only where the inbox is empty: that item tells how long it and
+//! those behind it have waited.
 //!
 //! A submitter that has made its pwq ready settles the pool. If the pool is owed a wake, the
 //! submitter takes the pool's lock to pick a worker; if it is owed a scan by the watcher, the
@@ -11,8 +12,10 @@ use std::ptr::NonNull;
 
 use uwork_policy::concurrency::wake_neighbour;
 use uwork_policy::cpu_choice::{NodeChoice, choose_node};
+use uwork_policy::cpuset::CpuSet;
 
-use crate::host::{Cure, Host, Report};
+use crate::account::COUNTED;
+use crate::host::{Cure, Host, ItemProbe, Report, SubmissionProbe};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
@@ -140,9 +143,31 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_placement(Location::Inbox, Ticket::new(pwq.id, collision));
+        let work = unsafe { item.as_ref() };
+        self.engine().host().probe_submission(|| SubmissionProbe {
+            item: ItemProbe::of(work),
+            queue: self.name(),
+            requested_cpu: cpu,
+            cpu: Some(&pwq.home().spec().cpus)
+                .filter(|cpus| cpus.len() == 1)
+                .and_then(CpuSet::first),
+        });
+        let mut ticket = Ticket::new(pwq.id, collision);
+        if let Some(tracer) = self.engine().host().tracer()
+            && tracer.has_tokens()
+        {
+            let traced = self.engine().trace_queued(tracer, work, pwq.id, cpu);
+            ticket = ticket.with_traced(traced);
+        }
+        work.set_placement(Location::Inbox, ticket);
+        let note_time = |item: *mut Work| {
+            if COUNTED {
+                // SAFETY: the item is live and ours until the push.
+                unsafe { (*item).note_queued_at(self.engine().host().now()) };
+            }
+        };
         // SAFETY: as above.
-        unsafe { pwq.inbox.push(item.as_ptr()) };
+        unsafe { pwq.inbox.push_noting(item.as_ptr(), note_time) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it
         // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
         // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
@@ -213,7 +238,7 @@ impl<H: Host> Wq<H> {
     }
 
     /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
-    /// items that are unexpectedly long; this path reads no clock.
+    /// items that are unexpectedly long; this path does not measure them.
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.estimate()) {
             pool.wake_neighbour_worker(self.engine(), Maker::Watch);

@@ -18,11 +18,13 @@ pub(super) struct IdleLink {
     below: Cell<Option<u32>>,
     /// Whether the worker is on the stack.
     is_idle: Cell<bool>,
+    /// The CPU on which the worker ran when it parked.
+    cpu: Cell<u32>,
 }
 
 impl IdleLink {
     pub(super) fn new() -> IdleLink {
-        IdleLink { below: Cell::new(None), is_idle: Cell::new(false) }
+        IdleLink { below: Cell::new(None), is_idle: Cell::new(false), cpu: Cell::new(0) }
     }
 
     /// In a child after a fork, in its only thread: the worker is on no stack.
@@ -57,12 +59,19 @@ impl IdleStack {
         unsafe { slot.idle.is_idle.get() }
     }
 
-    /// Puts a worker on top.
-    pub(crate) fn push<H: Host>(&mut self, slot: &Slot<H>, id: u32) {
-        // SAFETY: both cells are guarded by the pool lock, whose guarded data the caller shows.
+    /// The CPU on which the worker ran when it parked.
+    pub(crate) fn cpu_of<H: Host>(&self, slot: &Slot<H>) -> u32 {
+        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
+        unsafe { slot.idle.cpu.get() }
+    }
+
+    /// Puts a worker on top that runs on `cpu`.
+    pub(crate) fn push<H: Host>(&mut self, slot: &Slot<H>, id: u32, cpu: u32) {
+        // SAFETY: the cells are guarded by the pool lock, whose guarded data the caller shows.
         unsafe {
             slot.idle.below.set(self.top);
             slot.idle.is_idle.set(true);
+            slot.idle.cpu.set(cpu);
         }
         self.top = Some(id);
     }

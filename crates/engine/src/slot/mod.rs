@@ -20,12 +20,13 @@ pub(crate) use parking::MOVING;
 use parking::NO_BATCH;
 pub(crate) use wait::WaitsFor;
 
-use crate::host::{Event, Host};
+use crate::account::Functions;
+use crate::host::{Event, Host, ItemProbe};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
-use crate::item::{Location, Ticket, Work, WorkList};
+use crate::item::{ItemFn, Location, Ticket, Work, WorkList};
 use crate::slab::Slab;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, fence};
 use crate::wake::Waiters;
 use batch::BatchHint;
 
@@ -44,6 +45,11 @@ const LOCKED: u32 = 1;
 const DEFERRED: u32 = 2;
 /// The run began in another process: nothing is left to do at its end.
 const FORKED: u32 = 4;
+/// The owner passes a full fence before it looks for other marks: remote threads need no heavy fence.
+const FENCED: u32 = 8;
+
+/// An owner that was found blocked ends so many runs with a full fence.
+const FENCED_RUNS: u32 = 1_000;
 
 /// A slot. It lives in a slab: never freed while its engine lives, and reused by later workers. Its
 /// run numbers continue across owners. The fields that the owner uses for each item come first and
@@ -54,7 +60,7 @@ pub(crate) struct Slot<H: Host> {
     run: AtomicU64,
     /// The item and function of that run. Written by the owner only.
     now: now::Now,
-    /// `LOCKED`, `DEFERRED`, `FORKED`. Written by the holder of `mutex`, and in a forked child.
+    /// `LOCKED`, `DEFERRED`, `FORKED`, `FENCED`. Written by the holder of `mutex`, and in a forked child.
     attention: AtomicU32,
     /// Guard: the biased lock (the owner in `SECTION`, or `mutex` after the heavy fence).
     lists: UnsafeCell<Lists<H>>,
@@ -75,6 +81,8 @@ pub(crate) struct Slot<H: Host> {
     waits: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
     picked: AtomicBool,
+    /// Whether the thread that wakes this worker has restricted it to some of its pod's CPUs.
+    is_restricted: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     home: AtomicU32,
     /// The worker's place on the idle stack.
@@ -83,6 +91,8 @@ pub(crate) struct Slot<H: Host> {
     description: now::Description,
     /// What the run waits for.
     wait: wait::WaitNote,
+    /// The counters of the functions that ran here.
+    pub(crate) functions: Functions,
 }
 
 struct Lists<H: Host> {
@@ -91,6 +101,8 @@ struct Lists<H: Host> {
     deferred: WorkList,
     /// Threads that wait for the end of the current run.
     waiters: Waiters<H>,
+    /// How often the owner has entered its lists since it is `FENCED`.
+    fenced_runs: u32,
     /// Why the owner is off its pool's running count. Guard: `mutex` alone.
     not_running: NotRunning,
     /// Whether the owner is a worker of a pool. Helpers and rescuers count in no pool. Guard:
@@ -136,6 +148,7 @@ impl<H: Host> Slot<H> {
                 scheduled: WorkList::new(),
                 deferred: WorkList::new(),
                 waiters: Waiters::new(),
+                fenced_runs: 0,
                 not_running: NotRunning::No,
                 is_worker: false,
             }),
@@ -146,10 +159,12 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
+            is_restricted: AtomicBool::new(false),
             home: AtomicU32::new(0),
             idle: idle::IdleLink::new(),
             description: now::Description::new(),
             wait: wait::WaitNote::new(),
+            functions: Functions::new(),
         }
     }
 
@@ -191,6 +206,14 @@ impl<H: Host> Slot<H> {
         (self.run.load(Ordering::Acquire) == before).then_some(running)
     }
 
+    /// Owner: the item of the current or last run, and its function.
+    pub(crate) fn last_run(&self) -> ItemProbe {
+        let Running { item, func } = self.now.get();
+        // SAFETY: the identity of the function of an item that ran here.
+        let function = unsafe { ItemFn::from_identity(func) }.address();
+        ItemProbe { item, function }
+    }
+
     /// Owner, inside run `run`: sets the run's description of itself.
     pub(crate) fn describe(&self, run: u64, text: &str) {
         self.description.set(run, text);
@@ -217,7 +240,22 @@ impl<H: Host> Slot<H> {
         // Partner: the heavy fence in `lock_remote`. Either this load sees LOCKED, or the remote
         // thread sees SECTION and waits. The fence keeps the store above before the load below.
         host.light_fence();
-        self.attention.load(Ordering::Acquire) & !ignore == 0
+        let attention = self.attention.load(Ordering::Acquire);
+        attention & !ignore == 0 || attention & FENCED != 0 && self.enter_fenced(ignore)
+    }
+
+    /// Owner, in SECTION and FENCED: as [`Slot::enter`].
+    #[cold]
+    fn enter_fenced(&self, ignore: u32) -> bool {
+        // Partner: the fence in `lock_remote`, as for `enter`.
+        fence(Ordering::SeqCst);
+        if self.attention.load(Ordering::Acquire) & !(FENCED | ignore) != 0 {
+            return false;
+        }
+        // SAFETY: in SECTION with no attention wanted, the lists are the owner's.
+        let runs = unsafe { &mut (*self.lists.get()).fenced_runs };
+        *runs += 1;
+        *runs < FENCED_RUNS
     }
 
     /// Owner: leaves its lists, with no item to run.
@@ -289,6 +327,14 @@ impl<H: Host> Slot<H> {
             _ => std::mem::replace(&mut lists.not_running, NotRunning::No),
         };
         self.attention.fetch_and(!DEFERRED, Ordering::Relaxed);
+        if matches!(was, NotRunning::FoundBlocked(_)) {
+            // It may block again soon, and is found more cheaply then.
+            lists.fenced_runs = 0;
+            self.attention.fetch_or(FENCED, Ordering::Relaxed);
+        } else if lists.fenced_runs >= FENCED_RUNS {
+            lists.fenced_runs = 0;
+            self.attention.fetch_and(!FENCED, Ordering::Relaxed);
+        }
         drop(guard);
         Next::AtRunEnd(AtRunEnd { items, waiters, was })
     }
@@ -340,14 +386,17 @@ impl<H: Host> Slot<H> {
 
     /// Any other thread: takes the lists from the owner, which may continue its current item.
     ///
-    /// Costs a heavy fence. Rank: after the lock of the pwq concerned.
+    /// Costs a heavy fence, unless the owner is FENCED. Rank: after the lock of the pwq concerned.
     pub(crate) fn lock_remote(&self, host: &H) -> RemoteSlot<'_, H> {
         let mutex = self.mutex.lock();
-        self.attention.fetch_or(LOCKED, Ordering::Relaxed);
-        // Partner: the light fence in `enter`. The fence keeps the store of LOCKED before the load
-        // of `run` below. Either the owner sees LOCKED and takes the mutex, or this thread sees
-        // SECTION.
-        host.heavy_fence();
+        let attention = self.attention.fetch_or(LOCKED, Ordering::Relaxed);
+        // Partner: the fence in `enter` or `enter_fenced`. The fence keeps the store of LOCKED before
+        // the load of `run` below. Either the owner sees LOCKED and takes the mutex, or this thread
+        // sees SECTION.
+        match attention & FENCED {
+            0 => host.heavy_fence(),
+            _ => fence(Ordering::SeqCst),
+        }
         // The wait is short: a section is a few instructions, and the next `enter` sees LOCKED.
         let mut round = 0;
         while self.run.load(Ordering::Acquire) & PHASE_MASK == SECTION {
@@ -355,6 +404,16 @@ impl<H: Host> Slot<H> {
             round += 1;
         }
         RemoteSlot { slot: self, _mutex: mutex }
+    }
+}
+
+#[cfg(all(test, loom))]
+impl<H: Host> Slot<H> {
+    /// For models: the owner, not in its lists, was found blocked before.
+    pub(crate) fn fence_owner(&self) {
+        let guard = self.mutex.lock();
+        self.attention.fetch_or(FENCED, Ordering::Relaxed);
+        drop(guard);
     }
 }
 

@@ -88,7 +88,9 @@ impl Description {
 
     /// Keeps as much of `text` as fits, cut between two characters.
     pub(super) fn set(&self, run: u64, text: &str) {
-        let cut = &text[..text.floor_char_boundary(DESCRIPTION_MAX)];
+        let fits = |end: &usize| text.is_char_boundary(*end);
+        let end = (0..=text.len().min(DESCRIPTION_MAX)).rev().find(fits).unwrap_or(0);
+        let cut = &text[..end];
         let mut kept = self.0.lock();
         kept.run = run;
         kept.len = cut.len();

@@ -59,6 +59,17 @@ impl<H: Host> Slot<H> {
         self.picked.store(true, Ordering::Release);
     }
 
+    /// Whether the thread that picked this worker has restricted it to some CPUs. Ordered by
+    /// `end_move` and `home_after_move`.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.is_restricted.load(Ordering::Relaxed)
+    }
+
+    /// See [`Slot::is_restricted`].
+    pub(crate) fn set_restricted(&self, restricted: bool) {
+        self.is_restricted.store(restricted, Ordering::Relaxed);
+    }
+
     /// Release: its partner is the Acquire load in `home_after_move`. The worker sees that it is on
     /// the new pool's list.
     pub(crate) fn end_move(&self, pool: u32) {

@@ -16,7 +16,8 @@ pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fe
 pub use imp::{Recorder, Use, set_recorder};
 
 pub(crate) use imp::{
-    SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half, thread_key,
+    MODELLED, SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
+    thread_key,
 };
 
 #[cfg(all(debug_assertions, not(loom)))]
@@ -163,6 +164,30 @@ impl Hint {
     #[track_caller]
     pub(crate) fn get(&self) -> usize {
         self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A number of events, for statistics. The models do not see it.
+pub(crate) struct Count(std::sync::atomic::AtomicU64);
+
+impl Count {
+    pub(crate) fn new() -> Count {
+        Count(std::sync::atomic::AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, events: u64) {
+        if events > 0 {
+            self.0.fetch_add(events, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,9 @@ pub(crate) use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 
+/// Whether this is the model.
+pub(crate) const MODELLED: bool = true;
+
 /// loom's atomics are larger.
 pub(crate) const WORK_SIZE_MAX: usize = 1024;
 

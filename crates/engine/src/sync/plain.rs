@@ -4,6 +4,9 @@ pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
+/// Whether this is the model.
+pub(crate) const MODELLED: bool = false;
+
 /// The maximum size of a work item, in bytes.
 pub(crate) const WORK_SIZE_MAX: usize = 48;
 

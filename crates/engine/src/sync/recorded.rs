@@ -9,6 +9,9 @@ use std::sync::PoisonError;
 use std::sync::atomic as real;
 pub use std::sync::atomic::Ordering;
 
+/// Whether this is the model.
+pub(crate) const MODELLED: bool = false;
+
 /// As in a production build: the wrappers are no larger than what they wrap.
 pub(crate) const WORK_SIZE_MAX: usize = 48;
 

@@ -15,6 +15,7 @@ use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
+use crate::timer::window::window_in;
 use crate::timer::{TimerBase, Timers};
 
 /// The size of a cache line, in bytes.
@@ -186,12 +187,14 @@ impl<H: Host> Queue<H> {
         prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
+        let slack_ns = self.slack_of(unsafe { item.as_ref() }, delay_ns);
+        // SAFETY: by this function's contract.
         let owned = match unsafe { item.as_ref() }.work.word.acquire() {
             Acquire::Owned(owned) => owned,
             Acquire::Pending => return Ok(Queued::AlreadyPending),
         };
         // SAFETY: by this function's contract, and the item is ours.
-        Ok(unsafe { self.arm_owned(cpu, item, owned, delay_ns) })
+        Ok(unsafe { self.arm_owned(cpu, item, owned, (delay_ns, slack_ns)) })
     }
 
     /// Queues `item` after `delay_ns` nanoseconds from now, whether it was idle, armed or queued.
@@ -210,7 +213,9 @@ impl<H: Host> Queue<H> {
         prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
-        if unsafe { self.move_armed(cpu, item, delay_ns) } {
+        let times = (delay_ns, self.slack_of(unsafe { item.as_ref() }, delay_ns));
+        // SAFETY: by this function's contract.
+        if unsafe { self.move_armed(cpu, item, times) } {
             return Ok(Rearmed::Moved);
         }
         // SAFETY: by this function's contract.
@@ -218,7 +223,7 @@ impl<H: Host> Queue<H> {
         // SAFETY: by this function's contract.
         let grabbed = unsafe { self.engine().grab(work_of(item)) };
         // SAFETY: by this function's contract, and the item is ours.
-        Ok(match unsafe { self.arm_owned(cpu, item, grabbed.owned, delay_ns) } {
+        Ok(match unsafe { self.arm_owned(cpu, item, grabbed.owned, times) } {
             Queued::Yes if grabbed.was_pending => Rearmed::Moved,
             Queued::Yes => Rearmed::Armed,
             Queued::Disabled => Rearmed::Disabled,
@@ -241,7 +246,7 @@ impl<H: Host> Queue<H> {
         &self,
         cpu: Option<u32>,
         item: NonNull<Delayed<H>>,
-        delay_ns: u64,
+        (delay_ns, slack_ns): (u64, u64),
     ) -> bool {
         // SAFETY: the caller's promise that the item is live.
         let delayed = unsafe { item.as_ref() };
@@ -262,7 +267,7 @@ impl<H: Host> Queue<H> {
                 return false;
             }
             delayed.node.cpu.set(cpu);
-            timers.move_to(item.as_ptr(), delayed.window_in(self, pool, now, delay_ns), now);
+            timers.move_to(item.as_ptr(), window_in(pool, now, delay_ns, slack_ns), now);
             base.publish(&timers)
         };
         // Read it now: once the lock is released the item may be freed.
@@ -284,7 +289,7 @@ impl<H: Host> Queue<H> {
         cpu: Option<u32>,
         item: NonNull<Delayed<H>>,
         owned: Owned,
-        delay_ns: u64,
+        (delay_ns, slack_ns): (u64, u64),
     ) -> Queued {
         // SAFETY: the caller owns the item.
         let delayed = unsafe { item.as_ref() };
@@ -305,7 +310,7 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.set_window(delayed.window_in(self, pool, now, delay_ns));
+            delayed.set_window(window_in(pool, now, delay_ns, slack_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
@@ -548,7 +553,7 @@ fn release_on_own_thread<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func:
             me.caller().run_as_in_an_item(None, || unsafe { let_go(&me, work, func) });
         }
     });
-    let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+    let spec = WorkerSpec::service("uw/release", CpuSet::new());
     if engine.host().spawn(&spec, main).is_err() {
         // SAFETY: as above, and `main` was not called.
         engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });

@@ -41,9 +41,14 @@ impl<H: Host> Engine<H> {
     /// effect.
     ///
     /// # Panics
-    /// In debug builds, in an item of a BH queue, which must not wait.
+    /// In a thread hook, because the awaited item may need that thread. In debug builds also in an
+    /// item of a BH queue, which must not wait.
     #[inline]
     pub fn assert_may_wait(&self) {
+        assert!(
+            !self.caller().thread.is_in_hook(),
+            "a thread hook was about to wait for items, which it must not; it may queue them"
+        );
         if cfg!(debug_assertions) {
             assert!(
                 !self.caller().is_in_bh(),

@@ -3,6 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use uwork_policy::batch::RunEstimate;
+
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::host::thread::Frame;
@@ -14,7 +17,7 @@ use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
-use crate::worker::run::{Tally, report_panic, run_item};
+use crate::worker::run::{Tally, report_panic, run_ticket};
 
 /// The result of an attempt to help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ struct Taken<'a, H: Host> {
     waiters: Waiters<H>,
     /// Whether it runs under the permit of an item that waits for it.
     borrowed: bool,
+    /// How long the items of its queue take.
+    estimate: RunEstimate,
 }
 
 impl<H: Host> Engine<H> {
@@ -65,11 +70,13 @@ impl<H: Host> Engine<H> {
 
 unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> Helped {
     // SAFETY: the caller's promise, passed on.
-    let Some(Taken { pwq, waiters, borrowed }) = (unsafe { take_over(engine, work) }) else {
+    let Some(Taken { pwq, waiters, borrowed, estimate }) = (unsafe { take_over(engine, work) })
+    else {
         return Helped::No;
     };
     let thread = engine.caller().thread;
     let began = engine.host().now();
+    engine.trace_heartbeat(began);
     let slot = engine.slot(id);
     let forks = thread.forks();
     let run = slot.number().wrapping_add(1) & RUN_MASK;
@@ -78,7 +85,9 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     thread.set_frame(&frame);
     slot.batch.set(pwq.id, began, engine.host().current_cpu());
     slot.note_helper(thread.number(|| engine.host().thread_id()));
-    let tally = Tally::new(engine, pwq, slot);
+    let meter = account::CpuMeter::default();
+    let batch = account::Batch::begin(engine, slot, &meter, (began, None), estimate);
+    let tally = Tally::new(engine, pwq, slot, &batch.split);
     // SAFETY: taken over, hence live and ours.
     let item = unsafe { work.as_ref() };
     let run = match waiters.is_empty() {
@@ -87,8 +96,9 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     };
     // SAFETY: taken over, hence live and ours, and its run has begun.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-        tally.note(work.as_ref().ticket().colour(), run);
-        run_item(id, work.as_ptr(), run);
+        let ticket = work.as_ref().ticket();
+        tally.note(work.as_ref().func(), ticket.colour(), run);
+        run_ticket(engine, RunId { slot: id, run }, work.as_ptr(), ticket);
     }));
     if let Err(payload) = outcome {
         report_panic(engine, pwq, payload);
@@ -102,8 +112,8 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     }
     thread.set_frame(frame.outer);
     slot.note_helper(0);
-    let took = engine.host().now().saturating_sub(began);
-    if !borrowed && pwq.release(took, 1, &mut |pwq| pwq.make_ready(engine)) {
+    let batch = batch.end(engine, slot, 1);
+    if !borrowed && pwq.release(batch, &mut |pwq| pwq.make_ready(engine)) {
         pwq.make_ready(engine);
     }
     tally.publish();
@@ -147,8 +157,9 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     // SAFETY: it was located in that list, whose guards are held.
     unsafe { found.unlink(work) };
     let waiters = found.take_waiters(work);
+    let estimate = found.inner.run_times.estimate();
     let Located { pwq, inner, remote, .. } = found;
     drop(remote);
     drop(pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine)));
-    Some(Taken { pwq, waiters, borrowed })
+    Some(Taken { pwq, waiters, borrowed, estimate })
 }

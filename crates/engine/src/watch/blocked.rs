@@ -7,22 +7,17 @@
 use uwork_policy::blocking::{Tier, was_block};
 use uwork_policy::concurrency::may_start_another;
 use uwork_policy::samples::{
-    PoolFacts, Sample, Sampling, SearchFacts, Source, Verdict, WorkerFacts, WorkerPlan,
-    WorkerState, judge, may_search, plan_pool, plan_worker,
+    PoolFacts, Sample, Sampling, SearchFacts, Verdict, WorkerFacts, WorkerPlan, WorkerState, judge,
+    may_search, plan_pool, plan_worker,
 };
 use uwork_policy::scan::SOON_NS;
 
 use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Observer, Report};
-use crate::pool::{NEVER, Pool, RECENT};
+use crate::pool::{NEVER, Pool};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
-
-/// The blocks that an examiner has met and that are not over their patience, indexed as the pool's
-/// recent workers: the worker and its run, and since when it blocks.
-#[derive(Default)]
-pub(crate) struct Met([Option<((u32, u64), u64)>; RECENT]);
 
 /// How many workers `find_blocked_worker` queries at most.
 const QUERIES_MAX: usize = 2;
@@ -253,36 +248,23 @@ impl<H: Host> Pool<H> {
         false
     }
 
-    /// Called by a parked worker that a standby has woken: samples the workers of this pool that took
-    /// an item last, and counts out those that have blocked for longer than their patience. Returns
-    /// when to do that again: when the first patience of the blocks in `met` ends.
+    /// Called by a parked worker that a standby has woken: counts out the workers of this pool that
+    /// took an item last and are blocked. Without patience: the wake of the caller, which is most of
+    /// the cost of a replacement, is spent.
     #[cold]
-    pub(crate) fn examine(&self, engine: &Engine<H>, met: &mut Met) -> Option<u64> {
-        let mut again_at: Option<u64> = None;
+    pub(crate) fn examine(&self, engine: &Engine<H>) {
         for id in self.recent() {
-            let (slot, now) = (engine.slot(id), engine.host().now());
+            let slot = engine.slot(id);
             let thread = slot.thread();
             let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
             if slot.home() != self.id || slot.not_running() != NotRunning::No {
                 continue;
             }
-            let Some(activity) = engine.observer().activity(thread) else { continue };
-            let met = &mut met.0[id as usize % RECENT];
-            let known_since = met.filter(|met| met.0 == (id, run)).map_or(now, |met| met.1);
-            let patience_ns = self.patience_ns();
-            let source = Source::System;
-            match judge(Sample { activity, source, known_since, now, patience_ns }) {
-                Verdict::CountOut { since } => {
-                    self.count_blocked_out(engine, id, run, since, now);
-                }
-                Verdict::Wait { until } => {
-                    *met = Some(((id, run), known_since));
-                    again_at = Some(again_at.map_or(until, |at| at.min(until)));
-                }
-                Verdict::Leave | Verdict::Stopped | Verdict::Confirm => {}
+            if let Some(Activity::Sleeps { since }) = engine.observer().activity(thread) {
+                let now = engine.host().now();
+                self.count_blocked_out(engine, id, run, since.unwrap_or(now), now);
             }
         }
-        again_at
     }
 
     /// How long a worker of this pool must sleep before it is counted out.
@@ -315,6 +297,7 @@ pub(super) fn count_out<H: Host>(
         })
     })?;
     slot.end_batch_hint(engine);
+    engine.note_replaced(slot);
     changed.settle(engine);
     if pool.spec().shares && !pool.looks_ready() {
         pool.kick_for_neighbours(engine);

@@ -12,6 +12,7 @@ use uwork_policy::scope::{AffinityScope, Pods};
 
 use super::running::running_of;
 use super::survey::Survey;
+use crate::account::QueueAccount;
 use crate::dump::{
     ArmedItem, BlockingDump, Dump, Function, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump,
     PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
@@ -329,7 +330,7 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     let counts = pwq.in_flight();
     let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
     let (item_ns, started) = (inner.run_times.estimate().item_ns, inner.started);
-    let runs = inner.runs;
+    let account = inner.account.first().map_or_else(QueueAccount::default, QueueAccount::clone);
     let (ready, saturated) = pwq.marks();
     drop(inner);
     let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);
@@ -346,8 +347,15 @@ fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
         in_flight: counts.iter().map(|&(count, _)| count).collect(),
         item_ns,
         started,
-        ran: runs.count(),
-        busy_ns: runs.sum_ns(),
-        runs,
+        ran: account.runs.count(),
+        busy_ns: account.runs.sum_ns(),
+        cpu_ns: account.cpu_ns,
+        hogs: account.hogs,
+        replaced: pwq.events.replaced.get(),
+        stolen: pwq.events.stolen.get(),
+        maydays: pwq.events.maydays.get(),
+        rescued: pwq.events.rescued.get(),
+        runs: account.runs,
+        waits: account.waits,
     }
 }

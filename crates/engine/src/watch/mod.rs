@@ -38,6 +38,7 @@ mod running;
 mod samples;
 mod scan;
 mod spawn_requests;
+mod stacks;
 mod stall;
 pub(crate) mod standby;
 mod survey;
@@ -47,7 +48,6 @@ mod watchdog;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) use blocked::Met;
 pub(crate) use hogs::Hogs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
@@ -204,7 +204,7 @@ impl<H: Host> Watch<H> {
         shared.exists = true;
         drop(shared);
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
+        let spec = WorkerSpec::service("uw/watch", cpus);
         engine.host().spawn(&spec, Box::new(move || watch_main(&me))).inspect_err(|_| {
             self.hold().exists = false;
             // Others may have relied on the thread meanwhile, so undo every promise that it would

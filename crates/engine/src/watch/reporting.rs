@@ -60,7 +60,7 @@ impl<H: Host> Watch<H> {
             return;
         }
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec { name: "uw/report".to_owned(), cpus, nice: 0 };
+        let spec = WorkerSpec::service("uw/report", cpus);
         let main = engine.me().map(|engine| Box::new(move || engine.watch.report_all(&engine)));
         if main.is_none_or(|main| engine.host().spawn(&spec, main).is_err()) {
             self.report_all(engine);
@@ -72,7 +72,7 @@ impl<H: Host> Watch<H> {
             let mut stacks_left = STACKS_AT_ONCE;
             for mut report in reports {
                 if let Report::Stalled(stall) = &mut report {
-                    self.inspect_blockers(engine, stall, &mut stacks_left);
+                    self.inspect_some(engine, stall, &mut stacks_left);
                 }
                 engine.host().report(report);
             }
@@ -87,9 +87,14 @@ impl<H: Host> Watch<H> {
         shared.reporter.then_some(reports)
     }
 
+    /// As [`Watch::inspect_some`], for a single stall.
+    pub(super) fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall) {
+        self.inspect_some(engine, stall, &mut { STACKS_AT_ONCE });
+    }
+
     /// Queries the system for the state of the workers in the way, and collects the stacks of some
     /// of them.
-    fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall, stacks_left: &mut usize) {
+    fn inspect_some(&self, engine: &Engine<H>, stall: &mut Stall, stacks_left: &mut usize) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
             if !self.is_in_same_run(engine, worker) {

@@ -74,7 +74,11 @@ impl<H: Host> Watch<H> {
         let stranded_at = self.find_stranded(engine);
         // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(engine, &waiting) {
-            next = next.min(engine.pool(id).find_blocked_workers(engine, &mut state.samples, now));
+            let pool = engine.pool(id);
+            next = next.min(pool.find_blocked_workers(engine, &mut state.samples, now));
+            if pool.blocking.expects_at(now) {
+                engine.standbys.ensure(engine, pool, now);
+            }
         }
         for &id in &waiting {
             let pool = engine.pool(id);

@@ -8,11 +8,11 @@ use crate::dump::{
 use crate::host::Host;
 
 /// A worker that is to be listed.
-struct Listed {
-    slot: u32,
+pub(super) struct Listed {
+    pub(super) slot: u32,
     /// The name of its thread, if it is a pool's worker.
-    thread: String,
-    idle: bool,
+    pub(super) thread: String,
+    pub(super) idle: bool,
 }
 
 /// The function with this identity, which was found in a slot or in an item.
@@ -84,7 +84,7 @@ impl<'a, H: Host> Survey<'a, H> {
     }
 
     /// Lists workers, and marks those in the way.
-    fn list(self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
+    pub(super) fn list(self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
         for Listed { slot, thread, idle } in listed {
             let mut worker = self.dump_worker(slot, thread, idle);
             if let Some(running) = &mut worker.running {
@@ -138,7 +138,7 @@ impl<'a, H: Host> Survey<'a, H> {
     }
 
     /// The thread name of a worker; empty for other threads.
-    fn thread_of(self, slot: u32) -> String {
+    pub(super) fn thread_of(self, slot: u32) -> String {
         let mut name = String::new();
         self.engine.for_each_pool(|pool| {
             if pool.lock().workers.contains(&slot) {

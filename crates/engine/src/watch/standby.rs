@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use uwork_policy::blocking::Tier;
+use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::standby::{
     After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, serves, wakes,
@@ -79,7 +80,7 @@ impl<H: Host> Standby<H> {
         }
         // SeqCst: R1 of the diagram.
         let state = self.state();
-        if wakes(state, pool.blocking.examinations(pool.last_batch_at(), 0).0) {
+        if wakes(state, pool.blocking.examinations(pool.last_taken_at(), 0).0) {
             // Not starved before it has had time to run.
             self.ran_at.store(engine.host().now(), Ordering::Relaxed);
             let (from, to) = (state as u32, State::Awake as u32);
@@ -111,7 +112,7 @@ impl<H: Host> Standby<H> {
             // SeqCst: part of R2 of the diagram.
             let id = known.load(Ordering::SeqCst);
             let Some(pool) = engine.pools.get(id).filter(|_| id != NONE) else { continue };
-            let plan = plan_pool(pool.standby_facts(now));
+            let plan = plan_pool(pool.standby_facts(engine, now));
             if matches!(plan, PoolPlan::Examine { .. }) {
                 pool.call_examiner(engine, now);
             }
@@ -158,7 +159,23 @@ impl<H: Host> Standbys<H> {
         pool.for_each_busy_cpu(engine, |cpu| {
             all &= self.of(cpu).is_some_and(|standby| standby.call(engine, pool));
         });
+        // A block in a pool that shares its work may be all that keeps its CPU from this pool's items.
+        let near = pool.spec().neighbours.iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
+        near.filter(|near| near.may_block_help()).for_each(|near| self.call_own(engine, near));
         all
+    }
+
+    /// A worker of this pool takes a batch from a neighbour in which something is left: calls the
+    /// standbys of this pool's CPUs. If the worker blocks, another one can take what is left.
+    pub(crate) fn call_own(&self, engine: &Engine<H>, pool: &Pool<H>) {
+        if engine.observer().tier() != Tier::Standby {
+            return;
+        }
+        pool.for_each_busy_cpu(engine, |cpu| {
+            if let Some(standby) = self.of(cpu) {
+                standby.call(engine, pool);
+            }
+        });
     }
 
     /// The watcher: spawns the standbys that a pool lacks in which blocks are expected.
@@ -174,7 +191,7 @@ impl<H: Host> Standbys<H> {
             standby.set_state(State::Awake);
             let mut cpus = CpuSet::new();
             cpus.insert(cpu);
-            let spec = WorkerSpec { name: format!("uw/standby{cpu}"), cpus, nice: 0 };
+            let spec = WorkerSpec::service(format!("uw/standby{cpu}"), cpus);
             let main = Box::new(move || standby_main(&me, cpu));
             if engine.host().spawn(&spec, main).is_err() {
                 standby.again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
@@ -251,15 +268,25 @@ fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
 }
 
 impl<H: Host> Pool<H> {
-    fn standby_facts(&self, now: u64) -> PoolFacts {
-        let (examinations, since_ns) = self.blocking.examinations(self.last_batch_at(), now);
+    fn standby_facts(&self, engine: &Engine<H>, now: u64) -> PoolFacts {
+        let counts = self.state.counts();
+        let waits_here = self.looks_ready() || self.has_scheduled_batches();
+        // Below its target, this pool's own workers come for its neighbours' work by another rule.
+        let waits_near =
+            || counts.running >= self.target() && self.has_overloaded_neighbour(engine);
+        let (examinations, since_ns) = self.blocking.examinations(self.last_taken_at(), now);
         PoolFacts {
-            waits: self.looks_ready() || self.has_scheduled_batches(),
-            running: self.state.counts().running,
+            waits: waits_here || waits_near(),
+            running: counts.running,
             target: self.target(),
             examinations,
             since_ns,
         }
+    }
+
+    /// Whether blocks are expected here, and all workers run that should run.
+    fn may_block_help(&self) -> bool {
+        self.blocking.expects_any() && self.state.counts().running >= self.target()
     }
 
     /// Calls `f` with each CPU on which a worker of this pool runs an item, as far as known. A hint.
@@ -274,7 +301,7 @@ impl<H: Host> Pool<H> {
 
     /// Wakes a parked worker to examine this pool; if none is parked, the watcher. Takes no lock.
     fn call_examiner(&self, engine: &Engine<H>, now: u64) {
-        self.blocking.request_examination(self.last_batch_at(), now);
+        self.blocking.request_examination(self.last_taken_at(), now);
         match self.parked_worker() {
             Some(id) => self.wake_parked(engine, id),
             None => engine.watch.wake_present(engine),

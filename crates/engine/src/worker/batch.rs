@@ -2,17 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::account::Split;
 use crate::engine::Engine;
 use crate::host::ThreadState;
 use crate::host::thread::Frame;
 use crate::host::{Host, Report};
 use crate::item::Work;
+use crate::item::word::RunId;
 use crate::pool::Pool;
 use crate::pool::put_back;
 use crate::queue::Warned;
 use crate::queue::pwq::Pwq;
 use crate::slot::{Next, NotRunning, Slot};
-use crate::worker::run::{Tally, report_panic, run_item};
+use crate::worker::run::{Tally, report_panic, run_ticket};
 
 /// The worker or rescuer that runs a batch.
 struct Runner<'a, H: Host> {
@@ -30,12 +32,13 @@ pub(crate) fn run_batch<H: Host>(
     pool: Option<&Pool<H>>,
     thread: &ThreadState,
     pwq: &Pwq<H>,
+    split: &Split,
 ) {
     let runner = Runner { engine, id, slot, pool };
     let (forks, read_sides) = (thread.forks(), thread.read_sides());
     let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
     thread.set_frame(&frame);
-    let tally = Tally::new(engine, pwq, slot);
+    let tally = Tally::new(engine, pwq, slot, split);
     // One `catch_unwind` around the batch rather than one for each item: an item that does not
     // panic pays nothing for it.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
@@ -76,10 +79,11 @@ impl<H: Host> Runner<'_, H> {
             match self.slot.next(host, number) {
                 Next::Run(item, run, ticket) => {
                     number = run;
-                    tally.note(ticket.colour(), run);
+                    // SAFETY: the item came off this slot's list, so it is live and the runner's.
+                    tally.note(unsafe { (*item).func() }, ticket.colour(), run);
                     // SAFETY: the item came off this slot's list, so it is live and the runner's;
                     // its run has begun.
-                    unsafe { run_item(self.id, item, run) };
+                    unsafe { run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket) };
                 }
                 Next::AtRunEnd(aside) => {
                     if let Some(pool) = self.pool {
@@ -104,8 +108,9 @@ impl<H: Host> Runner<'_, H> {
         let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
         // SAFETY: as above, and its run has begun.
         unsafe {
-            tally.note((*item).ticket().colour(), run);
-            run_item(self.id, item, run);
+            let ticket = (*item).ticket();
+            tally.note((*item).func(), ticket.colour(), run);
+            run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket);
         }
         run
     }

@@ -1,5 +1,7 @@
 //! The calling thread, as the engine knows it: the items that it is in, and the worker that it is.
 
+use uwork_policy::cpu_choice::Habit;
+
 use crate::engine::Engine;
 use crate::host::{Host, ThreadState};
 use crate::item::Work;
@@ -34,6 +36,16 @@ impl<'a, H: Host> Caller<'a, H> {
     pub(crate) fn worker(self) -> Option<&'a Worker<H>> {
         // SAFETY: the worker of this thread lives on the thread's stack below us.
         unsafe { self.thread.worker().cast::<Worker<H>>().as_ref() }
+    }
+
+    /// What the thread does next, after the wake that it is about to send. A worker is known to
+    /// compute, unless it has just begun a declared wait.
+    pub(crate) fn note_wake(self) -> Habit {
+        match self.worker() {
+            Some(worker) if worker.waits.get() > 0 => Habit::Waits,
+            Some(_) => Habit::Computes,
+            None => self.thread.note_wake(|| self.engine.host().waits()),
+        }
     }
 
     /// The queue of the innermost item that the thread is in. `None` outside of items, and while it

@@ -6,6 +6,7 @@ mod caller;
 mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
+mod steal;
 
 pub(crate) use caller::Caller;
 pub use query::Busy;
@@ -13,23 +14,22 @@ pub use query::Busy;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::batch::{RunEstimate, TakenBatch, plan_batch};
-use uwork_policy::concurrency::{STEAL_CHOICE, may_start_another, spills, too_many_workers};
+use uwork_policy::batch::{TakenBatch, plan_batch};
+use uwork_policy::concurrency::{may_start_another, too_many_workers};
 use uwork_policy::cpuset::CpuSet;
 
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
 use crate::host::ThreadState;
 use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
 use crate::pool::give_back;
-use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
-use crate::watch::Met;
 use crate::worker::batch::run_batch;
 
 /// What a worker does next.
@@ -71,6 +71,8 @@ pub(crate) struct Worker<H: Host> {
     waits: Cell<u32>,
     /// Whether the worker joins the running count again when the outermost wait ends.
     counts_after: Cell<bool>,
+    /// Measures the CPU time of its batches.
+    meter: account::CpuMeter,
 }
 
 impl<H: Host> Worker<H> {
@@ -86,6 +88,7 @@ impl<H: Host> Worker<H> {
             keeps_to: Cell::new((None, Link(std::ptr::null_mut()))),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
+            meter: account::CpuMeter::default(),
         }
     }
 
@@ -162,31 +165,6 @@ impl<H: Host> Worker<H> {
         Step::Again
     }
 
-    /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
-    /// overloaded neighbour.
-    fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
-        let pool = self.pool();
-        if pool.looks_ready()
-            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
-        {
-            return Some((pwq, pool));
-        }
-        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
-    }
-
-    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
-    /// batch for the longest time, because its items wait longest.
-    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
-        let overloaded =
-            || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
-        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
-        // Another worker may be faster: then any of the others will do.
-        std::iter::once(oldest).chain(overloaded()).find_map(|other| {
-            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
-            Some((pwq, other))
-        })
-    }
-
     /// Takes a batch from a pinned pwq and runs it.
     ///
     /// `from` is the pool on whose ready list the pwq was found; it is a neighbour's pool when this
@@ -213,8 +191,8 @@ impl<H: Host> Worker<H> {
             }
         };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-        let taken = pwq.take(host, &engine.slots, (self.slot, slot), share, &mut ready);
-        let Taken::Some { count, left, more, estimate } = taken else {
+        let taken = pwq.take((host, now), &engine.slots, (self.slot, slot), share, &mut ready);
+        let Taken::Some { count, left, more, estimate, waited_ns } = taken else {
             pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
             // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
@@ -227,6 +205,7 @@ impl<H: Host> Worker<H> {
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         pwq.release_pin(engine);
         slot.batch.set(pwq.id, now, host.current_cpu());
+        engine.trace_heartbeat(now);
         pool.note_recent(self.slot);
         from.note_progress(now);
         from.note_batch(now);
@@ -251,15 +230,20 @@ impl<H: Host> Worker<H> {
         if self.helps.take() && !host.reverts(Cure::HelpPassedOn) {
             pool.pass_on_help(engine, from);
         }
+        if stolen {
+            self.note_steal(from, now);
+        }
         if from.looks_ready() {
             if from.spec().saves {
                 from.reconsider_target(engine, now.saturating_sub(self.up_since.get()));
             }
             self.share(from, plan.settle_source, left as u64, estimate);
         }
+        pwq.events.stolen.add(if stolen { count.into() } else { 0 });
         pool.settle(engine);
+        let batch = account::Batch::begin(engine, slot, &self.meter, (now, waited_ns), estimate);
         let before = slot.number();
-        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq);
+        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
         if plan.may_presume && pool.presumes_block(engine, pwq) {
             pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
         } else {
@@ -277,28 +261,13 @@ impl<H: Host> Worker<H> {
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
-        if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
+        if pwq.release(batch.end(engine, slot, ran), &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
                 changed.settled_by_caller(engine);
             } else {
                 changed.settle(engine);
             }
-        }
-    }
-
-    /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
-    /// `settle_source`, `from` is another pool than its own.
-    fn share(&self, from: &Pool<H>, settle_source: bool, left: u64, estimate: RunEstimate) {
-        if settle_source {
-            // The rest was enqueued while this worker was on its way up. Submitters relied on its
-            // arrival, so it settles `from` for them.
-            from.settle(&self.engine);
-            // More work is left to steal, and the other workers of this pod have none.
-            self.pool().bring_helper(&self.engine);
-        }
-        if spills(from.state.counts(), from.target(), left, estimate) {
-            from.wake_neighbour_worker(&self.engine, Maker::Caller);
         }
     }
 
@@ -326,6 +295,7 @@ impl<H: Host> Worker<H> {
             }
             return;
         }
+        self.engine.note_replaced(slot);
         // Give the batch back first: the settlement below must see those items as ready.
         let (behind, counted) = slot.begin_block();
         slot.end_batch_hint(&self.engine);
@@ -366,6 +336,7 @@ impl<H: Host> Worker<H> {
         if pool.spec().saves {
             self.choose_cpu_to_sleep_on();
         }
+        let cpu = engine.host().current_cpu();
         let checks_neighbours = !engine.host().reverts(Cure::NeighbourAtPark);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
@@ -385,7 +356,7 @@ impl<H: Host> Worker<H> {
         }
         self.yields.set(0);
         self.idle_since.set(now);
-        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
+        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot, cpu);
         let deadline = self.deadline(keeps_timers);
         drop(inner);
         if !engine.host().reverts(Cure::WatchedWork) {
@@ -437,15 +408,13 @@ impl<H: Host> Worker<H> {
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
-        let mut met = Met::default();
+        self.meter.forget();
         loop {
             let _ = engine.host().park(&slot.event, deadline);
-            let mut again_at = None;
             if !slot.is_picked() && pool.blocking.take_request() {
                 // A standby runs on this CPU: the thread that had it may have blocked. If it has,
                 // this wakes its replacement, which may be the caller.
-                again_at = pool.examine(engine, &mut met);
-                again_at.inspect(|_| pool.blocking.renew_request());
+                pool.examine(engine);
             }
             if slot.is_picked() {
                 break;
@@ -476,7 +445,6 @@ impl<H: Host> Worker<H> {
             }
             let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
             deadline = self.deadline(keeps_timers);
-            deadline = again_at.map_or(deadline, |at| Some(deadline.map_or(at, |d| d.min(at))));
         }
         slot.unpick();
         let pool = self.move_home();
@@ -507,11 +475,13 @@ impl<H: Host> Worker<H> {
             let _ = engine.host().park(&slot.event, None);
             home = slot.home_after_move();
         }
-        if self.pool.replace(home) != home {
-            let spec = self.pool().spec();
+        let moved = self.pool.replace(home) != home;
+        let spec = self.pool().spec();
+        if moved {
             slot.go_to(engine, &spec.cpus);
             engine.host().rename_thread(&spec.thread_name());
         }
+        slot.lift_restriction(engine, &spec.cpus);
         self.pool()
     }
 

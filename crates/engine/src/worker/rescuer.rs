@@ -26,9 +26,10 @@
 
 use std::sync::Arc;
 
+use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
-use crate::host::{Event, Host, WorkerSpec};
+use crate::host::{Event, Host, Runner, ThreadKind, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::queue::{QueueError, Wq};
@@ -98,6 +99,7 @@ impl<H: Host> Wq<H> {
             name: format!("uw/R-{}", self.name()),
             cpus: self.cpus(),
             nice: crate::queue::NICE_HIGHPRI,
+            runner: Some(Runner { kind: ThreadKind::Rescuer, queue: Some(self.name().to_owned()) }),
         };
         let (engine, rescued, slot) = (self.engine().clone(), Rescued(self), rescuer.slot);
         let placed = Link(placed.cast_mut());
@@ -192,7 +194,8 @@ impl<H: Host> Pwq<H> {
             let pinned = pool.take_ready(host, &mut pool.lock(), self);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-            let taken = self.take(host, &engine.slots, (id, slot), Share::One, &mut ready);
+            let taken =
+                self.take((host, host.now()), &engine.slots, (id, slot), Share::One, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && self.claim_ready() {
                 pool.push_ready(self).settle(engine);
@@ -200,12 +203,15 @@ impl<H: Host> Pwq<H> {
             if pinned {
                 self.release_pin(engine);
             }
-            let Taken::Some { count, .. } = taken else { break };
+            let Taken::Some { count, estimate, waited_ns, .. } = taken else { break };
             let began = host.now();
             slot.batch.set(self.id, began, host.current_cpu());
             pool.note_batch(began);
-            run_batch(engine, (id, slot), None, thread, self);
-            if self.release(host.now().saturating_sub(began), count, &mut ready) {
+            self.events.rescued.add(u64::from(count));
+            let meter = account::CpuMeter::default();
+            let batch = account::Batch::begin(engine, slot, &meter, (began, waited_ns), estimate);
+            run_batch(engine, (id, slot), None, thread, self, &batch.split);
+            if self.release(batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
             }
             budget = budget.saturating_sub(count);
@@ -238,6 +244,7 @@ impl<H: Host> Pool<H> {
                 && count < MAYDAYS_AT_ONCE
                 && pwq.call_rescuer(self.id)
             {
+                pwq.events.maydays.add(1);
                 rescuers[count] = slot;
                 count += 1;
             }

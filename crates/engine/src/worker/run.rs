@@ -4,26 +4,60 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use crate::account::Split;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
-use crate::item::Work;
+use crate::host::{Host, ItemPoint, ItemProbe, Report};
 use crate::item::word::{RUN_MASK, RunId};
+use crate::item::{ItemFn, Ticket, Work};
 use crate::payload::{drop_payload, payload_text};
 use crate::queue::Wq;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
 use crate::sync::assert_nothing_held;
 
-/// Runs one item whose run has begun.
+/// Runs one item whose run has begun, and records the run if the item's ticket asks for it.
 ///
 /// # Safety
-/// `item` is live and the caller's, and `run` is the run that `slot` has just begun.
+/// As of [`run_item`]; `ticket` is the item's.
 #[inline(always)]
-pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
+pub(crate) unsafe fn run_ticket<H: Host>(
+    engine: &Engine<H>,
+    run: RunId,
+    item: *mut Work,
+    ticket: Ticket,
+) {
+    // SAFETY: live until its function is called.
+    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(unsafe { &*item }));
+    if ticket.traced() {
+        // SAFETY: by this function's contract.
+        unsafe { run_traced(engine, run, item) };
+    } else {
+        // SAFETY: by this function's contract.
+        unsafe { run_item(run, item) };
+    }
+    // The slot has the values, so that no register keeps them during the run.
+    engine.host().probe_item(ItemPoint::Ended, || engine.slot(run.slot).last_run());
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn run_traced<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
+    // SAFETY: live until its function is called.
+    let _recorded = engine.trace_run(run.slot, unsafe { &*item });
+    // SAFETY: by the caller's contract.
+    unsafe { run_item(run, item) };
+}
+
+/// Runs one item whose run has begun. Reports cut call stacks at this function.
+///
+/// # Safety
+/// `item` is live and the caller's, and `run` is the run that its slot has just begun.
+#[inline(always)]
+unsafe fn run_item(run: RunId, item: *mut Work) {
     // SAFETY: live until its function is called.
     let work = unsafe { &*item };
     let func = work.func();
-    work.word.start(RunId { slot, run });
+    work.word.start(run);
     assert_nothing_held("an item's function");
     // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
     unsafe { func.run(NonNull::new_unchecked(item)) };
@@ -40,17 +74,25 @@ pub(crate) struct Tally<'a, H: Host> {
     colour: Cell<usize>,
     /// The last run that is not part of the count.
     before: Cell<u64>,
+    /// Tells the functions of the batch apart.
+    split: &'a Split,
 }
 
 impl<'a, H: Host> Tally<'a, H> {
     /// Counts the runs that `slot` begins from here on.
-    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
-        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
+    pub(crate) fn new(
+        engine: &'a Engine<H>,
+        pwq: &'a Pwq<H>,
+        slot: &'a Slot<H>,
+        split: &'a Split,
+    ) -> Self {
+        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()), split }
     }
 
-    /// A run of this colour has begun.
+    /// A run of this function and this colour has begun.
     #[inline(always)]
-    pub(crate) fn note(&self, colour: usize, run: u64) {
+    pub(crate) fn note(&self, func: ItemFn, colour: usize, run: u64) {
+        self.split.note(self.engine.host(), func, run);
         if colour != self.colour.get() {
             self.change(colour, run.wrapping_sub(1) & RUN_MASK);
         }

@@ -45,6 +45,7 @@ mod rescue;
 mod saving;
 mod shutdown;
 mod user_code;
+mod waker;
 mod watchdog;
 mod world;
 

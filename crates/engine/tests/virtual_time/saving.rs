@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use uwork_engine::host::Report;
 use uwork_engine::{Cpus, Kind, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -104,6 +105,32 @@ fn a_periodic_item_wakes_no_idle_cpu_while_another_is_awake() {
     });
 }
 
+/// No CPU of the mask is awake, and a CPU outside of it is: the mask holds.
+#[test]
+fn a_mask_without_an_awake_cpu_is_kept() {
+    with_engine(sliced("core:8"), |engine| {
+        engine.set_cpu_intensive_thresh(0);
+        let host = engine.host();
+        save(engine, true);
+        choose(engine, "2-3").unwrap();
+        let queue = efficient(engine, "pe", Flags::empty());
+        let bound = make(engine, spec("bound", Kind::PerCpu));
+        let hog = {
+            let host = host.clone();
+            Item::new(move || host.burn(2 * SEC))
+        };
+        assert_eq!(hog.queue_on(&bound, 5), Queued::Yes);
+        let runs = Runs::default();
+        let periodic = arm_periodic(engine, &queue, &runs, 10 * MS, 2_500 * US);
+        host.doze(SEC);
+        let seen = taken(&runs);
+        assert!(seen.len() > 70, "{}", seen.len());
+        assert_eq!(seen.iter().find(|&&(_, _, cpu)| !(2..=3).contains(&cpu)), None);
+        periodic.disable(engine).unwrap();
+        assert_eq!(host.reports(), [], "nothing is wrong");
+    });
+}
+
 /// The fewest instants of which each window contains one.
 fn stabs(windows: &[(u64, u64)]) -> Vec<u64> {
     let mut windows = windows.to_vec();
@@ -186,12 +213,54 @@ fn a_slack_beyond_the_period_lengthens_the_period() {
             let apart = pair[1] - pair[0];
             assert!((10 * MS..=36 * MS).contains(&apart), "{apart}");
         }
+        let report = Report::SlackBeyondPeriod {
+            queue: "pe".to_owned(),
+            period_ns: 10 * MS,
+            slack_ns: 25 * MS,
+        };
+        assert_eq!(host.reports(), [report], "once");
         item.disable(engine).unwrap();
         // The longest delay and slack never expire, and cover nothing else.
         let never = noting(engine, &runs, 1, u64::MAX);
         assert_eq!(never.queue_delayed(&queue, None, u64::MAX), Queued::Yes);
         host.doze(3600 * SEC);
         assert!(taken(&runs).is_empty() && never.cancel(engine));
+    });
+}
+
+/// A late run leaves less than the slack until the next point of the grid. That is no mistake.
+#[test]
+fn a_fixed_grid_with_late_runs_is_not_reported() {
+    with_engine(sliced("core:2"), |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let me: Arc<OnceLock<Arc<Item>>> = Arc::default();
+        let delays: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let item = Item::with_slack(9 * MS, {
+            let (host, queue) = (host.clone(), queue.clone());
+            let (again, delays, begin) = (me.clone(), delays.clone(), host.time());
+            move || {
+                // On a machine no two runs take the same time.
+                let runs = delays.lock().unwrap().len() as u64;
+                host.burn(US + 13 * runs);
+                let delay = 10 * MS - (host.time() - begin) % (10 * MS);
+                delays.lock().unwrap().push(delay);
+                let item = again.get().expect("it is set before it is armed");
+                assert_ne!(item.queue_delayed(&queue, None, delay), Queued::AlreadyPending);
+            }
+        });
+        me.set(item.clone()).ok().expect("it is new");
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        // Another timer, with a period of its own, lets the windows end at different times.
+        let runs = Runs::default();
+        let other = arm_periodic(engine, &queue, &runs, 7_001 * US, 0);
+        host.doze(SEC);
+        let short = delays.lock().unwrap().iter().filter(|&&delay| delay < 9 * MS).count();
+        assert!(short > 20, "{short} delays were shorter than the slack");
+        assert_eq!(host.reports(), []);
+        item.disable(engine).unwrap();
+        other.disable(engine).unwrap();
     });
 }
 
@@ -313,8 +382,16 @@ fn a_mask_that_becomes_empty_stands_for_all_cpus() {
             host.doze(SEC);
             taken(&runs).iter().map(|&(_, _, cpu)| cpu).collect::<Vec<_>>()
         };
+        let without_cpu = |used: &str| Report::CpumaskWithoutCpu {
+            cpumask: "2-3".parse().expect("a list"),
+            used: used.parse().expect("a list"),
+        };
         assert!(matches!(cpus_of_run("0-1")[..], [0 | 1]));
         assert_eq!(queue.cpus().to_string(), "0-1");
+        assert!(matches!(cpus_of_run("0")[..], [0]));
+        let seen: Vec<Report> = host.reports();
+        let seen = seen.iter().filter(|report| matches!(report, Report::CpumaskWithoutCpu { .. }));
+        assert_eq!(seen.collect::<Vec<_>>(), [&without_cpu("0-1")], "once");
         assert_eq!(engine.housekeeping().cpumask, Some("2-3".parse().unwrap()), "it is kept");
         assert!(matches!(cpus_of_run("0-3")[..], [2 | 3]));
         let error = choose(engine, "4-7").unwrap_err();

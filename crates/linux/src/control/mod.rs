@@ -5,6 +5,7 @@
 mod address;
 mod connection;
 mod listener;
+mod on_signal;
 mod server;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::Event;
 use crate::{first_use, stack};
 
 pub use connection::{LINE_MAX, OUTPUT_MAX};
+pub use on_signal::call_on_signal;
 pub use server::CONNECTIONS_MAX;
 
 /// The answers to the requests of clients. Called on the thread of the control socket, which holds
@@ -111,6 +113,7 @@ pub(crate) fn attend() {
 fn attend_now() {
     // Before the work: what arrives from here on is noticed again.
     NOTICED.store(false, Ordering::SeqCst);
+    on_signal::attend();
     let Some(&service) = SERVICE.get() else { return };
     if !open() || SERVING.swap(true, Ordering::SeqCst) {
         return;

@@ -8,6 +8,7 @@
 //! released.
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -17,10 +18,29 @@ const CHUNK_MIN: usize = 16 << 10;
 /// The maximum size of a chunk, unless a single object is larger.
 const CHUNK_MAX: usize = 4 << 20;
 
-/// One allocation from the system.
+/// Where a cache's memory comes from, in place of the system's allocator.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Source {
+    /// Passed to both functions.
+    pub context: *mut c_void,
+    /// Memory of this size and alignment; NULL if there is none. Called by a thread that allocates,
+    /// with no lock of the cache held. The memory may go back without use.
+    pub alloc: unsafe extern "C" fn(context: *mut c_void, size: usize, align: usize) -> *mut u8,
+    /// Takes back memory of this size, none of whose objects is allocated.
+    pub free: unsafe extern "C" fn(context: *mut c_void, memory: *mut u8, size: usize),
+}
+
+// SAFETY: the context is for the two functions only, which any thread may call (`RawCache::from`).
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+/// One allocation from the system, or from the cache's source.
 pub(super) struct Chunk {
     pub(super) base: NonNull<u8>,
     layout: Layout,
+    source: Option<Source>,
     pub(super) objects: usize,
 }
 
@@ -30,9 +50,14 @@ impl Chunk {
     /// # Safety
     /// None of its objects is used or listed anywhere.
     pub(super) unsafe fn free(self) -> usize {
-        // SAFETY: from `alloc` with this layout, and no longer used.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
-        self.layout.size()
+        let (memory, size) = (self.base.as_ptr(), self.layout.size());
+        match self.source {
+            // SAFETY: from this source, and no longer used.
+            Some(source) => unsafe { (source.free)(source.context, memory, size) },
+            // SAFETY: from `alloc` with this layout, and no longer used.
+            None => unsafe { dealloc(memory, self.layout) },
+        }
+        size
     }
 }
 
@@ -122,8 +147,8 @@ fn several<G>(tries: u32, lock: impl Fn() -> Option<G>) -> Option<G> {
 }
 
 impl Depots {
-    pub(super) fn new(object: Layout) -> Depots {
-        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
+    pub(super) fn new(object: Layout, source: Option<Source>) -> Depots {
+        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object, source)) }
     }
 
     // No user code runs under either lock, so that poison means nothing.
@@ -233,6 +258,8 @@ impl Depots {
 /// See the module.
 pub(crate) struct Depot {
     object: Layout,
+    /// None: the system's allocator.
+    source: Option<Source>,
     /// Free objects that were in use before, with room for those of all chunks.
     pub(super) free: Vec<NonNull<u8>>,
     /// The free objects that a thread examines to free memory: see `shrink`.
@@ -269,7 +296,7 @@ unsafe impl Send for Aside {}
 unsafe impl Sync for Aside {}
 
 impl Depot {
-    pub(super) fn new(object: Layout) -> Depot {
+    pub(super) fn new(object: Layout, source: Option<Source>) -> Depot {
         // Padded, so that each object in a row is aligned, and at least one byte, so that two have
         // different addresses.
         let size = object.size().max(1);
@@ -277,6 +304,7 @@ impl Depot {
             Layout::from_size_align(size, object.align()).expect("as it was").pad_to_align();
         Depot {
             object,
+            source,
             free: Vec::new(),
             aside: None,
             fresh: NonNull::dangling(),
@@ -331,6 +359,7 @@ impl Depot {
         let twice = |has: usize, needs: usize| if has < needs { needs.max(2 * has) } else { 0 };
         Wanted {
             object: self.object,
+            source: self.source,
             objects,
             free: twice(self.free.capacity(), self.objects + objects),
             chunks: twice(self.chunks.capacity(), self.chunks.len() + 1),
@@ -365,6 +394,7 @@ impl Depot {
 /// The memory to allocate for a depot without objects.
 struct Wanted {
     object: Layout,
+    source: Option<Source>,
     /// The number of objects in the chunk.
     objects: usize,
     /// The capacity of a new list of free objects; 0 if the current list suffices.
@@ -382,9 +412,18 @@ impl Wanted {
         let (mut free, mut chunks) = (Vec::new(), Vec::new());
         free.try_reserve_exact(self.free).ok()?;
         chunks.try_reserve_exact(self.chunks).ok()?;
-        // SAFETY: not of size 0.
-        let base = NonNull::new(unsafe { alloc(layout) })?;
-        Some(More { chunk: Some(Chunk { base, layout, objects: self.objects }), free, chunks })
+        let source = self.source;
+        let base = NonNull::new(match source {
+            // SAFETY: its functions are for any thread (`RawCache::from`).
+            Some(source) => unsafe { (source.alloc)(source.context, size, layout.align()) },
+            // SAFETY: not of size 0.
+            None => unsafe { alloc(layout) },
+        })?;
+        Some(More {
+            chunk: Some(Chunk { base, layout, source, objects: self.objects }),
+            free,
+            chunks,
+        })
     }
 }
 
@@ -429,7 +468,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_chunk_added_meanwhile_is_used() {
-        let mut depot = Depot::new(Layout::new::<[u64; 8]>());
+        let mut depot = Depot::new(Layout::new::<[u64; 8]>(), None);
         let mut late = depot.wanted().get().expect("there is memory");
         let mut objects = take(&mut depot, 1);
         let before = (depot.objects(), depot.bytes());

@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use uwork_linux::{Error, current_cpu};
 
 use super::CacheStats;
-use super::depot::Depots;
+use super::depot::{Depots, Source};
 use super::shrink::Room;
 use crate::Mode;
 use crate::forks::Registration;
@@ -41,6 +41,15 @@ unsafe impl Send for Magazine {}
 impl Magazine {
     fn new() -> Magazine {
         Magazine([MaybeUninit::uninit(); MAGAZINE])
+    }
+
+    /// The free objects.
+    ///
+    /// # Safety
+    /// The first `used` entries are initialized.
+    unsafe fn objects(&self, used: usize) -> &[NonNull<u8>] {
+        // SAFETY: initialized, by the caller; `MaybeUninit` has the layout of its content.
+        unsafe { &*(&raw const self.0[..used] as *const [NonNull<u8>]) }
     }
 }
 
@@ -86,12 +95,26 @@ pub struct RawCache {
 impl RawCache {
     /// A cache without memory, in the process's mode.
     pub fn new(object: Layout) -> RawCache {
-        RawCache::in_mode(mode(), object)
+        RawCache::build(mode(), object, None)
     }
 
+    /// The same, with memory from a source.
+    ///
+    /// # Safety
+    /// The source's functions may be called by any thread while the cache exists, and do not use the
+    /// cache. Its memory is as large and aligned as asked for, and stays until it is taken back.
+    pub unsafe fn from(object: Layout, source: Source) -> RawCache {
+        RawCache::build(mode(), object, Some(source))
+    }
+
+    #[cfg(test)]
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
+        RawCache::build(mode, object, None)
+    }
+
+    fn build(mode: Mode, object: Layout, source: Option<Source>) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        let depots = Box::new(Depots::new(object));
+        let depots = Box::new(Depots::new(object, source));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depots(&depots) };
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
@@ -186,7 +209,7 @@ impl RawCache {
         self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
             // SAFETY: the entries below `used` are initialized.
-            self.depots.flushed().put(unsafe { held.0[..used].assume_init_ref() });
+            self.depots.flushed().put(unsafe { held.objects(used) });
             // After that: a thread that finds the magazine empty finds its objects in the depot.
             held.set_used(0);
             drop(held);
@@ -249,7 +272,7 @@ impl RawCache {
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
-            depot.put(unsafe { magazine.0[..used].assume_init_ref() });
+            depot.put(unsafe { magazine.objects(used) });
         }
         depot.objects() - depot.free()
     }

@@ -168,7 +168,7 @@ mod tests {
     const SIZE: usize = 64;
 
     fn depot() -> Depot {
-        Depot::new(Layout::from_size_align(SIZE, 8).expect("a layout"))
+        Depot::new(Layout::from_size_align(SIZE, 8).expect("a layout"), None)
     }
 
     fn look_through(depot: &mut Depot) -> Contents {

@@ -41,7 +41,19 @@ fn the_environment_comes_first_then_the_program_then_isolation() {
 #[test]
 fn a_bad_variable_is_reported_with_the_allowed_values() {
     let choice = choose(&wishes(Some("yes"), None, ""));
-    assert_eq!(choice.reason, "UWORK_PWLOCKS=\"yes\" is not one of 0, 1, 2; no CPU is isolated");
+    let allowed = "0 (local), 1 (remote), 2 (asymmetric)";
+    let told = format!("UWORK_PWLOCKS=\"yes\" is not one of {allowed}; no CPU is isolated");
+    assert_eq!(choice.reason, told);
+}
+
+// Catches: a name that a report prints and the variable does not accept.
+#[test]
+fn a_mode_is_accepted_by_number_and_by_name() {
+    for mode in Mode::ALL {
+        assert_eq!(mode.name().parse(), Ok(mode));
+        assert_eq!(mode.number().to_string().parse(), Ok(mode));
+    }
+    assert!("Local".parse::<Mode>().is_err() && "0 (local)".parse::<Mode>().is_err());
 }
 
 #[test]

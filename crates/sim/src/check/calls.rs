@@ -65,22 +65,19 @@ impl Case<'_> {
                 made.call == Call::Flush && made.end != usize::MAX
             });
             flushes.into_iter().find_map(|flush| {
-                let queued = item.calls.iter().filter(|made| made.is_accepted());
-                let before: Vec<&Made> = queued.filter(|made| made.end < flush.begin).collect();
-                // The flush does not wait for an armed timer.
-                if before.iter().any(|made| made.call == Call::Arm) {
-                    return None;
-                }
+                let before: Vec<&Made> =
+                    item.accepted().filter(|made| made.end < flush.begin).collect();
+                // The flush does not wait for a timer that may be armed, which the last submission does.
+                let is_last = |made: &&Made| !before.iter().any(|other| other.begin > made.end);
+                let armed = before.iter().any(|made| made.call == Call::Arm && is_last(made));
+                let late = item.consumed_before(flush.end) < before.len() - usize::from(armed);
                 // A cancel of the pending item ends the wait, also beside an earlier run.
                 let cancels = |made: &Made| {
                     made.has_cancelled() && made.begin < flush.end && made.end > flush.begin
                 };
-                if item.calls.iter().any(cancels) {
-                    return None;
-                }
-                let late = item.consumed_before(flush.end) < before.len();
-                let runs = item.runs.iter().filter(|ran| ran.start < flush.begin);
-                let unfinished = runs.into_iter().any(|ran| ran.finish > flush.end);
+                let mut earlier = item.runs.iter().filter(|ran| ran.start < flush.begin);
+                let unfinished =
+                    !item.calls.iter().any(cancels) && earlier.any(|ran| ran.finish > flush.end);
                 (late || unfinished).then(|| {
                     let (from, to) = (self.at(flush.begin), self.at(flush.end));
                     format!("the flush of item {} from {from} to {to} returns early", self.name(no))

@@ -1,6 +1,6 @@
 //! The bounds that the oracle allows, and their reasons.
 
-use uwork_policy::blocking::{PATIENCE_MAX_NS, Tier};
+use uwork_policy::blocking::{CREATE_COST_NS, Tier};
 
 use super::{NEVER, PoolNo};
 use crate::setup::{MS, SEC, US};
@@ -35,7 +35,7 @@ impl Rules {
     pub(super) fn found(self) -> u64 {
         match self.tier {
             Tier::Declared => NEVER,
-            Tier::Standby | Tier::Events | Tier::Sampling => 3 * SCAN_NS + PATIENCE_MAX_NS,
+            Tier::Standby | Tier::Events | Tier::Sampling => 3 * SCAN_NS + CREATE_COST_NS,
         }
     }
 

@@ -13,12 +13,21 @@
 //! # Ok::<(), uwork::Error>(())
 //! ```
 
+mod metrics;
+mod pools;
 mod protocol;
 mod status;
+mod trace;
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
+pub use metrics::add_metrics;
 pub use protocol::{VERSION, answer};
+
+/// Runs shorter than this have no stack in an answer, unless the request says otherwise.
+const LONG: Duration = Duration::from_millis(100);
 
 /// What the socket's thread calls.
 struct Service;
@@ -57,4 +66,31 @@ pub(crate) fn offer() {
 /// ```
 pub fn socket() -> Result<PathBuf, String> {
     uwork_linux::control::socket()
+}
+
+/// Has each `signal` to this process write [`dump`](fn@crate::dump) to standard error, with the stacks
+/// of the items that run for 100 ms or longer: for machines where no client can connect.
+///
+/// The handler only wakes the watcher, whatever the signal interrupts; a thread of the library's
+/// writes. Signals that come before it begins count as one. The handler has `SA_RESTART`. Nothing is
+/// written before a queue was made. A second call adds a signal.
+///
+/// # Errors
+/// The reason, in a line: the signal has a handler already, is ignored, or cannot be handled.
+///
+/// ```
+/// const SIGUSR2: i32 = 12;
+/// const SIGKILL: i32 = 9;
+/// assert_eq!(uwork::control::dump_on_signal(SIGUSR2), Ok(()));
+/// assert!(uwork::control::dump_on_signal(SIGKILL).is_err());
+/// ```
+pub fn dump_on_signal(signal: i32) -> Result<(), String> {
+    uwork_linux::control::call_on_signal(signal, write_dump)
+}
+
+fn write_dump() {
+    let runs = crate::long_runs(LONG);
+    let text = format!("{}\n{runs}", crate::dump());
+    // A failure cannot be reported. One write, so that lines of several threads do not mix.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,24 +1,30 @@
 //! Requests and answers: a line in, a line or a counted text out.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::status;
+use super::{metrics, pools, status, trace};
 use crate::sysfs::{self, EntryKind, Error};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
 pub const VERSION: u32 = 1;
 
 /// The requests, with what they answer.
-const REQUESTS: [(&str, &str); 9] = [
+const REQUESTS: [(&str, &str); 14] = [
     ("help", "this list"),
     ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
     ("get PATH", "the value of an attribute"),
     ("set PATH VALUE", "change an attribute"),
     ("describe PATH", "type, unit and permitted values of an attribute"),
     ("queues", "every queue with its counters, separated by tabs; the first line has the names"),
+    ("pools", "every pool, and after an empty line every worker, in the same form"),
     ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
+    ("stacks [MS]", "workers that are in a batch for at least MS (100) milliseconds, with stacks"),
+    ("trace on SECONDS", "record when items are queued, start and end, for so long"),
+    ("trace read", "the records since the last time, separated by tabs"),
+    ("trace off", "end the trace; its records can still be read"),
 ];
 
 /// The answer of this process to a request of the control protocol: what a client gets that sends
@@ -40,10 +46,15 @@ pub fn answer(request: &str) -> String {
             outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
         }
         ("queues", "") => text(&status::queues()),
-        ("metrics", "") => text(&crate::counters().to_openmetrics()),
+        ("pools", "") => text(&pools::pools()),
+        ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),
+        ("stacks", ms) => stacks(ms),
+        ("trace", "read") => trace::read(),
+        ("trace", "off") => trace::stop(),
+        ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
         _ => refusal("bad-request", &format!("{words:?} is no request; there are {}", requests())),
     }
 }
@@ -53,7 +64,7 @@ pub(super) fn greeting() -> String {
 }
 
 /// An answer with a text, of which each line ends with a newline.
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("ok {}\n{text}{newline}", text.len() + newline.len())
 }
@@ -81,6 +92,14 @@ fn code_of(error: &Error) -> &'static str {
     }
 }
 
+fn stacks(ms: &str) -> String {
+    let time = if ms.is_empty() { Ok(super::LONG) } else { ms.parse().map(Duration::from_millis) };
+    match time {
+        Ok(time) => text(&crate::long_runs(time).to_string()),
+        Err(_) => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
+    }
+}
+
 fn listing(entries: &[sysfs::Entry]) -> String {
     let kind = |entry: &sysfs::Entry| match entry.kind {
         EntryKind::Directory => "dir",
@@ -100,7 +119,9 @@ fn help() -> String {
 /// The requests' first words.
 fn requests() -> String {
     let verbs = REQUESTS.iter().map(|(request, _)| request.split(' ').next().unwrap_or_default());
-    verbs.collect::<Vec<_>>().join(", ")
+    let mut verbs: Vec<&str> = verbs.collect();
+    verbs.dedup();
+    verbs.join(", ")
 }
 
 #[cfg(feature = "serde")]
@@ -143,6 +164,7 @@ mod tests {
             let whole = match verb {
                 "get" | "describe" => format!("{verb} cpumask"),
                 "set" => "set module/parameters/pool_workers_max 0".to_owned(),
+                "trace" => request.replace("SECONDS", "1"),
                 _ => verb.to_owned(),
             };
             let answer = answer(&whole);

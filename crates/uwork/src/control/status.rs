@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use uwork_engine::dump::{QueueDump, WorkerState};
 use uwork_linux::engine;
 
-use crate::QueueCounters;
+use crate::{QueueCounters, Times};
 
 /// The columns of [`queues`]. New ones are added at the end.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 23] = [
     "name",
     "kind",
     "flags",
@@ -24,35 +24,56 @@ const COLUMNS: [&str; 15] = [
     "gate",
     "run_p50_ns",
     "run_p99_ns",
+    "cpu_us",
+    "cpu_intensive",
+    "replaced",
+    "stolen",
+    "maydays",
+    "rescued",
+    "wait_p50_ns",
+    "wait_p99_ns",
 ];
 
 /// A line for each queue, after a line with the names of the columns.
 pub(super) fn queues() -> String {
     let mut text = COLUMNS.join("\t") + "\n";
     for queue in engine().dump_queues(|_| true) {
-        let counted = QueueCounters::of(&queue);
-        let started: u64 = queue.pwqs.iter().map(|pwq| pwq.started).sum();
-        let percentile = |percent| counted.run_times.percentile(percent).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "{}\t{}\t{}\t{started}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
-            plain(&queue.name),
-            queue.kind,
-            plain(&queue.flags.to_string()),
-            counted.in_flight,
-            counted.pending,
-            counted.ran,
-            counted.run_time.as_micros(),
-            counted.running,
-            counted.max_active,
-            counted.saturated,
-            queue.scope.as_deref().unwrap_or("-"),
-            gate(&queue),
-            percentile(50).as_nanos(),
-            percentile(99).as_nanos(),
-        );
+        let _ = writeln!(text, "{}", values(&queue).join("\t"));
     }
     text
+}
+
+/// The values of [`COLUMNS`].
+fn values(queue: &QueueDump) -> [String; COLUMNS.len()] {
+    let counted = QueueCounters::of(queue);
+    let percentile = |times: &Times, percent| {
+        times.percentile(percent).unwrap_or_default().as_nanos().to_string()
+    };
+    [
+        plain(&queue.name),
+        queue.kind.to_owned(),
+        plain(&queue.flags.to_string()),
+        counted.started.to_string(),
+        counted.in_flight.to_string(),
+        counted.pending.to_string(),
+        counted.ran.to_string(),
+        counted.run_time.as_micros().to_string(),
+        counted.running.to_string(),
+        counted.max_active.to_string(),
+        counted.saturated.to_string(),
+        queue.scope.clone().unwrap_or_else(|| "-".to_owned()),
+        gate(queue),
+        percentile(&counted.run_times, 50),
+        percentile(&counted.run_times, 99),
+        counted.cpu_time.as_micros().to_string(),
+        counted.cpu_intensive.to_string(),
+        counted.replaced.to_string(),
+        counted.stolen.to_string(),
+        counted.maydays.to_string(),
+        counted.rescued.to_string(),
+        percentile(&counted.waits, 50),
+        percentile(&counted.waits, 99),
+    ]
 }
 
 fn gate(queue: &QueueDump) -> String {
@@ -60,7 +81,7 @@ fn gate(queue: &QueueDump) -> String {
 }
 
 /// A name without the characters that separate fields.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -246,7 +246,7 @@ fn a_mode_that_does_not_exist_is_reported() {
         keep_reports();
         Counter::new().add(1);
         let reports = REPORTS.lock().unwrap();
-        let told = "\\\"3\\\" is not one of 0, 1, 2";
+        let told = "\\\"3\\\" is not one of 0 (local), 1 (remote), 2 (asymmetric)";
         assert!(reports.iter().any(|report| report.contains(told)), "{reports:?}");
     });
 }

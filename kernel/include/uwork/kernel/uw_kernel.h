@@ -35,7 +35,7 @@ uint64_t uw_kernel_clock_ns(int clock);
 
 /* The caller's context, as bits. */
 unsigned int uw_kernel_context(void);
-#define UW_KERNEL_IN_WORKER 1u
+#define UW_KERNEL_IN_WORKER 1u /* also a rescuer, and in a thread hook */
 #define UW_KERNEL_IN_BH 2u
 
 /*

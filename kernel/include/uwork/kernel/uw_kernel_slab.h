@@ -19,21 +19,35 @@ extern "C" {
 void uw_kernel_free(const void *ptr);
 
 struct kmem_cache;
-struct kmem_cache *uw_kernel_cache_create(const char *name, size_t size, size_t align, void (*ctor)(void *));
+struct kmem_cache *uw_kernel_cache_create(const char *name, size_t size, size_t align, slab_flags_t flags,
+					  void (*ctor)(void *));
 void uw_kernel_cache_destroy(struct kmem_cache *cache);
-void *uw_kernel_cache_alloc(struct kmem_cache *cache, bool zero);
+void *uw_kernel_cache_alloc(struct kmem_cache *cache, gfp_t flags);
+void uw_kernel_cache_free(struct kmem_cache *cache, void *object);
+int uw_kernel_cache_shrink(struct kmem_cache *cache);
 size_t uw_kernel_cache_size(const struct kmem_cache *cache);
+void *uw_kernel_kmalloc(size_t size, gfp_t flags);
+void *uw_kernel_krealloc(const void *ptr, size_t size, gfp_t flags);
+void *uw_kernel_vmalloc(size_t size, gfp_t flags);
 size_t uw_kernel_size(const void *ptr);
 
+/* The result of an allocation of 0 bytes. It can be freed, and must not be accessed. */
+#define ZERO_SIZE_PTR ((void *)16)
+#define ZERO_OR_NULL_PTR(ptr) ((uintptr_t)(ptr) <= (uintptr_t)ZERO_SIZE_PTR)
+
+/*
+ * Memory of a per-CPU cache, by its size; above 8 KB that of malloc(). A power of two is aligned to
+ * its size. Only kfree() and its relatives may free it: it is not malloc()'s. They also take memory
+ * of malloc().
+ */
 static inline void *kmalloc(size_t size, gfp_t flags)
 {
-	return flags & __GFP_ZERO ? calloc(1, size) : malloc(size);
+	return uw_kernel_kmalloc(size, flags);
 }
 
 static inline void *kzalloc(size_t size, gfp_t flags)
 {
-	(void)flags;
-	return calloc(1, size);
+	return kmalloc(size, flags | __GFP_ZERO);
 }
 
 static inline void *kmalloc_array(size_t n, size_t size, gfp_t flags)
@@ -45,14 +59,13 @@ static inline void *kmalloc_array(size_t n, size_t size, gfp_t flags)
 
 static inline void *kcalloc(size_t n, size_t size, gfp_t flags)
 {
-	(void)flags;
-	return calloc(n, size);
+	return kmalloc_array(n, size, flags | __GFP_ZERO);
 }
 
+/* Bytes that are added are 0 only if all allocations of the block had __GFP_ZERO. */
 static inline void *krealloc(const void *ptr, size_t size, gfp_t flags)
 {
-	(void)flags;
-	return realloc((void *)(uintptr_t)ptr, size);
+	return uw_kernel_krealloc(ptr, size, flags);
 }
 
 static inline void *krealloc_array(void *ptr, size_t n, size_t size, gfp_t flags)
@@ -152,9 +165,18 @@ static inline void kfree_sensitive(const void *ptr)
 #define SLAB_TEMPORARY SLAB_RECLAIM_ACCOUNT
 #define KMALLOC_MAX_SIZE ((size_t)1 << 22)
 #define ARCH_KMALLOC_MINALIGN 16
-#define ZERO_OR_NULL_PTR(ptr) ((ptr) == NULL)
 #define SLAB_PANIC 0x40000u
 #define SLAB_ACCOUNT 0x4000000u
+#define SLAB_TYPESAFE_BY_RCU 0x80000u
+
+/* NULL, after a message, if an argument is invalid or there is no memory. */
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size, unsigned int align,
+						   slab_flags_t flags, void (*ctor)(void *))
+{
+	return uw_kernel_cache_create(name, size, align, flags, ctor);
+}
+
+/* With objects that are still allocated, reports them and keeps the cache. */
 static inline void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	uw_kernel_cache_destroy(cache);
@@ -162,13 +184,12 @@ static inline void kmem_cache_destroy(struct kmem_cache *cache)
 
 static inline void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t flags)
 {
-	return uw_kernel_cache_alloc(cache, (flags & __GFP_ZERO) != 0);
+	return uw_kernel_cache_alloc(cache, flags);
 }
 
 static inline void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t flags)
 {
-	(void)flags;
-	return uw_kernel_cache_alloc(cache, true);
+	return uw_kernel_cache_alloc(cache, flags | __GFP_ZERO);
 }
 
 static inline void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t flags, int node)
@@ -179,8 +200,7 @@ static inline void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t flags,
 
 static inline void kmem_cache_free(struct kmem_cache *cache, void *ptr)
 {
-	(void)cache;
-	uw_kernel_free(ptr);
+	uw_kernel_cache_free(cache, ptr);
 }
 
 static inline void kmem_cache_free_bulk(struct kmem_cache *cache, size_t count, void **objects)
@@ -204,10 +224,10 @@ static inline int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t flags, s
 	return (int)count;
 }
 
+/* Returns unused memory to the system, from the magazines of all CPUs as well. */
 static inline int kmem_cache_shrink(struct kmem_cache *cache)
 {
-	(void)cache;
-	return 0;
+	return uw_kernel_cache_shrink(cache);
 }
 
 static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
@@ -215,12 +235,10 @@ static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
 	return (unsigned int)uw_kernel_cache_size(cache);
 }
 
-#define kmem_cache_create(name, size, align, flags, ctor) \
-	((void)(flags), uw_kernel_cache_create((name), (size), (align), (ctor)))
 #define kmem_cache_create_usercopy(name, size, align, flags, useroffset, usersize, ctor) \
 	kmem_cache_create(name, size, align, flags, ctor)
 #define KMEM_CACHE(type, flags) \
-	((void)(flags), uw_kernel_cache_create(#type, sizeof(struct type), __alignof__(struct type), NULL))
+	uw_kernel_cache_create(#type, sizeof(struct type), __alignof__(struct type), (flags), NULL)
 
 #ifdef __cplusplus
 }

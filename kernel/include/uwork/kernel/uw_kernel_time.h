@@ -36,10 +36,15 @@
 #define UW_KERNEL_JIFFIES jiffies
 #endif
 
-/* Saturates at the end of the clock's range. */
+/*
+ * Saturates at INT64_MAX, which never passes. A number of ticks that was negative stays beyond it,
+ * and the call that gets it fails with a warning.
+ */
 static inline uint64_t uw_kernel_ticks_to_ns(unsigned long ticks)
 {
-	return ticks > UINT64_MAX / (1000000000ULL / HZ) ? UINT64_MAX : ticks * (1000000000ULL / HZ);
+	if ((long)ticks < 0)
+		return UINT64_MAX;
+	return ticks > INT64_MAX / (1000000000ULL / HZ) ? INT64_MAX : ticks * (1000000000ULL / HZ);
 }
 
 #endif

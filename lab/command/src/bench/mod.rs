@@ -6,7 +6,9 @@
 //! measurement.
 
 mod affinity;
+mod all;
 mod blocking;
+mod bridge;
 mod burner;
 mod c_pool;
 mod contestant;
@@ -16,6 +18,7 @@ mod interleave;
 mod isolation;
 mod legend;
 mod measured;
+mod observe;
 mod open;
 mod options;
 mod origin;
@@ -50,6 +53,8 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Bench {
+    /// Every benchmark, one after the other, with a file of figures for each: what `make bench` runs.
+    All(all::Args),
     /// Items per second, enqueue latency and CPU cost of small work items (as the kernel's
     /// test_workqueue).
     Workqueue(workqueue::Args),
@@ -69,6 +74,8 @@ enum Bench {
     Blocking(blocking::Args),
     /// An open loop: the time from planned arrivals to the ends of their items, beside the limit.
     Open(open::Args),
+    /// The cost of a process that looks in, and how fast an attribute set from outside takes effect.
+    Observe(observe::Args),
     /// Periodic tasks on an idle machine: wake-ups, CPU time, lateness and energy.
     Power(power::Args),
     /// How late a ready item starts beside an item that sleeps or computes.
@@ -80,6 +87,9 @@ enum Bench {
     /// Requests per second of `uwork-lab serve` and of Debian's redis-server, as redis-benchmark counts
     /// them.
     Serve(serve::Args),
+    /// Jobs of a redis-server, beside Celery, RQ, BullMQ and asynq; and a torture that counts lost
+    /// jobs.
+    Bridge(bridge::Args),
     /// Threads that post work to each other, for each kind of wait: posts per second, and the time
     /// from a post to its run.
     Taskwork(taskwork::Args),
@@ -88,6 +98,7 @@ enum Bench {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     match args.bench {
+        Bench::All(args) => all::run(&args),
         Bench::Workqueue(args) => workqueue::run(args),
         Bench::Scope(args) => scope::run(args),
         Bench::Idle(args) => idle::run(args),
@@ -96,11 +107,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
         Bench::Open(args) => open::run(args),
+        Bench::Observe(args) => observe::run(args),
         Bench::Power(args) => power::run(args),
         Bench::Progress(args) => progress::run(args),
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),
         Bench::Serve(args) => serve::run(args),
+        Bench::Bridge(args) => bridge::run(args),
         Bench::Taskwork(args) => taskwork::run(args),
     }
 }

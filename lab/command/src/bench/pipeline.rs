@@ -30,13 +30,21 @@ pub(super) struct Plan<S> {
     show: Show<S>,
     warnings: Vec<Warning>,
     one_sample_suffices: bool,
+    producers: Option<usize>,
 }
 
 impl<S: Sampled + 'static> Plan<S> {
     /// Groups that are shown as tables. `name` is the benchmark's name in records.
     pub(super) fn new(name: &'static str, groups: Vec<Group<S>>) -> Self {
         let show = Box::new(report::table);
-        Self { name, groups, show, warnings: Vec::new(), one_sample_suffices: false }
+        Self {
+            name,
+            groups,
+            show,
+            warnings: Vec::new(),
+            one_sample_suffices: false,
+            producers: None,
+        }
     }
 
     /// Additional text below each table.
@@ -63,10 +71,16 @@ impl<S: Sampled + 'static> Plan<S> {
         self
     }
 
+    /// The number of submitting threads, for the records.
+    pub(super) fn producers(mut self, producers: usize) -> Self {
+        self.producers = Some(producers);
+        self
+    }
+
     /// Measures the groups, prints each when it is complete, then the warnings, and writes the
     /// records.
     pub(super) fn run(self, output: &Output) -> Result<ExitCode, UserError> {
-        let Self { name, mut groups, show, mut warnings, one_sample_suffices } = self;
+        let Self { name, mut groups, show, mut warnings, one_sample_suffices, producers } = self;
         groups.retain(|group| !group.contestants.is_empty());
         if groups.is_empty() {
             let advice = "nothing to run: add --rivals, or choose with --runner";
@@ -82,7 +96,7 @@ impl<S: Sampled + 'static> Plan<S> {
             eprintln!("warning: {warning}");
         }
         if let Some(target) = target {
-            target.write(&record::records(name, &results))?;
+            target.write(&record::records(name, producers, &results))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -24,6 +24,9 @@ pub(super) struct Record<'a> {
     samples: usize,
     min: f64,
     max: f64,
+    /// Submitting threads, where the benchmark has that choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    producers: Option<usize>,
 }
 
 /// A record in its written form.
@@ -38,12 +41,13 @@ struct Written<'a> {
 /// Every metric of every contestant.
 pub(super) fn records<'a, S: Sampled>(
     bench: &'static str,
+    producers: Option<usize>,
     results: &'a [GroupOutcome<S>],
 ) -> Vec<Record<'a>> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);
     outcomes
         .flat_map(|outcome| {
-            summary::all(outcome).into_iter().map(move |(metric, figure)| Record {
+            summary::recorded(outcome).into_iter().map(move |(metric, figure)| Record {
                 bench,
                 case: outcome.names.case,
                 runner: outcome.names.runner,
@@ -54,6 +58,7 @@ pub(super) fn records<'a, S: Sampled>(
                 samples: figure.samples,
                 min: figure.min,
                 max: figure.max,
+                producers,
             })
         })
         .collect()

@@ -67,6 +67,11 @@ pub(super) trait Sampled: Sized {
     /// The figures of a contestant, of which there is at least one. Tables are sorted by the first.
     fn figures(samples: &[Self]) -> Vec<(Metric, Figure)>;
 
+    /// Further figures, for the records only.
+    fn more(_samples: &[Self]) -> Vec<(Metric, Figure)> {
+        Vec::new()
+    }
+
     /// Reasons to doubt the figures of a group, in addition to the general ones.
     fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning> {
         None
@@ -129,6 +134,11 @@ pub(super) fn medians<S>(
 /// Every figure of a contestant.
 pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
     S::figures(&outcome.samples)
+}
+
+/// All figures, and those for the records only.
+pub(super) fn recorded<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
+    all(outcome).into_iter().chain(S::more(&outcome.samples)).collect()
 }
 
 /// The first figure: in most benchmarks the rate, items or other units per second.

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uwork::{AffinityScopeChoice, Flags, JoinHandle, Queue, Work, WorkItem};
-use uwork_rivals::{Load, Pool, Producer, Progress, measure};
+use uwork_rivals::{Load, Pool, Producer, Progress, Sample, measure};
 
 use super::c_pool::ThroughC;
 use super::contestant::{Contestant, Names, with_clock};
@@ -44,6 +44,11 @@ pub(super) fn contestants(
         }),
     };
     variants.iter().map(|variant| contestant(variant)).collect()
+}
+
+/// A load of intrusive items on a queue with the default scope.
+pub(super) fn measure_flood(load: &Load) -> Sample {
+    measure(|| Intrusive { queue: queue("default"), joins: false }, load)
 }
 
 /// A new queue. Dropping it waits for everything that was queued on it.

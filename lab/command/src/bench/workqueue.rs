@@ -65,7 +65,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
-    Plan::new("workqueue", selection.groups(&options)).run(&options.output)
+    let plan = Plan::new("workqueue", selection.groups(&options));
+    // The case `pingpong` chooses the number itself.
+    let plan = if selection.pingpong.is_none() { plan.producers(options.producers) } else { plan };
+    plan.run(&options.output)
 }
 
 /// The validated selection of what runs.

@@ -147,6 +147,7 @@ fn records_have_exactly_the_fixed_fields_and_sane_values() {
         "max",
         "metric",
         "min",
+        "producers",
         "profile",
         "runner",
         "rustc",

@@ -4,6 +4,7 @@ mod bench;
 mod bench_blocking;
 mod bench_open;
 mod bench_percpu;
+mod bench_power;
 mod bench_progress;
 mod bench_taskwork;
 mod serve;

@@ -21,15 +21,17 @@ struct Finding {
     is_good: bool,
     what: String,
     remedy: String,
+    /// Lines that show it.
+    evidence: String,
 }
 
 impl Finding {
     fn good(what: String) -> Finding {
-        Finding { is_good: true, what, remedy: String::new() }
+        Finding { is_good: true, what, remedy: String::new(), evidence: String::new() }
     }
 
     fn bad(what: String, remedy: &str) -> Finding {
-        Finding { is_good: false, what, remedy: remedy.to_owned() }
+        Finding { is_good: false, what, remedy: remedy.to_owned(), evidence: String::new() }
     }
 }
 
@@ -73,6 +75,7 @@ fn section(text: &mut String, title: &str, findings: Vec<Finding>) -> bool {
         if !finding.remedy.is_empty() {
             let _ = writeln!(text, "        {}", finding.remedy);
         }
+        finding.evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
     }
     findings.iter().all(|finding| finding.is_good)
 }
@@ -137,12 +140,26 @@ fn process(client: &mut Client) -> Result<Vec<Finding>, UserError> {
     let mut findings = vec![tier(&status), fences(&status)];
     findings.extend(defects(&status, process));
     findings.extend(threads(process));
+    let mut stuck = Vec::new();
     for row in after.rows() {
         let same = |other: &Row<'_>| other.text("name") == row.text("name");
-        if let Some(earlier) = before.rows().find(same) {
-            findings.extend(queue(&earlier, &row, process));
+        let earlier = before.rows().find(same);
+        if let Some(finding) = earlier.and_then(|earlier| queue(&earlier, &row, process)) {
+            stuck.push((row.text("name").to_owned(), finding));
         }
     }
+    if !stuck.is_empty() {
+        // A process of an earlier version has no stacks.
+        let stacks = client.ask("stacks").unwrap_or_default();
+        let dump = client.ask("dump").unwrap_or_default();
+        for (name, finding) in &mut stuck {
+            finding.evidence = stacks_of(&stacks, name);
+            if finding.evidence.is_empty() {
+                finding.evidence = first_pending(&dump, name);
+            }
+        }
+    }
+    findings.extend(stuck.into_iter().map(|(_, finding)| finding));
     findings.extend(fallback(&after));
     Ok(findings)
 }
@@ -241,6 +258,36 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     })
 }
 
+/// The parts of the answer to `stacks` that are about a queue: its workers with their stacks, and its
+/// part of a deadlock.
+fn stacks_of(stacks: &str, queue: &str) -> String {
+    let of = format!("of queue {queue:?}");
+    let mut is_of = false;
+    let mut text = String::new();
+    for line in stacks.lines().skip(1) {
+        // Frames are indented further than the lines of workers and deadlocks.
+        if !line.starts_with("   ") {
+            is_of = line.contains(&of);
+        }
+        if is_of {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    text
+}
+
+/// The first item of a dump's queue that waits.
+fn first_pending(dump: &str, queue: &str) -> String {
+    let title = format!("  queue {queue}  ");
+    let lines = dump.lines().skip_while(|line| !line.starts_with(&title)).skip(1);
+    let mut below = lines.take_while(|line| line.starts_with("    "));
+    let first = below.find(|line| {
+        let line = line.trim_start();
+        line.starts_with("pending  item ") || line.starts_with("inactive  item ")
+    });
+    first.map_or(String::new(), |line| format!("  {}\n", line.trim_start()))
+}
+
 /// Queues whose default scope is replaced by a finer one.
 fn fallback(table: &Table) -> Option<Finding> {
     let scope =
@@ -282,6 +329,21 @@ mod tests {
         );
         assert!(same("q 2 1 5 4 0 0 0 frozen").contains("queue q is frozen, and 5 items wait"));
         assert!(same("q 2 1 1 0 1 8 0 open").contains("1 items run, none ends, 1 are left"));
+    }
+
+    #[test]
+    fn evidence_is_what_belongs_to_the_queue() {
+        let stacks = "stacks of 2 workers\n  \
+            uw/0 (thread 7, slot 1), asleep, in a::F of queue \"q\"\n      0 0x1 wait\n  \
+            uw/1 (thread 8, slot 2), running, in b::G of queue \"other\"\n      0 0x2 spin\n";
+        let found = stacks_of(stacks, "q");
+        assert_eq!(found.lines().count(), 2, "{found}");
+        assert!(found.contains("a::F") && found.ends_with("0x1 wait\n"), "{found}");
+        assert_eq!(stacks_of(stacks, "none"), "");
+        let dump = "queues\n  queue q  bh  flags -\n    pwq 1    pool 1\n      pending  item 0x5  c::H\n  \
+            queue r  bh  flags -\n      pending  item 0x6  d::I\n";
+        assert_eq!(first_pending(dump, "q"), "  pending  item 0x5  c::H\n");
+        assert_eq!(first_pending(dump, "s"), "");
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! The commands that look into a running process and change its attributes: ls, get, set, dump,
-//! monitor, doctor.
+//! monitor, top, trace, doctor.
 
 pub(crate) mod doctor;
 mod list;
 mod monitor;
+mod top;
+mod trace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::{UserError, print};
 use crate::client::Client;
+
+/// The longest interval.
+const INTERVAL_MAX_S: f64 = 86_400.0;
 
 /// The command line of `uwork ls`.
 #[derive(clap::Args)]
@@ -64,6 +71,11 @@ pub(crate) struct DumpArgs {
     /// Print it as JSON; the program needs the feature `serde` of the library.
     #[arg(long)]
     json: bool,
+
+    /// Print the call stacks of the items that run for 100 ms or longer as well. Their threads
+    /// handle a signal, which makes some system calls return early.
+    #[arg(long, conflicts_with = "json")]
+    stacks: bool,
 }
 
 /// The command line of `uwork monitor`.
@@ -84,6 +96,35 @@ pub(crate) struct MonitorArgs {
     /// Show the queues whose names match any of these regular expressions.
     #[arg(value_name = "REGEX")]
     names: Vec<String>,
+}
+
+/// The command line of `uwork top`.
+#[derive(clap::Args)]
+pub(crate) struct TopArgs {
+    /// The process, by its number or by the path of its socket; may be left out if it is the only
+    /// one.
+    #[arg(value_name = "PID")]
+    process: Option<String>,
+
+    /// Seconds between two pictures; the shortest time is 0.05.
+    #[arg(short, long, value_name = "SEC", default_value = "1")]
+    interval: String,
+}
+
+/// The command line of `uwork trace`.
+#[derive(clap::Args)]
+pub(crate) struct TraceArgs {
+    /// The process, by its number or by the path of its socket.
+    #[arg(value_name = "PID")]
+    process: String,
+
+    /// The file to write: JSON trace events, which ui.perfetto.dev opens.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// How long to record, in seconds.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
 }
 
 /// The command line of `uwork doctor`.
@@ -117,10 +158,35 @@ pub(crate) fn set(args: SetArgs) -> Result<ExitCode, UserError> {
 /// Runs `uwork dump`.
 pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
     let request = if args.json { "dump json" } else { "dump" };
-    print(&Client::connect(&args.process)?.ask(request)?)
+    let mut client = Client::connect(&args.process)?;
+    let mut text = client.ask(request)?;
+    if args.stacks {
+        text = format!("{text}\n{}", client.ask("stacks")?);
+    }
+    print(&text)
 }
 
 /// Runs `uwork monitor`.
 pub(crate) fn monitor(args: MonitorArgs) -> Result<ExitCode, UserError> {
     monitor::run(&args)
+}
+
+/// Runs `uwork top`.
+pub(crate) fn top(args: &TopArgs) -> Result<ExitCode, UserError> {
+    top::run(args)
+}
+
+/// Runs `uwork trace`.
+pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, UserError> {
+    trace::run(args)
+}
+
+/// The option `--interval`.
+fn interval(text: &str) -> Result<Duration, UserError> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=INTERVAL_MAX_S).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
+        UserError(format!(
+            "--interval: '{text}' is not a number of seconds (allowed: 0 to {INTERVAL_MAX_S})"
+        ))
+    })
 }

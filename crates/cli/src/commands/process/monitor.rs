@@ -8,14 +8,31 @@ use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
 
-use super::{MonitorArgs, UserError, print};
+use super::{MonitorArgs, UserError, interval, print};
 use crate::client::{Client, Table};
-
-/// The longest interval.
-const INTERVAL_MAX_S: f64 = 86_400.0;
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
 type Before = HashMap<String, (u64, u64)>;
+
+/// The columns after the name: title and width.
+const COLUMNS: [(&str, usize); 16] = [
+    ("total", 10),
+    ("infl", 6),
+    ("pend", 6),
+    ("CPUtime", 9),
+    ("CPUitsv", 7),
+    ("CMW", 6),
+    ("mayday", 6),
+    ("rescued", 7),
+    ("runtime", 9),
+    ("busy", 6),
+    ("items/s", 9),
+    ("full", 4),
+    ("stolen", 8),
+    ("wait", 6),
+    ("wait99", 6),
+    ("run99", 6),
+];
 
 /// Runs the command. The interval includes the time for the request.
 pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
@@ -42,21 +59,9 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn interval(text: &str) -> Result<Duration, UserError> {
-    let seconds = text.parse().ok().filter(|seconds| (0.0..=INTERVAL_MAX_S).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
-        UserError(format!(
-            "--interval: '{text}' is not a number of seconds (allowed: 0 to {INTERVAL_MAX_S})"
-        ))
-    })
-}
-
 /// A table of the queues that match. `since`: the time since the last table, if there was one.
 fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Duration>) -> String {
-    let mut text = format!(
-        "{:<25} {:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5} {:>7}\n",
-        "", "total", "infl", "pend", "runtime", "busy", "items/s", "full", "p99"
-    );
+    let mut text = line("", &COLUMNS.map(|(title, _)| title.to_owned()));
     for row in table.rows() {
         let name = row.text("name");
         let (ran, run_us) = (row.number("ran"), row.number("run_us"));
@@ -68,23 +73,42 @@ fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Dur
             since.map(|since| now.saturating_sub(then) as f64 / since.as_secs_f64().max(1e-6))
         };
         let (ran_before, us_before) = earlier.unwrap_or((ran, run_us));
-        let shown =
-            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
-        let busy = rate(run_us, us_before).map(|us_per_s| us_per_s / 1e6);
-        let _ = writeln!(
-            text,
-            "{name:<25} {ran:>10} {:>6} {:>6} {:>10} {:>6} {:>10} {:>5} {:>7}",
-            row.number("in_flight"),
-            row.number("pending"),
-            format!("{:.1}", run_us as f64 / 1e6),
-            busy.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
-            shown(rate(ran, ran_before)),
-            row.number("saturated"),
+        let shown = |value: Option<f64>, digits: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let number = |column: &str| row.number(column).to_string();
+        let seconds = |us: u64| format!("{:.1}", us as f64 / 1e6);
+        let values = [
+            ran.to_string(),
+            number("in_flight"),
+            number("pending"),
+            seconds(row.number("cpu_us")),
+            number("cpu_intensive"),
+            number("replaced"),
+            number("maydays"),
+            number("rescued"),
+            seconds(run_us),
+            shown(rate(run_us, us_before).map(|us_per_s| us_per_s / 1e6), 2),
+            shown(rate(ran, ran_before), 0),
+            number("saturated"),
+            number("stolen"),
+            time(row.number("wait_p50_ns")),
+            time(row.number("wait_p99_ns")),
             time(row.number("run_p99_ns")),
-        );
+        ];
+        text += &line(name, &values);
     }
     text.push('\n');
     text
+}
+
+fn line(name: &str, values: &[String; COLUMNS.len()]) -> String {
+    let mut line = format!("{name:<25}");
+    for (value, (_, width)) in values.iter().zip(COLUMNS) {
+        // Writing to a string does not fail.
+        let _ = write!(line, " {value:>width$}");
+    }
+    line + "\n"
 }
 
 /// A time in nanoseconds, rounded down, with a unit; 0 is no time.
@@ -102,22 +126,27 @@ fn time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    const FIRST: &str = "name\tran\tin_flight\tpending\trun_us\tsaturated\trun_p99_ns\n\
-        log\t10\t2\t1\t500000\t1\t4096\n\
-        io\t5\t0\t0\t7\t0\t0\n";
+    const FIRST: &str = "name\tran\tin_flight\tpending\trun_us\tsaturated\trun_p99_ns\tcpu_us\t\
+        cpu_intensive\treplaced\tstolen\tmaydays\trescued\twait_p50_ns\twait_p99_ns\n\
+        log\t10\t2\t1\t500000\t1\t4096\t400000\t3\t4\t5\t6\t7\t1024\t98304\n\
+        io\t5\t0\t0\t7\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\n";
 
     #[test]
     fn rates_are_those_since_the_last_table() {
         let mut before = Before::new();
         let first = render(&Table::parse(FIRST), &[], &mut before, None);
-        let lines: Vec<Vec<&str>> =
-            first.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["log", "10", "2", "1", "0.5", "-", "-", "1", "4us"]);
+        let columns = |text: &str, line: usize| {
+            let words = text.lines().nth(line).unwrap().split_whitespace();
+            words.map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            columns(&first, 0).split(' ').count() + 1,
+            columns(&first, 1).split(' ').count()
+        );
+        assert_eq!(columns(&first, 1), "log 10 2 1 0.4 3 4 6 7 0.5 - - 1 5 1us 98us 4us");
         let second = FIRST.replace("log\t10\t2\t1\t500000", "log\t30\t0\t0\t1500000");
         let second = render(&Table::parse(&second), &[], &mut before, Some(Duration::from_secs(2)));
-        let lines: Vec<Vec<&str>> =
-            second.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["log", "30", "0", "0", "1.5", "0.50", "10", "1", "4us"]);
+        assert_eq!(columns(&second, 1), "log 30 0 0 0.4 3 4 6 7 1.5 0.50 10 1 5 1us 98us 4us");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod calibrate;
 mod check;
 mod costs;
 mod machines;
+mod power;
 mod run;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Command {
     Check(check::Args),
     /// Measure what this machine's instructions cost, for --costs.
     Calibrate(calibrate::Args),
+    /// Compute the energy of periodic tasks with and without saved power.
+    Power(power::Args),
     /// List the machines that --machine knows by name.
     Machines,
 }
@@ -33,6 +36,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Power(args) => power::run(&args),
         Command::Machines => {
             machines::list();
             Ok(ExitCode::SUCCESS)

@@ -13,16 +13,17 @@ pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
 pub(crate) use take::{Share, Taken};
 
+use uwork_policy::arrivals::Arrivals;
 use uwork_policy::batch::RunTimes;
-use uwork_policy::histogram::Histogram;
 
+use crate::account::{COUNTED, Events, QueueAccount};
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
 use crate::item::{Location, WorkList};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
 use crate::sync::{
-    AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering, Rank,
+    AtomicBool, AtomicPtr, AtomicU32, Cell, Hint, Line, Link, Lock, LockGuard, Ordering, Rank,
 };
 use crate::wake::Waiters;
 
@@ -66,6 +67,9 @@ pub(crate) struct Pwq<H: Host> {
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
     next_ready: Cell<Link<Pwq<H>>>,
+    pub(crate) events: Events,
+    /// 1 if `account` is not empty, else 0.
+    has_account: Hint,
     /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
     in_flight: Line<[AtomicU32; COLOURS]>,
     inner: Line<Lock<Inner<H>>>,
@@ -109,8 +113,10 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) run_times: RunTimes,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
-    /// How long items ran; a worker adds them at the end of its batch.
-    pub(crate) runs: Histogram,
+    /// When the items of the worklist were queued.
+    pub(crate) arrivals: Arrivals,
+    /// What its items did; a worker adds it at the end of its batch. Empty before the first one.
+    pub(crate) account: Vec<QueueAccount>,
     /// The sum of `started` over the queues that it served before, plus one for each. It only
     /// grows, so a reader cannot mistake one queue's count for another's.
     pub(crate) started_before: u64,
@@ -148,6 +154,8 @@ impl<H: Host> Pwq<H> {
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             block_score: AtomicU32::new(0),
+            events: Events::new(),
+            has_account: Hint::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
             inner: Line(Lock::ranked(
                 Rank::Pwq,
@@ -164,7 +172,8 @@ impl<H: Host> Pwq<H> {
                     waiters: Waiters::new(),
                     run_times: RunTimes::UNKNOWN,
                     started: 0,
-                    runs: Histogram::default(),
+                    arrivals: Arrivals::default(),
+                    account: Vec::new(),
                     started_before: 0,
                 },
             )),
@@ -187,9 +196,11 @@ impl<H: Host> Pwq<H> {
         inner.run_times = RunTimes::UNKNOWN;
         inner.started_before += inner.started + 1;
         inner.started = 0;
-        inner.runs = Histogram::default();
+        inner.account.iter_mut().for_each(|account| *account = QueueAccount::default());
+        inner.arrivals = Arrivals::default();
         inner.spliced = 0;
         drop(inner);
+        self.events.clear();
         self.block_score.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Release);
     }
@@ -261,11 +272,14 @@ impl<H: Host> Pwq<H> {
         }
         let colour = inner.colour;
         // SAFETY: the items taken from the inbox are ours alone.
-        let count = unsafe {
+        let (count, queued_at) = unsafe {
             inner.worklist.append_stack(stack, |work| {
                 work.set_placement(Location::Worklist, work.ticket().with_colour(colour));
             })
         };
+        if COUNTED {
+            inner.arrivals.moved(inner.spliced, queued_at);
+        }
         inner.queued += count;
         inner.spliced += count as u64;
         // The pwq lock orders this before any flush that reads the count of this colour.

@@ -3,7 +3,8 @@
 use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
-use crate::host::{Cure, Host};
+use crate::account::{COUNTED, EndedBatch, QueueAccount};
+use crate::host::{Cure, Host, ItemPoint, ItemProbe};
 use crate::inbox::Node;
 use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
@@ -24,6 +25,8 @@ pub(crate) enum Taken {
         more: bool,
         /// How long its items take.
         estimate: RunEstimate,
+        /// How long the first item has waited, if that is known.
+        waited_ns: Option<u64>,
     },
     /// Nothing is queued, or as many workers hold the pwq as its limit permits.
     Nothing,
@@ -43,14 +46,28 @@ pub(crate) enum Share {
     },
 }
 
+impl<H: Host> Inner<H> {
+    /// How long the first item of the worklist has waited at `now`, if that is known. The inbox was
+    /// moved to the list.
+    #[inline]
+    fn waited_ns(&mut self, now: u64) -> Option<u64> {
+        if !COUNTED {
+            return None;
+        }
+        self.arrivals.looked(self.spliced, now);
+        let first = self.spliced.saturating_sub(self.queued as u64);
+        Some(now.saturating_sub(self.arrivals.queued_at(first)?))
+    }
+}
+
 impl<H: Host> Pwq<H> {
-    /// Takes a batch into `slot`, which the caller owns. The pwq is pinned.
+    /// Takes a batch at `now` into `slot`, which the caller owns. The pwq is pinned.
     ///
     /// `ready` is called, without locks held, for each pwq that must be put on a
     /// ready list because a permit was given back.
     pub(crate) fn take(
         &self,
-        host: &H,
+        (host, now): (&H, u64),
         slots: &Slab<Slot<H>>,
         slot: (u32, &Slot<H>),
         share: Share,
@@ -83,6 +100,7 @@ impl<H: Host> Pwq<H> {
                 batch_size(inner.queued, sharers.min(permitted), others, estimate)
             }
         };
+        let waited_ns = inner.waited_ns(now);
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
             if self.is_ordered() {
@@ -107,7 +125,7 @@ impl<H: Host> Pwq<H> {
         if left == 0 {
             self.return_granted(inner, ready);
         }
-        Taken::Some { count, left, more, estimate }
+        Taken::Some { count, left, more, estimate, waited_ns }
     }
 
     /// Cuts up to `wanted` items off the front of the worklist. Defers items that still run in
@@ -150,6 +168,7 @@ impl<H: Host> Pwq<H> {
                 }
             }
             work.set_location(Location::Scheduled(slot));
+            host.probe_item(ItemPoint::Activated, || ItemProbe::of(work));
             last = item;
             count += 1;
             item = next;
@@ -167,15 +186,20 @@ impl<H: Host> Pwq<H> {
     /// the caller must put it on a ready list. Other pwqs that became ready are passed to `ready`,
     /// without locks held.
     #[must_use]
-    pub(crate) fn release(
-        &self,
-        batch_ns: u64,
-        count: u32,
-        ready: &mut impl FnMut(&Pwq<H>),
-    ) -> bool {
+    pub(crate) fn release(&self, batch: EndedBatch, ready: &mut impl FnMut(&Pwq<H>)) -> bool {
+        // Nothing is allocated or freed under the lock. A second worker that allocates meanwhile
+        // frees what it has when this function returns.
+        let mut new = Vec::new();
+        if COUNTED && self.has_account.get() == 0 {
+            new = QueueAccount::allocate();
+        }
         let mut inner = self.lock();
-        inner.run_times.add(batch_ns, count);
-        inner.runs.add(batch_ns, count);
+        inner.run_times.add(batch.took_ns, batch.ran);
+        if inner.account.is_empty() && !new.is_empty() {
+            std::mem::swap(&mut inner.account, &mut new);
+            self.has_account.set(1);
+        }
+        inner.account.iter_mut().for_each(|account| account.add(batch));
         self.let_go(inner, ready)
     }
 

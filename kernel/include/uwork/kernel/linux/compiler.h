@@ -27,6 +27,34 @@
 #if defined(__LP64__) && !defined(CONFIG_64BIT)
 #define CONFIG_64BIT 1
 #endif
+/* -DCONFIG_PWLOCKS=n, =y, or as preprocessor numbers. As in a kernel build, n is not defined. */
+#define UW_CONFIG_ 1
+#define UW_CONFIG_0 0
+#define UW_CONFIG_1 1
+#define UW_CONFIG_n 0
+#define UW_CONFIG_y 1
+#define UW_CONFIG_VALUE(value) UW_CONFIG_##value
+#define UW_CONFIG_IS_SET(value) UW_CONFIG_VALUE(value)
+#ifndef UW_KERNEL_WITHOUT_PWLOCKS
+#ifndef CONFIG_PWLOCKS
+#define CONFIG_PWLOCKS 1
+#elif UW_CONFIG_IS_SET(CONFIG_PWLOCKS)
+#undef CONFIG_PWLOCKS
+#define CONFIG_PWLOCKS 1
+#else
+#undef CONFIG_PWLOCKS
+#define UW_KERNEL_WITHOUT_PWLOCKS 1
+#ifdef __cplusplus
+extern "C"
+#endif
+void uw_kernel_without_pwlocks(void);
+/* Per-CPU locks and caches are in mode 0. In every file, because the first use chooses the mode. */
+__attribute__((__constructor__, __used__)) static void uw_kernel_fix_mode(void)
+{
+	uw_kernel_without_pwlocks();
+}
+#endif
+#endif
 #ifndef CONFIG_MODULES
 #define CONFIG_MODULES 1
 #endif
@@ -72,6 +100,7 @@
 
 #ifndef barrier
 #define barrier() __asm__ __volatile__("" : : : "memory")
+#define barrier_data(ptr) __asm__ __volatile__("" : : "r"(ptr) : "memory")
 #endif
 
 /* Atomic accesses, so that a race detector accepts them. For scalars only, like the kernel's. */

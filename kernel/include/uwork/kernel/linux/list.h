@@ -12,14 +12,15 @@
 
 static inline void INIT_LIST_HEAD(struct list_head *list)
 {
-	list->next = list;
-	list->prev = list;
+	/* list_empty() may look without a lock. */
+	WRITE_ONCE(list->next, list);
+	WRITE_ONCE(list->prev, list);
 }
 
 static inline void uw_list_link(struct list_head *prev, struct list_head *next)
 {
-	next->prev = prev;
-	prev->next = next;
+	WRITE_ONCE(next->prev, prev);
+	WRITE_ONCE(prev->next, next);
 }
 
 static inline void uw_list_insert(struct list_head *entry, struct list_head *prev, struct list_head *next)

@@ -8,6 +8,9 @@
  * that queues them too, and the own CPU's lock is as cheap as with 0. Without the variable it is 1
  * if CPUs are isolated, and 0 otherwise.
  *
+ * With CONFIG_PWLOCKS=n (-DCONFIG_PWLOCKS=n) the locks are local locks and the functions are work
+ * items, whatever UWORK_PWLOCKS says and however many CPUs are isolated.
+ *
  * A thread cannot be kept on its CPU. Between a _local lock and its unlock, smp_processor_id() and
  * this_cpu_ptr() refer to the CPU whose lock the thread holds. The functions with a `cpu` argument
  * take that CPU's lock, also with pwlocks=0 and from another CPU, where the kernel would take the
@@ -113,7 +116,11 @@ static inline void uw_kernel_init_pw(struct pw_struct *pw, work_func_t func, int
 /* Whether functions run in the thread that queues them. */
 static inline bool uw_kernel_pw_is_on(void)
 {
+#ifdef UW_KERNEL_WITHOUT_PWLOCKS
+	return false;
+#else
 	return uw_percpu_mode() != 0;
+#endif
 }
 
 /* The same layout as struct uw_percpu_work. */
@@ -146,6 +153,8 @@ static inline bool pw_queue_on(int cpu, struct workqueue_struct *wq, struct pw_s
 /* Waits until the function has returned, also for calls of pw_queue_on() by other threads. */
 static inline bool pw_flush(struct pw_struct *pw)
 {
+	if (!uw_kernel_pw_is_on())
+		return flush_work(&pw->work);
 	return uw_kernel_queued(uw_percpu_flush(uw_kernel_pw(pw)));
 }
 

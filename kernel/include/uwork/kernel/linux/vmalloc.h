@@ -7,12 +7,12 @@
 
 static inline void *vmalloc(unsigned long size)
 {
-	return kmalloc(size, GFP_KERNEL);
+	return uw_kernel_vmalloc(size, GFP_KERNEL);
 }
 
 static inline void *vzalloc(unsigned long size)
 {
-	return kzalloc(size, GFP_KERNEL);
+	return uw_kernel_vmalloc(size, GFP_KERNEL | __GFP_ZERO);
 }
 
 static inline void vfree(const void *ptr)
@@ -22,17 +22,21 @@ static inline void vfree(const void *ptr)
 
 static inline void *vmalloc_array(size_t n, size_t size)
 {
-	return kmalloc_array(n, size, GFP_KERNEL);
+	size_t bytes;
+
+	return check_mul_overflow(n, size, &bytes) ? NULL : vmalloc(bytes);
 }
 
 static inline void *vcalloc(size_t n, size_t size)
 {
-	return kcalloc(n, size, GFP_KERNEL);
+	size_t bytes;
+
+	return check_mul_overflow(n, size, &bytes) ? NULL : vzalloc(bytes);
 }
 
 static inline void *__vmalloc(unsigned long size, gfp_t flags)
 {
-	return kmalloc(size, flags);
+	return uw_kernel_vmalloc(size, flags);
 }
 
 static inline void *vmalloc_node(unsigned long size, int node)
@@ -49,7 +53,7 @@ static inline void *vzalloc_node(unsigned long size, int node)
 
 #define vmalloc_user(size) vzalloc(size)
 #define vmalloc_32(size) vmalloc(size)
-/* There is one kind of memory, so kvfree() frees each. */
+/* kvfree() frees each kind of memory, so programs need not know. */
 #define is_vmalloc_addr(ptr) ((ptr) != NULL)
 
 #endif

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::figures::{self, Sample};
-use super::system::Counters;
+use super::system::{Counters, System};
 use super::{Order, runners, tasks};
 use crate::UserError;
 use crate::bench::measured;
@@ -70,12 +70,13 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let runs = || -> Vec<usize> {
         records.iter().map(|record| record.runs.load(Ordering::Relaxed) as usize).collect()
     };
-    let (begin, counters, cpu_ns) = (Instant::now(), Counters::now(), clock::process_cpu_ns());
+    let (begin, counters, cpu_ns) =
+        (Instant::now(), Counters::now(System::this()), clock::process_cpu_ns());
     let (work_before, runs_before) = (work_ns(), runs());
     thread::sleep(Duration::from_secs(order.seconds));
     let work = work_ns() - work_before;
     let cpu = clock::process_cpu_ns() - cpu_ns;
-    let after = Counters::now();
+    let after = Counters::now(System::this());
     let (mut late_ns, mut beyond_ns): (Vec<u64>, Vec<u64>) = Default::default();
     for ((record, from), to) in records.iter().zip(runs_before).zip(runs()) {
         let runs = record.late.iter().take(to).skip(from);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::system::{self, Counters, STATES_MAX};
+use super::system::{Counters, STATES_MAX, System};
 use super::{EFFICIENT, IDLE};
 use crate::bench::contestant::cpus;
 use crate::bench::interleave::{GroupOutcome, Outcome};
@@ -99,7 +99,7 @@ pub(super) fn of(sample: &Sample) -> Figures {
 
 /// The lines below a table.
 pub(super) fn below(group: &GroupOutcome<Measured>) -> String {
-    let missing = system::missing().into_iter().map(|what| format!("left out: {what}\n"));
+    let missing = System::this().missing().into_iter().map(|what| format!("left out: {what}\n"));
     verdicts(group) + &missing.collect::<String>()
 }
 

@@ -14,6 +14,23 @@ const SERVER_CPU: Metric = Metric { title: "server CPU-s/M", ..CPU };
 const P50: Metric = Metric { name: "latency_p50_us", unit: "us", title: "p50 us", decimals: 0 };
 const P99: Metric = Metric { name: "latency_p99_us", unit: "us", title: "p99 us", decimals: 0 };
 
+/// Shares of the requests that took no longer than so many milliseconds.
+const WITHIN: [(Metric, f64); 9] = [
+    (within("within_0.1_ms"), 0.1),
+    (within("within_0.2_ms"), 0.2),
+    (within("within_0.3_ms"), 0.3),
+    (within("within_0.4_ms"), 0.4),
+    (within("within_0.5_ms"), 0.5),
+    (within("within_1_ms"), 1.0),
+    (within("within_2_ms"), 2.0),
+    (within("within_3_ms"), 3.0),
+    (within("within_10_ms"), 10.0),
+];
+
+const fn within(name: &'static str) -> Metric {
+    Metric { name, unit: "%", title: name, decimals: 2 }
+}
+
 /// The result of a shorter run has too large a rounding error.
 const SECONDS_MIN: f64 = 2.0;
 /// The legend below each table.
@@ -40,6 +57,12 @@ pub(super) struct Served {
 impl Sampled for Served {
     fn figures(samples: &[Self]) -> Vec<(Metric, Figure)> {
         summary::medians(samples, Self::metrics)
+    }
+
+    fn more(samples: &[Self]) -> Vec<(Metric, Figure)> {
+        summary::medians(samples, |sample| {
+            WITHIN.iter().map(|&(metric, ms)| (metric, sample.percent_within(ms))).collect()
+        })
     }
 
     fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
@@ -95,6 +118,13 @@ impl Served {
             p99_us: p99 * 1e3,
             cumulative: cumulative.collect(),
         })
+    }
+
+    /// The share of the requests that took no longer than this. redis-benchmark counts in steps, and
+    /// prints them with some microseconds more: 0.103 for 0.1.
+    fn percent_within(&self, ms: f64) -> f64 {
+        let known = self.cumulative.iter().rev().find(|&&(_, limit)| limit < ms * 1.05);
+        known.map_or(0.0, |&(percent, _)| percent)
     }
 
     /// The duration as redis-benchmark computes it.
@@ -166,6 +196,13 @@ mod tests {
         assert_eq!(served(1).cumulative, [(2.5, 0.103), (100.0, 0.207)]);
         let nothing = Served::read("Could not connect", &drive(1), Duration::ZERO, Duration::ZERO);
         assert_eq!(nothing, None);
+    }
+
+    #[test]
+    fn shares_are_those_of_the_steps_below() {
+        let within = [0.05, 0.1, 0.15, 0.2, 3.0].map(|ms| served(1).percent_within(ms));
+        assert_eq!(within, [0.0, 2.5, 2.5, 100.0, 100.0]);
+        assert_eq!(Served::more(&[served(1)]).len(), WITHIN.len());
     }
 
     #[test]

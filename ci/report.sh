@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Opens the page of `uwork report` in headless Chromium: light, dark, and as wide as a phone. Fails on an error of the
+# console and if a chart is missing. Leaves screenshots beside the page.
+#
+# usage: ci/report.sh PAGE.html
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+page=${1:?usage: ci/report.sh PAGE.html}
+page=$(realpath "$page")
+out=${page%.html}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Chromium as root has no sandbox. It reads nothing but the page.
+common=(--headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$scratch/profile" --enable-logging=stderr)
+
+if ! command -v chromium >/dev/null; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "missing: chromium"
+        echo "  sudo apt-get install chromium   (or your system's package of it)"
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+fi
+
+# open NAME URL FLAG...: takes a screenshot, and fails on an error of the console.
+open() {
+    local name=$1 url=$2
+    shift 2
+    timeout 120 chromium "${common[@]}" "$@" --screenshot="$out-$name.png" "$url" 2>"$scratch/log" || {
+        tail -n 20 "$scratch/log"
+        echo "report: chromium FAILED for $name"
+        exit 1
+    }
+    if grep CONSOLE "$scratch/log"; then
+        echo "report: FAILED: the console has errors ($name)"
+        exit 1
+    fi
+    [ -s "$out-$name.png" ] || { echo "report: FAILED: no screenshot ($name)"; exit 1; }
+}
+
+timeout 120 chromium "${common[@]}" --dump-dom "file://$page" >"$scratch/dom" 2>"$scratch/log"
+! grep CONSOLE "$scratch/log" || { echo "report: FAILED: the console has errors"; exit 1; }
+wanted=$(sed -n 's/.*data-charts="\([0-9]*\)".*/\1/p' "$scratch/dom" | head -n 1)
+found=$(grep -c '<figure class="chart' "$scratch/dom" || true)
+if [ "${wanted:-0}" = 0 ] || [ "$wanted" != "$found" ]; then
+    echo "report: FAILED: $found charts of ${wanted:-0}"
+    exit 1
+fi
+
+# A window is never narrower than 500 points, so the phone is a frame.
+printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="width:390px;height:2600px;border:0"></iframe>' \
+    "$page" >"$scratch/phone.html"
+open light "file://$page" --window-size=1280,3200
+open dark "file://$page" --window-size=1280,3200 --force-dark-mode
+open phone "file://$scratch/phone.html" --window-size=500,2600 --allow-file-access-from-files
+echo "report: $found charts, no error of the console; $out-light.png, $out-dark.png, $out-phone.png"

@@ -1,0 +1,178 @@
+//! What a consumer is told: where the jobs are, how they run, what happens when they fail.
+
+use std::time::Duration;
+
+use crate::fault::Error;
+use crate::keys::shard_name;
+use crate::policy::Backoff;
+use crate::wire::Server;
+
+/// The largest number of shards of a stream.
+const SHARDS_MAX: u32 = 4_096;
+
+/// Where results go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Results {
+    /// Nowhere.
+    #[default]
+    Dropped,
+    /// Each to a key, `{STREAM}:result:ID`, which lives for so long.
+    Key(Duration),
+    /// All to the stream `{STREAM}:results`, which keeps about so many.
+    Stream(u64),
+}
+
+/// The settings of a consumer. The fields have defaults: [`Config::new`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The servers. Shards are dealt out to them in turn. One node of a cluster suffices: the others
+    /// are found.
+    pub servers: Vec<Server>,
+    /// The streams, by falling priority. Jobs of a later stream are fetched only while the earlier
+    /// ones have none, except for one read in 16, so that a later stream always advances.
+    pub streams: Vec<String>,
+    /// The number of shards of each stream; 1: the stream itself.
+    pub shards: u32,
+    /// The consumer group. It is created if it does not exist.
+    pub group: String,
+    /// A name for people. The name on the server is made unique.
+    pub name: String,
+    /// How many jobs run at once, 1 to 2048.
+    pub max_active: u32,
+    /// After this time without a sign of life, other consumers take over a consumer's jobs. A
+    /// consumer gives three signs in this time. At least 100 ms.
+    pub heartbeat: Duration,
+    /// The number of attempts after which a job becomes a dead letter, at least 1.
+    pub attempts_max: u32,
+    /// The delays between attempts.
+    pub backoff: Backoff,
+    /// After this time an attempt counts as failed.
+    pub limit: Option<Duration>,
+    /// Where results go.
+    pub results: Results,
+    /// Entries stay in the stream when they are done. Without it they are deleted.
+    pub keep: bool,
+    /// About how many letters the dead-letter stream keeps; 0: all.
+    pub dead_max: u64,
+    /// The memory for payloads that are held, in bytes. A single payload may exceed it.
+    pub payload_bytes_max: usize,
+}
+
+impl Config {
+    /// The settings for one stream on one server: the group `uwork`, as many jobs at once as the
+    /// process has CPUs, twice, a heartbeat of 10 s, 5 attempts, delays from 1 s to 10 minutes, no
+    /// limit of time, no results, all dead letters, 64 MiB of payloads.
+    pub fn new(server: Server, stream: impl Into<String>) -> Config {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Config {
+            servers: vec![server],
+            streams: vec![stream.into()],
+            shards: 1,
+            group: "uwork".to_owned(),
+            name: "uwork".to_owned(),
+            max_active: u32::try_from(2 * cpus).unwrap_or(2048).min(2048),
+            heartbeat: Duration::from_secs(10),
+            attempts_max: 5,
+            backoff: Backoff { first: Duration::from_secs(1), max: Duration::from_secs(600) },
+            limit: None,
+            results: Results::Dropped,
+            keep: false,
+            dead_max: 0,
+            payload_bytes_max: 64 << 20,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let fail = |text: String| Err(Error::config(text));
+        if self.servers.is_empty() || self.streams.is_empty() {
+            return fail("at least one server and one stream are needed".to_owned());
+        }
+        if let Some(stream) = self.streams.iter().find(|stream| stream.is_empty()) {
+            return fail(format!("{stream:?} is no name of a stream: at least one character"));
+        }
+        let twice = self.streams.iter().enumerate().find(|(n, s)| self.streams[..*n].contains(s));
+        if let Some((_, stream)) = twice {
+            return fail(format!("the stream {stream:?} is given twice"));
+        }
+        if !(1..=SHARDS_MAX).contains(&self.shards) {
+            return fail(format!("{} shards: allowed are 1 to {SHARDS_MAX}", self.shards));
+        }
+        if !(1..=2048).contains(&self.max_active) {
+            return fail(format!("max_active {}: allowed are 1 to 2048", self.max_active));
+        }
+        if self.attempts_max == 0 {
+            return fail("0 attempts: at least 1 is needed".to_owned());
+        }
+        if self.heartbeat < Duration::from_millis(100) {
+            return fail(format!("a heartbeat of {:?}: at least 100 ms", self.heartbeat));
+        }
+        if self.group.is_empty() || self.name.is_empty() {
+            return fail("the group and the name have at least one character".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The server and the streams of each shard.
+    pub(crate) fn placed(&self) -> Vec<(Server, Vec<String>)> {
+        (0..self.shards)
+            .map(|shard| {
+                let server = self.servers[shard as usize % self.servers.len()].clone();
+                let name = |stream: &String| shard_name(stream, shard, self.shards);
+                (server, self.streams.iter().map(name).collect())
+            })
+            .collect()
+    }
+}
+
+/// The shards of a stream: for each its server and the name of its stream. Empty without servers.
+pub fn placed(servers: &[Server], stream: &str, shards: u32) -> Vec<(Server, String)> {
+    let servers = servers.iter().cycle().take(if servers.is_empty() { 0 } else { shards as usize });
+    let place =
+        |(shard, server): (u32, &Server)| (server.clone(), shard_name(stream, shard, shards));
+    (0..).zip(servers).map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new(Server::new("redis://127.0.0.1").unwrap(), "jobs")
+    }
+
+    fn refusal(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = config();
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_with_the_allowed_ones() {
+        config().check().unwrap();
+        assert!(refusal(|config| config.max_active = 0).contains("1 to 2048"));
+        assert!(refusal(|config| config.shards = 5_000).contains("1 to 4096"));
+        assert!(refusal(|config| config.attempts_max = 0).contains("at least 1"));
+        assert!(refusal(|config| config.heartbeat = Duration::ZERO).contains("100 ms"));
+        assert!(refusal(|config| config.streams.push("jobs".to_owned())).contains("twice"));
+        assert!(refusal(|config| config.streams.clear()).contains("one stream"));
+    }
+
+    #[test]
+    fn shards_are_dealt_out_to_the_servers_in_turn() {
+        let mut config = config();
+        config.servers.push(Server::new("redis://127.0.0.2").unwrap());
+        config.shards = 3;
+        let placed = config.placed();
+        let servers: Vec<String> = placed.iter().map(|(server, _)| server.name()).collect();
+        assert_eq!(servers, ["127.0.0.1:6379", "127.0.0.2:6379", "127.0.0.1:6379"]);
+        assert_eq!(placed[2].1, ["jobs.{2}"]);
+    }
+
+    #[test]
+    fn a_bad_address_is_refused_without_its_password() {
+        let error = Server::new("http://me:secret@host").unwrap_err().to_string();
+        assert!(error.contains("redis://") && !error.contains("secret"), "{error}");
+    }
+}

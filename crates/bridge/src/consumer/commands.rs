@@ -1,0 +1,94 @@
+//! The commands for outcomes: which script, with which keys and arguments.
+
+use redis::{Cmd, Value};
+
+use super::link::{Link, Outcome, Place};
+use crate::config::Results;
+use crate::handler::{Failure, Reply};
+use crate::policy::{Fate, after_failure};
+use crate::scripts::{SCRIPTS, call};
+
+/// The acknowledgement of completed jobs of a stream.
+pub(super) fn complete(link: &Link, stream: usize, places: &[Place]) -> Cmd {
+    let (config, keys) = (&link.shared.config, &link.streams[stream].1);
+    let mut command = call(&SCRIPTS.complete, &[&keys.stream, &keys.stats]);
+    command.arg(&config.group).arg(u8::from(config.keep));
+    places.iter().for_each(|(_, id)| {
+        command.arg(id.to_string());
+    });
+    command
+}
+
+/// The return of jobs of a stream to the other consumers.
+pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
+    let (shared, keys) = (&link.shared, &link.streams[stream].1);
+    let mut command = call(&SCRIPTS.hand_back, &[&keys.stream]);
+    command.arg(&shared.config.group).arg(&shared.consumer);
+    command.arg(shared.config.heartbeat.as_millis() as u64 + 1);
+    places.iter().for_each(|(_, id)| {
+        command.arg(id.to_string());
+    });
+    command
+}
+
+pub(super) fn has_effects(reply: &Reply, results: Results) -> bool {
+    !reply.effects.is_empty() || (reply.result.is_some() && results != Results::Dropped)
+}
+
+pub(super) fn is_effect_error(reply: &Value) -> bool {
+    // OOM is refused before the first command has had an effect, and passes by itself.
+    matches!(reply, Value::ServerError(error)
+        if error.code() == "EFFECT" && !error.details().is_some_and(|text| text.contains(": OOM ")))
+}
+
+pub(super) fn fate(link: &Link, outcome: &Outcome, failure: &Failure) -> Fate {
+    let config = &link.shared.config;
+    let spread = fastrand::f64();
+    after_failure(outcome.attempt, config.attempts_max, failure.is_final, config.backoff, spread)
+}
+
+/// The acknowledgement of a job with its result and effects.
+pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
+    let config = &link.shared.config;
+    let (stream, entry) = outcome.place;
+    let keys = &link.streams[stream].1;
+    let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats]);
+    command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
+    let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
+    let result = reply.result.as_ref().and_then(|result| match config.results {
+        Results::Dropped => None,
+        Results::Key(life) => {
+            let life_ms = life.as_millis().max(1).to_string();
+            let key = keys.result(&id).into_bytes();
+            Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
+        }
+        Results::Stream(max) => {
+            let max = max.to_string();
+            let words = ["XADD", &keys.results, "MAXLEN", "~", &max, "*", "i", &id, "r"];
+            let words = words.iter().map(|word| word.as_bytes().to_vec());
+            Some(words.chain([result.clone()]).collect())
+        }
+    });
+    for words in reply.effects.iter().chain(&result) {
+        command.arg(words.len());
+        words.iter().for_each(|word| {
+            command.arg(word.as_slice());
+        });
+    }
+    command
+}
+
+/// The retry or the burial of a failed job.
+pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> Cmd {
+    let config = &link.shared.config;
+    let (stream, entry) = outcome.place;
+    let keys = &link.streams[stream].1;
+    let (script, place, last) = match fate(link, outcome, failure) {
+        Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, delay.as_millis() as u64),
+        Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),
+    };
+    let mut command = call(script, &[&keys.stream, place, &keys.stats]);
+    command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
+    command.arg(u8::from(config.keep)).arg(outcome.attempt).arg(&failure.text).arg(last);
+    command
+}

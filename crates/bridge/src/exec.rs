@@ -1,0 +1,217 @@
+//! Commands as handlers: the payload on standard input, the outcome in the exit status.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::fault::Error;
+use crate::handler::{Failure, Reply};
+use crate::job::Job;
+
+/// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
+const STATUS_DEAD: i32 = 65;
+/// How often a run looks whether its job was taken away.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Bytes of standard error in the error of a job.
+const ERROR_MAX: usize = 2_000;
+
+/// A command that runs each job in a process of its own, the leader of a process group. The payload
+/// is its standard input. The environment has `UWORK_JOB_ID`, `UWORK_JOB_ATTEMPT`,
+/// `UWORK_JOB_STREAM`, and where set `UWORK_JOB_HANDLER` and `UWORK_JOB_KEY`.
+///
+/// Exit status 0: done, and standard output is the result. 65: a dead letter. Anything else, and the
+/// end by a signal: a failure that is tried again, with the end of standard error as its error. When
+/// the process ends, or the job is taken away from it by the time limit or the end of the consumer,
+/// the whole group is killed.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    program: OsString,
+    args: Vec<OsString>,
+    output_max: usize,
+}
+
+impl Exec {
+    /// The program and its arguments, and how many bytes of its output to keep. What it writes
+    /// beyond is read and dropped.
+    ///
+    /// # Errors
+    /// There is no program.
+    pub fn new(command: Vec<OsString>, output_max: usize) -> Result<Exec, Error> {
+        let mut command = command.into_iter();
+        let program = command.next().filter(|program| !program.is_empty());
+        let program = program.ok_or_else(|| Error::config("the command has no program"))?;
+        Ok(Exec { program, args: command.collect(), output_max })
+    }
+
+    /// Runs a job; the function for [`Handlers::otherwise`](crate::Handlers::otherwise).
+    ///
+    /// # Errors
+    /// The command cannot start, or has failed.
+    pub fn run(&self, job: &Job) -> Result<Reply, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).process_group(0);
+        command.env("UWORK_JOB_ID", job.id()).env("UWORK_JOB_ATTEMPT", job.attempt().to_string());
+        command.env("UWORK_JOB_STREAM", job.stream());
+        for (name, value) in [("HANDLER", job.handler()), ("KEY", job.key())] {
+            if let Some(value) = value {
+                command.env(format!("UWORK_JOB_{name}"), value);
+            }
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = self.program.to_string_lossy();
+        let started = uwork::blocking(|| command.spawn());
+        let child = started.map_err(|error| Failure::again(format!("{name}: {error}")))?;
+        let mut run = Run::new(child, self.output_max);
+        let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
+        let Some(status) = status else {
+            return Err(Failure::again("its job was taken away"));
+        };
+        if status.success() {
+            return Ok(Reply::result(std::mem::take(&mut run.out.kept)));
+        }
+        let said = String::from_utf8_lossy(&run.err.kept);
+        let said = said.trim();
+        let text = match status.code() {
+            Some(code) => format!("{name}: exit status {code}"),
+            None => format!("{name}: killed by signal {}", status.signal().unwrap_or(0)),
+        };
+        let text = if said.is_empty() { text } else { format!("{text}: {said}") };
+        Err(if status.code() == Some(STATUS_DEAD) {
+            Failure::dead(text)
+        } else {
+            Failure::again(text)
+        })
+    }
+}
+
+/// A stream of output, of which a part is kept.
+struct Output<R> {
+    from: Option<R>,
+    kept: Vec<u8>,
+    max: usize,
+    /// The last bytes are kept, not the first.
+    keeps_end: bool,
+}
+
+impl<R: Read> Output<R> {
+    /// Reads what has arrived.
+    fn read(&mut self) {
+        let mut bytes = [0; 16 << 10];
+        while let Some(from) = &mut self.from {
+            match from.read(&mut bytes) {
+                Ok(count @ 1..) => self.keep(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Ok(0) | Err(_) => self.from = None,
+            }
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.keeps_end {
+            self.kept.extend_from_slice(bytes);
+            let surplus = self.kept.len().saturating_sub(self.max);
+            self.kept.drain(..surplus);
+        } else {
+            let room = self.max - self.kept.len();
+            self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+}
+
+/// A running command. Dropping it kills what is left of its group.
+struct Run {
+    child: Child,
+    out: Output<std::process::ChildStdout>,
+    err: Output<std::process::ChildStderr>,
+    is_reaped: bool,
+}
+
+impl Run {
+    fn new(mut child: Child, output_max: usize) -> Run {
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        Run {
+            child,
+            out: Output { from: out, kept: Vec::new(), max: output_max, keeps_end: false },
+            err: Output { from: err, kept: Vec::new(), max: ERROR_MAX, keeps_end: true },
+            is_reaped: false,
+        }
+    }
+
+    /// Feeds the process and reads its output until it ends. None if its job was taken away.
+    fn finish(&mut self, job: &Job) -> std::io::Result<Option<ExitStatus>> {
+        let mut input = self.child.stdin.take();
+        for pipe in [
+            input.as_ref().map(AsFd::as_fd),
+            self.out.from.as_ref().map(AsFd::as_fd),
+            self.err.from.as_ref().map(AsFd::as_fd),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
+        }
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let mut left = job.payload();
+        loop {
+            if left.is_empty() {
+                input = None;
+            }
+            let has_ended = {
+                let mut waits = vec![PollFd::new(&process, PollFlags::IN)];
+                waits.extend(input.iter().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+                waits.extend(self.out.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+                waits.extend(self.err.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+                match uwork::blocking(|| poll(&mut waits, Some(&LOOK_EVERY))) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                waits[0].revents().contains(PollFlags::IN)
+            };
+            if let Some(pipe) = &mut input {
+                match pipe.write(left) {
+                    Ok(count) => left = &left[count..],
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // The process need not read its input.
+                    Err(_) => left = &[],
+                }
+            }
+            self.out.read();
+            self.err.read();
+            if has_ended {
+                break;
+            }
+            if job.is_abandoned() {
+                return Ok(None);
+            }
+        }
+        self.end().map(Some)
+    }
+
+    /// Kills the group and reaps its leader. Until then the leader's number belongs to no other
+    /// process, so the group is the right one.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        // Fails only if the group has ended.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        self.is_reaped = true;
+        let status = self.child.wait()?;
+        self.out.read();
+        self.err.read();
+        Ok(status)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            let _ = self.end();
+        }
+    }
+}

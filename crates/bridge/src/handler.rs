@@ -1,0 +1,178 @@
+//! Handlers: the functions that run jobs, by name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::job::Job;
+
+/// What a handler returns for a job that is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    pub(crate) result: Option<Vec<u8>>,
+    pub(crate) effects: Vec<Vec<Vec<u8>>>,
+}
+
+impl Reply {
+    /// Done, without a result.
+    pub fn done() -> Reply {
+        Reply::default()
+    }
+
+    /// Done, with a result for [`Results`](crate::Results). Without a place for results it is
+    /// dropped.
+    pub fn result(bytes: impl Into<Vec<u8>>) -> Reply {
+        Reply { result: Some(bytes.into()), effects: Vec::new() }
+    }
+
+    /// Adds a command that the server runs in one transaction with the acknowledgement, if and only
+    /// if this attempt acknowledges the job. Its keys are on the stream's node. If a command fails,
+    /// the attempt fails, and the commands before it stay in effect.
+    ///
+    /// ```
+    /// use uwork_bridge::Reply;
+    /// let reply = Reply::done().effect(["INCRBY", "balance:7", "100"]);
+    /// # drop(reply);
+    /// ```
+    #[must_use]
+    pub fn effect<W: Into<Vec<u8>>>(mut self, words: impl IntoIterator<Item = W>) -> Reply {
+        self.effects.push(words.into_iter().map(Into::into).collect());
+        self
+    }
+}
+
+/// Why a handler has failed. Any error type converts into a failure that is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub(crate) text: String,
+    pub(crate) is_final: bool,
+}
+
+impl Failure {
+    /// A failure that is tried again after a delay.
+    pub fn again(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), is_final: false }
+    }
+
+    /// A failure that no further attempt can mend: the job becomes a dead letter at once.
+    pub fn dead(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), is_final: true }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::again(error.to_string())
+    }
+}
+
+type Handler = dyn Fn(&Job) -> Result<Reply, Failure> + Send + Sync;
+
+/// The handlers of a consumer, by name.
+///
+/// ```
+/// use uwork_bridge::{Failure, Handlers, Reply};
+/// #[derive(serde::Deserialize)]
+/// struct Mail { to: String }
+/// let handlers = Handlers::new()
+///     .add("raw", |job| Ok(Reply::result(job.payload().to_vec())))
+///     .typed("mail", |mail: Mail, _job| {
+///         if mail.to.contains('@') { Ok(()) } else { Err(Failure::dead("no address")) }
+///     });
+/// assert_eq!(handlers.names(), ["mail", "raw"]);
+/// ```
+#[derive(Default)]
+pub struct Handlers {
+    by_name: HashMap<String, Box<Handler>>,
+    other: Option<Box<Handler>>,
+}
+
+impl Handlers {
+    /// No handlers.
+    pub fn new() -> Handlers {
+        Handlers::default()
+    }
+
+    /// Adds a handler of raw payloads. A later handler replaces an earlier one of the same name.
+    #[must_use]
+    pub fn add(
+        mut self,
+        name: impl Into<String>,
+        run: impl Fn(&Job) -> Result<Reply, Failure> + Send + Sync + 'static,
+    ) -> Handlers {
+        self.by_name.insert(name.into(), Box::new(run));
+        self
+    }
+
+    /// Adds a handler of payloads in JSON. A payload that is not a `T` makes the job a dead letter.
+    /// The handler's value, unless it is `()`, is the result, in JSON.
+    #[must_use]
+    pub fn typed<T, R>(
+        self,
+        name: impl Into<String>,
+        run: impl Fn(T, &Job) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Handlers
+    where
+        T: DeserializeOwned,
+        R: Serialize,
+    {
+        self.add(name, move |job| {
+            let payload = serde_json::from_slice(job.payload())
+                .map_err(|error| Failure::dead(format!("the payload is not valid: {error}")))?;
+            let value = serde_json::to_vec(&run(payload, job)?)
+                .map_err(|error| Failure::dead(format!("the result is not valid: {error}")))?;
+            Ok(if value == b"null" { Reply::done() } else { Reply::result(value) })
+        })
+    }
+
+    /// Sets the handler of all jobs whose name no other handler has, and of jobs without a name.
+    #[must_use]
+    pub fn otherwise(
+        mut self,
+        run: impl Fn(&Job) -> Result<Reply, Failure> + Send + Sync + 'static,
+    ) -> Handlers {
+        self.other = Some(Box::new(run));
+        self
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty() && self.other.is_none()
+    }
+
+    /// Runs a job. A panic is a failure.
+    pub(crate) fn run(&self, job: &Job) -> Result<Reply, Failure> {
+        let named = job.handler().and_then(|name| self.by_name.get(name));
+        let Some(handler) = named.or(self.other.as_ref()) else {
+            let name = job.handler().unwrap_or_default();
+            let known = self.names().join(", ");
+            // A consumer with more handlers may take the next attempt.
+            return Err(Failure::again(format!(
+                "no handler is named {name:?}; this consumer has {known}"
+            )));
+        };
+        catch_unwind(AssertUnwindSafe(|| handler(job))).unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+            Err(Failure::again(format!("the handler panicked: {}", text.unwrap_or_default())))
+        })
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers")
+            .field("names", &self.names())
+            .field("otherwise", &self.other.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,223 @@
+//! A job: the fields of an entry of a stream, as a handler sees them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
+
+use redis::Value;
+
+/// The number of an entry: milliseconds and sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EntryId(pub(crate) u64, pub(crate) u64);
+
+impl EntryId {
+    pub(crate) fn parse(text: &[u8]) -> Option<EntryId> {
+        let (ms, seq) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        Some(EntryId(ms.parse().ok()?, seq.parse().ok()?))
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
+/// What a handler gets.
+#[derive(Debug)]
+pub struct Job {
+    pub(crate) stream: Arc<str>,
+    pub(crate) entry: EntryId,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) handler: Option<String>,
+    pub(crate) id: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) attempt: u32,
+    pub(crate) last_error: Option<String>,
+    pub(crate) ticket: Arc<Ticket>,
+}
+
+impl Job {
+    /// The bytes that the producer pushed.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// The id: the producer's, or the number of the entry. It is the same in each attempt if the
+    /// producer gave one, so it is the key for effects that must happen once.
+    pub fn id(&self) -> String {
+        self.id.clone().unwrap_or_else(|| self.entry.to_string())
+    }
+
+    /// The name of the handler, if the producer gave one.
+    pub fn handler(&self) -> Option<&str> {
+        self.handler.as_deref()
+    }
+
+    /// The key that chose the shard, if the producer gave one.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// The number of this attempt, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The error of the attempt before.
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// Whether the run has lost its job: its time is over, or the consumer ends. Its outcome will be
+    /// ignored, so a long handler may stop.
+    pub fn is_abandoned(&self) -> bool {
+        self.ticket.is_settled()
+    }
+}
+
+/// The fields of an entry.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    pub(crate) payload: Option<Vec<u8>>,
+    pub(crate) handler: Option<String>,
+    pub(crate) id: Option<String>,
+    pub(crate) key: Option<String>,
+    /// Attempts that have failed.
+    pub(crate) attempts: u32,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Fields {
+    /// Takes the fields out of the reply's list of names and values. Unknown names are ignored.
+    pub(crate) fn take(list: Vec<Value>) -> Fields {
+        let mut fields = Fields::default();
+        let mut list = list.into_iter();
+        while let (Some(name), Some(Value::BulkString(value))) = (list.next(), list.next()) {
+            let Value::BulkString(name) = name else { continue };
+            let text = |value: Vec<u8>| Some(String::from_utf8_lossy(&value).into_owned());
+            match name.as_slice() {
+                b"p" => fields.payload = Some(value),
+                b"h" => fields.handler = text(value),
+                b"i" => fields.id = text(value),
+                b"k" => fields.key = text(value),
+                b"n" => {
+                    fields.attempts = text(value).and_then(|text| text.parse().ok()).unwrap_or(0);
+                }
+                b"e" => fields.last_error = text(value),
+                _ => {}
+            }
+        }
+        fields
+    }
+}
+
+/// An entry as it was delivered.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: EntryId,
+    /// How often it was delivered, this time included.
+    pub(crate) deliveries: u32,
+    pub(crate) fields: Fields,
+}
+
+/// Who may decide on an attempt of a job: a word with the states of the README.
+///
+/// | state | meaning |
+/// |---|---|
+/// | 0 HELD | the consumer owns the entry, no handler has begun |
+/// | 1 RUNNING | a handler runs |
+/// | 2 SETTLED | the attempt is decided; a handler that still runs is ignored |
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    state: AtomicU8,
+    /// When the run began, in milliseconds after `since`; 0: not yet.
+    began_ms: std::sync::atomic::AtomicU64,
+    since: Instant,
+}
+
+const HELD: u8 = 0;
+const RUNNING: u8 = 1;
+const SETTLED: u8 = 2;
+
+impl Ticket {
+    pub(crate) fn new() -> Arc<Ticket> {
+        Arc::new(Ticket {
+            state: AtomicU8::new(HELD),
+            began_ms: std::sync::atomic::AtomicU64::new(0),
+            since: Instant::now(),
+        })
+    }
+
+    /// Begins the run. False if the attempt is decided already.
+    #[must_use]
+    pub(crate) fn begin(&self) -> bool {
+        let ms = self.since.elapsed().as_millis() as u64 + 1;
+        self.began_ms.store(ms, Ordering::Relaxed);
+        self.state.compare_exchange(HELD, RUNNING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Decides the attempt. False if it is decided already.
+    #[must_use]
+    pub(crate) fn settle(&self) -> bool {
+        self.state.swap(SETTLED, Ordering::Relaxed) != SETTLED
+    }
+
+    /// Decides an attempt that has not begun.
+    #[must_use]
+    pub(crate) fn settle_unstarted(&self) -> bool {
+        self.state.compare_exchange(HELD, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == SETTLED
+    }
+
+    /// The milliseconds that the handler has run, if it runs.
+    pub(crate) fn running_ms(&self) -> Option<u64> {
+        let is_running = self.state.load(Ordering::Relaxed) == RUNNING;
+        let began = self.began_ms.load(Ordering::Relaxed);
+        is_running.then(|| (self.since.elapsed().as_millis() as u64 + 1).saturating_sub(began))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_decided_once() {
+        let ticket = Ticket::new();
+        assert!(ticket.begin());
+        assert!(!ticket.begin() && !ticket.settle_unstarted());
+        assert!(ticket.running_ms().is_some());
+        assert!(ticket.settle());
+        assert!(!ticket.settle() && !ticket.begin() && ticket.is_settled());
+        let unstarted = Ticket::new();
+        assert!(unstarted.settle_unstarted() && !unstarted.begin());
+    }
+
+    #[test]
+    fn fields_are_read_by_name_and_unknown_ones_are_ignored() {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        let list = ["p", "data", "zz", "?", "n", "3", "i", "id7", "e", "why", "lonely"];
+        let fields = Fields::take(list.map(bulk).to_vec());
+        assert_eq!(fields.payload.as_deref(), Some(&b"data"[..]));
+        assert_eq!((fields.attempts, fields.id.as_deref()), (3, Some("id7")));
+        assert_eq!(fields.last_error.as_deref(), Some("why"));
+        assert!(Fields::take(Vec::new()).payload.is_none());
+    }
+
+    #[test]
+    fn entry_ids_are_read_and_written() {
+        assert_eq!(EntryId::parse(b"17-3").unwrap().to_string(), "17-3");
+        assert!(EntryId::parse(b"17").is_none() && EntryId::parse(b"a-b").is_none());
+        assert!(EntryId(9, 0) < EntryId(10, 0), "numbers, not text");
+    }
+}

@@ -1,0 +1,182 @@
+//! Decisions of a consumer: how many jobs to hold, when to try again, when to give up. Pure: counts
+//! and times in, a decision out.
+
+use std::time::Duration;
+
+/// Work that is fetched ahead, as a time at the recent rate.
+const AHEAD: Duration = Duration::from_millis(20);
+/// Jobs fetched ahead at most.
+const AHEAD_MAX: usize = 4_096;
+/// Jobs of the first read, whose size is unknown.
+const FIRST_READ: usize = 16;
+/// The time for which outcomes are collected at high rates.
+const LINGER: Duration = Duration::from_millis(1);
+/// The rate from which on outcomes are collected.
+const LINGER_ABOVE_PER_S: f64 = 2_000.0;
+/// Weight of the newest rate in the mean.
+const NEWEST: f64 = 0.3;
+
+/// How many jobs a consumer may hold: what its queue can run at once, and what it will run in the
+/// next 20 ms at its recent rate. The bytes of the payloads are bounded too.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    max_active: usize,
+    bytes_max: usize,
+    rate_per_s: f64,
+    /// The largest recent payload; None before the first read.
+    payload_bytes: Option<usize>,
+}
+
+impl Window {
+    pub(crate) fn new(max_active: usize, bytes_max: usize) -> Window {
+        Window { max_active, bytes_max, rate_per_s: 0.0, payload_bytes: None }
+    }
+
+    /// Learns how many jobs have ended in a time.
+    pub(crate) fn ended(&mut self, jobs: usize, within: Duration) {
+        let rate = jobs as f64 / within.as_secs_f64().max(1e-6);
+        self.rate_per_s += (rate - self.rate_per_s) * NEWEST;
+    }
+
+    /// Learns the largest payload of a read. A large one is forgotten by halves.
+    pub(crate) fn read(&mut self, largest_bytes: usize) {
+        let before = self.payload_bytes.unwrap_or(0);
+        self.payload_bytes = Some(largest_bytes.max(before / 2));
+    }
+
+    fn ahead(&self) -> usize {
+        ((self.rate_per_s * AHEAD.as_secs_f64()) as usize).clamp(1, AHEAD_MAX)
+    }
+
+    /// Whether a consumer that holds so many jobs fetches more: when half of what was fetched ahead
+    /// is used up. So a read brings many jobs, and the other half lasts until they arrive.
+    pub(crate) fn reads_at(&self, held: usize) -> bool {
+        let size = self.size();
+        held + self.ahead().min(size).div_ceil(2) <= size
+    }
+
+    /// How long to collect outcomes before they are sent: a moment at high rates, so that an
+    /// exchange carries many.
+    pub(crate) fn linger(&self) -> Duration {
+        if self.rate_per_s < LINGER_ABOVE_PER_S { Duration::ZERO } else { LINGER }
+    }
+
+    /// The number of jobs to hold, at least 1.
+    pub(crate) fn size(&self) -> usize {
+        let wanted = self.max_active + self.ahead();
+        let by_bytes = match self.payload_bytes {
+            None => FIRST_READ,
+            Some(bytes) => self.bytes_max / bytes.max(1),
+        };
+        wanted.min(by_bytes).max(1)
+    }
+}
+
+/// Delays before further attempts: each is twice the one before, up to a maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The delay before the second attempt.
+    pub first: Duration,
+    /// The longest delay.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The delay after a failed attempt, the first of which is 1. `spread` is a random number from
+    /// 0 to 1, which takes up to a quarter off, so that jobs that failed together do not return
+    /// together.
+    pub(crate) fn after(self, attempt: u32, spread: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+        let delay = self.first.saturating_mul(doubled).min(self.max);
+        delay.mul_f64(1.0 - spread.clamp(0.0, 1.0) / 4.0)
+    }
+}
+
+/// The fate of a job whose attempt has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Retry(Duration),
+    Bury,
+}
+
+pub(crate) fn after_failure(
+    attempt: u32,
+    attempts_max: u32,
+    is_final: bool,
+    backoff: Backoff,
+    spread: f64,
+) -> Fate {
+    if is_final || attempt >= attempts_max {
+        Fate::Bury
+    } else {
+        Fate::Retry(backoff.after(attempt, spread))
+    }
+}
+
+/// Whether a delivered job has used up its attempts, because consumers died in the earlier ones.
+pub(crate) fn is_spent(attempt: u32, attempts_max: u32) -> bool {
+    attempt > attempts_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: Backoff =
+        Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) };
+
+    #[test]
+    fn the_window_is_what_the_queue_runs_in_20_ms() {
+        let mut window = Window::new(4, 1 << 30);
+        assert_eq!(window.size(), 5, "an unknown rate: one job ahead");
+        window.read(100);
+        (0..50).for_each(|_| window.ended(1_000, Duration::from_millis(10)));
+        assert!((1_900..=2_004).contains(&window.size()), "{}", window.size());
+        (0..50).for_each(|_| window.ended(10_000, Duration::from_millis(1)));
+        assert_eq!(window.size(), 4 + AHEAD_MAX);
+        (0..50).for_each(|_| window.ended(0, Duration::from_secs(1)));
+        assert_eq!(window.size(), 5, "long jobs: the others are left to other consumers");
+    }
+
+    #[test]
+    fn a_read_waits_until_half_of_the_jobs_ahead_are_used_up() {
+        let mut window = Window::new(256, 1 << 30);
+        window.read(100);
+        assert!(window.reads_at(256) && !window.reads_at(257), "long jobs: one at a time");
+        assert_eq!(window.linger(), Duration::ZERO);
+        (0..50).for_each(|_| window.ended(100, Duration::from_millis(5)));
+        let size = window.size();
+        assert!(window.reads_at(size - 200) && !window.reads_at(size - 199), "{size}");
+        assert_eq!(window.linger(), LINGER);
+        let mut large = Window::new(256, 1);
+        large.read(1 << 20);
+        assert!(large.reads_at(0) && !large.reads_at(1), "one payload at a time");
+    }
+
+    #[test]
+    fn large_payloads_make_the_window_small() {
+        let mut window = Window::new(256, 64 << 20);
+        assert_eq!(window.size(), FIRST_READ, "before the size of a payload is known");
+        window.read(64 << 20);
+        assert_eq!(window.size(), 1);
+        window.read(1 << 30);
+        assert_eq!(window.size(), 1, "a single job is always held");
+        (0..24).for_each(|_| window.read(10));
+        assert_eq!(window.size(), 257, "a large payload is forgotten");
+    }
+
+    #[test]
+    fn delays_double_up_to_the_maximum() {
+        let delays = [1, 2, 3, 5, 40].map(|attempt| BACKOFF.after(attempt, 0.0).as_millis());
+        assert_eq!(delays, [100, 200, 400, 1_000, 1_000]);
+        assert_eq!(BACKOFF.after(1, 1.0).as_millis(), 75);
+    }
+
+    #[test]
+    fn a_job_is_buried_at_its_last_attempt_or_when_its_failure_is_final() {
+        assert_eq!(after_failure(5, 5, false, BACKOFF, 0.0), Fate::Bury);
+        assert_eq!(after_failure(1, 5, true, BACKOFF, 0.0), Fate::Bury);
+        assert_eq!(after_failure(1, 5, false, BACKOFF, 0.0), Fate::Retry(BACKOFF.first));
+        assert!(is_spent(6, 5) && !is_spent(5, 5));
+    }
+}

@@ -1,0 +1,230 @@
+//! The producer: adds jobs to a stream.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::fault::{Error, ErrorKind, Fault};
+use crate::keys::{Keys, shard_name, shard_of};
+use crate::scripts::{SCRIPTS, call};
+use crate::wire::{Server, Wire};
+
+/// Jobs of one exchange.
+const BATCH_MAX: usize = 1_000;
+/// Bytes of payloads of one exchange.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// A job to push.
+///
+/// ```
+/// use std::time::Duration;
+/// use uwork_bridge::Push;
+/// let push = Push::new("payload").handler("mail").id("order-7").delay(Duration::from_secs(60));
+/// # drop(push);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    payload: Vec<u8>,
+    handler: Option<String>,
+    id: Option<String>,
+    key: Option<String>,
+    delay: Duration,
+}
+
+impl Push {
+    /// A job with a payload.
+    pub fn new(payload: impl Into<Vec<u8>>) -> Push {
+        let payload = payload.into();
+        Push { payload, handler: None, id: None, key: None, delay: Duration::ZERO }
+    }
+
+    /// A job with a payload in JSON.
+    ///
+    /// # Errors
+    /// The value has no form in JSON.
+    pub fn json(value: &impl serde::Serialize) -> Result<Push, Error> {
+        let payload = serde_json::to_vec(value);
+        Ok(Push::new(payload.map_err(|error| Error::config(error.to_string()))?))
+    }
+
+    /// The name of the handler.
+    #[must_use]
+    pub fn handler(self, name: impl Into<String>) -> Push {
+        Push { handler: Some(name.into()), ..self }
+    }
+
+    /// The id. A second job with this id is not added within the producer's window.
+    #[must_use]
+    pub fn id(self, id: impl Into<String>) -> Push {
+        Push { id: Some(id.into()), ..self }
+    }
+
+    /// The key that chooses the shard. Without it the id does, and without both a random number.
+    #[must_use]
+    pub fn key(self, key: impl Into<String>) -> Push {
+        Push { key: Some(key.into()), ..self }
+    }
+
+    /// The delay before the job becomes ready, by the server's clock.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Push {
+        Push { delay, ..self }
+    }
+}
+
+/// What became of a pushed job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is in the stream, with this number.
+    Added(String),
+    /// It will be in the stream after its delay.
+    Delayed,
+    /// A job with its id was pushed within the window.
+    Duplicate,
+}
+
+/// Adds jobs to a stream, or to the shards of a stream. One thread uses it at a time.
+pub struct Producer {
+    wires: Vec<Wire>,
+    shards: Vec<Keys>,
+    window: Duration,
+}
+
+impl Producer {
+    /// A producer for a stream in `shards` parts, dealt out to the servers as
+    /// [`Config`](crate::Config) does. It connects at the first push.
+    ///
+    /// # Errors
+    /// No server, or no shard.
+    pub fn new(
+        servers: Vec<Server>,
+        stream: impl AsRef<str>,
+        shards: u32,
+    ) -> Result<Producer, Error> {
+        if servers.is_empty() || shards == 0 || stream.as_ref().is_empty() {
+            return Err(Error::config("at least one server, one shard and a stream are needed"));
+        }
+        let server = |shard: u32| servers[shard as usize % servers.len()].clone();
+        Ok(Producer {
+            // A connection for each shard: in a cluster each may lead to another node.
+            wires: (0..shards).map(|shard| Wire::new(server(shard))).collect(),
+            shards: (0..shards)
+                .map(|shard| Keys::of(&shard_name(stream.as_ref(), shard, shards)))
+                .collect(),
+            window: Duration::from_secs(3_600),
+        })
+    }
+
+    /// The time in which a second job of an id is not added; an hour if not set. Zero: ids are not
+    /// compared.
+    #[must_use]
+    pub fn window(self, window: Duration) -> Producer {
+        Producer { window, ..self }
+    }
+
+    /// Adds a job.
+    ///
+    /// # Errors
+    /// As [`Producer::push_all`].
+    pub fn push(&mut self, push: Push) -> Result<Pushed, Error> {
+        self.push_all(vec![push])?.pop().ok_or_else(|| Error::config("nothing was pushed"))
+    }
+
+    /// Adds jobs, in order within each shard.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection was cut. Then it is unknown which of the jobs were
+    /// added. Jobs with ids may be pushed again: within the window each is added once.
+    pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
+        let mut outcomes = vec![None; pushes.len()];
+        let mut by_shard: Vec<Vec<(usize, Push)>> = vec![Vec::new(); self.shards.len()];
+        for (nth, push) in pushes.into_iter().enumerate() {
+            let shard = self.shard(&push);
+            by_shard[shard].push((nth, push));
+        }
+        for (shard, pushes) in by_shard.into_iter().enumerate() {
+            let mut pushes = pushes.into_iter().peekable();
+            while pushes.peek().is_some() {
+                let (mut numbers, mut commands, mut bytes) = (Vec::new(), Vec::new(), 0);
+                while commands.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
+                    let Some((nth, push)) = pushes.next() else { break };
+                    bytes += push.payload.len();
+                    numbers.push(nth);
+                    commands.push(self.command(shard, push));
+                }
+                for (nth, pushed) in numbers.into_iter().zip(self.exchange(shard, &commands)?) {
+                    outcomes[nth] = Some(pushed);
+                }
+            }
+        }
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+
+    fn shard(&self, push: &Push) -> usize {
+        // Both fit: there are at most 2^32 shards.
+        let shards = self.shards.len() as u32;
+        match push.key.as_ref().or(push.id.as_ref()) {
+            Some(key) => shard_of(key, shards) as usize,
+            None => fastrand::usize(..self.shards.len()),
+        }
+    }
+
+    fn command(&self, shard: usize, push: Push) -> Cmd {
+        let keys = &self.shards[shard];
+        let window_ms = match &push.id {
+            Some(_) => self.window.as_millis() as u64,
+            None => 0,
+        };
+        let delay_ms = push.delay.as_millis() as u64;
+        let mut command = if window_ms == 0 && delay_ms == 0 {
+            let mut command = redis::cmd("XADD");
+            command.arg(&keys.stream).arg("*");
+            command
+        } else {
+            let mark = keys.id(push.id.as_deref().unwrap_or_default());
+            let mut command = call(&SCRIPTS.push, &[&keys.stream, &keys.delayed, &mark]);
+            // Two delayed jobs with equal fields are two members of the set.
+            let unique = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+            command.arg(window_ms).arg(delay_ms).arg(unique);
+            command
+        };
+        command.arg("p").arg(push.payload);
+        for (name, value) in [("h", push.handler), ("i", push.id), ("k", push.key)] {
+            if let Some(value) = value {
+                command.arg(name).arg(value);
+            }
+        }
+        command
+    }
+
+    fn exchange(&mut self, shard: usize, commands: &[Cmd]) -> Result<Vec<Pushed>, Error> {
+        let wire = &mut self.wires[shard];
+        let mut answer = wire.ask(commands);
+        // The first answer of a cluster's node may be the address of another, with no effect.
+        if let Err(Fault { remedy: crate::fault::Remedy::Move(..), .. }) = &answer {
+            answer = wire.ask(commands);
+        }
+        let replies = answer.map_err(|fault| fault.error)?;
+        let name = wire.name();
+        replies
+            .into_iter()
+            .map(|reply| match reply {
+                Value::BulkString(word) if word == b"delayed" => Ok(Pushed::Delayed),
+                Value::BulkString(entry) => {
+                    Ok(Pushed::Added(String::from_utf8_lossy(&entry).into_owned()))
+                }
+                Value::Nil => Ok(Pushed::Duplicate),
+                reply => Err(Fault::in_reply(&reply, &name).map_or_else(
+                    || Error::new(ErrorKind::Refused, format!("{name}: an unknown reply")),
+                    |fault| fault.error,
+                )),
+            })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Producer").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}

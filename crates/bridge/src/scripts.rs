@@ -1,0 +1,250 @@
+//! The transitions of a job that need several keys: Lua scripts, which the server runs without
+//! interruption. The README has the table of transitions.
+//!
+//! A script that moves an entry writes its new place first. If the server refuses that write (OOM),
+//! nothing has changed.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+/// The functions that several scripts share.
+const SHARED: &str = r"
+local function owned(stream, group, consumer, id)
+  return #redis.call('XPENDING', stream, group, id, id, 1, consumer) > 0
+end
+local function ended(stream, group, id, keep)
+  redis.call('XACK', stream, group, id)
+  if keep == '0' then redis.call('XDEL', stream, id) end
+end
+local function fields_of(stream, id, attempt, reason)
+  local found = redis.call('XRANGE', stream, id, id)
+  if #found == 0 then return nil end
+  local fields = {}
+  for i = 1, #found[1][2], 2 do
+    local name = found[1][2][i]
+    if name ~= 'n' and name ~= 'e' then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = found[1][2][i + 1]
+    end
+  end
+  for _, word in ipairs({'n', attempt, 'e', reason}) do fields[#fields + 1] = word end
+  return fields
+end
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+";
+
+/// KEYS stream stats; ARGV group keep id...: acknowledges completed jobs. Returns how many of them
+/// were pending.
+const COMPLETE: &str = r"
+local done = 0
+local from = 3
+while from <= #ARGV do
+  local to = math.min(from + 999, #ARGV)
+  done = done + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
+  if ARGV[2] == '0' then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
+  from = to + 1
+end
+if done > 0 then redis.call('HINCRBY', KEYS[2], 'done', done) end
+if done < #ARGV - 2 then redis.call('HINCRBY', KEYS[2], 'duplicates', #ARGV - 2 - done) end
+return done
+";
+
+/// KEYS stream stats key...; ARGV group id keep, then for each command the number of its words and
+/// the words: runs the commands and acknowledges the job, if it is pending. Returns 1, or 0 if it
+/// is not.
+const EFFECTS: &str = r"
+if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
+  redis.call('HINCRBY', KEYS[2], 'duplicates', 1)
+  return 0
+end
+local at = 4
+while at <= #ARGV do
+  local words = tonumber(ARGV[at])
+  local reply = redis.pcall(unpack(ARGV, at + 1, at + words))
+  if type(reply) == 'table' and reply.err then
+    return redis.error_reply('EFFECT ' .. ARGV[at + 1] .. ': ' .. reply.err)
+  end
+  at = at + words + 1
+end
+ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+redis.call('HINCRBY', KEYS[2], 'done', 1)
+return 1
+";
+
+/// KEYS stream delayed stats; ARGV group consumer id keep attempt error delay_ms: moves a failed
+/// job to the delayed ones, if the consumer owns it.
+const RETRY: &str = r"
+if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return 0 end
+local fields = fields_of(KEYS[1], ARGV[3], ARGV[5], ARGV[6])
+if fields then
+  local member = cmsgpack.pack({ARGV[3], fields})
+  redis.call('ZADD', KEYS[2], now_ms() + ARGV[7], member)
+  redis.call('HINCRBY', KEYS[3], 'retries', 1)
+end
+ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
+return 1
+";
+
+/// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max: moves a job to the
+/// dead-letter stream, if the consumer owns it.
+const BURY: &str = r"
+if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return 0 end
+local fields = fields_of(KEYS[1], ARGV[3], ARGV[5], ARGV[6])
+if fields then
+  fields[#fields + 1] = 'o'
+  fields[#fields + 1] = ARGV[3]
+  if ARGV[7] == '0' then
+    redis.call('XADD', KEYS[2], '*', unpack(fields))
+  else
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(fields))
+  end
+  redis.call('HINCRBY', KEYS[3], 'dead', 1)
+end
+ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
+return 1
+";
+
+/// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero.
+/// Returns the ids that it no longer owns.
+const BEAT: &str = r"
+local lost = {}
+for i = 3, #ARGV do
+  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+return lost
+";
+
+/// KEYS stream stats; ARGV group consumer idle_ms start count: takes over entries that were idle
+/// for so long, at most `count`. One call of XAUTOCLAIM looks at ten times as many entries as it
+/// may take, so there are up to 100 calls. Returns where to go on, and for each entry its id, its
+/// deliveries and its fields.
+const RECLAIM: &str = r"
+local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
+for _ = 1, 100 do
+  local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
+    'COUNT', count - #entries)
+  cursor = found[1]
+  for _, entry in ipairs(found[2]) do
+    local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
+    entries[#entries + 1] = {entry[1], pending[1][4], entry[2]}
+  end
+  if cursor == '0-0' or #entries >= count then break end
+end
+if #entries > 0 then redis.call('HINCRBY', KEYS[2], 'reclaimed', #entries) end
+return {cursor, entries}
+";
+
+/// KEYS delayed stream; ARGV count: moves jobs that are due to the stream. Returns how many, and
+/// the milliseconds until the next one is due, or -1.
+const PROMOTE: &str = r"
+local now = now_ms()
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+for _, member in ipairs(due) do
+  redis.call('XADD', KEYS[2], '*', unpack(cmsgpack.unpack(member)[2]))
+  redis.call('ZREM', KEYS[1], member)
+end
+local next = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+if #next == 0 then return {#due, -1} end
+return {#due, math.max(0, math.ceil(next[2] - now))}
+";
+
+/// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a
+/// job of its id was added within the window. Returns its entry, `delayed`, or nil.
+const PUSH: &str = r"
+if ARGV[1] ~= '0' then
+  if not redis.call('SET', KEYS[3], ARGV[3], 'NX', 'PX', ARGV[1]) then return false end
+end
+if ARGV[2] == '0' then return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4)) end
+local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
+redis.call('ZADD', KEYS[2], now_ms() + ARGV[2], member)
+return 'delayed'
+";
+
+/// KEYS stream; ARGV group consumer idle_ms id...: makes the consumer's entries look idle, and
+/// takes back their last delivery. The next reclaim of any consumer takes them.
+const HAND_BACK: &str = r"
+local count = 0
+for i = 4, #ARGV do
+  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
+  if #pending > 0 then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+      'IDLE', ARGV[3], 'RETRYCOUNT', math.max(0, pending[1][4] - 1), 'JUSTID')
+    count = count + 1
+  end
+end
+return count
+";
+
+/// KEYS stream; ARGV group idle_ms [consumer]: removes consumers without pending entries: the named
+/// one, and those that are idle for so long. A consumer with entries stays, since removing it would
+/// lose them.
+const LEAVE: &str = r"
+for _, found in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local about = {}
+  for i = 1, #found, 2 do about[found[i]] = found[i + 1] end
+  if about.pending == 0 and (about.name == ARGV[3] or about.idle > tonumber(ARGV[2])) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], about.name)
+  end
+end
+return 1
+";
+
+/// The scripts by name.
+pub(crate) struct Scripts {
+    pub(crate) complete: Script,
+    pub(crate) effects: Script,
+    pub(crate) retry: Script,
+    pub(crate) bury: Script,
+    pub(crate) beat: Script,
+    pub(crate) reclaim: Script,
+    pub(crate) promote: Script,
+    pub(crate) push: Script,
+    pub(crate) hand_back: Script,
+    pub(crate) leave: Script,
+}
+
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    complete: script(COMPLETE),
+    effects: script(EFFECTS),
+    retry: script(RETRY),
+    bury: script(BURY),
+    beat: script(BEAT),
+    reclaim: script(RECLAIM),
+    promote: script(PROMOTE),
+    push: script(PUSH),
+    hand_back: script(HAND_BACK),
+    leave: script(LEAVE),
+});
+
+/// The texts that the server must know before a script is called by its hash.
+pub(crate) fn texts() -> impl Iterator<Item = String> {
+    [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, LEAVE]
+        .into_iter()
+        .map(whole)
+}
+
+fn script(text: &str) -> Script {
+    Script::new(&whole(text))
+}
+
+fn whole(text: &str) -> String {
+    format!("{SHARED}{text}")
+}
+
+/// The call of a script.
+pub(crate) fn call<K: redis::ToRedisArgs>(script: &Script, keys: &[K]) -> redis::Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script.get_hash()).arg(keys.len());
+    keys.iter().for_each(|key| {
+        command.arg(key);
+    });
+    command
+}

@@ -1,0 +1,196 @@
+//! The state of a stream, as the server knows it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::fault::{Error, Fault};
+use crate::keys::Keys;
+use crate::wire::{Server, Wire};
+
+/// A consumer of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerStat {
+    /// Its name on the server.
+    pub name: String,
+    /// Jobs that it holds.
+    pub pending: u64,
+    /// The time since it last talked to the server.
+    pub idle: Duration,
+}
+
+/// The state of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// The stream.
+    pub stream: String,
+    /// Jobs that no consumer has fetched.
+    pub lag: u64,
+    /// Jobs that consumers hold.
+    pub in_flight: u64,
+    /// Delayed jobs, retries included.
+    pub delayed: u64,
+    /// Letters in the dead-letter stream.
+    pub dead_letters: u64,
+    /// Jobs that were acknowledged.
+    pub done: u64,
+    /// Failed attempts that were delayed for another.
+    pub retries: u64,
+    /// Jobs that became dead letters.
+    pub dead: u64,
+    /// Jobs taken over from dead consumers.
+    pub reclaimed: u64,
+    /// Completions of jobs that were no longer pending.
+    pub duplicates: u64,
+    /// The consumers.
+    pub consumers: Vec<ConsumerStat>,
+}
+
+impl Stat {
+    /// Asks a server for the state of a stream. A stream or group that does not exist is empty.
+    ///
+    /// # Errors
+    /// The server does not answer or refuses, or the key is not a stream.
+    pub fn read(server: Server, stream: &str, group: &str) -> Result<Stat, Error> {
+        let keys = Keys::of(stream);
+        let mut wire = Wire::new(server);
+        let command = |name: &str, args: &[&str]| {
+            let mut command = redis::cmd(name);
+            args.iter().for_each(|arg| {
+                command.arg(arg);
+            });
+            command
+        };
+        let commands = [
+            command("XLEN", &[stream]),
+            command("ZCARD", &[&keys.delayed]),
+            command("XLEN", &[&keys.dead]),
+            command("HGETALL", &[&keys.stats]),
+            command("XPENDING", &[stream, group]),
+            command("XINFO", &["GROUPS", stream]),
+            command("XINFO", &["CONSUMERS", stream, group]),
+        ];
+        let mut replies = wire.ask(&commands);
+        if let Err(Fault { remedy: crate::fault::Remedy::Move(..), .. }) = &replies {
+            replies = wire.ask(&commands);
+        }
+        let replies = replies.map_err(|fault| fault.error)?;
+        let name = wire.name();
+        for reply in &replies[..4] {
+            if let Some(fault) = Fault::in_reply(reply, &name) {
+                return Err(fault.error);
+            }
+        }
+        let mut stat = Stat { stream: stream.to_owned(), ..Stat::default() };
+        let length = number(&replies[0]);
+        stat.delayed = number(&replies[1]);
+        stat.dead_letters = number(&replies[2]);
+        if let Value::Array(counts) = &replies[3] {
+            for pair in counts.chunks(2) {
+                let place = match text(&pair[0]).as_str() {
+                    "done" => &mut stat.done,
+                    "retries" => &mut stat.retries,
+                    "dead" => &mut stat.dead,
+                    "reclaimed" => &mut stat.reclaimed,
+                    "duplicates" => &mut stat.duplicates,
+                    _ => continue,
+                };
+                *place = text(&pair[1]).parse().unwrap_or(0);
+            }
+        }
+        // The rest are errors if the group does not exist.
+        if let Value::Array(pending) = &replies[4] {
+            stat.in_flight = pending.first().map_or(0, number);
+        }
+        // The server counts the lag unless entries in the middle were deleted. Without kept
+        // entries, all that are not pending have no owner.
+        let lag = groups(&replies[5])
+            .find(|about| field(about, "name").map(text).as_deref() == Some(group));
+        let lag = lag.and_then(|about| match field(about, "lag") {
+            Some(Value::Int(lag)) => Some(lag.cast_unsigned()),
+            _ => None,
+        });
+        stat.lag = lag.unwrap_or(length.saturating_sub(stat.in_flight));
+        stat.consumers = groups(&replies[6])
+            .map(|about| ConsumerStat {
+                name: field(about, "name").map(text).unwrap_or_default(),
+                pending: field(about, "pending").map_or(0, number),
+                idle: Duration::from_millis(field(about, "idle").map_or(0, number)),
+            })
+            .collect();
+        Ok(stat)
+    }
+
+    /// Several streams in the text format of OpenMetrics.
+    pub fn to_openmetrics(stats: &[Stat]) -> String {
+        type Metric = (&'static str, &'static str, &'static str, fn(&Stat) -> u64);
+        const METRICS: [Metric; 10] = [
+            ("lag", "gauge", "Jobs that no consumer has fetched", |stat| stat.lag),
+            ("in_flight", "gauge", "Jobs that consumers hold", |stat| stat.in_flight),
+            ("delayed", "gauge", "Delayed jobs, retries included", |stat| stat.delayed),
+            ("dead_letters", "gauge", "Letters in the dead-letter stream", |s| s.dead_letters),
+            ("consumers", "gauge", "Consumers of the group", |stat| stat.consumers.len() as u64),
+            ("done", "counter", "Jobs that were acknowledged", |stat| stat.done),
+            ("retries", "counter", "Failed attempts, delayed for another", |stat| stat.retries),
+            ("dead", "counter", "Jobs that became dead letters", |stat| stat.dead),
+            ("reclaimed", "counter", "Jobs taken over from dead consumers", |s| s.reclaimed),
+            ("duplicates", "counter", "Completions of jobs no longer pending", |s| s.duplicates),
+        ];
+        let mut out = String::new();
+        for (name, kind, help, value) in METRICS {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            // Writing to a string does not fail.
+            let _ = write!(
+                out,
+                "# TYPE uwork_bridge_{name} {kind}\n# HELP uwork_bridge_{name} {help}.\n"
+            );
+            for stat in stats {
+                let stream = stat.stream.replace('\\', "\\\\").replace('"', "\\\"");
+                let stream = stream.replace('\n', "\\n");
+                let value = value(stat);
+                let _ = writeln!(out, "uwork_bridge_{name}{suffix}{{stream=\"{stream}\"}} {value}");
+            }
+        }
+        out.push_str("# EOF\n");
+        out
+    }
+}
+
+/// The rows of a reply to XINFO.
+fn groups(reply: &Value) -> impl Iterator<Item = &[Value]> {
+    let rows = if let Value::Array(rows) = reply { &rows[..] } else { &[] };
+    rows.iter().filter_map(|row| if let Value::Array(row) = row { Some(&row[..]) } else { None })
+}
+
+fn field<'a>(about: &'a [Value], name: &str) -> Option<&'a Value> {
+    about.chunks_exact(2).find(|pair| text(&pair[0]) == name).map(|pair| &pair[1])
+}
+
+fn number(value: &Value) -> u64 {
+    if let Value::Int(number) = value { number.cast_unsigned() } else { 0 }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openmetrics_have_one_line_for_each_stream_and_metric() {
+        let stat = |stream: &str| Stat { stream: stream.to_owned(), done: 7, ..Stat::default() };
+        let out = Stat::to_openmetrics(&[stat("a"), stat("b\"")]);
+        assert!(out.contains("uwork_bridge_done_total{stream=\"a\"} 7\n"));
+        assert!(out.contains("uwork_bridge_lag{stream=\"b\\\"\"} 0\n"));
+        assert!(out.ends_with("# EOF\n"));
+    }
+}

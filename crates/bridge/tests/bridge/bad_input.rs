@@ -1,0 +1,261 @@
+//! Bad input: one clear line, a retry or a dead letter, never a lost job or a hot loop.
+
+use std::time::{Duration, Instant};
+
+use uwork_bridge::{
+    Bridge, Config, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Server,
+};
+
+use crate::support::count::{Count, config};
+use crate::support::proxy;
+use crate::support::server::Redis;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn push(redis: &Redis, push: Push) {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
+}
+
+fn refusal(config: Config) -> (ErrorKind, String) {
+    let error = Bridge::start(config, Count::default().handlers(), |_| {}).unwrap_err();
+    assert!(!error.to_string().contains('\n'));
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
+    let Some(redis) = Redis::start("payloads_that_the_handler_does_not_take", &[]) else { return };
+    push(&redis, Push::new("{]").handler("typed"));
+    push(&redis, Push::new("").handler("typed"));
+    push(&redis, Push::new("7").handler("unknown"));
+    redis.ask("XADD jobs * color red");
+    let lines = Count::default();
+    let handlers = Handlers::new().typed("typed", |_: u64, _| Ok::<(), Failure>(()));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    while bridge.counters().dead < 4 {
+        std::thread::yield_now();
+    }
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.retries), (0, 2), "only the unknown name is tried again");
+    lines.wait_line("after 1 attempt(s): the payload is not valid: ");
+    lines.wait_line("the payload is not valid: EOF while parsing");
+    lines.wait_line("after 3 attempt(s): no handler is named \"unknown\"; this consumer has typed");
+    lines.wait_line("the entry has no field \"p\"");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 4);
+}
+
+#[test]
+fn a_payload_of_64_mib_and_an_empty_one_are_jobs_like_others() {
+    let Some(redis) = Redis::start("a_payload_of_64_mib", &[]) else { return };
+    let large = vec![b'x'; 64 << 20];
+    push(&redis, Push::new(large));
+    push(&redis, Push::new(""));
+    let count = Count::default();
+    let sizes = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        sizes.add(job.payload().len().to_string());
+        if job.attempt() == 1 { Err(Failure::again("once more")) } else { Ok(Reply::done()) }
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    count.wait_for(&(64 << 20).to_string(), 2);
+    count.wait_for("0", 2);
+    assert_eq!(bridge.stop(LONG).counters.done, 2);
+}
+
+#[test]
+fn a_key_of_another_type_fails_the_start_and_a_later_one_is_reported_once() {
+    let Some(redis) = Redis::start("a_key_of_another_type", &[]) else { return };
+    redis.ask("SET jobs text");
+    let (kind, line) = refusal(config(redis.server(), "jobs"));
+    assert_eq!(kind, ErrorKind::Refused);
+    assert!(line.contains("WRONGTYPE") && line.contains("another name"), "{line}");
+    redis.ask("DEL jobs");
+    let lines = Count::default();
+    let count = Count::default();
+    let reports = lines.reports();
+    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
+    redis.ask("DEL jobs");
+    redis.ask("SET jobs text");
+    lines.wait_line("WRONGTYPE");
+    redis.ask("DEL jobs");
+    // The group is made again, from the first entry on.
+    push(&redis, Push::new("after"));
+    count.wait_for("after", 1);
+    let faults = bridge.stop(LONG).counters.faults;
+    assert!(faults < 100, "{faults} faults: a hot loop");
+}
+
+#[test]
+fn a_missing_group_is_created_and_misses_no_job() {
+    let Some(redis) = Redis::start("a_missing_group_is_created", &[]) else { return };
+    push(&redis, Push::new("before"));
+    let (count, lines) = (Count::default(), Count::default());
+    let reports = lines.reports();
+    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
+    count.wait_for("before", 1);
+    redis.ask("XGROUP DESTROY jobs uwork");
+    push(&redis, Push::new("after"));
+    count.wait_for("after", 1);
+    lines.wait_line("NOGROUP");
+    bridge.stop(LONG);
+    assert_eq!(redis.pending("jobs"), 0);
+}
+
+#[test]
+fn a_missing_or_wrong_password_fails_the_start_in_one_line() {
+    let Some(redis) = Redis::start("a_missing_or_wrong_password", &["--requirepass", "right"])
+    else {
+        return;
+    };
+    let at =
+        |user: &str| Server::new(&format!("redis://{user}127.0.0.1:{}", redis.port())).unwrap();
+    let (kind, line) = refusal(config(at(""), "jobs"));
+    assert_eq!(kind, ErrorKind::Denied);
+    assert!(line.contains("NOAUTH") && line.contains("PASSWORD"), "{line}");
+    let (kind, line) = refusal(config(at(":wrong@"), "jobs"));
+    assert_eq!(kind, ErrorKind::Denied, "{line}");
+    assert!(!line.contains("wrong@"), "{line}");
+    let bridge = Bridge::start(config(at(":right@"), "jobs"), Count::default().handlers(), |_| {});
+    bridge.unwrap().stop(LONG);
+}
+
+#[test]
+fn a_server_without_memory_delays_retries_and_loses_none() {
+    let Some(redis) = Redis::start("a_server_without_memory", &[]) else { return };
+    let (count, lines) = (Count::default(), Count::default());
+    for n in 0..20 {
+        push(&redis, Push::new(n.to_string()));
+    }
+    // To create the group takes memory, and nothing else that a start does.
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("CONFIG SET maxmemory 1");
+    let runs = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        runs.add(format!("{} {}", String::from_utf8_lossy(job.payload()), job.attempt()));
+        if job.attempt() == 1 { Err(Failure::again("once more")) } else { Ok(Reply::result("r")) }
+    });
+    let mut config = config(redis.server(), "jobs");
+    config.results = Results::Key(LONG);
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    lines.wait_line("OOM");
+    assert_eq!(bridge.counters().done, 0);
+    redis.ask("CONFIG SET maxmemory 0");
+    count.wait_distinct(40);
+    let stopped = bridge.stop(LONG);
+    assert_eq!((stopped.counters.done, stopped.counters.dead), (20, 0));
+    assert_eq!(count.sum(), 40, "each attempt ran once");
+}
+
+#[test]
+fn replies_of_a_server_in_trouble_are_waited_for() {
+    for reply in [
+        "-LOADING Redis is loading the dataset in memory",
+        "-READONLY You can't write against a read only replica.",
+        "-CLUSTERDOWN The cluster is down",
+        "-MASTERDOWN Link with MASTER is down",
+        "-TRYAGAIN Multiple keys request during rehashing of slot",
+    ] {
+        let name = "replies_of_a_server_in_trouble";
+        let Some(redis) = Redis::start(name, &[]) else { return };
+        push(&redis, Push::new("job"));
+        // All answers are this one until the consumer has reported it.
+        let trouble = proxy::Trouble::new(redis.port(), reply);
+        let (count, lines) = (Count::default(), Count::default());
+        let server = Server::new(&trouble.url()).unwrap();
+        let (config, handlers) = (config(server, "jobs"), count.handlers());
+        let reports = lines.reports();
+        let start = std::thread::spawn(move || Bridge::start(config, handlers, reports).unwrap());
+        lines.wait_line(reply[1..].split(' ').next().unwrap());
+        trouble.end();
+        count.wait_for("job", 1);
+        assert_eq!(start.join().unwrap().stop(LONG).counters.done, 1, "{reply}");
+    }
+}
+
+#[test]
+fn a_moved_stream_is_followed_to_its_node() {
+    let Some(redis) = Redis::start("a_moved_stream_is_followed", &[]) else { return };
+    push(&redis, Push::new("job"));
+    let moved = format!("-MOVED 3999 127.0.0.1:{}", redis.port());
+    let trouble = proxy::Trouble::new(redis.port(), &moved);
+    let count = Count::default();
+    let server = Server::new(&trouble.url()).unwrap();
+    let bridge = Bridge::start(config(server.clone(), "jobs"), count.handlers(), |_| {}).unwrap();
+    count.wait_for("job", 1);
+    let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
+    producer.push(Push::new("second")).unwrap();
+    count.wait_for("second", 1);
+    bridge.stop(LONG);
+}
+
+#[test]
+fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
+    let Some(redis) = Redis::start("a_handler_that_hangs", &[]) else { return };
+    push(&redis, Push::new("hangs"));
+    let (count, lines) = (Count::default(), Count::default());
+    let runs = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        runs.add(format!("run {}", job.attempt()));
+        while !job.is_abandoned() {
+            std::thread::yield_now();
+        }
+        runs.add("abandoned");
+        Ok(Reply::done())
+    });
+    let mut config = config(redis.server(), "jobs");
+    config.limit = Some(Duration::from_millis(100));
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    count.wait_for("abandoned", 3);
+    lines.wait_line("after 3 attempt(s): the time limit of 100ms is over");
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.retries, counters.dead), (0, 2, 1));
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
+}
+
+#[test]
+fn two_consumers_with_one_name_share_the_jobs_and_say_so() {
+    let Some(redis) = Redis::start("two_consumers_with_one_name", &[]) else { return };
+    let (count, lines) = (Count::default(), Count::default());
+    let named = || {
+        let mut config = config(redis.server(), "jobs");
+        config.name = "twin".to_owned();
+        config.heartbeat = LONG;
+        config
+    };
+    let first = Bridge::start(named(), count.handlers(), |_| {}).unwrap();
+    // A consumer is known to the server from its first read on.
+    push(&redis, Push::new("first"));
+    count.wait_for("first", 1);
+    let second = Bridge::start(named(), count.handlers(), lines.reports()).unwrap();
+    lines.wait_line("1 other consumer(s) have the name \"twin\"");
+    assert_ne!(first.consumer(), second.consumer());
+    for n in 0..500 {
+        push(&redis, Push::new(n.to_string()));
+    }
+    count.wait_distinct(501);
+    let done = first.stop(LONG).counters.done + second.stop(LONG).counters.done;
+    assert_eq!((done, count.sum()), (501, 501));
+}
+
+#[test]
+fn an_effect_that_fails_fails_the_attempt() {
+    let Some(redis) = Redis::start("an_effect_that_fails", &[]) else { return };
+    redis.ask("SET text hello");
+    push(&redis, Push::new("bad"));
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(|_| Ok(Reply::done().effect(["INCRBY", "text", "1"])));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    let line = lines.wait_line("dead letter after 3 attempt(s): an effect failed: INCRBY");
+    assert!(line.contains("not an integer"), "{line}");
+    bridge.stop(LONG);
+}
+
+#[test]
+fn an_unreachable_server_fails_the_start_in_one_line() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Server::new(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let (lines, begun) = (Count::default(), Instant::now());
+    let bridge = Bridge::start(config(server, "jobs"), lines.handlers(), lines.reports());
+    assert_eq!(bridge.unwrap_err().kind(), ErrorKind::Unreachable);
+    assert_eq!(lines.distinct(), 1, "one line for {:?} of attempts", begun.elapsed());
+}

@@ -1,0 +1,126 @@
+//! Commands as handlers: input, output, exit status, time limit, processes left behind.
+
+use std::time::Duration;
+
+use uwork_bridge::{Bridge, Config, Exec, Handlers, Producer, Push, Results};
+
+use crate::support::count::{Count, config};
+use crate::support::server::Redis;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn push(redis: &Redis, push: Push) {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
+}
+
+/// Runs the jobs of the stream with a shell script until so many have ended.
+fn run(config: Config, script: &str, ended: u64) -> Count {
+    let lines = Count::default();
+    let command = ["sh", "-c", script].map(Into::into).to_vec();
+    let exec = Exec::new(command, 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    while bridge.counters().done + bridge.counters().dead < ended {
+        std::thread::yield_now();
+    }
+    bridge.stop(LONG);
+    lines
+}
+
+fn with_results(redis: &Redis) -> Config {
+    let mut config = config(redis.server(), "jobs");
+    config.results = Results::Key(LONG);
+    config
+}
+
+fn text(redis: &Redis, words: &str) -> String {
+    match redis.ask(words) {
+        redis::Value::BulkString(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{words}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_command_gets_the_payload_and_its_output_is_the_result() {
+    let Some(redis) = Redis::start("a_command_gets_the_payload", &[]) else { return };
+    push(&redis, Push::new("hello").id("a").key("k").handler("h"));
+    let script = "read -r line; echo $line $UWORK_JOB_ID $UWORK_JOB_KEY $UWORK_JOB_HANDLER \
+                  $UWORK_JOB_ATTEMPT $UWORK_JOB_STREAM";
+    run(with_results(&redis), script, 1);
+    assert_eq!(text(&redis, "GET {jobs}:result:a"), "hello a k h 1 jobs\n");
+}
+
+#[test]
+fn the_exit_status_decides_and_standard_error_is_the_error() {
+    let Some(redis) = Redis::start("the_exit_status_decides", &[]) else { return };
+    push(&redis, Push::new("0"));
+    push(&redis, Push::new("65"));
+    push(&redis, Push::new("7"));
+    push(&redis, Push::new("9"));
+    let script = "read -r n; echo said $n >&2; [ $n != 9 ] || kill -9 $$; exit $n";
+    let lines = run(config(redis.server(), "jobs"), script, 4);
+    lines.wait_line("after 1 attempt(s): sh: exit status 65: said 65");
+    lines.wait_line("after 3 attempt(s): sh: exit status 7: said 7");
+    lines.wait_line("after 3 attempt(s): sh: killed by signal 9: said 9");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 3);
+}
+
+#[test]
+fn a_command_that_reads_nothing_or_writes_much_ends_all_the_same() {
+    let Some(redis) = Redis::start("a_command_that_reads_nothing", &[]) else { return };
+    push(&redis, Push::new(vec![b'x'; 64 << 20]).id("large"));
+    push(&redis, Push::new("").id("empty"));
+    run(with_results(&redis), "head -c 1000000 /dev/zero | tr '\\0' y", 2);
+    assert_eq!(text(&redis, "GET {jobs}:result:large"), "y".repeat(100), "the output is cut");
+    assert_eq!(text(&redis, "GET {jobs}:result:empty"), "y".repeat(100));
+}
+
+#[test]
+fn the_time_limit_kills_the_whole_process_group() {
+    let Some(redis) = Redis::start("the_time_limit_kills", &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    push(&redis, Push::new(pids.to_str().unwrap()));
+    let mut config = config(redis.server(), "jobs");
+    config.limit = Some(Duration::from_secs(2));
+    config.attempts_max = 1;
+    let script = "read -r file; sleep 1000 & echo $! >\"$file\"; wait";
+    let lines = run(config, script, 1);
+    lines.wait_line("the time limit of 2s is over");
+    wait_for_end(&pids);
+}
+
+#[test]
+fn a_process_left_behind_ends_with_its_job_and_delays_it_not() {
+    let Some(redis) = Redis::start("a_process_left_behind", &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    push(&redis, Push::new(pids.to_str().unwrap()));
+    // The child keeps the pipes open.
+    run(config(redis.server(), "jobs"), "read -r file; sleep 1000 & echo $! >\"$file\"", 1);
+    wait_for_end(&pids);
+    assert_eq!(redis.number("HGET {jobs}:stats done"), 1);
+}
+
+/// Waits until the process whose number is in the file has ended.
+fn wait_for_end(file: &std::path::Path) {
+    let pid = std::fs::read_to_string(file).unwrap();
+    let state = format!("/proc/{}/stat", pid.trim());
+    // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
+    while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_an_error_of_the_job() {
+    let Some(redis) = Redis::start("a_program_that_does_not_exist", &[]) else { return };
+    push(&redis, Push::new("x"));
+    let lines = Count::default();
+    let exec = Exec::new(vec!["/no/such/program".into()], 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("after 3 attempt(s): /no/such/program: No such file or directory");
+    bridge.stop(LONG);
+    assert!(Exec::new(Vec::new(), 1).is_err());
+}

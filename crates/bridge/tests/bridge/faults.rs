@@ -1,0 +1,221 @@
+//! Consumers that die, connections that are cut, a server that restarts: no job is lost, and
+//! duplicates only where a fault was.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server};
+
+use crate::support::count::{Count, config};
+use crate::support::proxy::Proxy;
+use crate::support::server::Redis;
+
+const LONG: Duration = Duration::from_secs(60);
+/// The address for the consumer process of these tests.
+const CONSUMER: &str = "UWORK_TEST_CONSUMER";
+
+fn push(server: Server, jobs: usize) {
+    let pushes = (0..jobs).map(|n| Push::new(n.to_string())).collect();
+    Producer::new(vec![server], "jobs", 1).unwrap().push_all(pushes).unwrap();
+}
+
+/// The number of jobs that ran, and of runs beyond the first of each, by the server's count.
+fn ran(redis: &Redis, jobs: usize) -> (usize, i64) {
+    let redis::Value::Array(counts) = redis.ask("HVALS ran") else { panic!() };
+    let runs: i64 = counts
+        .iter()
+        .map(|count| match count {
+            redis::Value::BulkString(text) => {
+                std::str::from_utf8(text).unwrap().parse::<i64>().unwrap()
+            }
+            _ => panic!(),
+        })
+        .sum();
+    (counts.len(), runs - jobs as i64)
+}
+
+/// A consumer in a process of its own: this test binary, with this test alone.
+fn consumer_process(url: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "faults::jobs_of_consumers_killed_at_random_all_run", "--nocapture"])
+        .env(CONSUMER, url)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs jobs, each of which counts itself on the server, until the process is killed.
+fn consume(url: &str) -> ! {
+    let server = Server::new(url).unwrap();
+    let client = redis::Client::open(url).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| {
+        let mut connection = client.get_connection()?;
+        let name = String::from_utf8_lossy(job.payload()).into_owned();
+        redis::cmd("HINCRBY").arg("ran").arg(name).arg(1).exec(&mut connection)?;
+        Ok(Reply::done())
+    });
+    let mut config = config(server, "jobs");
+    config.attempts_max = 1_000;
+    let _bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn jobs_of_consumers_killed_at_random_all_run() {
+    if let Ok(url) = std::env::var(CONSUMER) {
+        consume(&url);
+    }
+    const JOBS: usize = 4_000;
+    let Some(redis) = Redis::start("jobs_of_consumers_killed_at_random", &[]) else { return };
+    push(redis.server(), JOBS);
+    let mut consumers = [consumer_process(&redis.url()), consumer_process(&redis.url())];
+    let (mut kills, mut random) = (0, 7_u64);
+    while redis.number("HLEN ran") < JOBS as i64 {
+        // At a random number of finished jobs, so that the kill finds some in each state.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let goal = redis.number("HLEN ran") + 50 + (random >> 33) as i64 % 700;
+        while redis.number("HLEN ran") < goal.min(JOBS as i64) {
+            std::thread::yield_now();
+        }
+        let victim = &mut consumers[kills % 2];
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        kills += 1;
+        *victim = consumer_process(&redis.url());
+    }
+    // What the last victims held is taken over after the heartbeat.
+    while redis.number("XLEN jobs") > 0 {
+        std::thread::yield_now();
+    }
+    for consumer in &mut consumers {
+        consumer.kill().unwrap();
+        consumer.wait().unwrap();
+    }
+    let (distinct, duplicates) = ran(&redis, JOBS);
+    println!("{kills} kills, {duplicates} duplicates");
+    assert_eq!(distinct, JOBS, "lost jobs");
+    // A kill leaves at most what the victim's workers ran and what it had not committed.
+    assert!(duplicates <= kills as i64 * 200, "{duplicates} duplicates of {kills} kills");
+    assert_eq!((redis.pending("jobs"), redis.number("XLEN {jobs}:dead")), (0, 0));
+}
+
+#[test]
+fn cut_connections_lose_no_job() {
+    const JOBS: usize = 5_000;
+    let Some(redis) = Redis::start("cut_connections_lose_no_job", &[]) else { return };
+    push(redis.server(), JOBS);
+    let proxy = Proxy::to(redis.port());
+    let count = Count::default();
+    let server = Server::new(&proxy.url()).unwrap();
+    let mut config = config(server, "jobs");
+    config.attempts_max = 1_000;
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+    let mut cuts = 0;
+    while bridge.counters().done < JOBS as u64 && count.distinct() < JOBS {
+        let seen = bridge.counters().faults;
+        proxy.cut();
+        cuts += 1;
+        let goal = (count.distinct() + 300).min(JOBS);
+        count.wait_distinct(goal);
+        while bridge.counters().faults == seen && count.distinct() < JOBS {
+            std::thread::yield_now();
+        }
+    }
+    count.wait_distinct(JOBS);
+    while redis.number("XLEN jobs") > 0 {
+        std::thread::yield_now();
+    }
+    let stopped = bridge.stop(LONG);
+    println!("{cuts} cuts, {} runs of {JOBS}", count.sum());
+    assert_eq!(count.distinct(), JOBS);
+    // The consumer lives: it knows what it has run, and a cut makes it run nothing again.
+    assert_eq!((count.sum(), stopped.counters.dead), (JOBS as u64, 0));
+}
+
+#[test]
+fn a_server_that_restarts_with_its_log_loses_no_job() {
+    const JOBS: usize = 3_000;
+    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some(mut redis) = Redis::start("a_server_that_restarts", &flags) else { return };
+    push(redis.server(), JOBS);
+    let count = Count::default();
+    let mut config = config(redis.server(), "jobs");
+    config.attempts_max = 1_000;
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+    for restart in 1..=4 {
+        count.wait_distinct(JOBS * restart / 5);
+        redis.restart();
+    }
+    count.wait_distinct(JOBS);
+    while redis.number("XLEN jobs") > 0 {
+        std::thread::yield_now();
+    }
+    bridge.stop(LONG);
+    assert_eq!((count.distinct(), redis.pending("jobs")), (JOBS, 0));
+    assert_eq!(count.sum(), JOBS as u64, "the consumer lives: nothing runs twice");
+}
+
+#[test]
+fn a_long_job_keeps_its_owner_beyond_the_heartbeat() {
+    let Some(redis) = Redis::start("a_long_job_keeps_its_owner", &[]) else { return };
+    push(redis.server(), 1);
+    let count = Count::default();
+    let runs = count.clone();
+    let short = || {
+        let mut config = config(redis.server(), "jobs");
+        config.heartbeat = Duration::from_millis(200);
+        config
+    };
+    let handlers = Handlers::new().otherwise(move |job| {
+        runs.add("begun");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1_000) && !job.is_abandoned() {
+            std::thread::yield_now();
+        }
+        runs.add("ended");
+        Ok(Reply::done())
+    });
+    let owner = Bridge::start(short(), handlers, |_| {}).unwrap();
+    count.wait_for("begun", 1);
+    let other = Bridge::start(short(), count.handlers(), |_| {}).unwrap();
+    count.wait_for("ended", 1);
+    assert_eq!(owner.stop(LONG).counters.done, 1);
+    assert_eq!(other.stop(LONG).counters.reclaimed, 0);
+    assert_eq!(count.sum(), 2);
+}
+
+#[test]
+fn effects_of_a_job_that_runs_twice_happen_once() {
+    let Some(redis) = Redis::start("effects_of_a_job_that_runs_twice", &[]) else { return };
+    push(redis.server(), 1);
+    let count = Count::default();
+    let (entered, gate) = (count.clone(), count.clone());
+    let pay = || Ok(Reply::done().effect(["INCRBY", "balance", "100"]));
+    // The first consumer stops to give heartbeats while its handler runs: it is cut off.
+    let proxy = Proxy::to(redis.port());
+    let stalled = Handlers::new().otherwise(move |_| {
+        entered.add("begun");
+        gate.wait_for("paid", 1);
+        pay()
+    });
+    let first = Server::new(&proxy.url()).unwrap();
+    let first = Bridge::start(config(first, "jobs"), stalled, |_| {}).unwrap();
+    count.wait_for("begun", 1);
+    proxy.close();
+    let second = Handlers::new().otherwise(move |_| pay());
+    let second = Bridge::start(config(redis.server(), "jobs"), second, |_| {}).unwrap();
+    while redis.number("XLEN jobs") > 0 {
+        std::thread::yield_now();
+    }
+    count.add("paid");
+    proxy.open();
+    while first.counters().duplicates == 0 {
+        std::thread::yield_now();
+    }
+    first.stop(LONG);
+    assert_eq!(second.stop(LONG).counters.reclaimed, 1);
+    assert_eq!(redis.number("GET balance"), 100);
+}

@@ -1,0 +1,207 @@
+//! The life of jobs without faults: pushed, run, retried, buried, delayed, compared by id.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use uwork_bridge::{Bridge, Config, Failure, Handlers, Producer, Push, Pushed, Reply, Results};
+
+use crate::support::count::{Count, config};
+use crate::support::server::Redis;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn producer(redis: &Redis, stream: &str) -> Producer {
+    Producer::new(vec![redis.server()], stream, 1).unwrap()
+}
+
+fn start(config: Config, handlers: Handlers) -> Bridge {
+    Bridge::start(config, handlers, |line| println!("{line}")).unwrap()
+}
+
+#[test]
+fn each_job_runs_once_and_leaves_nothing_behind() {
+    let Some(redis) = Redis::start("each_job_runs_once", &[]) else { return };
+    let pushes = (0..20_000).map(|n| Push::new(n.to_string())).collect();
+    producer(&redis, "jobs").push_all(pushes).unwrap();
+    let count = Count::default();
+    let bridge = start(config(redis.server(), "jobs"), count.handlers());
+    count.wait_distinct(20_000);
+    let shown = uwork::control::answer("metrics");
+    let of_consumer = format!("uwork_bridge_consumer_held{{consumer=\"{}\"}} ", bridge.consumer());
+    assert!(shown.contains(&of_consumer) && shown.ends_with("# EOF\n"), "{shown}");
+    let stopped = bridge.stop(LONG);
+    assert_eq!((count.sum(), stopped.counters.done), (20_000, 20_000));
+    assert_eq!((stopped.abandoned, stopped.uncommitted, stopped.counters.faults), (0, 0, 0));
+    assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
+    assert_eq!(redis.number("HGET {jobs}:stats done"), 20_000);
+    let redis::Value::Array(consumers) = redis.ask("XINFO CONSUMERS jobs uwork") else { panic!() };
+    assert!(consumers.is_empty(), "the consumer has left the group");
+}
+
+#[test]
+fn a_job_is_acknowledged_when_it_has_completed_and_not_before() {
+    let Some(redis) = Redis::start("a_job_is_acknowledged_when_it_has_completed", &[]) else {
+        return;
+    };
+    producer(&redis, "jobs").push(Push::new("slow")).unwrap();
+    let gate = Arc::new(Mutex::new(()));
+    let (held, begun) = (gate.lock().unwrap(), Count::default());
+    let (entered, inner) = (begun.clone(), gate.clone());
+    let handlers = Handlers::new().otherwise(move |_| {
+        entered.add("begun");
+        drop(inner.lock().unwrap());
+        Ok(Reply::done())
+    });
+    let bridge = start(config(redis.server(), "jobs"), handlers);
+    begun.wait_for("begun", 1);
+    assert_eq!((redis.pending("jobs"), bridge.counters().held), (1, 1));
+    drop(held);
+    assert_eq!(bridge.stop(LONG).counters.done, 1);
+    assert_eq!(redis.pending("jobs"), 0);
+}
+
+#[test]
+fn a_failed_job_is_tried_again_with_its_error_and_buried_after_the_last_attempt() {
+    let Some(redis) = Redis::start("a_failed_job_is_tried_again", &[]) else { return };
+    let mut producer = producer(&redis, "jobs");
+    producer.push(Push::new("x").handler("heals").id("a")).unwrap();
+    producer.push(Push::new("y").handler("fails").id("b")).unwrap();
+    let (seen, lines) = (Count::default(), Count::default());
+    let (heals, fails) = (seen.clone(), seen.clone());
+    let handlers = Handlers::new()
+        .add("heals", move |job| {
+            heals.add(format!("heals {} {:?}", job.attempt(), job.last_error()));
+            if job.attempt() < 3 { Err(Failure::again("not yet")) } else { Ok(Reply::done()) }
+        })
+        .add("fails", move |job| {
+            fails.add(format!("fails {}", job.attempt()));
+            panic!("always")
+        });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    seen.wait_for("heals 3 Some(\"not yet\")", 1);
+    let line = lines.wait_line("dead letter");
+    assert!(line.ends_with("is a dead letter after 3 attempt(s): the handler panicked: always"));
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.retries, counters.dead), (1, 4, 1));
+    assert_eq!((seen.distinct(), seen.sum()), (6, 6));
+    let letter = redis.first("{jobs}:dead");
+    assert!(letter.contains("p=y ") && letter.contains("h=fails") && letter.contains("i=b"));
+    assert!(letter.contains("n=3 e=the handler panicked: always o="), "{letter}");
+    assert_eq!(redis.number("XLEN jobs") + redis.number("ZCARD {jobs}:delayed"), 0);
+}
+
+#[test]
+fn an_id_is_accepted_once_within_the_window_and_delays_pass_by_the_servers_clock() {
+    let Some(redis) = Redis::start("an_id_is_accepted_once", &[]) else { return };
+    let mut producer = producer(&redis, "jobs").window(LONG);
+    let push = || Push::new("once").id("7");
+    assert!(matches!(producer.push(push()).unwrap(), Pushed::Added(_)));
+    assert_eq!(producer.push(push()).unwrap(), Pushed::Duplicate);
+    let soon = Push::new("soon").delay(Duration::from_millis(150));
+    let pushed = producer.push_all(vec![soon.clone(), soon]).unwrap();
+    assert_eq!(pushed, [Pushed::Delayed, Pushed::Delayed], "equal jobs are two jobs");
+    let late = Push::new("late").id("8").delay(Duration::from_secs(3_600));
+    assert_eq!(producer.push(late.clone()).unwrap(), Pushed::Delayed);
+    assert_eq!(producer.push(late).unwrap(), Pushed::Duplicate);
+    let count = Count::default();
+    let bridge = start(config(redis.server(), "jobs"), count.handlers());
+    count.wait_for("soon", 2);
+    bridge.stop(LONG);
+    assert_eq!((count.of("once"), count.of("soon"), count.of("late")), (1, 2, 0));
+    assert_eq!(redis.number("ZCARD {jobs}:delayed"), 1);
+}
+
+#[test]
+fn typed_payloads_and_results_reach_a_key_or_a_stream() {
+    let Some(redis) = Redis::start("typed_payloads_and_results", &[]) else { return };
+    let square = || Handlers::new().typed("square", |n: u64, _| Ok::<u64, Failure>(n * n));
+    for (results, id) in [(Results::Key(LONG), "k"), (Results::Stream(100), "s")] {
+        let push = Push::json(&7).unwrap().handler("square").id(id);
+        producer(&redis, "jobs").push(push).unwrap();
+        let mut config = config(redis.server(), "jobs");
+        config.results = results;
+        let bridge = start(config, square());
+        while bridge.counters().done == 0 {
+            std::thread::yield_now();
+        }
+        bridge.stop(LONG);
+    }
+    assert_eq!(redis.number("GET {jobs}:result:k"), 49);
+    assert!(redis.number("PTTL {jobs}:result:k") > 0);
+    assert_eq!(redis.first("{jobs}:results"), "i=s r=49");
+}
+
+#[test]
+fn an_earlier_stream_goes_first_and_a_later_one_advances() {
+    let Some(redis) = Redis::start("an_earlier_stream_goes_first", &[]) else { return };
+    for stream in ["low", "high"] {
+        let pushes = (0..300).map(|_| Push::new(stream)).collect();
+        producer(&redis, stream).push_all(pushes).unwrap();
+    }
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let sink = order.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        sink.lock().unwrap().push(job.stream() == "high");
+        Ok(Reply::done())
+    });
+    let mut config = config(redis.server(), "high");
+    config.streams.push("low".to_owned());
+    config.max_active = 1;
+    let bridge = start(config, handlers);
+    while bridge.counters().done < 600 {
+        std::thread::yield_now();
+    }
+    bridge.stop(LONG);
+    let order = order.lock().unwrap();
+    let mean = |high: bool| {
+        let at = order.iter().enumerate().filter(|(_, is_high)| **is_high == high);
+        at.map(|(nth, _)| nth).sum::<usize>() / 300
+    };
+    assert!(mean(true) < mean(false), "{} {}", mean(true), mean(false));
+}
+
+#[test]
+fn shards_are_served_by_one_consumer_each_key_in_its_place() {
+    let Some(redis) = Redis::start("shards_are_served_by_one_consumer", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 4).unwrap();
+    let pushes = (0..400).map(|n| Push::new(n.to_string()).key(format!("user:{n}"))).collect();
+    producer.push_all(pushes).unwrap();
+    let lengths = (0..4).map(|n| redis.number(&format!("XLEN jobs.{{{n}}}")));
+    let lengths: Vec<i64> = lengths.collect();
+    assert!(lengths.iter().all(|&length| length > 50) && lengths.iter().sum::<i64>() == 400);
+    let count = Count::default();
+    let mut config = config(redis.server(), "jobs");
+    config.shards = 4;
+    let bridge = start(config, count.handlers());
+    count.wait_distinct(400);
+    assert_eq!(bridge.stop(LONG).counters.done, 400);
+    assert_eq!(count.sum(), 400);
+}
+
+#[test]
+fn a_stop_hands_back_what_has_not_begun_and_what_does_not_end() {
+    let Some(redis) = Redis::start("a_stop_hands_back", &[]) else { return };
+    let pushes = (0..8).map(|n| Push::new(n.to_string())).collect();
+    producer(&redis, "jobs").push_all(pushes).unwrap();
+    let gate = Arc::new(Mutex::new(()));
+    let (held, begun) = (gate.lock().unwrap(), Count::default());
+    let (entered, inner) = (begun.clone(), gate.clone());
+    let handlers = Handlers::new().otherwise(move |_| {
+        entered.add("begun");
+        drop(inner.lock().unwrap());
+        Ok(Reply::done())
+    });
+    let mut slow = config(redis.server(), "jobs");
+    slow.max_active = 2;
+    let bridge = start(slow, handlers);
+    begun.wait_for("begun", 2);
+    let stopped = bridge.stop(Duration::ZERO);
+    assert_eq!((stopped.abandoned, stopped.uncommitted, stopped.counters.done), (2, 0, 0));
+    assert_eq!(redis.number("XLEN jobs"), 8, "all jobs are still in the stream");
+    let count = Count::default();
+    let bridge = start(config(redis.server(), "jobs"), count.handlers());
+    count.wait_distinct(8);
+    let stopped = bridge.stop(LONG);
+    assert_eq!((stopped.counters.done, stopped.counters.dead), (8, 0));
+    drop(held);
+}

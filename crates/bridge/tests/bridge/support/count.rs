@@ -1,0 +1,83 @@
+//! Handlers that count the runs of each payload, and lines that a consumer has reported.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use uwork_bridge::{Backoff, Config, Handlers, Reply, Server};
+
+/// Far above the duration of any test.
+const IN_VAIN: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Default)]
+pub(crate) struct Count(Arc<(Mutex<HashMap<String, u64>>, Condvar)>);
+
+impl Count {
+    pub(crate) fn add(&self, name: impl Into<String>) {
+        *self.0.0.lock().unwrap().entry(name.into()).or_default() += 1;
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn of(&self, name: &str) -> u64 {
+        self.0.0.lock().unwrap().get(name).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn distinct(&self) -> usize {
+        self.0.0.lock().unwrap().len()
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.0.lock().unwrap().values().sum()
+    }
+
+    /// Waits until so many different names were counted.
+    pub(crate) fn wait_distinct(&self, count: usize) {
+        self.wait(|map| map.len() >= count);
+    }
+
+    /// Waits until a name was counted so often.
+    pub(crate) fn wait_for(&self, name: &str, count: u64) {
+        self.wait(|map| map.get(name).is_some_and(|&n| n >= count));
+    }
+
+    /// Waits until the names are as wanted. A test that waits in vain fails with the names it has.
+    fn wait(&self, is_reached: impl Fn(&HashMap<String, u64>) -> bool) {
+        let map = self.0.0.lock().unwrap();
+        let (map, waited) =
+            self.0.1.wait_timeout_while(map, IN_VAIN, |map| !is_reached(map)).unwrap();
+        let names: Vec<_> = map.iter().take(20).collect();
+        assert!(!waited.timed_out(), "waited in vain; {} names: {names:?}", map.len());
+    }
+
+    /// A handler that counts payloads.
+    pub(crate) fn handlers(&self) -> Handlers {
+        let count = self.clone();
+        Handlers::new().otherwise(move |job| {
+            count.add(String::from_utf8_lossy(job.payload()));
+            Ok(Reply::done())
+        })
+    }
+
+    /// A place for a consumer's reports: each line is counted.
+    pub(crate) fn reports(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let count = self.clone();
+        move |line| count.add(line)
+    }
+
+    /// Waits for a report with these words.
+    pub(crate) fn wait_line(&self, words: &str) -> String {
+        let has = |map: &HashMap<String, u64>| map.keys().any(|line| line.contains(words));
+        self.wait(has);
+        let map = self.0.0.lock().unwrap();
+        map.keys().find(|line| line.contains(words)).cloned().unwrap()
+    }
+}
+
+/// Short times, so that tests take moments.
+pub(crate) fn config(server: Server, stream: &str) -> Config {
+    let mut config = Config::new(server, stream);
+    config.heartbeat = Duration::from_millis(600);
+    config.backoff = Backoff { first: Duration::from_millis(10), max: Duration::from_millis(50) };
+    config.attempts_max = 3;
+    config
+}

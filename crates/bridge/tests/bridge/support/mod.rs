@@ -1,0 +1,5 @@
+//! A redis-server of the test's own, a proxy that cuts connections, and consumers that count.
+
+pub(crate) mod count;
+pub(crate) mod proxy;
+pub(crate) mod server;

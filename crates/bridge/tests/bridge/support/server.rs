@@ -1,0 +1,138 @@
+//! Debian's redis-server on a free port of the loopback interface; it ends with the test.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use redis::Value;
+use tempfile::TempDir;
+use uwork_bridge::Server;
+
+pub(crate) struct Redis {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+    flags: Vec<String>,
+}
+
+impl Redis {
+    /// Starts a server, or returns None where none is installed. `name` is that of the test, which
+    /// is then left out by name.
+    pub(crate) fn start(name: &str, flags: &[&str]) -> Option<Redis> {
+        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        if found.is_err() {
+            assert!(std::env::var_os("CI").is_none(), "CI has redis-server: ci/deps.sh");
+            eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
+            return None;
+        }
+        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        // A port that is free now may be taken a moment later: the server then ends at once.
+        for _ in 0..20 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let folder = tempfile::tempdir().unwrap();
+            let child = spawn(port, &folder, &flags);
+            let mut redis = Redis { child, port, folder, flags: flags.clone() };
+            if redis.is_up() {
+                return Some(redis);
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn is_up(&mut self) -> bool {
+        while self.child.try_wait().unwrap().is_none() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    /// Kills the server and starts it again on its port and its files.
+    pub(crate) fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = spawn(self.port, &self.folder, &self.flags);
+        assert!(self.is_up());
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn server(&self) -> Server {
+        Server::new(&self.url()).unwrap()
+    }
+
+    /// The reply to a command of words without spaces; waits while the server loads its file.
+    pub(crate) fn ask(&self, words: &str) -> Value {
+        loop {
+            let answer = redis::Client::open(self.url())
+                .and_then(|client| client.get_connection())
+                .and_then(|mut connection| {
+                    let mut words = words.split(' ');
+                    let mut command = redis::cmd(words.next().unwrap());
+                    words.for_each(|word| {
+                        command.arg(word);
+                    });
+                    command.query::<Value>(&mut connection)
+                });
+            match answer {
+                Err(error) if error.code() == Some("LOADING") || error.is_io_error() => {
+                    std::thread::yield_now();
+                }
+                answer => return answer.unwrap(),
+            }
+        }
+    }
+
+    pub(crate) fn number(&self, words: &str) -> i64 {
+        match self.ask(words) {
+            Value::Int(number) => number,
+            Value::BulkString(text) => String::from_utf8(text).unwrap().parse().unwrap(),
+            Value::Nil => 0,
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn pending(&self, stream: &str) -> i64 {
+        let Value::Array(parts) = self.ask(&format!("XPENDING {stream} uwork")) else { panic!() };
+        let Value::Int(count) = parts[0] else { panic!() };
+        count
+    }
+
+    /// The fields of the first entry of a stream, as text: `name=value name=value`.
+    pub(crate) fn first(&self, stream: &str) -> String {
+        let Value::Array(entries) = self.ask(&format!("XRANGE {stream} - + COUNT 1")) else {
+            panic!()
+        };
+        let Some(Value::Array(entry)) = entries.into_iter().next() else { panic!("no entry") };
+        let Value::Array(fields) = &entry[1] else { panic!() };
+        let texts: Vec<String> = fields
+            .iter()
+            .map(|field| match field {
+                Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+                _ => panic!(),
+            })
+            .collect();
+        texts.chunks(2).map(|pair| pair.join("=")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(port: u16, folder: &TempDir, flags: &[String]) -> Child {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.arg("--dir").arg(folder.path()).args(flags);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}

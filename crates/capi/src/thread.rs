@@ -1,0 +1,124 @@
+//! Thread hooks, and the state that they keep for a thread.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::{self, NonNull};
+
+use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks};
+
+use crate::error::{c_string, guarded, misuse};
+use crate::queue::set_errno;
+
+/// `struct uw_thread`.
+#[repr(C)]
+pub struct UwThread {
+    /// The thread's name.
+    pub name: *const c_char,
+    /// Its queue, or null.
+    pub queue: *const c_char,
+    /// `enum uw_thread_kind`.
+    pub kind: c_uint,
+}
+
+/// A start hook: returns the thread's state.
+pub type UwThreadStart =
+    Option<unsafe extern "C" fn(thread: *const UwThread, arg: *mut c_void) -> *mut c_void>;
+/// A stop hook: gets that state.
+pub type UwThreadStop =
+    Option<unsafe extern "C" fn(thread: *const UwThread, state: *mut c_void, arg: *mut c_void)>;
+
+/// `struct uw_thread_hooks`. Never freed.
+pub struct UwThreadHooks(Hooks<*mut c_void>);
+
+/// The program's argument.
+#[derive(Clone, Copy)]
+struct Argument(*mut c_void);
+
+// SAFETY: only passed on. uwork.h says that hooks run on any thread.
+unsafe impl Send for Argument {}
+// SAFETY: as above.
+unsafe impl Sync for Argument {}
+
+impl Argument {
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Calls `f` with the thread as C sees it, which is valid during the call.
+fn with_thread<R>(thread: Thread<'_>, f: impl FnOnce(*const UwThread) -> R) -> R {
+    let (name, queue): (CString, Option<CString>) =
+        (c_string(thread.name()), thread.queue().map(c_string));
+    let kind = match thread.kind() {
+        ThreadKind::Bh => 1,
+        ThreadKind::Dedicated => 2,
+        ThreadKind::Rescuer => 3,
+        _ => 0,
+    };
+    let queue = queue.as_ref().map_or(ptr::null(), |queue| queue.as_ptr());
+    f(&UwThread { name: name.as_ptr(), queue, kind })
+}
+
+/// Adds hooks for the threads that start from now on. NULL with errno EINVAL: both are NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_add(
+    start: UwThreadStart,
+    stop: UwThreadStop,
+    arg: *mut c_void,
+) -> *mut UwThreadHooks {
+    if start.is_none() && stop.is_none() {
+        set_errno(-misuse(libc::EINVAL, "both hooks are NULL"));
+        return ptr::null_mut();
+    }
+    let arg = Argument(arg);
+    let begin = move |thread: Thread<'_>| {
+        start.map_or(ptr::null_mut(), |start| {
+            // SAFETY: by uwork.h.
+            with_thread(thread, |thread| unsafe { start(thread, arg.get()) })
+        })
+    };
+    let end = move |thread: Thread<'_>, state| {
+        if let Some(stop) = stop {
+            // SAFETY: by uwork.h.
+            with_thread(thread, |thread| unsafe { stop(thread, state, arg.get()) });
+        }
+    };
+    match guarded(|| Box::into_raw(Box::new(UwThreadHooks(add_hooks(begin, end))))) {
+        Ok(hooks) => hooks,
+        Err(code) => {
+            set_errno(-code);
+            ptr::null_mut()
+        }
+    }
+}
+
+fn hooks<'a>(hooks: *const UwThreadHooks) -> Result<&'a UwThreadHooks, c_int> {
+    // SAFETY: null, or from `uw_thread_hooks_add` (uwork.h), which never frees.
+    let found = NonNull::new(hooks.cast_mut()).map(|hooks| unsafe { hooks.as_ref() });
+    found.ok_or_else(|| misuse(libc::EINVAL, "the hooks are NULL"))
+}
+
+/// Removes hooks, for the threads that start from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_remove(handle: *mut UwThreadHooks) -> c_int {
+    hooks(handle).map_or_else(
+        |code| code,
+        |hooks| {
+            hooks.0.remove();
+            0
+        },
+    )
+}
+
+/// How many threads had started before these hooks were added.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_missed(handle: *const UwThreadHooks) -> c_int {
+    hooks(handle)
+        .map_or_else(|code| code, |hooks| c_int::try_from(hooks.0.missed()).unwrap_or(c_int::MAX))
+}
+
+/// The calling thread's state of these hooks, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_state(handle: *const UwThreadHooks) -> *mut c_void {
+    let state = hooks(handle).ok().and_then(|hooks| hooks.0.with(|state| *state));
+    state.unwrap_or(ptr::null_mut())
+}

@@ -1,0 +1,109 @@
+//! `uwork bridge push`: a producer for the command line.
+
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use uwork_bridge::{Producer, Push, Pushed};
+
+use super::{Place, seconds, user};
+use crate::commands::{UserError, print};
+
+/// Lines that are sent together.
+const BATCH_MAX: usize = 1_000;
+
+/// The command line of `uwork bridge push`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The stream.
+    #[arg(long, value_name = "STREAM")]
+    stream: String,
+
+    /// Add a job for each line of standard input.
+    #[arg(long, conflicts_with_all = ["payload", "id"])]
+    lines: bool,
+
+    /// The name of the handler, for consumers with several.
+    #[arg(long, value_name = "NAME")]
+    handler: Option<String>,
+
+    /// The id: a second job with it is not added within the window.
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+
+    /// The key that chooses the shard.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+
+    /// The delay before the job becomes ready.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "0")]
+    delay: Duration,
+
+    /// The time in which a second job of an id is not added.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "3600")]
+    window: Duration,
+
+    /// The payload. Without it: standard input, up to its end.
+    #[arg(value_name = "PAYLOAD")]
+    payload: Option<String>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let servers = args.place.servers()?;
+    let producer = Producer::new(servers, &args.stream, args.place.shards).map_err(user)?;
+    let mut producer = producer.window(args.window);
+    if args.lines {
+        return push_lines(&args, &mut producer);
+    }
+    let payload = match &args.payload {
+        Some(payload) => payload.clone().into_bytes(),
+        None => {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes).map_err(input)?;
+            bytes
+        }
+    };
+    let answer = match producer.push(push(&args, payload)).map_err(user)? {
+        Pushed::Added(entry) => entry,
+        Pushed::Delayed => "delayed".to_owned(),
+        Pushed::Duplicate => "duplicate".to_owned(),
+    };
+    print(&format!("{answer}\n"))
+}
+
+fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserError> {
+    let mut lines = io::stdin().lines();
+    let mut count = 0;
+    loop {
+        let batch: io::Result<Vec<String>> = lines.by_ref().take(BATCH_MAX).collect();
+        let batch = batch.map_err(input)?;
+        if batch.is_empty() {
+            return print(&format!("{count} jobs\n"));
+        }
+        count += batch.len();
+        let pushes = batch.into_iter().map(|line| push(args, line.into_bytes())).collect();
+        producer.push_all(pushes).map_err(user)?;
+    }
+}
+
+fn push(args: &Args, payload: Vec<u8>) -> Push {
+    let mut push = Push::new(payload).delay(args.delay);
+    if let Some(handler) = &args.handler {
+        push = push.handler(handler);
+    }
+    if let Some(id) = &args.id {
+        push = push.id(id);
+    }
+    if let Some(key) = &args.key {
+        push = push.key(key);
+    }
+    push
+}
+
+fn input(error: io::Error) -> UserError {
+    UserError(format!("standard input: {error}"))
+}

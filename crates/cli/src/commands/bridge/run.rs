@@ -1,0 +1,137 @@
+//! `uwork bridge run`: a consumer that runs each job as a command.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use uwork_bridge::{Backoff, Bridge, Config, Exec, Handlers, Results};
+
+use super::signals::Signals;
+use super::{Place, seconds, user};
+use crate::commands::UserError;
+
+/// Jobs that may be left behind at the end make the exit code 1.
+const LEFT_BEHIND: u8 = 1;
+
+/// The command line of `uwork bridge run`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The stream. Several are given by falling priority.
+    #[arg(long, value_name = "STREAM", required = true)]
+    stream: Vec<String>,
+
+    /// The command for each job, with its arguments; the last option on the line. The payload is
+    /// its standard input. Exit status 0: done; 65: a dead letter; other: try again.
+    #[arg(long, value_name = "CMD", required = true, num_args = 1.., allow_hyphen_values = true)]
+    exec: Vec<OsString>,
+
+    /// The consumer group; it is created if it does not exist.
+    #[arg(long, value_name = "NAME", default_value = "uwork")]
+    group: String,
+
+    /// A name for this consumer, for people.
+    #[arg(long, value_name = "NAME", default_value = "uwork")]
+    name: String,
+
+    /// How many jobs run at once: 1 to 2048. Without it: twice the number of CPUs.
+    #[arg(long, value_name = "N")]
+    max_active: Option<u32>,
+
+    /// Kill a job after so many seconds; it is tried again.
+    #[arg(long, value_name = "SEC", value_parser = seconds)]
+    limit: Option<Duration>,
+
+    /// Attempts after which a job becomes a dead letter.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    attempts: u32,
+
+    /// The delay before the second attempt; each further one is twice as long.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "1")]
+    retry_first: Duration,
+
+    /// The longest delay before an attempt.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "600")]
+    retry_max: Duration,
+
+    /// The time without a sign of life after which other consumers take over the jobs of one.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
+    heartbeat: Duration,
+
+    /// Keep each job's standard output for so many seconds, in the key {STREAM}:result:ID.
+    #[arg(long, value_name = "SEC", value_parser = seconds, conflicts_with = "result_stream")]
+    result_keys: Option<Duration>,
+
+    /// Add each job's standard output to the stream {STREAM}:results, which keeps about so many.
+    #[arg(long, value_name = "N")]
+    result_stream: Option<u64>,
+
+    /// How many bytes of a job's output to keep.
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
+    output_max: usize,
+
+    /// Leave entries in the stream when they are done.
+    #[arg(long)]
+    keep: bool,
+
+    /// About how many dead letters to keep; 0: all.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    dead_max: u64,
+
+    /// At a signal, wait so many seconds for running jobs; what still runs is killed and handed
+    /// back. A second signal ends the wait.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "30")]
+    stop_limit: Duration,
+}
+
+/// Runs the command.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let exec = Exec::new(args.exec, args.output_max).map_err(user)?;
+    let mut servers = args.place.servers()?;
+    let mut config = Config::new(servers.remove(0), args.stream[0].clone());
+    config.servers.extend(servers);
+    config.streams = args.stream;
+    config.shards = args.place.shards;
+    config.group = args.group;
+    config.name = args.name;
+    config.max_active = args.max_active.unwrap_or(config.max_active);
+    config.limit = args.limit;
+    config.attempts_max = args.attempts;
+    config.backoff = Backoff { first: args.retry_first, max: args.retry_max };
+    config.heartbeat = args.heartbeat;
+    config.keep = args.keep;
+    config.dead_max = args.dead_max;
+    config.results = match (args.result_keys, args.result_stream) {
+        (Some(life), _) => Results::Key(life),
+        (_, Some(max)) => Results::Stream(max),
+        _ => Results::Dropped,
+    };
+    // Before the first thread, so that all threads leave the signals to this one.
+    let signals = Signals::block();
+    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let bridge = Bridge::start(config, handlers, |line| eprintln!("uwork bridge: {line}"));
+    let bridge = bridge.map_err(user)?;
+    eprintln!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
+    signals.wait();
+    let impatient = move || {
+        let signal = signals.wait();
+        eprintln!("uwork bridge: a second signal: running jobs are left to other consumers");
+        std::process::exit(128 + signal);
+    };
+    // Without this thread a second signal waits.
+    drop(std::thread::Builder::new().name("signals".into()).spawn(impatient));
+    let stopped = bridge.stop(args.stop_limit);
+    let counters = stopped.counters;
+    eprintln!(
+        "uwork bridge: {} done, {} retried, {} dead, {} handed back, {} killed, {} left to others",
+        counters.done,
+        counters.retries,
+        counters.dead,
+        counters.handed_back,
+        stopped.abandoned,
+        stopped.uncommitted
+    );
+    Ok(if stopped.uncommitted > 0 { ExitCode::from(LEFT_BEHIND) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,187 @@
+//! The keys of `uwork top`, and the line that they edit.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::view::View;
+
+const KEYS: &str =
+    "q quit  arrows select  s sort  r reverse  / filter  e set an attribute  p pause";
+
+/// What a key asks for beyond a change of the view.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    None,
+    Quit,
+    /// Send this request.
+    Set(String),
+}
+
+/// What the keys edit.
+#[derive(Default)]
+enum Mode {
+    #[default]
+    Keys,
+    /// The filter.
+    Filter,
+    /// An attribute of this queue, and its value.
+    Attribute { queue: String, text: String },
+}
+
+/// The state of the input.
+#[derive(Default)]
+pub(super) struct Input {
+    mode: Mode,
+    /// Shown until the next key.
+    message: Option<String>,
+    paused: bool,
+}
+
+impl Input {
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Shows a message until the next key.
+    pub(super) fn say(&mut self, message: String) {
+        self.message = Some(message);
+    }
+
+    /// The last line of the screen.
+    pub(super) fn footer(&self) -> String {
+        match (&self.message, &self.mode) {
+            (Some(message), _) => message.clone(),
+            (None, Mode::Keys) if self.paused => format!("PAUSED  {KEYS}"),
+            (None, Mode::Keys) => KEYS.to_owned(),
+            (None, Mode::Filter) => "type a part of the names, Enter keeps it, Esc drops it".into(),
+            (None, Mode::Attribute { queue, text }) => {
+                format!("set of queue {queue}: ATTRIBUTE VALUE, as in max_active 64: {text}_")
+            }
+        }
+    }
+
+    pub(super) fn press(&mut self, key: KeyEvent, view: &mut View) -> Effect {
+        self.message = None;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Effect::Quit } else { Effect::None };
+        }
+        match std::mem::take(&mut self.mode) {
+            Mode::Keys => self.command(key.code, view),
+            Mode::Filter => {
+                self.edit_filter(key.code, view);
+                Effect::None
+            }
+            Mode::Attribute { queue, text } => self.edit_attribute(key.code, queue, text),
+        }
+    }
+
+    fn command(&mut self, key: KeyCode, view: &mut View) -> Effect {
+        match key {
+            KeyCode::Char('q') | KeyCode::Esc => return Effect::Quit,
+            KeyCode::Char('s') => view.order = view.order.next(),
+            KeyCode::Char('r') => view.reversed = !view.reversed,
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char('e') => match view.selected_queue() {
+                Some(queue) => {
+                    let queue = queue.name.clone();
+                    self.mode = Mode::Attribute { queue, text: String::new() };
+                }
+                None => self.say("no queue is selected".to_owned()),
+            },
+            KeyCode::Down | KeyCode::Char('j') => view.select(1),
+            KeyCode::Up | KeyCode::Char('k') => view.select(-1),
+            KeyCode::PageDown => view.select(10),
+            KeyCode::PageUp => view.select(-10),
+            KeyCode::Home => view.select(isize::MIN),
+            KeyCode::End => view.select(isize::MAX),
+            _ => {}
+        }
+        view.sort();
+        Effect::None
+    }
+
+    fn edit_filter(&mut self, key: KeyCode, view: &mut View) {
+        match key {
+            KeyCode::Enter => return,
+            KeyCode::Esc => return view.filter.clear(),
+            KeyCode::Backspace => _ = view.filter.pop(),
+            KeyCode::Char(c) => view.filter.push(c),
+            _ => {}
+        }
+        view.select(0);
+        self.mode = Mode::Filter;
+    }
+
+    fn edit_attribute(&mut self, key: KeyCode, queue: String, mut text: String) -> Effect {
+        match key {
+            KeyCode::Esc => return Effect::None,
+            KeyCode::Enter => {
+                let Some((name, value)) = text.trim().split_once(' ') else {
+                    self.say("nothing changed: type an attribute and a value".to_owned());
+                    return Effect::None;
+                };
+                return Effect::Set(format!("set devices/{queue}/{name} {}", value.trim()));
+            }
+            KeyCode::Backspace => _ = text.pop(),
+            KeyCode::Char(c) => text.push(c),
+            _ => {}
+        }
+        self.mode = Mode::Attribute { queue, text };
+        Effect::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests::view;
+    use super::super::view::{Order, Queue};
+    use super::*;
+
+    fn key(code: KeyCode) -> KeyEvent {
+        KeyEvent::new(code, KeyModifiers::NONE)
+    }
+
+    fn type_in(input: &mut Input, view: &mut View, text: &str) -> Effect {
+        text.chars().fold(Effect::None, |_, c| {
+            let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+            input.press(key(code), view)
+        })
+    }
+
+    #[test]
+    fn an_attribute_of_the_selected_queue_is_set() {
+        let (mut input, mut view) = (Input::default(), view());
+        assert_eq!(type_in(&mut input, &mut view, "emax_active 64"), Effect::None);
+        assert!(input.footer().ends_with("max_active 64_"), "{}", input.footer());
+        let set = Effect::Set("set devices/log/max_active 64".to_owned());
+        assert_eq!(type_in(&mut input, &mut view, "\n"), set);
+        assert_eq!(type_in(&mut input, &mut view, "enice\n"), Effect::None);
+        assert!(input.footer().starts_with("nothing changed"));
+        assert_eq!(type_in(&mut input, &mut view, "q"), Effect::Quit);
+    }
+
+    #[test]
+    fn a_filter_is_typed_and_dropped() {
+        let (mut input, mut view) = (Input::default(), view());
+        let _ = type_in(&mut input, &mut view, "/io\n");
+        assert_eq!(view.shown().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["io"]);
+        let _ = type_in(&mut input, &mut view, "/");
+        let _ = input.press(key(KeyCode::Backspace), &mut view);
+        assert_eq!(view.filter, "i");
+        let _ = input.press(key(KeyCode::Esc), &mut view);
+        assert_eq!((view.filter.as_str(), view.shown().count()), ("", 2));
+    }
+
+    #[test]
+    fn keys_sort_select_and_pause() {
+        let (mut input, mut view) = (Input::default(), view());
+        let _ = type_in(&mut input, &mut view, "s");
+        assert_eq!(view.order, Order::Busy);
+        let _ = input.press(key(KeyCode::End), &mut view);
+        assert_eq!(view.selected_queue().map(|queue: &Queue| queue.name.as_str()), Some("io"));
+        let _ = type_in(&mut input, &mut view, "p");
+        assert!(input.is_paused() && input.footer().starts_with("PAUSED"));
+        let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(input.press(quit, &mut view), Effect::Quit);
+    }
+}

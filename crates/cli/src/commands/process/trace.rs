@@ -1,0 +1,320 @@
+//! `uwork trace`: the runs of a process's items over a few seconds, as a file for Perfetto.
+//!
+//! A group has a track for each CPU, another has a track for each worker, and a third has the other
+//! threads that queue items. An arrow leads from the submission of an item to its start.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use uwork_sim::trace_events::{Events, Track};
+
+use super::{TraceArgs, UserError};
+use crate::client::{Client, Failure, Table};
+
+/// How often the records are read: the rings of the process hold a multiple of what it records
+/// meanwhile.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// The longest slice of a submission in the file. The real one takes less.
+const SUBMISSION_NS: u64 = 100;
+
+const CPUS: u32 = 1;
+const WORKERS: u32 = 2;
+const SUBMITTERS: u32 = 3;
+
+/// Runs the command. The exit code is 1 if the process ended meanwhile; the file has what came
+/// before.
+pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
+    // First, so that a file that cannot be written costs no trace.
+    let file = |error| UserError(format!("{}: {error}", args.output.display()));
+    fs::write(&args.output, "").map_err(file)?;
+    let mut client = Client::connect(&args.process)?;
+    let ran_before = ran(&mut client)?;
+    client.ask(&format!("trace on {}", args.seconds))?;
+    let mut trace = Trace::default();
+    let outcome = record(&mut client, Duration::from_secs(args.seconds), &mut trace);
+    trace.close();
+    let ended = match outcome {
+        Ok(()) => None,
+        Err(Failure::Gone(reason)) => Some(reason),
+        Err(refused) => return Err(refused.into()),
+    };
+    let ran = ran(&mut client).ok().map(|ran| ran.saturating_sub(ran_before));
+    let (process, seconds) = (client.process(), args.seconds);
+    let text = trace.file(process, &|thread| thread_name(process, thread));
+    fs::write(&args.output, text).map_err(file)?;
+    let of = ran.map_or(String::new(), |ran| format!(" of about {ran}"));
+    eprintln!(
+        "{} runs{of} in {seconds} s, {} records lost; ui.perfetto.dev opens {}",
+        trace.runs.len(),
+        trace.lost,
+        args.output.display()
+    );
+    let Some(reason) = ended else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("uwork: {reason}; the file has what came before");
+    Ok(ExitCode::from(1))
+}
+
+/// The runs of all queues so far.
+fn ran(client: &mut Client) -> Result<u64, UserError> {
+    let table = Table::parse(&client.ask("queues")?);
+    Ok(table.rows().map(|row| row.number("ran")).sum())
+}
+
+fn record(client: &mut Client, time: Duration, trace: &mut Trace) -> Result<(), Failure> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::thread::sleep(INTERVAL);
+        while trace.add(&client.ask("trace read")?) {}
+    }
+    client.ask("trace off")?;
+    while trace.add(&client.ask("trace read")?) {}
+    Ok(())
+}
+
+/// The name of a thread of the process, while it lives.
+fn thread_name(process: u32, thread: u64) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// A submission: when, by which thread, and on which CPU.
+#[derive(Clone, Copy)]
+struct Queued {
+    at: u64,
+    thread: u64,
+}
+
+/// A run of an item.
+struct Run {
+    from: u64,
+    to: u64,
+    cpu: u32,
+    slot: u64,
+    name: String,
+    queue: String,
+    queued: Option<Queued>,
+}
+
+/// A line of the answer to `trace read` that is a record.
+struct Record {
+    at: u64,
+    cpu: u32,
+    item: u64,
+    pwq: u64,
+    event: Event,
+}
+
+enum Event {
+    Queued { thread: u64 },
+    Started { slot: u64, function: u64 },
+    Ended { slot: u64, thread: u64 },
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Trace {
+    records: Vec<Record>,
+    functions: HashMap<u64, String>,
+    queues: HashMap<u64, String>,
+    runs: Vec<Run>,
+    lost: u64,
+}
+
+fn record_of(kind: &str, values: &[&str]) -> Option<Record> {
+    let number = |place: usize| values.get(place)?.parse::<u64>().ok();
+    let hex = |place: usize| u64::from_str_radix(values.get(place)?, 16).ok();
+    let event = match kind {
+        "queued" => Event::Queued { thread: number(4)? },
+        "started" => Event::Started { slot: number(4)?, function: hex(5)? },
+        "ended" => Event::Ended { slot: number(4)?, thread: number(5)? },
+        _ => return None,
+    };
+    let (at, cpu, item, pwq) = (number(0)?, number(1)? as u32, hex(2)?, number(3)?);
+    Some(Record { at, cpu, item, pwq, event })
+}
+
+impl Trace {
+    /// Adds the records of an answer. Whether the process has more of them.
+    fn add(&mut self, answer: &str) -> bool {
+        let mut has_more = false;
+        for line in answer.lines() {
+            let mut fields = line.split('\t');
+            let kind = fields.next().unwrap_or_default();
+            let values: Vec<&str> = fields.collect();
+            match (kind, &values[..]) {
+                ("lost", [count]) => self.lost += count.parse().unwrap_or(0),
+                ("more", [more]) => has_more = *more != "0",
+                ("function", [number, name]) => {
+                    let number = u64::from_str_radix(number, 16).unwrap_or(0);
+                    self.functions.insert(number, (*name).to_owned());
+                }
+                ("queue", [number, name]) => {
+                    self.queues.insert(number.parse().unwrap_or(0), (*name).to_owned());
+                }
+                // Lines of other kinds are for later versions of this command.
+                _ => self.records.extend(record_of(kind, &values)),
+            }
+        }
+        has_more
+    }
+
+    /// Forms runs of the records.
+    fn close(&mut self) {
+        self.records.sort_by_key(|record| record.at);
+        let last = self.records.last().map_or(0, |record| record.at);
+        let mut queued: HashMap<u64, Queued> = HashMap::new();
+        // The run of each slot that is in progress.
+        let mut open: BTreeMap<u64, Run> = BTreeMap::new();
+        for &Record { at, cpu, item, pwq, ref event } in &self.records {
+            let slot = match *event {
+                Event::Queued { thread } => {
+                    queued.insert(item, Queued { at, thread });
+                    continue;
+                }
+                Event::Started { slot, .. } | Event::Ended { slot, .. } => slot,
+            };
+            // A run whose end was lost has ended when the next one starts.
+            let ended = open.remove(&slot).map(|run| Run { to: at, ..run });
+            self.runs.extend(ended);
+            if let Event::Started { function, .. } = *event {
+                let known = |names: &HashMap<u64, String>, number| names.get(&number).cloned();
+                let run = Run {
+                    from: at,
+                    to: at,
+                    cpu,
+                    slot,
+                    name: known(&self.functions, function).unwrap_or_else(|| "item".to_owned()),
+                    queue: known(&self.queues, pwq).unwrap_or_default(),
+                    queued: queued.remove(&item),
+                };
+                open.insert(slot, run);
+            }
+        }
+        let unfinished = open.into_values().map(|run| {
+            let name = format!("{} (has not ended)", run.name);
+            Run { to: last, name, ..run }
+        });
+        self.runs.extend(unfinished);
+    }
+
+    /// The thread of each worker.
+    fn threads(&self) -> BTreeMap<u64, u64> {
+        let ended = self.records.iter().filter_map(|record| match record.event {
+            Event::Ended { slot, thread } => Some((slot, thread)),
+            _ => None,
+        });
+        ended.collect()
+    }
+
+    /// The text of the file. Times begin with the first record.
+    fn file(&self, process: u32, thread_name: &dyn Fn(u64) -> Option<String>) -> String {
+        let mut events = Events::default();
+        events.name_group(CPUS, &format!("CPUs of process {process}"));
+        events.name_group(WORKERS, "workers");
+        events.name_group(SUBMITTERS, "other threads that queue");
+        let threads = self.threads();
+        let workers: HashMap<u64, u64> = threads.iter().map(|(&slot, &id)| (id, slot)).collect();
+        let worker = |slot| Track { group: WORKERS, number: slot };
+        let name = |thread: u64| match thread_name(thread) {
+            Some(name) => format!("{name} (thread {thread})"),
+            None => format!("thread {thread}"),
+        };
+        for slot in self.runs.iter().map(|run| run.slot).collect::<BTreeSet<_>>() {
+            let named = threads.get(&slot).map_or(format!("slot {slot}"), |&thread| name(thread));
+            events.name_track(worker(slot), &named);
+        }
+        let submitters = self.runs.iter().filter_map(|run| Some(run.queued?.thread));
+        let submitters: BTreeSet<u64> =
+            submitters.filter(|thread| !workers.contains_key(thread)).collect();
+        for &thread in &submitters {
+            events.name_track(Track { group: SUBMITTERS, number: thread }, &name(thread));
+        }
+        let first = self.records.first().map_or(0, |record| record.at);
+        for (id, run) in self.runs.iter().enumerate() {
+            let (from, to) = (run.from - first, run.to - first);
+            events.slice(from, to, worker(run.slot), &format!("{} [{}]", run.name, run.queue));
+            let Some(Queued { at, thread }) = run.queued else { continue };
+            let at = at - first;
+            let track = workers
+                .get(&thread)
+                .map_or(Track { group: SUBMITTERS, number: thread }, |&slot| worker(slot));
+            events.slice(at, at + SUBMISSION_NS.min(from.saturating_sub(at)), track, "queue");
+            events.arrow_from(at, track, "queued", id as u64);
+            events.arrow_to(from, worker(run.slot), "queued", id as u64);
+        }
+        self.draw_cpus(first, &mut events);
+        let lost = self.lost;
+        events.file(&format!("\"process\":{process},\"records_lost\":{lost}"))
+    }
+
+    /// The track of a CPU shows the item that started there last. An item that sleeps is on its
+    /// worker's track alone, as soon as another item starts on the CPU.
+    fn draw_cpus(&self, first: u64, events: &mut Events) {
+        let mut cpus: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+        self.runs.iter().for_each(|run| cpus.entry(run.cpu).or_default().push(run));
+        for (cpu, mut runs) in cpus {
+            let track = Track { group: CPUS, number: cpu.into() };
+            events.name_track(track, &format!("CPU {cpu}"));
+            runs.sort_by_key(|run| run.from);
+            for (place, run) in runs.iter().enumerate() {
+                let next = runs.get(place + 1).map_or(run.to, |next| next.from);
+                events.slice(run.from - first, run.to.min(next) - first, track, &run.name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "lost\t2\nmore\t1\nfunction\ta0\tapp::Log\nqueue\t7\tlog\n\
+        queued\t1000\t0\tbeef\t7\t11\n\
+        started\t5000\t1\tbeef\t7\t3\ta0\n\
+        started\t6000\t1\tcafe\t7\t4\ta0\n\
+        queued\t6500\t1\tbeef\t7\t12\n\
+        ended\t9000\t1\tbeef\t7\t3\t12\n";
+
+    fn trace() -> Trace {
+        let mut trace = Trace::default();
+        assert!(trace.add(ANSWER), "more is left");
+        assert!(!trace.add("lost\t1\nmore\t0\nnew\t1\t2\n"));
+        trace.close();
+        trace
+    }
+
+    #[test]
+    fn a_run_has_its_submission_and_its_end() {
+        let trace = trace();
+        assert_eq!(trace.lost, 3);
+        let run = trace.runs.iter().find(|run| run.slot == 3).expect("the whole run");
+        assert_eq!((run.from, run.to, run.cpu), (5_000, 9_000, 1));
+        assert_eq!((run.name.as_str(), run.queue.as_str()), ("app::Log", "log"));
+        assert_eq!(run.queued.map(|queued| (queued.at, queued.thread)), Some((1_000, 11)));
+        let open = trace.runs.iter().find(|run| run.slot == 4).expect("the unfinished run");
+        assert_eq!((open.to, open.name.as_str()), (9_000, "app::Log (has not ended)"));
+    }
+
+    #[test]
+    fn the_file_has_tracks_and_arrows() {
+        let text = trace().file(42, &|thread| (thread == 12).then(|| "uw/1".to_owned()));
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let events = json["traceEvents"].as_array().expect("a list");
+        let named = |name: &str| events.iter().any(|event| event["args"]["name"] == name);
+        for name in ["CPU 1", "uw/1 (thread 12)", "slot 4", "thread 11"] {
+            assert!(named(name), "{name}: {text}");
+        }
+        let of =
+            |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+        let (from, to) = (of("s"), of("f"));
+        assert_eq!((from.len(), to.len()), (1, 1), "{text}");
+        assert_eq!((from[0]["tid"].as_u64(), to[0]["tid"].as_u64()), (Some(11), Some(3)));
+        assert_eq!(from[0]["id"], to[0]["id"]);
+        let on_cpu = of("X").into_iter().filter(|event| event["pid"] == CPUS);
+        let spans: Vec<_> =
+            on_cpu.map(|event| (event["ts"].as_f64(), event["dur"].as_f64())).collect();
+        assert_eq!(spans, [(Some(4.0), Some(1.0)), (Some(5.0), Some(3.0))], "cut by the next");
+    }
+}

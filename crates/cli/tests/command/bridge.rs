@@ -1,0 +1,103 @@
+//! `uwork bridge` with a redis-server of the test's own.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A redis-server on a free port, killed on drop.
+struct Redis(Child, String);
+
+impl Redis {
+    fn start(name: &str) -> Option<Redis> {
+        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        if found.is_err() {
+            assert!(std::env::var_os("CI").is_none(), "CI has redis-server: ci/deps.sh");
+            eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
+            return None;
+        }
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--dir", "/"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut redis = Redis(command.spawn().unwrap(), format!("redis://{address}"));
+        while TcpStream::connect(address).is_err() {
+            assert!(redis.0.try_wait().unwrap().is_none(), "redis-server has ended");
+            std::thread::yield_now();
+        }
+        Some(redis)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", &self.1);
+        command
+    }
+
+    fn text(&self, args: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn jobs_are_pushed_run_and_shown() {
+    let Some(redis) = Redis::start("jobs_are_pushed_run_and_shown") else { return };
+    let mut lines = redis.command(&["push", "--stream", "jobs", "--lines"]);
+    let mut lines = lines.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    lines.stdin.take().unwrap().write_all(b"1\n2\n3\n").unwrap();
+    assert_eq!(lines.wait_with_output().unwrap().stdout, b"3 jobs\n");
+    let push = ["push", "--stream", "jobs", "--id", "7", "four"];
+    assert!(redis.text(&push).contains('-'));
+    assert_eq!(redis.text(&push), "duplicate\n");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let script = format!("cat >>{}; echo >>{0}", out.display());
+    let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
+    let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
+    while !redis
+        .text(&["stat", "--stream", "jobs", "--openmetrics"])
+        .contains("uwork_bridge_done_total{stream=\"jobs\"} 4\n")
+    {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{said}");
+    assert!(
+        said.ends_with("4 done, 0 retried, 0 dead, 0 handed back, 0 killed, 0 left to others\n")
+    );
+    let mut seen: Vec<String> =
+        std::fs::read_to_string(out).unwrap().split_whitespace().map(str::to_owned).collect();
+    seen.sort();
+    assert_eq!(seen, ["1", "2", "3", "four"]);
+    let table = redis.text(&["stat", "--stream", "jobs"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["jobs", "0", "0", "0", "0", "4", "0", "0", "0", "0"], "{table}");
+}
+
+#[test]
+fn bad_settings_are_refused_in_one_line() {
+    let refused = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+        let output = command.arg("bridge").args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let line = refused(&["push", "--server", "http://x", "--stream", "jobs", "x"]);
+    assert!(line.contains("redis://[USER:PASSWORD@]HOST[:PORT][/DB]") && line.lines().count() == 1);
+    let run = ["run", "--stream", "jobs", "--max-active", "0", "--exec", "true"];
+    assert_eq!(refused(&run), "uwork: max_active 0: allowed are 1 to 2048\n");
+    assert!(refused(&["run", "--stream", "jobs"]).contains("--exec"));
+    let limit = ["run", "--stream", "jobs", "--limit", "soon", "--exec", "true"];
+    assert!(refused(&limit).contains("allowed are seconds"));
+}

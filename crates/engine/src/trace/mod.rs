@@ -1,0 +1,491 @@
+//! The trace: when items were queued, started and ended, on which CPU and by which thread.
+//!
+//! A submitter chooses the items: it takes a token, records the submission in the ring of its CPU,
+//! and marks the item's ticket. The worker that finds the mark records start and end in its own
+//! ring. So the records of an item are complete, and a worker pays for the items of its choice
+//! alone. There are [`ITEMS_PER_MS`] tokens for each millisecond. Items beyond that are not recorded,
+//! and cost a load that finds no token, the same as while the trace is off.
+//!
+//! Workers renew the tokens as they take batches, with the clock that they have read anyway. A trace
+//! has an end from its start: after it no worker renews them. A client that dies leaves nothing on.
+
+mod ring;
+
+use crate::dump::Function;
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::item::Work;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use ring::{RECORDS, Ring, Words};
+
+/// Items of which a trace records each millisecond, at most.
+pub const ITEMS_PER_MS: u32 = 64;
+/// The records that one call of [`Engine::read_trace`] returns, at most.
+pub const READ_MAX: usize = 1 << 15;
+const INTERVAL_NS: u64 = 1_000_000;
+/// Rings of submitters, by CPU, and rings of workers, by slot. CPUs and slots beyond share them.
+const RINGS: usize = 256;
+const NEVER: u64 = u64::MAX;
+
+/// An event of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceEvent {
+    /// A submitter has queued it.
+    Queued {
+        /// The submitter's thread, as the host names it.
+        thread: u64,
+    },
+    /// Its run has begun.
+    Started {
+        /// Its function; [`TraceRead::functions`] has the name.
+        function: usize,
+    },
+    /// Its run has ended.
+    Ended {
+        /// The thread that ran it.
+        thread: u64,
+    },
+}
+
+/// A record of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceRecord {
+    /// When, on the host's clock.
+    pub at_ns: u64,
+    /// What happened.
+    pub event: TraceEvent,
+    /// The item's address. It may have been freed, and used for another item, since.
+    pub item: usize,
+    /// The CPU of the thread.
+    pub cpu: u32,
+    /// The slot of the run; 0 for a submission.
+    pub slot: u32,
+    /// The pwq that the item was queued on.
+    pub pwq: u32,
+}
+
+/// What a call of [`Engine::read_trace`] returns.
+#[derive(Clone, Debug, Default)]
+pub struct TraceRead {
+    /// The records, in no order.
+    pub records: Vec<TraceRecord>,
+    /// Records that were overwritten before they were read.
+    pub lost: u64,
+    /// Whether more are left to read.
+    pub has_more: bool,
+    /// The functions of the records, by the number that the records have.
+    pub functions: Vec<(usize, Function)>,
+    /// The pwqs of the records with the names of their queues, if the queues still exist.
+    pub queues: Vec<(u32, String)>,
+}
+
+/// A trace could not be started or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceError {
+    /// This engine's host has no tracer.
+    Unsupported,
+    /// A trace is on already.
+    IsOn {
+        /// For how long, in nanoseconds.
+        left_ns: u64,
+    },
+    /// Another thread reads it at this moment.
+    IsRead,
+}
+
+/// The fields that submitters and workers look at.
+#[repr(align(128))]
+struct Tokens {
+    /// Items that may still be recorded in this interval. 0 while no trace is on.
+    left: AtomicU32,
+    /// When a worker renews them; `NEVER` while no trace is on.
+    renew_at: AtomicU64,
+}
+
+/// A ring, and how far it was read.
+struct Source {
+    /// Null until it is needed. Never freed before the tracer.
+    ring: AtomicPtr<Ring>,
+    /// The number of the next record to be read. Guard: `reading`.
+    next: AtomicU64,
+}
+
+/// The trace of an engine. A host that wants one keeps it.
+pub struct Tracer {
+    tokens: Tokens,
+    /// When the trace ends. 0 while none is on.
+    until: AtomicU64,
+    /// Whether a thread reads or starts the trace.
+    reading: AtomicBool,
+    submitters: Box<[Source]>,
+    workers: Box<[Source]>,
+}
+
+impl Default for Tracer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tracer {
+    /// A tracer that is off. It has no rings yet.
+    pub fn new() -> Tracer {
+        let source =
+            |_| Source { ring: AtomicPtr::new(std::ptr::null_mut()), next: AtomicU64::new(0) };
+        Tracer {
+            tokens: Tokens { left: AtomicU32::new(0), renew_at: AtomicU64::new(NEVER) },
+            until: AtomicU64::new(0),
+            reading: AtomicBool::new(false),
+            submitters: (0..RINGS).map(source).collect(),
+            workers: (0..RINGS).map(source).collect(),
+        }
+    }
+
+    /// Whether a submitter may record its item.
+    #[inline(always)]
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.left.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes a token. False if there is none.
+    fn take_token(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        self.tokens.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// Renews the tokens if that is due.
+    #[inline(always)]
+    fn heartbeat(&self, now: u64) {
+        if now >= self.tokens.renew_at.load(Ordering::Relaxed) {
+            self.renew(now);
+        }
+    }
+
+    #[cold]
+    fn renew(&self, now: u64) {
+        if now >= self.until.load(Ordering::Relaxed) {
+            return self.stop();
+        }
+        let due = self.tokens.renew_at.load(Ordering::Relaxed);
+        let next = now + INTERVAL_NS;
+        let renews = now >= due
+            && self
+                .tokens
+                .renew_at
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if renews {
+            self.tokens.left.store(ITEMS_PER_MS, Ordering::Relaxed);
+        }
+    }
+
+    fn start(&self, now: u64, until: u64, cpus: impl Iterator<Item = u32>) {
+        for source in self.submitters.iter().chain(&self.workers) {
+            let head = source.get().map_or(0, Ring::head);
+            source.next.store(head, Ordering::Relaxed);
+        }
+        // Submitters may hold locks of the program, and must not allocate: their rings come first.
+        cpus.for_each(|cpu| _ = self.submitters[cpu as usize % RINGS].ring());
+        self.until.store(until, Ordering::Relaxed);
+        self.tokens.renew_at.store(now + INTERVAL_NS, Ordering::Relaxed);
+        self.tokens.left.store(ITEMS_PER_MS, Ordering::Relaxed);
+    }
+
+    /// Ends the trace. The records stay until they are read.
+    pub fn stop(&self) {
+        self.until.store(0, Ordering::Relaxed);
+        self.tokens.renew_at.store(NEVER, Ordering::Relaxed);
+        self.tokens.left.store(0, Ordering::Relaxed);
+    }
+
+    /// In a forked child: the trace was the parent's.
+    pub(crate) fn forked(&self) {
+        self.stop();
+        self.reading.store(false, Ordering::Relaxed);
+    }
+
+    /// Begins to read or start; None while another thread does.
+    fn reading(&self) -> Option<Reading<'_>> {
+        (!self.reading.swap(true, Ordering::Acquire)).then_some(Reading(self))
+    }
+
+    fn read(&self) -> TraceRead {
+        let mut read = TraceRead::default();
+        for source in self.submitters.iter().chain(&self.workers) {
+            source.read(&mut read);
+        }
+        read
+    }
+}
+
+/// The right to read, which ends with this.
+struct Reading<'a>(&'a Tracer);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.reading.store(false, Ordering::Release);
+    }
+}
+
+impl Source {
+    fn get(&self) -> Option<&Ring> {
+        // SAFETY: null, or a ring that lives as long as the tracer. Acquire: its places are visible.
+        unsafe { self.ring.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The ring, made at the first call. It allocates then, so the caller holds no lock.
+    fn ring(&self) -> &Ring {
+        if let Some(ring) = self.get() {
+            return ring;
+        }
+        let made = Box::into_raw(Box::new(Ring::new()));
+        let none = std::ptr::null_mut();
+        match self.ring.compare_exchange(none, made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: the ring lives as long as the tracer from here on.
+            Ok(_) => unsafe { &*made },
+            Err(found) => {
+                // SAFETY: it was not published.
+                drop(unsafe { Box::from_raw(made) });
+                // SAFETY: another thread's ring, which lives as long as the tracer.
+                unsafe { &*found }
+            }
+        }
+    }
+
+    /// Appends the unread records, as far as there is room.
+    fn read(&self, read: &mut TraceRead) {
+        let Some(ring) = self.get() else { return };
+        let (next, head) = (self.next.load(Ordering::Relaxed), ring.head());
+        let oldest = next.max(head.saturating_sub(RECORDS));
+        let room = (READ_MAX - read.records.len()) as u64;
+        let end = head.min(oldest + room);
+        read.lost += oldest - next;
+        read.has_more |= end < head;
+        for number in oldest..end {
+            match ring.get(number) {
+                Some(words) => read.records.push(TraceRecord::unpack(words)),
+                None => read.lost += 1,
+            }
+        }
+        self.next.store(end, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let ring = self.ring.load(Ordering::Acquire);
+        if !ring.is_null() {
+            // SAFETY: `ring` made it, and no other reference exists.
+            drop(unsafe { Box::from_raw(ring) });
+        }
+    }
+}
+
+const QUEUED: u64 = 0;
+const STARTED: u64 = 1;
+const ENDED: u64 = 2;
+
+impl TraceRecord {
+    /// Time, item, `pwq << 32 | slot << 16 | cpu << 2 | kind`, and the kind's own value.
+    fn pack(self) -> Words {
+        let (kind, value) = match self.event {
+            TraceEvent::Queued { thread } => (QUEUED, thread),
+            TraceEvent::Started { function } => (STARTED, function as u64),
+            TraceEvent::Ended { thread } => (ENDED, thread),
+        };
+        let cpu = u64::from(self.cpu) & 0x3fff;
+        let place = u64::from(self.pwq) << 32 | u64::from(self.slot) << 16 | cpu << 2 | kind;
+        [self.at_ns, self.item as u64, place, value]
+    }
+
+    fn unpack([at_ns, item, place, value]: Words) -> TraceRecord {
+        let event = match place & 3 {
+            QUEUED => TraceEvent::Queued { thread: value },
+            STARTED => TraceEvent::Started { function: value as usize },
+            _ => TraceEvent::Ended { thread: value },
+        };
+        TraceRecord {
+            at_ns,
+            event,
+            item: item as usize,
+            cpu: (place >> 2 & 0x3fff) as u32,
+            slot: (place >> 16 & 0xffff) as u32,
+            pwq: (place >> 32) as u32,
+        }
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Submitter, before the push: records the item if a token is left. Returns whether it did, and
+    /// the worker is to do the same.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn trace_queued(&self, tracer: &Tracer, item: &Work, pwq: u32, cpu: u32) -> bool {
+        let Some(ring) = tracer.submitters[cpu as usize % RINGS].get() else { return false };
+        if !tracer.take_token() {
+            return false;
+        }
+        let event = TraceEvent::Queued { thread: self.thread_number() };
+        let item = std::ptr::from_ref(item).addr();
+        let at_ns = self.host().now();
+        ring.push(TraceRecord { at_ns, event, item, cpu, slot: 0, pwq }.pack());
+        true
+    }
+
+    /// Worker: records that a run of a marked item begins; its end is recorded when the returned
+    /// value is dropped.
+    pub(crate) fn trace_run(&self, slot: u32, item: &Work) -> Option<TracedRun<'_, H>> {
+        let ring = self.host().tracer()?.workers[slot as usize % RINGS].ring();
+        let event = TraceEvent::Started { function: item.func().identity() };
+        let (pwq, item) = (item.ticket().pwq(), std::ptr::from_ref(item).addr());
+        let run = TracedRun { engine: self, ring, slot, item, pwq };
+        run.record(event);
+        Some(run)
+    }
+
+    /// Worker or helper that takes items, with the present time.
+    #[inline(always)]
+    pub(crate) fn trace_heartbeat(&self, now: u64) {
+        if let Some(tracer) = self.host().tracer() {
+            tracer.heartbeat(now);
+        }
+    }
+
+    fn thread_number(&self) -> u64 {
+        self.caller().thread.number(|| self.host().thread_id())
+    }
+
+    /// Records the items that are queued from now on, for so many nanoseconds.
+    ///
+    /// # Errors
+    /// The host has no tracer, or a trace is on.
+    pub fn start_trace(&self, for_ns: u64) -> Result<(), TraceError> {
+        let tracer = self.host().tracer().ok_or(TraceError::Unsupported)?;
+        let _reading = tracer.reading().ok_or(TraceError::IsRead)?;
+        let (now, until) = (self.host().now(), tracer.until.load(Ordering::Relaxed));
+        if now < until {
+            return Err(TraceError::IsOn { left_ns: until - now });
+        }
+        let cpus = self.config().topology.cpus().iter().map(|cpu| cpu.id);
+        tracer.start(now, now.saturating_add(for_ns), cpus);
+        Ok(())
+    }
+
+    /// Ends the trace, if one is on. The records can still be read.
+    ///
+    /// # Errors
+    /// The host has no tracer.
+    pub fn stop_trace(&self) -> Result<(), TraceError> {
+        self.host().tracer().map(Tracer::stop).ok_or(TraceError::Unsupported)
+    }
+
+    /// The records since the last call, [`READ_MAX`] at most.
+    ///
+    /// # Errors
+    /// The host has no tracer, or another thread reads the trace.
+    pub fn read_trace(&self) -> Result<TraceRead, TraceError> {
+        let tracer = self.host().tracer().ok_or(TraceError::Unsupported)?;
+        let mut read = {
+            let _reading = tracer.reading().ok_or(TraceError::IsRead)?;
+            tracer.read()
+        };
+        let distinct = |mut numbers: Vec<usize>| {
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        let functions = read.records.iter().filter_map(|record| match record.event {
+            TraceEvent::Started { function } => Some(function),
+            _ => None,
+        });
+        let functions = distinct(functions.collect()).into_iter();
+        // SAFETY: the identities are those of items that ran.
+        read.functions = functions.map(|at| (at, unsafe { Function::at(at) })).collect();
+        let pwqs = distinct(read.records.iter().map(|record| record.pwq as usize).collect());
+        self.for_each_queue(|wq| {
+            let owned = |&pwq: &usize| self.pwqs.get(pwq as u32).is_some_and(|pwq| wq.owns(pwq));
+            let owned = pwqs.iter().copied().filter(owned);
+            read.queues.extend(owned.map(|pwq| (pwq as u32, wq.name().to_owned())));
+        });
+        Ok(read)
+    }
+}
+
+/// A run that is recorded. Dropping it records the end, also while a panic unwinds.
+pub(crate) struct TracedRun<'a, H: Host> {
+    engine: &'a Engine<H>,
+    ring: &'a Ring,
+    slot: u32,
+    item: usize,
+    pwq: u32,
+}
+
+impl<H: Host> TracedRun<'_, H> {
+    fn record(&self, event: TraceEvent) {
+        let host = self.engine.host();
+        let (at_ns, cpu) = (host.now(), host.current_cpu());
+        let (item, slot, pwq) = (self.item, self.slot, self.pwq);
+        self.ring.push(TraceRecord { at_ns, event, item, cpu, slot, pwq }.pack());
+    }
+}
+
+impl<H: Host> Drop for TracedRun<'_, H> {
+    fn drop(&mut self) {
+        self.record(TraceEvent::Ended { thread: self.engine.thread_number() });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SOME: TraceRecord = TraceRecord {
+        at_ns: 5,
+        event: TraceEvent::Queued { thread: 7 },
+        item: 0x1000,
+        cpu: 0x3fff,
+        slot: 0xfffe,
+        pwq: 0xff_fffe,
+    };
+
+    #[test]
+    fn a_record_is_what_was_packed() {
+        let events =
+            [TraceEvent::Started { function: usize::MAX }, TraceEvent::Ended { thread: 9 }];
+        for event in [SOME.event].into_iter().chain(events) {
+            let record = TraceRecord { event, ..SOME };
+            assert_eq!(TraceRecord::unpack(record.pack()), record);
+        }
+    }
+
+    #[test]
+    fn tokens_are_renewed_each_millisecond_until_the_end() {
+        let tracer = Tracer::new();
+        assert!(!tracer.has_tokens(), "off");
+        tracer.start(0, 2 * INTERVAL_NS, [0].into_iter());
+        for _ in 0..ITEMS_PER_MS {
+            assert!(tracer.take_token());
+        }
+        assert!(!tracer.has_tokens() && !tracer.take_token());
+        tracer.heartbeat(INTERVAL_NS - 1);
+        assert!(!tracer.has_tokens(), "too early");
+        tracer.heartbeat(INTERVAL_NS);
+        assert!(tracer.has_tokens());
+        tracer.heartbeat(2 * INTERVAL_NS);
+        assert!(!tracer.has_tokens(), "ended by itself");
+    }
+
+    #[test]
+    fn records_that_nothing_read_in_time_are_counted_as_lost() {
+        let tracer = Tracer::new();
+        tracer.start(0, NEVER, [0].into_iter());
+        let ring = tracer.submitters[0].ring();
+        (0..RECORDS + 10).for_each(|at_ns| ring.push(TraceRecord { at_ns, ..SOME }.pack()));
+        let read = tracer.read();
+        assert_eq!((read.lost, read.records.len() as u64), (10, RECORDS));
+        assert_eq!((read.records[0].at_ns, read.has_more), (10, false));
+        assert_eq!(tracer.read().records, [], "each is read once");
+        let _reading = tracer.reading().expect("the only reader");
+        assert!(tracer.reading().is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! Work of neighbouring pods: a worker that has none of its own takes it, and brings up others.
+
+use uwork_policy::batch::RunEstimate;
+use uwork_policy::concurrency::{STEAL_CHOICE, spills};
+
+use super::Worker;
+use crate::host::Host;
+use crate::pool::Pool;
+use crate::pool::progress::Maker;
+use crate::queue::pwq::Pwq;
+
+impl<H: Host> Worker<H> {
+    /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
+    /// overloaded neighbour.
+    pub(super) fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let pool = self.pool();
+        if pool.looks_ready()
+            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
+        {
+            return Some((pwq, pool));
+        }
+        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
+    }
+
+    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
+    /// batch for the longest time, because its items wait longest.
+    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let overloaded =
+            || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
+        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
+        // Another worker may be faster: then any of the others will do.
+        std::iter::once(oldest).chain(overloaded()).find_map(|other| {
+            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
+            Some((pwq, other))
+        })
+    }
+
+    /// This worker took a batch from `from`, a neighbour. If it blocks in it, a standby must see that.
+    pub(super) fn note_steal(&self, from: &Pool<H>, now: u64) {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        pool.note_steal(now);
+        let expects = pool.blocking.expects_any() || from.blocking.expects_any();
+        if expects && from.looks_ready() {
+            engine.standbys.call_own(engine, pool);
+        }
+    }
+
+    /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
+    /// `settle_source`, `from` is another pool than its own.
+    pub(super) fn share(
+        &self,
+        from: &Pool<H>,
+        settle_source: bool,
+        left: u64,
+        estimate: RunEstimate,
+    ) {
+        if settle_source {
+            // The rest was enqueued while this worker was on its way up. Submitters relied on its
+            // arrival, so it settles `from` for them.
+            from.settle(&self.engine);
+            // More work is left to steal, and the other workers of this pod have none.
+            self.pool().bring_helper(&self.engine);
+        }
+        if spills(from.state.counts(), from.target(), left, estimate) {
+            from.wake_neighbour_worker(&self.engine, Maker::Caller);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The requests of the trace: on, read, off.
+
+use std::fmt::Write as _;
+
+use uwork_engine::trace::{TraceError, TraceEvent, TraceRead, TraceRecord};
+use uwork_linux::engine;
+use uwork_linux::symbols::names;
+
+use super::protocol::{refusal, text};
+
+/// The longest trace, in seconds.
+const SECONDS_MAX: u64 = 3_600;
+
+/// `trace on`: ends by itself, so that a client that dies leaves nothing on.
+pub(super) fn start(seconds: &str) -> String {
+    let known: Option<u64> = seconds.parse().ok().filter(|known| (1..=SECONDS_MAX).contains(known));
+    let Some(known) = known else {
+        let reason =
+            format!("{seconds:?} is no length of a trace; allowed are 1 to {SECONDS_MAX} seconds");
+        return refusal("bad-value", &reason);
+    };
+    engine().start_trace(known * 1_000_000_000).map_or_else(refused, |()| text(""))
+}
+
+/// `trace off`.
+pub(super) fn stop() -> String {
+    engine().stop_trace().map_or_else(refused, |()| text(""))
+}
+
+/// `trace read`: a line for each record, after lines that name functions and queues.
+pub(super) fn read() -> String {
+    engine().read_trace().map_or_else(refused, |read| text(&table(read)))
+}
+
+fn refused(error: TraceError) -> String {
+    match error {
+        TraceError::Unsupported => refusal("unsupported", "this host has no trace"),
+        TraceError::IsOn { left_ns } => {
+            let seconds = left_ns.div_ceil(1_000_000_000);
+            refusal("refused", &format!("a trace is on for {seconds} s more; `trace off` ends it"))
+        }
+        TraceError::IsRead => refusal("refused", "another client reads the trace at this moment"),
+    }
+}
+
+fn table(mut read: TraceRead) -> String {
+    let mut lines = format!("lost\t{}\nmore\t{}\n", read.lost, u8::from(read.has_more));
+    let mut names = names();
+    for (number, function) in &mut read.functions {
+        function.name_by(&mut names);
+        let name = function.name.clone().unwrap_or_else(|| format!("{:#x}", function.address));
+        let _ = writeln!(lines, "function\t{number:x}\t{}", super::status::plain(&name));
+    }
+    for (pwq, name) in &read.queues {
+        let _ = writeln!(lines, "queue\t{pwq}\t{}", super::status::plain(name));
+    }
+    for TraceRecord { at_ns, event, item, cpu, slot, pwq } in read.records {
+        let _ = match event {
+            TraceEvent::Queued { thread } => {
+                writeln!(lines, "queued\t{at_ns}\t{cpu}\t{item:x}\t{pwq}\t{thread}")
+            }
+            TraceEvent::Started { function } => {
+                writeln!(lines, "started\t{at_ns}\t{cpu}\t{item:x}\t{pwq}\t{slot}\t{function:x}")
+            }
+            TraceEvent::Ended { thread } => {
+                writeln!(lines, "ended\t{at_ns}\t{cpu}\t{item:x}\t{pwq}\t{slot}\t{thread}")
+            }
+        };
+    }
+    lines
+}

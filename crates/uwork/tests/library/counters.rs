@@ -1,0 +1,100 @@
+//! What the counters of queues and functions say about runs and waits.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use uwork::{FunctionCounters, Queue, QueueCounters};
+
+fn of_queue(name: &str) -> QueueCounters {
+    let all = uwork::counters().queues;
+    all.into_iter().find(|queue| queue.name == name).expect("a queue that exists is counted")
+}
+
+/// The functions whose names contain the name of a test.
+fn of_functions(test: &str) -> Vec<FunctionCounters> {
+    let all = uwork::counters().functions;
+    all.into_iter().filter(|function| function.name.contains(test)).collect()
+}
+
+#[test]
+fn counters_of_a_queue_and_of_its_functions_agree() {
+    let queue = Queue::builder("counted").unbound().build().unwrap();
+    // Detached, so that no joiner runs them.
+    for _ in 0..1_000 {
+        drop(queue.spawn(|| std::hint::black_box(1)));
+    }
+    queue.flush().unwrap();
+    // The flush returns with the last run; its batch may be counted a moment later.
+    while of_queue("counted").ran < 1_000 {
+        std::thread::yield_now();
+    }
+    let counted = of_queue("counted");
+    assert_eq!((counted.ran, counted.run_times.count(), counted.pending), (1_000, 1_000, 0));
+    assert_eq!(counted.waits.count(), 1_000, "no run lacks its wait");
+    assert!(counted.started >= 1_000 && counted.cpu_time <= counted.run_time);
+    let ran = of_functions("counters_of_a_queue_and_of_its_functions_agree");
+    assert_eq!(ran.iter().map(|function| function.ran).sum::<u64>(), 1_000);
+    assert!(
+        uwork::counters()
+            .to_openmetrics()
+            .contains("uwork_wait_seconds_count{queue=\"counted\"} 1000\n")
+    );
+}
+
+#[test]
+fn an_item_behind_another_is_counted_with_its_wait() {
+    let queue = Queue::builder("behind").ordered().build().unwrap();
+    let (begun, has_begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<Instant>();
+    drop(queue.spawn(move || {
+        begun.send(()).unwrap();
+        ends.recv().unwrap()
+    }));
+    has_begun.recv().unwrap();
+    drop(queue.spawn(|| ()));
+    let queued = Instant::now();
+    while queued.elapsed() < Duration::from_millis(2) {
+        std::thread::yield_now();
+    }
+    end.send(Instant::now()).unwrap();
+    queue.flush().unwrap();
+    while of_queue("behind").ran < 2 {
+        std::thread::yield_now();
+    }
+    let counted = of_queue("behind");
+    assert_eq!((counted.waits.count(), counted.max_active), (2, 1));
+    assert!(counted.waits.sum() >= Duration::from_millis(2), "the second item waited: {counted:?}");
+    assert!(counted.run_time >= Duration::from_millis(2), "the first item ran: {counted:?}");
+}
+
+#[test]
+fn a_worker_that_declares_a_wait_counts_as_replaced() {
+    let queue = Queue::builder("declares").build().unwrap();
+    drop(queue.spawn(|| uwork::blocking(|| ())));
+    queue.flush().unwrap();
+    assert_eq!(of_queue("declares").replaced, 1);
+}
+
+#[test]
+fn functions_of_one_batch_are_told_apart() {
+    fn few() {}
+    fn many() {}
+    let queue = Queue::builder("apart").unbound().build().unwrap();
+    for n in 0..8 {
+        match n % 4 {
+            0 => drop(queue.spawn(few)),
+            _ => drop(queue.spawn(many)),
+        }
+    }
+    queue.flush().unwrap();
+    while of_queue("apart").ran < 8 {
+        std::thread::yield_now();
+    }
+    let counted = of_functions("functions_of_one_batch_are_told_apart");
+    let ran = |name: &str| {
+        let found = counted.iter().find(|function| function.name.contains(name));
+        found.map_or(0, |function| function.ran)
+    };
+    // In a single batch the changes up to the fourth are counted: 1 + 3 + 1 + 3.
+    assert_eq!((ran("few"), ran("many")), (2, 6), "{counted:?}");
+}

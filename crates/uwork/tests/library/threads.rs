@@ -1,0 +1,208 @@
+//! Thread hooks. Each test runs in a process of its own, because hooks are for the whole process.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use crate::support::child::alone;
+use uwork::threads::{self, Hooks, ThreadKind};
+use uwork::{Queue, Report};
+
+/// Longer than any event of these tests takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What `f` returns in an item of this queue, on a worker.
+fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = mpsc::channel();
+    // A join could run the item on this thread.
+    let _detached = queue.spawn(move || tell.send(f()));
+    told.recv_timeout(PATIENCE).expect("the item runs")
+}
+
+static REPORTS: OnceLock<Mutex<Sender<Report>>> = OnceLock::new();
+
+/// The reports of this process.
+fn reports() -> Receiver<Report> {
+    let (tell, told) = mpsc::channel();
+    REPORTS.set(Mutex::new(tell)).expect("called once in a process");
+    let reporter = |report: &Report| {
+        let sender = REPORTS.get().expect("set above").lock().expect("no panic under it");
+        let _ = sender.send(report.clone());
+    };
+    uwork::set_reporter(reporter).expect("the first reporter");
+    told
+}
+
+/// A thread's kind and queue, and whether it ends.
+type Event = (ThreadKind, Option<String>, bool);
+
+fn record_events() -> (Hooks<ThreadKind>, Receiver<Event>) {
+    let (tell, told) = mpsc::channel();
+    let tell_end = tell.clone();
+    let hooks = threads::add_hooks(
+        move |thread| {
+            let _ = tell.send((thread.kind(), thread.queue().map(str::to_owned), false));
+            thread.kind()
+        },
+        move |thread, kind| {
+            assert_eq!(kind, thread.kind(), "the thread's own state");
+            let _ = tell_end.send((kind, thread.queue().map(str::to_owned), true));
+        },
+    );
+    (hooks, told)
+}
+
+fn until(events: &Receiver<Event>, wanted: &Event) {
+    while events.recv_timeout(PATIENCE).expect("the wanted event comes") != *wanted {}
+}
+
+// Catches: a kind of thread that calls no hook, or a stop hook that is left out.
+#[test]
+fn every_kind_of_thread_calls_its_hooks() {
+    alone("every_kind_of_thread_calls_its_hooks", || {
+        let (hooks, events) = record_events();
+        assert_eq!(hooks.missed(), 0);
+        let shared = Queue::builder("shared").build().unwrap();
+        assert_eq!(on_worker(&shared, move || hooks.with(|kind| *kind)), Some(ThreadKind::Worker));
+        let bh = Queue::builder("bh").bh().build().unwrap();
+        assert_eq!(on_worker(&bh, move || hooks.with(|kind| *kind)), Some(ThreadKind::Bh));
+        assert_eq!(hooks.with(|kind| *kind), None, "this thread is the program's");
+
+        let own = Queue::builder("own").dedicated().build().unwrap();
+        assert_eq!(on_worker(&own, move || hooks.with(|kind| *kind)), Some(ThreadKind::Dedicated));
+        drop(own);
+        until(&events, &(ThreadKind::Dedicated, Some("own".to_owned()), true));
+
+        let reclaim = Queue::builder("reclaim").mem_reclaim().build().unwrap();
+        until(&events, &(ThreadKind::Rescuer, Some("reclaim".to_owned()), false));
+        drop(reclaim);
+        until(&events, &(ThreadKind::Rescuer, Some("reclaim".to_owned()), true));
+    });
+}
+
+// Catches: a panic that ends the worker or leaves its pool without one; a stop hook that is called
+// although its start panicked.
+#[test]
+fn a_hook_that_panics_is_reported_and_the_thread_goes_on() {
+    alone("a_hook_that_panics_is_reported_and_the_thread_goes_on", || {
+        let reports = reports();
+        let before = threads::add_hooks(|_| 1, |_, _| panic!("at the end"));
+        let panics = threads::add_hooks(
+            |_| -> u32 { panic!("at the start") },
+            |_, _| unreachable!("its start has panicked"),
+        );
+        let after = threads::add_hooks(|_| 3, |_, _| ());
+        let own = Queue::builder("own").dedicated().build().unwrap();
+        let states = move || [before.with(|n| *n), panics.with(|n| *n), after.with(|n| *n)];
+        assert_eq!(on_worker(&own, states), [Some(1), None, Some(3)]);
+        drop(own);
+        let hook = |wanted: bool, text: &str| loop {
+            let report = reports.recv_timeout(PATIENCE).expect("the panic is reported");
+            if let Report::HookPanicked { ends, message, .. } = report {
+                assert_eq!((ends, message.as_str()), (wanted, text));
+                break;
+            }
+        };
+        hook(false, "at the start");
+        hook(true, "at the end");
+    });
+}
+
+// Catches: a hook that waits for an item of its own pool, which waits for the hook's thread.
+#[test]
+fn a_hook_may_queue_items_and_must_not_wait_for_them() {
+    alone("a_hook_may_queue_items_and_must_not_wait_for_them", || {
+        static QUEUE: OnceLock<Queue> = OnceLock::new();
+        let reports = reports();
+        let (ran, has_run) = mpsc::channel();
+        // The worker of the pool of this queue is started already.
+        QUEUE.set(Queue::builder("target").build().unwrap()).unwrap();
+        threads::add_hooks(
+            move |thread| {
+                if thread.queue() == Some("own") {
+                    let ran = ran.clone();
+                    let _detached = QUEUE.get().unwrap().spawn(move || ran.send(()));
+                    let _refused = QUEUE.get().unwrap().flush();
+                }
+            },
+            |_, ()| (),
+        );
+        let own = Queue::builder("own").dedicated().build().unwrap();
+        assert_eq!(on_worker(&own, || 42), 42);
+        has_run.recv_timeout(PATIENCE).expect("the queued item runs");
+        let refused = |report: Report| match report {
+            Report::HookPanicked { message, .. } => {
+                assert!(message.contains("it may queue them"), "{message}");
+                true
+            }
+            _ => false,
+        };
+        while !refused(reports.recv_timeout(PATIENCE).expect("the wait is refused")) {}
+    });
+}
+
+// Catches: a count that leaves out threads, and a late hook that is called for a thread's end only.
+#[test]
+fn hooks_that_are_added_late_count_the_threads_that_they_miss() {
+    alone("hooks_that_are_added_late_count_the_threads_that_they_miss", || {
+        let own = Queue::builder("own").dedicated().build().unwrap();
+        on_worker(&own, || ());
+        let late = threads::add_hooks(|_| (), |thread, ()| assert_ne!(thread.queue(), Some("own")));
+        assert!(late.missed() >= 1, "at least the worker of the queue");
+        assert_eq!(on_worker(&own, move || late.with(|()| ())), None);
+        late.remove();
+        let next = Queue::builder("next").dedicated().build().unwrap();
+        assert_eq!(on_worker(&next, move || late.with(|()| ())), None, "removed before it started");
+    });
+}
+
+// Catches: a hook of which a thread calls one half, or which it calls twice.
+#[test]
+fn hooks_change_while_threads_start() {
+    const ROUNDS: usize = 60;
+    alone("hooks_change_while_threads_start", || {
+        static INSIDE: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static ROUND: Cell<usize> = const { Cell::new(0) };
+        }
+        // Outlives the others, and tells when a thread has called all of them.
+        let (end, ended) = mpsc::channel();
+        let end = Mutex::new(end);
+        threads::add_hooks(
+            |_| (),
+            move |thread, ()| {
+                if thread.queue().is_some() {
+                    end.lock().unwrap().send(ROUND.get()).unwrap();
+                }
+            },
+        );
+        let changer = std::thread::spawn(|| {
+            for _ in 0..ROUNDS {
+                let hooks = threads::add_hooks(
+                    |_| {
+                        INSIDE.fetch_add(1, Ordering::SeqCst);
+                        ROUND.set(ROUND.get() + 1);
+                        Arc::new(())
+                    },
+                    |_, state| {
+                        assert_eq!(Arc::strong_count(&state), 1);
+                        INSIDE.fetch_sub(1, Ordering::SeqCst);
+                        ROUND.set(ROUND.get() - 1);
+                    },
+                );
+                std::thread::yield_now();
+                hooks.remove();
+            }
+        });
+        for round in 0..ROUNDS {
+            let name = format!("rescued{round}");
+            drop(Queue::builder(name).mem_reclaim().build().unwrap());
+        }
+        changer.join().unwrap();
+        for _ in 0..ROUNDS {
+            assert_eq!(ended.recv_timeout(PATIENCE).expect("a rescuer ends"), 0);
+        }
+    });
+}

@@ -1,0 +1,131 @@
+/*
+ * Readers of liburcu in work items. Build it:
+ * cc liburcu.c $(pkg-config --cflags --libs uwork liburcu)
+ *
+ * With the argument "unregistered" no thread is registered, to show what that costs.
+ */
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <urcu.h>
+#include <uwork.h>
+
+/* How long the reader stays inside to see whether the grace period ends. */
+#define PATIENCE_NS (100 * 1000 * 1000L)
+/* The same without registration, where it is certain to end. */
+#define LONG_PATIENCE_S 30
+
+struct setting {
+	int value;
+	struct rcu_head head;
+	struct uw_work reclaim;
+};
+
+static struct setting first = { .value = 1 }, second = { .value = 2 };
+static struct setting *current_setting = &first;
+static sem_t reader_is_inside, grace_period_ended, reclaimed;
+static struct uw_queue *queue;
+static int value_read;
+static bool registers = true, overtaken;
+
+/* Every thread that may run items registers with liburcu, and leaves it when it ends. */
+static void *register_thread(const struct uw_thread *thread, void *arg)
+{
+	(void)thread, (void)arg;
+	rcu_register_thread();
+	return NULL;
+}
+
+static void unregister_thread(const struct uw_thread *thread, void *state, void *arg)
+{
+	(void)thread, (void)state, (void)arg;
+	rcu_unregister_thread();
+}
+
+static void *read_setting(void *arg)
+{
+	struct timespec until;
+	struct setting *setting;
+
+	(void)arg;
+	rcu_read_lock();
+	setting = rcu_dereference(current_setting);
+	sem_post(&reader_is_inside);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += PATIENCE_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	until.tv_sec += registers ? 0 : LONG_PATIENCE_S;
+	/* A grace period that ends now has not seen this reader. */
+	overtaken = sem_timedwait(&grace_period_ended, &until) == 0;
+	value_read = setting->value;
+	rcu_read_unlock();
+	return NULL;
+}
+
+static void reclaim(struct uw_work *work)
+{
+	struct setting *setting = UW_CONTAINER_OF(work, struct setting, reclaim);
+
+	setting->value = 0;
+	sem_post(&reclaimed);
+}
+
+/* Runs on the thread of call_rcu() after a grace period of liburcu, and leaves the work to a queue. */
+static void queue_reclaim(struct rcu_head *head)
+{
+	struct setting *setting = caa_container_of(head, struct setting, head);
+
+	uw_queue_work(queue, &setting->reclaim);
+}
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, uw_error_text());
+	exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	struct uw_thread_hooks *hooks;
+	struct uw_job *reader;
+
+	registers = argc < 2 || strcmp(argv[1], "unregistered") != 0;
+	sem_init(&reader_is_inside, 0, 0);
+	sem_init(&grace_period_ended, 0, 0);
+	sem_init(&reclaimed, 0, 0);
+
+	/* Before every other use of uwork, so that no thread is missed. */
+	hooks = registers ? uw_thread_hooks_add(register_thread, unregister_thread, NULL) : NULL;
+	if (registers && (!hooks || uw_thread_hooks_missed(hooks) != 0))
+		fail("hooks");
+	queue = uw_queue_create("readers", UW_UNBOUND, 0);
+	if (!queue)
+		fail("queue");
+	reader = uw_queue_spawn(queue, read_setting, NULL);
+	if (!reader)
+		fail("reader");
+	sem_wait(&reader_is_inside);
+
+	rcu_assign_pointer(current_setting, &second);
+	synchronize_rcu();
+	sem_post(&grace_period_ended);
+	uw_work_init(&first.reclaim, reclaim);
+	call_rcu(&first.head, queue_reclaim);
+	sem_wait(&reclaimed);
+
+	if (uw_job_join(reader, NULL) < 0)
+		fail("join");
+	rcu_barrier();
+	if (uw_queue_destroy(queue) < 0)
+		fail("destroy");
+	if (overtaken) {
+		printf("the grace period ended with a reader inside\n");
+		return 1;
+	}
+	printf("the grace period waited for the reader, which read %d\n", value_read);
+	return 0;
+}

@@ -1,0 +1,192 @@
+//! `uwork-lab bench bridge`: jobs of a redis-server, run by the bridge and by its peers: Celery, RQ,
+//! BullMQ and asynq (`lab/peers/install.sh`).
+//!
+//! Cases: `noop`, jobs that do nothing; `compute`, jobs that compute for 1 ms; `sleep`, jobs that
+//! sleep for 10 ms, undeclared, 256 at a time where the runner can. A producer process fills a fresh
+//! server without persistence; then a consumer, a process group of its own, empties it. The time
+//! runs from the first finished job that is seen to the last, so that the start of an interpreter
+//! does not count, and the CPU time is that of the group within it.
+//!
+//! `torture` is no comparison: consumers are killed at random, connections are cut, the server is
+//! killed and starts again on its log. It fails if a job is lost.
+
+mod child;
+mod group;
+mod peers;
+mod proxy;
+mod server;
+mod torture;
+
+use std::process::{ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use uwork_rivals::Standing;
+
+use self::child::{Order, Role};
+use self::group::Group as Processes;
+use self::peers::{Peer, RUNNERS, folder};
+use self::server::Redis;
+use super::UserError;
+use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::measured::{ChildArgs, Measured};
+use super::options::{count_or, names, names_or_all, samples_or};
+use super::pipeline::{Output, Plan};
+use super::summary::Metric;
+
+const CASES: [&str; 3] = ["noop", "compute", "sleep"];
+const TORTURE: &str = "torture";
+/// The interval at which the unfinished jobs are counted.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// A consumer that finishes nothing for so long has failed.
+const STALL_MAX: Duration = Duration::from_secs(30);
+
+const RATE: Metric = Metric { name: "jobs_per_s", unit: "jobs/s", title: "jobs/s", decimals: 0 };
+const CPU: Metric =
+    Metric { name: "cpu_s_per_mjob", unit: "s/Mjob", title: "consumer CPU-s/M", decimals: 2 };
+const SERVER: Metric =
+    Metric { name: "server_cpu_s_per_mjob", unit: "s/Mjob", title: "server CPU-s/M", decimals: 2 };
+const IDEAL: Metric =
+    Metric { name: "of_ideal", unit: "1", title: "of ideal (256 at a time)", decimals: 2 };
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Fewer jobs and samples, for a quick check
+    #[arg(long)]
+    quick: bool,
+    /// Only these cases: noop, compute, sleep; or torture
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    /// Only these runners: uwork, celery, rq, bullmq, asynq
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    runner: Vec<String>,
+    /// Runs of each runner; the median is reported [default: 3; --quick: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    samples: Option<String>,
+    /// torture: how long consumers are killed and connections cut [default: 600; --quick: 10]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    seconds: Option<String>,
+    /// torture: the number of jobs [default: 1000000; --quick: 20000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    jobs: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    child: ChildArgs,
+}
+
+/// Runs the benchmark.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    if let Some(order) = args.child.order::<Order>()? {
+        return child::run(&order).map(|()| ExitCode::SUCCESS);
+    }
+    let quick = args.quick;
+    if args.case == [TORTURE] {
+        let default = if quick { (10, 20_000) } else { (600, 1_000_000) };
+        let seconds = count_or("--seconds", &args.seconds, 1..=86_400, default.0)?;
+        let jobs = count_or("--jobs", &args.jobs, 1_000..=100_000_000, default.1)?;
+        return torture::run(Duration::from_secs(seconds as u64), jobs);
+    }
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    names("--runner", &args.runner, &RUNNERS)?;
+    let samples = samples_or(&args.samples, if quick { 1 } else { 3 })?;
+    let folder = folder();
+    let chosen = |peer: &Peer| args.runner.is_empty() || args.runner.iter().any(|r| r == peer.name);
+    let (ready, missing): (Vec<Peer>, Vec<Peer>) = RUNNERS
+        .iter()
+        .filter_map(|name| Peer::named(name))
+        .filter(chosen)
+        .partition(|peer| peer.is_installed(&folder));
+    for peer in missing {
+        eprintln!("{}: left out, not in {}: lab/peers/install.sh", peer.name, folder.display());
+    }
+    let group = |&case: &&'static str| Group {
+        title: format!("bridge: {case}  ({samples} sample(s), one redis-server for each)"),
+        contestants: ready.iter().map(|&peer| contestant(case, peer, quick)).collect(),
+        samples,
+        ratio_to: RatioTo::FastestRival,
+    };
+    Plan::new("bridge", cases.iter().map(group).collect()).run(&args.output)
+}
+
+fn contestant(case: &'static str, peer: Peer, quick: bool) -> Contestant<Measured> {
+    Contestant {
+        names: Names { case, runner: peer.name, variant: String::new() },
+        standing: (peer.name != "uwork").then_some(Standing::Pool),
+        measure: Box::new(move |_| measure(case, peer, quick)),
+    }
+}
+
+/// The number of jobs for a run of some seconds.
+fn jobs(case: &str, runner: &str, quick: bool) -> usize {
+    let full = match (case, runner) {
+        ("noop", "uwork") => 1_000_000,
+        ("noop", "bullmq" | "asynq") => 40_000,
+        ("noop", _) => 6_000,
+        ("sleep", "uwork") => 100_000,
+        ("sleep", "bullmq" | "asynq") => 40_000,
+        ("sleep", _) => 5_000,
+        _ => 5_000,
+    };
+    if quick { full / 5 } else { full }
+}
+
+fn measure(case: &str, peer: Peer, quick: bool) -> Result<Measured, UserError> {
+    let (folder, jobs) = (folder(), jobs(case, peer.name, quick));
+    let redis = Redis::start(false)?;
+    let mut connection = redis.connect()?;
+    let fail = |error: std::io::Error| UserError(format!("{}: {error}", peer.name));
+    let mut producer = peer.command(&folder, Role::Push, case, &redis.url(), jobs)?;
+    let pushed = producer.stdin(Stdio::null()).status().map_err(fail)?;
+    let total = peer.left(&mut connection)?;
+    if !pushed.success() || total < jobs {
+        return Err(UserError(format!("{}: the producer has pushed {total} jobs", peer.name)));
+    }
+    let mut consumer = peer.command(&folder, Role::Work, case, &redis.url(), jobs)?;
+    group::lead(&mut consumer);
+    let started = consumer.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let mut consumer = started.map_err(fail)?;
+    let processes = Processes::of(consumer.id());
+    let counted = drain(peer, total, &mut connection, || (processes.cpu(), redis.cpu()));
+    processes.kill();
+    let _ = consumer.wait();
+    let (done, wall, cpu, server) = counted?;
+    let per_million = |cpu: Duration| cpu.as_secs_f64() * 1e6 / done as f64;
+    let rate = done as f64 / wall.as_secs_f64().max(1e-9);
+    let mut metrics = vec![(RATE, rate), (CPU, per_million(cpu)), (SERVER, per_million(server))];
+    if case == "sleep" {
+        metrics.push((IDEAL, rate / 25_600.0));
+    }
+    Ok(Measured::new(metrics))
+}
+
+/// Waits until a consumer has done all jobs. Returns how many of them it did in the measured time,
+/// the time, and the CPU time of the consumer and of the server in it.
+fn drain(
+    peer: Peer,
+    total: usize,
+    connection: &mut redis::Connection,
+    cpu: impl Fn() -> (Duration, Duration),
+) -> Result<(usize, Duration, Duration, Duration), UserError> {
+    let mut begun: Option<(usize, Instant, (Duration, Duration))> = None;
+    let (mut last, mut moved) = (total, Instant::now());
+    loop {
+        let left = peer.left(connection)?;
+        if left < last {
+            (last, moved) = (left, Instant::now());
+        }
+        if moved.elapsed() > STALL_MAX {
+            return Err(UserError(format!("{}: {left} jobs are left, and none ends", peer.name)));
+        }
+        match begun {
+            None if left < total => begun = Some((left, Instant::now(), cpu())),
+            Some((from, since, before)) if left == 0 => {
+                let (wall, after) = (since.elapsed(), cpu());
+                return Ok((from, wall, after.0 - before.0, after.1 - before.1));
+            }
+            _ => {}
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}

@@ -1,0 +1,113 @@
+//! A redis-server for the benchmark, on a free port of the loopback interface.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::group::Group;
+use crate::UserError;
+
+/// A server that does not listen within this time has failed to start.
+const START_MAX: Duration = Duration::from_secs(20);
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+pub(super) struct Redis {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+    log: bool,
+}
+
+impl Redis {
+    /// Starts a server; with `log` each command is on the disk before its reply.
+    pub(super) fn start(log: bool) -> Result<Redis, UserError> {
+        let fail = |error: std::io::Error| UserError(format!("redis-server: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
+        let port = listener.local_addr().map_err(fail)?.port();
+        drop(listener);
+        let name = format!("uwork-bench-bridge-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).map_err(fail)?;
+        let child = spawn(port, &folder, log)?;
+        let mut redis = Redis { child, port, folder, log };
+        redis.wait()?;
+        Ok(redis)
+    }
+
+    /// Kills the server and starts it again on its files.
+    pub(super) fn restart(&mut self) -> Result<(), UserError> {
+        // Fails only if the server has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.child = spawn(self.port, &self.folder, self.log)?;
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), UserError> {
+        let begun = Instant::now();
+        while begun.elapsed() < START_MAX {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            thread::sleep(TRY_AGAIN);
+        }
+        Err(UserError(format!("redis-server does not listen on port {} in time", self.port)))
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection that waits while the server loads its files.
+    pub(super) fn connect(&self) -> Result<redis::Connection, UserError> {
+        let begun = Instant::now();
+        loop {
+            let answer = redis::Client::open(self.url()).and_then(|client| {
+                let mut connection = client.get_connection()?;
+                redis::cmd("PING").exec(&mut connection)?;
+                Ok(connection)
+            });
+            match answer {
+                Ok(connection) => return Ok(connection),
+                Err(error) if begun.elapsed() > START_MAX => {
+                    return Err(UserError(format!("redis-server: {error}")));
+                }
+                Err(_) => thread::sleep(TRY_AGAIN),
+            }
+        }
+    }
+
+    /// The CPU time of the server so far.
+    pub(super) fn cpu(&self) -> Duration {
+        Group::of(self.child.id()).cpu()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // The server holds nothing worth keeping.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn spawn(port: u16, folder: &Path, log: bool) -> Result<Child, UserError> {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.arg("--dir").arg(folder);
+    if log {
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+    }
+    super::group::lead(&mut command);
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    started.map_err(|error| {
+        UserError(format!("redis-server: {error}; it is needed: apt-get install -y redis-server"))
+    })
+}

@@ -1,0 +1,117 @@
+//! Torture: jobs are pushed and run while consumers are killed, connections are cut and the server
+//! is killed. Each run of each job is counted on the server. A lost job is a failure.
+
+use std::process::{Child, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use uwork_bridge::{Producer, Push, Server, Stat};
+
+use super::child::{Order, Role};
+use super::group;
+use super::proxy::Proxy;
+use super::server::Redis;
+use crate::UserError;
+use crate::bench::measured::again;
+
+const CONSUMERS: usize = 3;
+const RESTARTS: u32 = 10;
+/// Jobs of one push.
+const BATCH: usize = 500;
+/// What is left at the end of the time is finished within this time, or it is lost.
+const REST_MAX: Duration = Duration::from_secs(1_800);
+
+pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
+    let mut redis = Redis::start(true)?;
+    let proxy = Proxy::to(redis.port())?;
+    let urls = [redis.url(), proxy.url()];
+    let producer = {
+        // Through the proxy: each batch is pushed until it succeeds, and its ids make it once.
+        let url = proxy.url();
+        thread::spawn(move || push(&url, jobs))
+    };
+    let consumer = |nth: usize| start(&urls[nth % urls.len()]);
+    let mut consumers = (0..CONSUMERS).map(consumer).collect::<Result<Vec<_>, _>>()?;
+    let (begun, mut kills, mut cuts, mut restarts) = (Instant::now(), 0, 0, 0);
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    while begun.elapsed() < time {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        thread::sleep(Duration::from_millis(100 + (random >> 40) % 900));
+        let victim = (random >> 33) as usize % CONSUMERS;
+        if random >> 62 == 0 {
+            proxy.cut();
+            cuts += 1;
+        } else {
+            kill(&mut consumers[victim]);
+            consumers[victim] = consumer(victim)?;
+            kills += 1;
+        }
+        if restarts < RESTARTS && begun.elapsed() > time * (restarts + 1) / (RESTARTS + 1) {
+            redis.restart()?;
+            restarts += 1;
+        }
+    }
+    let pushed = producer.join().map_err(|_| UserError("the producer has panicked".to_owned()))?;
+    pushed?;
+    let rest = Instant::now();
+    let stat = loop {
+        let server = Server::new(&redis.url()).map_err(|error| UserError(error.to_string()))?;
+        // The server may be loading its log.
+        if let Ok(stat) = Stat::read(server, "jobs", "uwork")
+            && (stat.lag + stat.in_flight + stat.delayed == 0 || rest.elapsed() > REST_MAX)
+        {
+            break stat;
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    consumers.iter_mut().for_each(kill);
+    let runs: Vec<u64> = redis::cmd("HVALS")
+        .arg("ran")
+        .query(&mut redis.connect()?)
+        .map_err(|error| UserError(error.to_string()))?;
+    let (distinct, total) = (runs.len(), runs.iter().sum::<u64>());
+    println!(
+        "bridge: torture of {:.0} s: {jobs} jobs, {kills} kills, {cuts} cuts, {restarts} restarts",
+        begun.elapsed().as_secs_f64()
+    );
+    println!(
+        "lost {}, run twice or more {}, dead letters {}, taken over {}",
+        jobs - distinct.min(jobs),
+        total - distinct as u64,
+        stat.dead_letters,
+        stat.reclaimed
+    );
+    Ok(if distinct == jobs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn start(url: &str) -> Result<Child, UserError> {
+    let order = Order { role: Role::Count, case: String::new(), url: url.to_owned(), jobs: 0 };
+    let mut command = again("bridge", &order)?;
+    group::lead(&mut command);
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    started.map_err(|error| UserError(format!("a consumer: {error}")))
+}
+
+fn kill(consumer: &mut Child) {
+    // Fails only if it has ended.
+    let _ = consumer.kill();
+    let _ = consumer.wait();
+}
+
+fn push(url: &str, jobs: usize) -> Result<(), UserError> {
+    let fail = |error: uwork_bridge::Error| UserError(error.to_string());
+    let server = Server::new(url).map_err(fail)?;
+    let mut producer = Producer::new(vec![server], "jobs", 1).map_err(fail)?;
+    let begun = Instant::now();
+    for from in (0..jobs).step_by(BATCH) {
+        let job = |n: usize| Push::new(n.to_string()).id(n.to_string());
+        let batch: Vec<Push> = (from..(from + BATCH).min(jobs)).map(job).collect();
+        while let Err(error) = producer.push_all(batch.clone()) {
+            if begun.elapsed() > REST_MAX {
+                return Err(fail(error));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
