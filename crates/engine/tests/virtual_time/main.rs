@@ -15,6 +15,7 @@ mod blocked;
 mod blocked_beside;
 mod cap;
 mod contexts;
+mod cpu_account;
 mod cpus;
 mod deadlock;
 mod deferrable;
