@@ -19,18 +19,25 @@
 //! virtual thread sees the earlier ones in that order. The compiler cannot move any access across a
 //! switch, which is an opaque call.
 
+mod observer;
+mod paying;
+
+pub use observer::Records;
+
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{
-    Activity, Cure, Detection, Forks, Frame, Host, ItemPoint, ItemProbe, NoStack, Observer,
-    Placement, Report, SpawnError, ThreadSample, WorkerSpec,
+    Cure, Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
+use crate::costs::Cost;
+use crate::costs::bill::Use;
 use crate::machine::{Counts, Doing, Machine};
 use crate::simulation::Anchor;
 use crate::tape::What;
@@ -78,6 +85,8 @@ struct Inner {
     reverted: Mutex<Option<Cure>>,
     /// Runs that the probes saw begin, and end.
     probed: [AtomicUsize; 2],
+    /// Whether the machine has a bill.
+    pays: AtomicBool,
 }
 
 /// How undeclared blocking is detected.
@@ -94,18 +103,6 @@ pub struct Detecting {
     samples: u64,
     /// How often the engine asked for the state of a thread.
     pub asked: u64,
-}
-
-/// The records of a thread.
-pub struct Records {
-    host: VirtualHost,
-    thread: usize,
-}
-
-impl Drop for Records {
-    fn drop(&mut self) {
-        self.host.detecting().recorded -= 1;
-    }
 }
 
 impl VirtualHost {
@@ -127,6 +124,7 @@ impl VirtualHost {
             }),
             reverted: Mutex::new(None),
             probed: Default::default(),
+            pays: AtomicBool::new(false),
         }))
     }
 
@@ -142,6 +140,10 @@ impl VirtualHost {
 
     /// Uses the CPU for `ns`.
     pub fn burn(&self, ns: u64) {
+        if self.pays() {
+            self.record(What::Burns(ns));
+            return self.compute(ns);
+        }
         self.pause(Doing::Ready, ns, None);
     }
 
@@ -237,10 +239,17 @@ impl VirtualHost {
     }
 
     fn pause(&self, doing: Doing, burn: u64, until: Option<u64>) {
+        self.settle();
         let mut machine = self.machine();
         let anchor = machine.anchor();
         machine.pause(doing, burn, until);
         drop(machine);
+        self.switch(anchor);
+    }
+
+    /// Runs other threads until the calling thread is dispatched again.
+    fn switch(&self, anchor: *const Anchor) {
+        debug_assert!(self.machine().bill.as_ref().is_none_or(|bill| bill.is_settled()));
         // All virtual threads share one thread of the system, and with it the thread-local record
         // of held locks.
         let holding = exchange(Holding::NOTHING);
@@ -313,15 +322,18 @@ impl Host for VirtualHost {
     }
 
     fn now(&self) -> u64 {
+        self.charge(Cost::Clock);
         self.time()
     }
 
     fn current_cpu(&self) -> u32 {
+        self.charge(Cost::Access);
         self.preempt();
         self.machine().report_cpu()
     }
 
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+        self.charge(Cost::Spawn);
         self.preempt();
         if self.spawn_fails() {
             self.0.has_refused_reporter.fetch_or(spec.name == "uw/report", Ordering::Relaxed);
@@ -351,6 +363,10 @@ impl Host for VirtualHost {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
+        self.use_line(std::ptr::from_ref(event).addr(), Use::Update, Location::caller());
+        self.charge(Cost::Syscall);
+        // The wake must not come between the checks and the sleep.
+        self.settle();
         let mut machine = self.machine();
         let one_in = machine.chaos.early_one_in;
         let early = machine.chance.one_in(one_in);
@@ -371,6 +387,7 @@ impl Host for VirtualHost {
     }
 
     unsafe fn wake(&self, event: *const Event) {
+        self.use_line(event.addr(), Use::Update, Location::caller());
         let mut machine = self.machine();
         // SAFETY: live, by this function's contract; its sleeper does not run before this thread
         // switches.
@@ -387,10 +404,14 @@ impl Host for VirtualHost {
             machine.unpark(sleeper - 1);
         }
         drop(machine);
+        if sleeper > 0 {
+            self.charge(Cost::Wake);
+        }
         self.preempt();
     }
 
     fn yield_now(&self) {
+        self.charge(Cost::Syscall);
         let ns = self.machine().yield_ns();
         self.pause(Doing::Ready, ns, None);
     }
@@ -402,7 +423,9 @@ impl Host for VirtualHost {
 
     fn light_fence(&self) {}
 
-    fn heavy_fence(&self) {}
+    fn heavy_fence(&self) {
+        self.charge(Cost::Barrier);
+    }
 
     fn thread(&self) -> *const ThreadState {
         let anchor = self.machine().anchor();
@@ -446,78 +469,6 @@ impl Host for VirtualHost {
             "a reporter stops the watcher"
         );
         self.0.reports.lock().expect("no panic under this lock").push(report);
-    }
-}
-
-impl Observer for VirtualHost {
-    type Event = Event;
-    type Records = Records;
-
-    fn tier(&self) -> Tier {
-        self.detecting().tier
-    }
-
-    fn detection(&self) -> Detection {
-        Detection { tier: self.tier(), reason: "the test says so".to_owned() }
-    }
-
-    fn cpu_time(&self, thread: u64) -> Option<u64> {
-        self.machine().cpu_time(thread as usize - 1)
-    }
-
-    fn activity(&self, thread: u64) -> Option<Activity> {
-        self.detecting().asked += 1;
-        let machine = self.machine();
-        let id = thread as usize - 1;
-        if machine.is_gone(id) {
-            return None;
-        }
-        // As in the system, a parked thread is asleep too.
-        let asleep = machine.sleep_of(id).0.is_some() || machine.is_parked(id);
-        Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
-    }
-
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
-        let id = thread as usize - 1;
-        let machine = self.machine();
-        let frame =
-            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
-        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
-        if machine.is_gone(id) {
-            return Err(NoStack::Unavailable);
-        }
-        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
-    }
-
-    fn record(&self, thread: u64) -> Option<Records> {
-        let mut detecting = self.detecting();
-        if detecting.recorded >= detecting.recorded_max {
-            return None;
-        }
-        detecting.recorded += 1;
-        drop(detecting);
-        Some(Records { host: self.clone(), thread: thread as usize - 1 })
-    }
-
-    fn sample(&self, records: &mut Records) -> ThreadSample {
-        let mut detecting = self.detecting();
-        detecting.samples += 1;
-        if detecting.lossy > 0 && detecting.samples.is_multiple_of(detecting.lossy) {
-            return ThreadSample::default();
-        }
-        drop(detecting);
-        let (since, slept) = self.machine().sleep_of(records.thread);
-        let activity = match since {
-            None => Activity::Runs,
-            since => Activity::Sleeps { since },
-        };
-        ThreadSample { activity: Some(activity), slept }
-    }
-
-    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) {
-        self.machine().observe(records.iter().map(|records| records.thread).collect());
-        let _ = self.park(event, Some(deadline));
-        self.machine().observe_no_more();
     }
 }
 

@@ -12,7 +12,8 @@ use crate::host::VirtualHost;
 use crate::setup::{VirtualEngine, VirtualQueue};
 
 /// A work item with a timer and a closure. The engine holds a reference while the item is queued.
-#[repr(C)]
+/// It begins a cache line, so that costs do not depend on the allocator.
+#[repr(C, align(64))]
 pub struct Item {
     /// First field: its address is that of the item.
     delayed: Delayed<VirtualHost>,

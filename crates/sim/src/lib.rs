@@ -12,11 +12,14 @@
 //! `script` has histories as text, `draw` makes one for a seed, `play` runs it and returns the `tape`,
 //! `check` has the checkers that know only the tape, and `shrink` makes a failing script small.
 //!
+//! With `costs`, instructions take time: the engine reports its accesses to cache lines and locks.
+//!
 //! The same seed gives the same run. The engine does not depend on this crate; its tests do.
 
 pub mod chance;
 pub mod check;
 pub mod conservation;
+pub mod costs;
 pub mod draw;
 pub mod histories;
 pub mod host;

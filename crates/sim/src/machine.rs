@@ -1,10 +1,12 @@
 //! A computer as plain state: CPUs, a clock, and threads.
 //!
-//! Instructions take no time. Time passes only when every thread that could run has been run, and
-//! then jumps to the next event. A thread that burns CPU time queues for a CPU like one that has
-//! instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives the CPUs
-//! time slices. `schedule` has the scheduler, with its idle class.
+//! Instructions take no time, unless the machine has a bill (`paying`). Time passes only when every
+//! thread that could run has been run, and then jumps to the next event. A thread that burns CPU
+//! time queues for a CPU like one that has instructions to execute, and then holds it to the end,
+//! unless `Chaos::slice_ns` gives the CPUs time slices. `schedule` has the scheduler, with its idle
+//! class.
 
+mod paying;
 mod record;
 mod schedule;
 
@@ -19,6 +21,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::chance::{Chance, Chaos};
 use crate::conservation::Conservation;
+use crate::costs::bill::Bill;
 use crate::oracle::{Oracle, Stance};
 use crate::simulation::Anchor;
 use crate::tape::{Tape, What};
@@ -64,6 +67,8 @@ struct Thread {
     /// Since when and until when it burns, if it does.
     burns_since: u64,
     burns_until: u64,
+    /// Whether it keeps its CPU when its burn ends.
+    keeps_cpu: bool,
     /// Whether there is an event for the end of its time slice.
     is_sliced: bool,
     /// The CPU that the engine was told last, and those told since [`Machine::begin_cpu_reports`].
@@ -146,11 +151,15 @@ pub struct Machine {
     pub oracle: Option<Box<Oracle>>,
     /// Checks that no item waits while a CPU idles, if present.
     pub conservation: Option<Box<Conservation>>,
+    /// Has instructions take time, if present.
+    pub bill: Option<Box<Bill>>,
     online: CpuSet,
     /// The thread that holds each CPU.
     cpus: Vec<Option<ThreadId>>,
     threads: Vec<Thread>,
     ready: VecDeque<ThreadId>,
+    /// Threads that hold a CPU and have instructions to execute.
+    continuing: VecDeque<ThreadId>,
     /// Time, order of creation, thread, and the pause that the event ends.
     events: BinaryHeap<Reverse<(u64, u64, ThreadId, u64)>>,
     events_made: u64,
@@ -176,10 +185,12 @@ impl Machine {
             dispatches_max: DISPATCHES_MAX,
             oracle: None,
             conservation: None,
+            bill: None,
             online,
             cpus: vec![None; cpus],
             threads: Vec::new(),
             ready: VecDeque::new(),
+            continuing: VecDeque::new(),
             events: BinaryHeap::new(),
             events_made: 0,
             dispatches_now: 0,
@@ -202,6 +213,7 @@ impl Machine {
             burnt: 0,
             burns_since: 0,
             burns_until: 0,
+            keeps_cpu: false,
             is_sliced: false,
             reported_cpu: cpu,
             told: CpuSet::new(),
@@ -244,16 +256,6 @@ impl Machine {
     fn current_thread(&self) -> &Thread {
         let current = self.current.expect("called from outside of the simulation");
         &self.threads[current]
-    }
-
-    /// The CPU time that a thread has used; instructions take none.
-    pub fn cpu_time(&self, id: ThreadId) -> Option<u64> {
-        let thread = self.threads.get(id)?;
-        if thread.doing != Doing::Burning {
-            return Some(thread.burnt);
-        }
-        // `burnt` already includes the whole burn in progress.
-        Some(thread.burnt - (thread.burns_until - self.now))
     }
 
     /// Threads that have not ended.
@@ -435,7 +437,7 @@ impl Machine {
         }
         let late = self.chance.one_in(self.chaos.late_one_in);
         let late_ns = if late { self.chance.below(LATE_NS_MAX) } else { 0 };
-        let wake_ns = self.chaos.wake_ns + late_ns;
+        let wake_ns = self.chaos.wake_ns + late_ns + self.idle_ns(self.threads[id].cpu);
         if wake_ns > 0 {
             self.threads[id].doing = Doing::Starting;
             // The deadline event of the park is void.
@@ -493,6 +495,10 @@ impl Machine {
             match self.threads[id].doing {
                 Doing::Burning if self.threads[id].burns_until > at => {
                     self.threads[id].is_sliced = false;
+                }
+                Doing::Burning if self.threads[id].keeps_cpu => {
+                    self.threads[id].doing = Doing::Ready;
+                    self.continuing.push_back(id);
                 }
                 Doing::Burning => {
                     // The thread has the CPU already, so it continues before others get the CPU.

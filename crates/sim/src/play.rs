@@ -14,6 +14,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScopeChoice;
 use uwork_policy::topology::Topology;
 
+use crate::costs::bill::Bill;
 use crate::host::{Event, VirtualHost};
 use crate::item::Item;
 use crate::machine::{Counts, Machine};
@@ -66,6 +67,10 @@ pub struct Run {
     pub pending: Vec<usize>,
     /// The names of the threads.
     pub threads: Vec<String>,
+    /// The account of the machine, if instructions took time.
+    pub bill: Option<Box<Bill>>,
+    /// The CPU time that the threads have used.
+    pub busy_ns: u64,
 }
 
 thread_local! {
@@ -100,6 +105,19 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
 /// # Errors
 /// The script asks for CPUs that the machine does not have.
 pub fn play(script: &Script, machine: &Topology, reverted: Option<Cure>) -> Result<Run, String> {
+    play_on(script, machine, reverted, |_| ())
+}
+
+/// As [`play`]. `prepare` gets the host before the run; its result is dropped after the run.
+///
+/// # Errors
+/// As [`play`].
+pub fn play_on<P>(
+    script: &Script,
+    machine: &Topology,
+    reverted: Option<Cure>,
+    prepare: impl FnOnce(&VirtualHost) -> P,
+) -> Result<Run, String> {
     let online = machine.online().clone();
     for queue in &script.queues {
         if queue.cpus.as_ref().is_some_and(|cpus| cpus.and(&online).is_empty()) {
@@ -124,7 +142,9 @@ pub fn play(script: &Script, machine: &Topology, reverted: Option<Cure>) -> Resu
         engine.retire();
         *lock(&place) = (engine.rescues(), pending);
     });
+    let prepared = prepare(&host);
     let outcome = quietly(|| simulation::drive(&host, "a script"));
+    drop(prepared);
     let ending = match outcome {
         Ok(()) => Ending::Complete,
         Err(Failure::Deadlocked) => Ending::Deadlocked,
@@ -135,7 +155,8 @@ pub fn play(script: &Script, machine: &Topology, reverted: Option<Cure>) -> Resu
     let mut computer = host.machine();
     let tape = computer.tape.take().unwrap_or_default();
     let (ended_at, counts, threads) = (computer.now, computer.counts, computer.names());
-    Ok(Run { tape, ending, ended_at, counts, rescues, pending, threads })
+    let (bill, busy_ns) = (computer.bill.take(), computer.busy_ns());
+    Ok(Run { tape, ending, ended_at, counts, rescues, pending, threads, bill, busy_ns })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -226,10 +247,10 @@ impl Player {
     }
 
     fn pending(&self) -> Vec<usize> {
-        let instances = lock(&self.instances);
-        let is_pending =
-            |instance: &Instance| instance.item.as_ref().is_some_and(|item| item.is_pending());
-        (0..instances.len()).filter(|&at| is_pending(&instances[at])).collect()
+        // The engine may switch threads, so it is not asked under the lock.
+        let instances = lock(&self.instances).len();
+        let is_pending = |no: &usize| self.item(*no).is_some_and(|item| item.is_pending());
+        (0..instances).filter(is_pending).collect()
     }
 
     fn host(&self) -> &VirtualHost {
@@ -247,6 +268,12 @@ impl Player {
 
     fn item(&self, no: usize) -> Option<Arc<Item>> {
         lock(&self.instances)[no].item.clone()
+    }
+
+    /// Drops an item, not under the lock.
+    fn forget(&self, no: usize) {
+        let item = lock(&self.instances)[no].item.take();
+        drop(item);
     }
 
     fn run_thread(self: &Arc<Self>, thread: usize) {
@@ -286,7 +313,7 @@ impl Player {
                 let cancel = |item: &Arc<Item>| item.cancel_sync(&self.engine);
                 self.call(Call::CancelSync, *no, |item| cancel(item).expect("not that deep"));
             }
-            Step::Free => lock(&self.instances)[running.expect("a step of items")].item = None,
+            Step::Free => self.forget(running.expect("a step of items")),
             Step::Panic => panic!("{ON_PURPOSE}"),
             Step::Cpus(cpus) => self.restrict(cpus.as_ref()),
         }
@@ -350,7 +377,7 @@ impl Player {
         }
         for &no in &copies {
             self.call(Call::Flush, no, |item| item.flush(&self.engine));
-            lock(&self.instances)[no].item = None;
+            self.forget(no);
         }
     }
 

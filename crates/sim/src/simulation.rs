@@ -187,5 +187,6 @@ fn fiber(host: VirtualHost, id: ThreadId, main: Main) -> Fiber {
         // `main` may drop the engine's last handle, and with it a host; this host is dropped after
         // that.
         main();
+        host.settle();
     })
 }

@@ -77,6 +77,17 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei"]),
         may_use_under_loom: &[],
     },
+    // The same sources as the simulator and the engine, built with the model of costs.
+    Layer {
+        package: "uwork-engine-recorded",
+        may_use: Uses::Only(&["uwork-policy", "serde"]),
+        may_use_under_loom: &["loom"],
+    },
+    Layer {
+        package: "uwork-sim-costs",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine-recorded", "corosensei"]),
+        may_use_under_loom: &[],
+    },
     Layer {
         package: "uwork-bridge",
         may_use: Uses::Only(&["uwork", "fastrand", "redis", "rustix", "serde", "serde_json"]),
@@ -89,7 +100,7 @@ const LAYERS: &[Layer] = &[
             "uwork",
             "uwork-bridge",
             "uwork-policy",
-            "uwork-sim",
+            "uwork-sim-costs",
             "blake3",
             "clap",
             "clap_complete",

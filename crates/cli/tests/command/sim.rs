@@ -78,6 +78,26 @@ fn check_resumes_and_reports_no_violation() {
 }
 
 #[test]
+fn calibrate_writes_costs_that_run_reads_and_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (script, costs) = (dir.path().join("script"), dir.path().join("costs"));
+    fs::write(&script, SCRIPT).unwrap();
+    let (script, costs) = (script.to_str().unwrap(), costs.to_str().unwrap());
+    let output = sim(&["calibrate", "-o", costs]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = |costs: &str| sim(&["run", script, "--verbose", "--costs", costs]);
+    let shown = text(&run(costs).stdout);
+    assert!(shown.contains("simulated: ") && shown.contains(&format!("costs: {costs}")), "{shown}");
+    assert!(shown.contains("us of CPU time") && shown.contains("violations: none"), "{shown}");
+    assert_eq!(run("typical").stdout, run("typical").stdout);
+    fs::write(costs, "cache_ns 50\nremote_ns -3\n").unwrap();
+    let output = run(costs);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("line 2: remote_ns is -3, and must be from 1"), "{message}");
+}
+
+#[test]
 fn machines_lists_every_name() {
     let shown = text(&sim(&["machines"]).stdout);
     assert!(shown.contains("this ") && shown.contains("numa1024"), "{shown}");

@@ -1,75 +1,19 @@
-//! The one place that chooses between std and loom. Everything atomic in the engine comes from here.
+//! The one place that chooses between std, loom and std with a record of every use. Everything
+//! atomic in the engine comes from here.
 
-#[cfg(not(loom))]
-mod imp {
-    pub(crate) use std::sync::Mutex;
-    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-
-    /// Whether this is the model.
-    pub(crate) const MODELLED: bool = false;
-
-    /// The maximum size of a work item, in bytes.
-    pub(crate) const WORK_SIZE_MAX: usize = 48;
-
-    /// The number of entries in a table's first chunk.
-    pub(crate) const SLAB_FIRST_CHUNK: u32 = 64;
-
-    /// A plain memory cell, in the form that lets the model see its accesses.
-    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-    impl<T> UnsafeCell<T> {
-        #[inline(always)]
-        pub(crate) const fn new(value: T) -> Self {
-            UnsafeCell(std::cell::UnsafeCell::new(value))
-        }
-
-        #[inline(always)]
-        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-
-        #[inline(always)]
-        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-    }
-
-    /// The address of a pointer's low 32 bits, for a system call that compares them.
-    #[inline(always)]
-    pub(crate) fn low_half<T>(pointer: &AtomicPtr<T>) -> *const u32 {
-        let halves: *const u32 = std::ptr::from_ref(pointer).cast();
-        let low = if cfg!(target_endian = "little") { 0 } else { size_of::<*mut T>() / 4 - 1 };
-        halves.wrapping_add(low)
-    }
-
-    /// A constructor that statics can use. The model's atomics have none that is `const`.
-    macro_rules! const_unless_modelled {
-        ($(#[$about:meta])* $access:vis fn $($rest:tt)*) => {
-            $(#[$about])* $access const fn $($rest)*
-        };
-    }
-    pub(crate) use const_unless_modelled;
-
-    /// A number that no other thread has at the same time, and never 0.
-    pub(crate) fn thread_key() -> usize {
-        thread_local! {
-            static HERE: u8 = const { 0 };
-        }
-        HERE.with(|here| std::ptr::from_ref(here).addr())
-    }
-
-    /// Keeps the compiler from moving memory accesses across; it costs nothing at run time.
-    #[inline(always)]
-    pub fn compiler_fence() {
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    }
-}
-
+#[cfg(not(any(loom, feature = "recorded")))]
+#[path = "plain.rs"]
+mod imp;
+#[cfg(all(not(loom), feature = "recorded"))]
+#[path = "recorded.rs"]
+mod imp;
 #[cfg(loom)]
 #[path = "modelled.rs"]
 mod imp;
 
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+#[cfg(all(not(loom), feature = "recorded"))]
+pub use imp::{Recorder, Use, set_recorder};
 
 pub(crate) use imp::{
     MODELLED, SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
@@ -96,15 +40,10 @@ pub struct Lock<T> {
     rank: held::Ranked,
 }
 
-#[cfg(not(loom))]
-type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
-#[cfg(loom)]
-type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
-
 /// A [`Lock`] that is held until this is dropped. The mutex is released first, then the record of
 /// it.
 pub struct LockGuard<'a, T> {
-    guard: MutexGuard<'a, T>,
+    guard: imp::MutexGuard<'a, T>,
     _held: held::Held,
 }
 
@@ -185,6 +124,7 @@ impl<T: Copy> Cell<T> {
     /// # Safety
     /// No other thread writes the cell at the same time.
     #[inline(always)]
+    #[track_caller]
     pub unsafe fn get(&self) -> T {
         // SAFETY: the caller excludes a concurrent write; `T: Copy` makes a plain read sufficient.
         self.0.with(|at| unsafe { *at })
@@ -195,6 +135,7 @@ impl<T: Copy> Cell<T> {
     /// # Safety
     /// No other thread reads or writes the cell at the same time.
     #[inline(always)]
+    #[track_caller]
     pub unsafe fn set(&self, value: T) {
         // SAFETY: the caller excludes every concurrent access.
         self.0.with_mut(|at| unsafe { *at = value });
@@ -204,23 +145,25 @@ impl<T: Copy> Cell<T> {
 /// A number that the models need not see, and do not pay for: it may be out of date where it is
 /// read. It is for display, and for decisions that such a value cannot make wrong: the code that
 /// decides says why.
-pub(crate) struct Hint(std::sync::atomic::AtomicUsize);
+pub(crate) struct Hint(imp::UnmodelledUsize);
 
 impl Hint {
     pub(crate) fn new(value: usize) -> Hint {
-        Hint(std::sync::atomic::AtomicUsize::new(value))
+        Hint(imp::UnmodelledUsize::new(value))
     }
 
     /// Release: a thread that sees this value sees everything that was stored before it.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn set(&self, value: usize) {
-        self.0.store(value, std::sync::atomic::Ordering::Release);
+        self.0.store(value, Ordering::Release);
     }
 
     /// Acquire: see [`Hint::set`].
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn get(&self) -> usize {
-        self.0.load(std::sync::atomic::Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
     }
 }
 

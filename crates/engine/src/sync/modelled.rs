@@ -1,10 +1,11 @@
 //! The engine's atomics, locks and cells for the loom models.
 
 use std::ops::Deref;
+pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 
 pub(crate) use loom::cell::UnsafeCell;
-pub(crate) use loom::sync::Mutex;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 
 /// Whether this is the model.
 pub(crate) const MODELLED: bool = true;

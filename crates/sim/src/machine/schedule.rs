@@ -41,6 +41,7 @@ impl Machine {
         let thread = &mut self.threads[id];
         self.cpus[thread.cpu as usize] = None;
         thread.doing = Doing::Ready;
+        thread.keeps_cpu = false;
         // The end event of the interrupted burn is void.
         thread.pause += 1;
         thread.burn = thread.burns_until - self.now;
@@ -52,13 +53,20 @@ impl Machine {
     /// The next thread to execute. Advances the clock when no thread can.
     pub fn dispatch(&mut self) -> Next {
         loop {
+            if let Some(id) = self.continuing.pop_front() {
+                self.count_dispatch();
+                self.threads[id].doing = Doing::Running;
+                self.current = Some(id);
+                return Next::Run(id);
+            }
             while let Some((at, cpu)) = self.next_choice() {
                 let id = self.ready.remove(at).expect("chosen from the list");
                 self.count_dispatch();
                 let thread = &mut self.threads[id];
                 thread.cpu = cpu;
                 self.cpus[cpu as usize] = Some(id);
-                let burn = std::mem::take(&mut thread.burn);
+                let switch_ns = self.bill.as_mut().map_or(0, |bill| bill.switch_ns(cpu, id));
+                let burn = std::mem::take(&mut thread.burn) + switch_ns;
                 if burn > 0 {
                     self.record(id, What::Burns(burn));
                 }
@@ -69,6 +77,7 @@ impl Machine {
                     return Next::Run(id);
                 }
                 thread.doing = Doing::Burning;
+                thread.keeps_cpu = false;
                 thread.burnt += burn;
                 thread.is_sliced = false;
                 thread.burns_since = self.now;
@@ -148,12 +157,14 @@ impl Machine {
     }
 
     /// With time slices: a ready thread, and a CPU taken from a burning thread. A thread that has
-    /// instructions to execute gets a CPU at once; a burning thread gets one after a slice.
+    /// instructions to execute gets a CPU at once; a burning thread gets one after a slice. Where
+    /// instructions take time, every thread does.
     fn choose_by_eviction(&mut self) -> Option<Choice> {
         let slice = self.chaos.slice_ns;
         if slice == 0 {
             return None;
         }
+        let pays = self.bill.is_some();
         for at in 0..self.ready.len() {
             let thread = &self.threads[self.ready[at]];
             if thread.is_idle_class {
@@ -165,7 +176,7 @@ impl Machine {
             for id in holders {
                 let holder = &mut self.threads[id];
                 let slice_ends = holder.burns_since + slice;
-                if !burns || slice_ends <= self.now {
+                if !burns && !pays || slice_ends <= self.now {
                     let cpu = holder.cpu;
                     self.evict(id);
                     return Some((at, cpu));

@@ -1,6 +1,8 @@
 //! `uwork sim`: the engine on simulated machines.
 
+mod calibrate;
 mod check;
+mod costs;
 mod machines;
 mod power;
 mod run;
@@ -21,6 +23,8 @@ enum Command {
     Run(run::Args),
     /// Play random scripts, one for each seed, and check every run.
     Check(check::Args),
+    /// Measure what this machine's instructions cost, for --costs.
+    Calibrate(calibrate::Args),
     /// Compute the energy of periodic tasks with and without saved power.
     Power(power::Args),
     /// List the machines that --machine knows by name.
@@ -31,6 +35,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     match args.command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Power(args) => power::run(&args),
         Command::Machines => {
             machines::list();

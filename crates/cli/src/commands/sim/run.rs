@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use uwork_policy::topology::Topology;
 use uwork_sim::check::check;
+use uwork_sim::costs::play as play_with;
 use uwork_sim::play::{Run, play};
 use uwork_sim::script::{Script, parse};
 use uwork_sim::tape::{Call, What};
 use uwork_sim::{machines as named, perfetto};
 
-use super::{UserError, machines};
+use super::{UserError, costs, machines};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -28,6 +29,10 @@ pub(super) struct Args {
     /// Write the run to this file, in the JSON format that Perfetto opens.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Have instructions take time: the path of a file of `uwork sim calibrate`, or `typical`
+    /// [default: they take none]
+    #[arg(long, value_name = "COSTS")]
+    costs: Option<String>,
     /// Print every entry of the run.
     #[arg(long)]
     verbose: bool,
@@ -59,13 +64,23 @@ fn read(args: &Args) -> Result<(Script, Topology), UserError> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let (script, machine) = read(args)?;
-    let run = play(&script, &machine, None).map_err(UserError)?;
+    let costs = args.costs.as_deref().map(costs::read).transpose()?;
+    let run = match &costs {
+        Some(costs) => play_with(&script, &machine, costs),
+        None => play(&script, &machine, None),
+    };
+    let run = run.map_err(UserError)?;
     if args.verbose {
         print!("{}", run.tape);
     }
     let cpus = machine.online().len();
     println!("simulated: {} ({cpus} CPUs), seed {}", script.machine, script.seed);
-    println!("costs: none; instructions take no time, only the script's steps and latencies do");
+    match &costs {
+        Some(costs) => println!("costs: {}", costs.source),
+        None => println!(
+            "costs: none; instructions take no time, only the script's steps and latencies do"
+        ),
+    }
     print_items(&script, &run);
     let counts = run.counts;
     println!(
@@ -75,6 +90,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         counts.wake_ups,
         counts.spawns
     );
+    if let Some(bill) = &run.bill {
+        costs::print(bill, run.busy_ns);
+    }
     if let Some(path) = &args.trace {
         std::fs::write(path, perfetto::json(&script, &run))
             .map_err(|error| UserError(format!("{}: {error}", path.display())))?;

@@ -1,0 +1,81 @@
+//! Instructions that take time: histories, contention, and the text of costs.
+
+use uwork_sim::check::check;
+use uwork_sim::costs::{Cost, Costs, play};
+use uwork_sim::draw::draw;
+use uwork_sim::machines::machine;
+use uwork_sim::play::{Ending, Run};
+use uwork_sim::script::parse;
+
+/// Eight threads that queue many items of one queue.
+fn flood(scope: &str, machine_text: &str, copies: u64) -> Run {
+    let calls = "queue a; queue b; queue c";
+    let thread = format!("thread: {calls}; {calls}; fork d {copies}\n");
+    let text = format!(
+        "queue q unbound scope={scope}\nitem a q: burn 1us\nitem b q: burn 1us\nitem c q: burn 1us\n\
+         item d q: burn 1us\n{}",
+        thread.repeat(8)
+    );
+    let script = parse(&text).unwrap();
+    play(&script, &machine(machine_text).unwrap(), &Costs::default()).unwrap()
+}
+
+/// Random scripts with faults, where every access can let another thread run first.
+#[test]
+fn histories_hold_when_threads_lose_their_cpu_at_any_access() {
+    let mut transfers = 0;
+    for seed in 0..60 {
+        let script = draw(seed);
+        let machine = machine(&script.machine).unwrap();
+        let run = play(&script, &machine, &Costs::default()).unwrap();
+        let found = check(&script, &machine, &run);
+        assert!(found.is_empty(), "seed {seed}: {found:?}");
+        transfers += run.bill.unwrap().hottest().iter().map(|(_, hot)| hot.transfers).sum::<u64>();
+    }
+    assert!(transfers > 10_000, "{transfers}");
+}
+
+/// A waker runs between a worker's last look for work and its sleep. An early model of costs lost
+/// that wake: a thread paid for another's accesses there.
+#[test]
+fn no_wake_is_lost_between_the_last_look_and_the_sleep() {
+    for copies in 1..40 {
+        let run = flood("system", "node:8 core:1", copies);
+        assert_eq!((run.ending, run.rescues), (Ending::Complete, 0), "{copies} copies");
+    }
+}
+
+#[test]
+fn distant_caches_cost_more_than_near_ones() {
+    let near = flood("system", "core:8", 50);
+    let far = flood("system", "node:8 core:1", 50);
+    assert_eq!(far.ending, Ending::Complete);
+    let moved = |run: &Run| run.bill.as_ref().unwrap().hottest()[0].1;
+    assert!(moved(&near).transfers > 100, "{:?}", moved(&near));
+    assert!(far.busy_ns > near.busy_ns, "{} {}", far.busy_ns, near.busy_ns);
+}
+
+#[test]
+fn a_text_of_costs_is_read_and_written() {
+    let mut costs = Costs::default();
+    costs.set(Cost::Cache, 60.5).unwrap();
+    let read: Costs = costs.text().parse().unwrap();
+    assert_eq!(read.ps(Cost::Cache), 60_500);
+    assert_eq!(read.text(), costs.text());
+}
+
+#[test]
+fn an_impossible_cost_is_refused_with_its_line_and_what_is_allowed() {
+    let error = |text: &str| text.parse::<Costs>().unwrap_err().to_string();
+    assert_eq!(
+        error("# mine\ncache_ns -4\n"),
+        "line 2: cache_ns is -4, and must be from 1 to 100000"
+    );
+    assert!(error("cache_ns NaN").contains("must be from 1"));
+    assert!(
+        error("cash_ns 4").contains("line 1: there is no cost 'cash_ns'; the costs are access_ns")
+    );
+    assert!(error("cache_ns 4 5").contains("a name and a number"));
+    assert!(error("cache_ns 40\ncache_ns 50").contains("line 2: cache_ns is given twice"));
+    assert!(error("remote_ns 20").contains("node_ns is more than remote_ns"));
+}

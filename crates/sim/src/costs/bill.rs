@@ -1,0 +1,149 @@
+//! What the threads of a machine owe: the time of instructions since they were last on the clock.
+
+use std::panic::Location;
+
+use uwork_policy::topology::Topology;
+
+pub use super::lines::{Hot, Use};
+use super::lines::{Lines, Transfer};
+use super::locks::Locks;
+use super::{Cost, Costs};
+use crate::machine::ThreadId;
+
+/// The account of a machine.
+#[derive(Debug)]
+pub struct Bill {
+    costs: Costs,
+    lines: Lines,
+    pub(crate) locks: Locks,
+    /// What the executing thread owes, in picoseconds.
+    owed_ps: u64,
+    /// The thread that ran last on each CPU.
+    last_on: Vec<Option<ThreadId>>,
+    /// The time that threads spent waiting for locks on their CPUs, in nanoseconds.
+    spun_ns: u64,
+    /// How often a thread slept for a lock.
+    pub(crate) slept: u64,
+}
+
+impl Bill {
+    /// An empty account of this machine.
+    #[must_use]
+    pub fn new(machine: &Topology, costs: Costs) -> Bill {
+        let cpus = machine.cpus().iter().map(|cpu| cpu.id as usize + 1).max().unwrap_or(1);
+        Bill {
+            costs,
+            lines: Lines::new(machine),
+            locks: Locks::default(),
+            owed_ps: 0,
+            last_on: vec![None; cpus],
+            spun_ns: 0,
+            slept: 0,
+        }
+    }
+
+    /// Whether the executing thread owes no time that the clock can show. A thread that is
+    /// suspended must not: another would pay.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.owed_ps < 1_000
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Charges a figure to the executing thread.
+    pub fn charge(&mut self, cost: Cost) {
+        self.owed_ps += self.costs.ps(cost);
+    }
+
+    /// Charges time to the executing thread.
+    pub fn charge_ns(&mut self, ns: u64) {
+        self.owed_ps += ns * 1_000;
+    }
+
+    /// The whole nanoseconds that the executing thread owes. The rest stays.
+    pub fn settle(&mut self) -> u64 {
+        let ns = self.owed_ps / 1_000;
+        self.owed_ps %= 1_000;
+        ns
+    }
+
+    /// Whether an access by this CPU needs its line from another. Charges what it costs if not.
+    pub(crate) fn hits(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        how: Use,
+        here: &'static Location<'static>,
+    ) -> bool {
+        let name = self.lines.name(address, cpu, here);
+        let hit = self.lines.is_hit(name, cpu, how);
+        if hit {
+            self.charge_access(how);
+        }
+        hit
+    }
+
+    fn charge_access(&mut self, how: Use) {
+        self.charge(Cost::Access);
+        if how == Use::Update {
+            self.charge(Cost::Locked);
+        }
+    }
+
+    /// Makes an access at this time. Nothing is charged yet.
+    pub(crate) fn access(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        how: Use,
+        here: &'static Location<'static>,
+        now: u64,
+    ) -> Transfer {
+        let name = self.lines.name(address, cpu, here);
+        // The thread may have moved to a CPU that has the line.
+        if self.lines.is_hit(name, cpu, how) {
+            return Transfer { wait_ns: 0, ps: 0 };
+        }
+        self.lines.transfer(&self.costs, name, cpu, how, now)
+    }
+
+    /// Charges an access and the transfer of its line.
+    pub(crate) fn charge_transfer(&mut self, how: Use, transfer: &Transfer) {
+        self.owed_ps += transfer.ps;
+        self.charge_access(how);
+    }
+
+    /// A thread gets a CPU. Returns what the switch to it takes, in nanoseconds.
+    pub(crate) fn switch_ns(&mut self, cpu: u32, thread: ThreadId) -> u64 {
+        let last = self.last_on[cpu as usize].replace(thread);
+        if last == Some(thread) { 0 } else { self.costs.ns(Cost::Switch) }
+    }
+
+    /// Records that a thread spun for a lock.
+    pub(crate) fn spun(&mut self, ns: u64) {
+        self.spun_ns += ns;
+    }
+
+    /// The time that threads spent spinning for locks, in nanoseconds.
+    #[must_use]
+    pub fn spun_ns(&self) -> u64 {
+        self.spun_ns
+    }
+
+    /// How often a thread slept for a lock.
+    #[must_use]
+    pub fn slept(&self) -> u64 {
+        self.slept
+    }
+
+    /// The lines that took the most time, first, by name.
+    #[must_use]
+    pub fn hottest(&self) -> Vec<(u32, Hot)> {
+        self.lines.hottest()
+    }
+}

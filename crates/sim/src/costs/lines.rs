@@ -1,0 +1,204 @@
+//! The cache lines of a machine: which CPU has which, and what it takes to get one.
+//!
+//! A line is known by its address, which differs from run to run, and named by the order of its
+//! first use, which does not. Nothing here depends on the address itself.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
+
+use uwork_policy::topology::Topology;
+
+use super::{Cost, Costs};
+
+/// The bytes of a line.
+const LINE_BYTES: usize = 64;
+
+/// Spreads addresses.
+#[derive(Default)]
+pub(super) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(usize::from(byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+/// Values by address.
+pub(super) type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<AddressHasher>>;
+
+/// How an access uses a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// A locked instruction.
+    Update,
+}
+
+#[derive(Debug)]
+struct Line {
+    /// The CPU that wrote last.
+    writer: u32,
+    /// The CPUs that have a copy; the writer among them. A bit for each.
+    holders: Vec<u64>,
+    /// How many they are.
+    count: u32,
+    /// When the last transfer ends, in nanoseconds.
+    free_at: u64,
+    hot: Hot,
+}
+
+/// How much time the transfers of a line took.
+#[derive(Clone, Copy, Debug)]
+pub struct Hot {
+    /// The place in the engine's source that used the line first.
+    pub here: &'static Location<'static>,
+    /// How often the line moved.
+    pub transfers: u64,
+    /// The time that CPUs spent on it, waiting and transferring, in picoseconds.
+    pub ps: u64,
+}
+
+/// The lines and the distances.
+#[derive(Debug)]
+pub(super) struct Lines {
+    places: Vec<Place>,
+    names: ByAddress<u32>,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    core: u32,
+    llc: u32,
+    node: u32,
+}
+
+/// What the transfer of a line takes.
+pub(crate) struct Transfer {
+    /// How long earlier transfers of the line still take, in nanoseconds.
+    pub(crate) wait_ns: u64,
+    /// The transfer itself, in picoseconds.
+    pub(crate) ps: u64,
+}
+
+impl Lines {
+    pub(super) fn new(machine: &Topology) -> Lines {
+        let last = machine.cpus().iter().map(|cpu| cpu.id as usize).max().unwrap_or(0);
+        let mut places = vec![Place::default(); last + 1];
+        for cpu in machine.cpus() {
+            places[cpu.id as usize] = Place { core: cpu.core, llc: cpu.llc, node: cpu.node };
+        }
+        Lines { places, names: ByAddress::default(), lines: Vec::new() }
+    }
+
+    /// The name of the line at this address.
+    pub(super) fn name(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        here: &'static Location<'static>,
+    ) -> u32 {
+        let next = self.lines.len() as u32;
+        let name = *self.names.entry(address / LINE_BYTES).or_insert(next);
+        if name == next {
+            let mut holders = vec![0; self.places.len().div_ceil(64)];
+            holders[cpu as usize / 64] |= 1 << (cpu % 64);
+            let hot = Hot { here, transfers: 0, ps: 0 };
+            self.lines.push(Line { writer: cpu, holders, count: 1, free_at: 0, hot });
+        }
+        name
+    }
+
+    /// Whether an access by this CPU needs no transfer.
+    pub(super) fn is_hit(&self, name: u32, cpu: u32, how: Use) -> bool {
+        let line = &self.lines[name as usize];
+        let has = line.holders[cpu as usize / 64] >> (cpu % 64) & 1 == 1;
+        has && (how == Use::Read || line.count == 1)
+    }
+
+    fn cost_between(&self, costs: &Costs, a: u32, b: u32) -> u64 {
+        let (a, b) = (self.places[a as usize], self.places[b as usize]);
+        let cost = if a.core == b.core {
+            Cost::Core
+        } else if a.llc == b.llc {
+            Cost::Cache
+        } else if a.node == b.node {
+            Cost::Node
+        } else {
+            Cost::Remote
+        };
+        costs.ps(cost)
+    }
+
+    /// Moves or copies a line to this CPU, behind the transfers that were asked for before.
+    pub(super) fn transfer(
+        &mut self,
+        costs: &Costs,
+        name: u32,
+        cpu: u32,
+        how: Use,
+        now: u64,
+    ) -> Transfer {
+        let line = &self.lines[name as usize];
+        // A clean line is read from the cache by any number of CPUs at once.
+        let queues = how != Use::Read || line.count == 1;
+        let wait_ns = if queues { line.free_at.saturating_sub(now) } else { 0 };
+        let ps = match how {
+            Use::Read => self.cost_between(costs, cpu, line.writer),
+            _ => self.farthest(costs, line, cpu),
+        };
+        let line = &mut self.lines[name as usize];
+        if how == Use::Read {
+            line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
+            line.count += 1;
+        } else {
+            line.holders.fill(0);
+            line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
+            (line.count, line.writer) = (1, cpu);
+        }
+        if queues {
+            line.free_at = now + wait_ns + ps / 1_000;
+        }
+        line.hot.transfers += 1;
+        line.hot.ps += wait_ns * 1_000 + ps;
+        Transfer { wait_ns, ps }
+    }
+
+    /// The cost of taking the line from all other CPUs: that of the farthest.
+    fn farthest(&self, costs: &Costs, line: &Line, cpu: u32) -> u64 {
+        let mut most = 0;
+        for (at, &word) in line.holders.iter().enumerate() {
+            let mut rest = word;
+            while rest != 0 {
+                let other = at as u32 * 64 + rest.trailing_zeros();
+                rest &= rest - 1;
+                if other != cpu {
+                    most = most.max(self.cost_between(costs, cpu, other));
+                }
+            }
+        }
+        most
+    }
+
+    /// The lines that took the most time, first.
+    pub(super) fn hottest(&self) -> Vec<(u32, Hot)> {
+        let mut all: Vec<(u32, Hot)> =
+            self.lines.iter().enumerate().map(|(at, line)| (at as u32, line.hot)).collect();
+        all.sort_by_key(|&(name, hot)| (std::cmp::Reverse(hot.ps), name));
+        all
+    }
+}

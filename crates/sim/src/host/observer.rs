@@ -1,0 +1,90 @@
+//! What the engine can learn of the machine's threads.
+
+use uwork_engine::host::{Activity, Detection, Frame, Host, NoStack, Observer, ThreadSample};
+use uwork_policy::blocking::Tier;
+
+use super::{Event, VirtualHost};
+
+/// The records of a thread.
+pub struct Records {
+    host: VirtualHost,
+    thread: usize,
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        self.host.detecting().recorded -= 1;
+    }
+}
+
+impl Observer for VirtualHost {
+    type Event = Event;
+    type Records = Records;
+
+    fn tier(&self) -> Tier {
+        self.detecting().tier
+    }
+
+    fn detection(&self) -> Detection {
+        Detection { tier: self.tier(), reason: "the test says so".to_owned() }
+    }
+
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        self.machine().cpu_time(thread as usize - 1)
+    }
+
+    fn activity(&self, thread: u64) -> Option<Activity> {
+        self.detecting().asked += 1;
+        let machine = self.machine();
+        let id = thread as usize - 1;
+        if machine.is_gone(id) {
+            return None;
+        }
+        // As in the system, a parked thread is asleep too.
+        let asleep = machine.sleep_of(id).0.is_some() || machine.is_parked(id);
+        Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
+    }
+
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
+        let id = thread as usize - 1;
+        let machine = self.machine();
+        let frame =
+            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
+        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
+        if machine.is_gone(id) {
+            return Err(NoStack::Unavailable);
+        }
+        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
+    }
+
+    fn record(&self, thread: u64) -> Option<Records> {
+        let mut detecting = self.detecting();
+        if detecting.recorded >= detecting.recorded_max {
+            return None;
+        }
+        detecting.recorded += 1;
+        drop(detecting);
+        Some(Records { host: self.clone(), thread: thread as usize - 1 })
+    }
+
+    fn sample(&self, records: &mut Records) -> ThreadSample {
+        let mut detecting = self.detecting();
+        detecting.samples += 1;
+        if detecting.lossy > 0 && detecting.samples.is_multiple_of(detecting.lossy) {
+            return ThreadSample::default();
+        }
+        drop(detecting);
+        let (since, slept) = self.machine().sleep_of(records.thread);
+        let activity = match since {
+            None => Activity::Runs,
+            since => Activity::Sleeps { since },
+        };
+        ThreadSample { activity: Some(activity), slept }
+    }
+
+    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) {
+        self.machine().observe(records.iter().map(|records| records.thread).collect());
+        let _ = self.park(event, Some(deadline));
+        self.machine().observe_no_more();
+    }
+}
