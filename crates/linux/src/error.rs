@@ -38,6 +38,8 @@ pub enum ErrorKind {
     BadFlags,
     /// The queue drains or was destroyed, or the process was shut down.
     Refused,
+    /// A resume of a queue that is not paused.
+    NotPaused,
     /// Another holder has the lock, and the call does not wait (`percpu::LockError::Busy`).
     Busy,
     /// A holder of the lock has panicked (`percpu::LockError::Poisoned`).
@@ -63,6 +65,7 @@ impl ErrorKind {
             | ErrorKind::NotForThisKind
             | ErrorKind::BadCpu
             | ErrorKind::BadFlags
+            | ErrorKind::NotPaused
             | ErrorKind::Other => libc::EINVAL,
             ErrorKind::NameTaken => libc::EEXIST,
             // As pthread_create: a later attempt may succeed.
@@ -94,6 +97,7 @@ impl Error {
             QueueError::WouldDeadlock | QueueError::HeldAlready => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
             QueueError::Refused => ErrorKind::Refused,
+            QueueError::NotPaused => ErrorKind::NotPaused,
             QueueError::Busy => ErrorKind::Busy,
             QueueError::Poisoned => ErrorKind::Poisoned,
             _ => ErrorKind::Other,

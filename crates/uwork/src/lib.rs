@@ -158,6 +158,7 @@ mod future;
 pub mod housekeeping;
 mod item;
 mod join;
+mod pause;
 #[cfg(feature = "percpu")]
 pub mod percpu;
 mod query;

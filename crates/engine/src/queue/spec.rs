@@ -138,6 +138,8 @@ pub enum QueueError {
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
     Refused,
+    /// The queue is not paused.
+    NotPaused,
 }
 
 impl fmt::Display for QueueError {
@@ -187,6 +189,9 @@ impl fmt::Display for QueueError {
             QueueError::BadFlags(error) => error.fmt(f),
             QueueError::Refused => {
                 f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
+            }
+            QueueError::NotPaused => {
+                f.write_str("the queue is not paused; each resume needs a pause before it")
             }
             QueueError::WouldDeadlock => {
                 f.write_str("the caller runs in an item of this queue and would wait for itself")

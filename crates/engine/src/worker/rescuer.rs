@@ -210,7 +210,7 @@ impl<H: Host> Pwq<H> {
             self.events.rescued.add(u64::from(count));
             let batch = account::Batch::begin(engine, slot, began, waited_ns, estimate);
             run_batch(engine, (id, slot), None, thread, self, &batch.split);
-            if self.release(batch.end(engine, slot, count), &mut ready) {
+            if self.release(host, batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
             }
             budget = budget.saturating_sub(count);

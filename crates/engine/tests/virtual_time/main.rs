@@ -37,6 +37,7 @@ mod inside;
 mod ledger;
 mod liveness;
 mod open;
+mod pause;
 mod permits;
 mod placement;
 mod progress;

@@ -26,6 +26,7 @@ mod guard;
 mod idle;
 mod inside_items;
 mod on_stack;
+mod pause;
 mod percpu;
 mod percpu_work;
 mod power;
