@@ -141,6 +141,7 @@ struct Readme;
 #[doc = include_str!("../../../docs/porting.md")]
 struct Porting;
 
+mod bounded;
 mod builder;
 #[cfg(feature = "control")]
 pub mod control;
@@ -174,6 +175,7 @@ pub mod system;
 pub mod threads;
 pub mod watchdog;
 
+pub use bounded::{BoundedQueue, Reservation};
 pub use builder::Builder;
 pub use counters::{Counters, FunctionCounters, QueueCounters, Times, counters};
 #[doc(hidden)]

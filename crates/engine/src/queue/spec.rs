@@ -140,6 +140,12 @@ pub enum QueueError {
     Refused,
     /// The queue is not paused.
     NotPaused,
+    /// The capacity of a bounded queue is 0.
+    BadCapacity,
+    /// No place is free in a bounded queue with this capacity.
+    Full(usize),
+    /// All places of the bounded queue are free already.
+    NotReserved,
 }
 
 impl fmt::Display for QueueError {
@@ -190,6 +196,13 @@ impl fmt::Display for QueueError {
             QueueError::Refused => {
                 f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
             }
+            QueueError::BadCapacity => f.write_str("the capacity of a bounded queue is 1 or more"),
+            QueueError::Full(capacity) => {
+                write!(f, "the bounded queue is full: {capacity} wait, which is its capacity")
+            }
+            QueueError::NotReserved => f.write_str(
+                "all places of the bounded queue are free; each release needs a reserve",
+            ),
             QueueError::NotPaused => {
                 f.write_str("the queue is not paused; each resume needs a pause before it")
             }

@@ -13,6 +13,7 @@ mod blocking_bounds;
 mod blocking_faults;
 mod blocking_standby;
 mod blocking_stopped;
+mod bounded;
 mod combine;
 mod counters;
 mod dump_api;
