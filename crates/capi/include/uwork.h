@@ -280,6 +280,18 @@ int uw_queue_flush_timeout(struct uw_queue *queue, uint64_t timeout_ns);
 /* Waits until the queue is empty. Meanwhile only its own items may queue further items on it. */
 int uw_queue_drain(struct uw_queue *queue);
 
+/*
+ * Starts no more items of this queue, and waits until those that run have ended. Items that are
+ * queued, before or meanwhile, wait in order for uw_queue_resume(). Other queues are not affected.
+ * Pauses are counted. EDEADLK: from an item of this queue. ETIMEDOUT: items still run; the call has
+ * paused nothing. uw_queue_resume() fails with EINVAL if the queue is not paused. The end of the
+ * queue ends its pauses.
+ */
+int uw_queue_pause(struct uw_queue *queue);
+int uw_queue_pause_timeout(struct uw_queue *queue, uint64_t timeout_ns);
+int uw_queue_resume(struct uw_queue *queue);
+int uw_queue_is_paused(const struct uw_queue *queue);
+
 /* 1 if no item is queued and none runs. The result may be outdated immediately. */
 int uw_queue_is_idle(const struct uw_queue *queue);
 

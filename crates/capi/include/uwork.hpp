@@ -127,6 +127,29 @@ public:
 		return answer == -ETIMEDOUT ? false : (checked(answer), true);
 	}
 
+	void pause()
+	{
+		checked(uw_queue_pause(queue_));
+	}
+
+	// Returns false, and pauses nothing, if an item still runs after the limit.
+	bool pause_for(std::chrono::nanoseconds limit)
+	{
+		int answer = uw_queue_pause_timeout(queue_, nanoseconds(limit));
+
+		return answer == -ETIMEDOUT ? false : (checked(answer), true);
+	}
+
+	void resume()
+	{
+		checked(uw_queue_resume(queue_));
+	}
+
+	bool paused() const
+	{
+		return checked(uw_queue_is_paused(queue_)) != 0;
+	}
+
 	void drain()
 	{
 		checked(uw_queue_drain(queue_));

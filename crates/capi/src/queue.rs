@@ -389,6 +389,34 @@ pub extern "C" fn uw_queue_flush_timeout(handle: *mut UwQueue, timeout_ns: u64) 
     })
 }
 
+/// Starts no more items of the queue, and waits for those that run.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_pause(handle: *mut UwQueue) -> c_int {
+    with_queue(handle, |queue| done(queue.pause()))
+}
+
+/// The same, with a limit of `timeout_ns`.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_pause_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
+    with_queue(handle, |queue| match queue.pause_timeout(Duration::from_nanos(timeout_ns)) {
+        Ok(true) => 0,
+        Ok(false) => fail(libc::ETIMEDOUT, "some items have not ended in time; nothing is paused"),
+        Err(error) => failed(&error),
+    })
+}
+
+/// Ends one pause.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_resume(handle: *mut UwQueue) -> c_int {
+    with_queue(handle, |queue| done(queue.resume()))
+}
+
+/// Whether the queue is paused.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_is_paused(handle: *const UwQueue) -> c_int {
+    with_queue(handle, |queue| c_int::from(queue.is_paused()))
+}
+
 /// Waits until the queue is empty.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_drain(handle: *mut UwQueue) -> c_int {

@@ -38,6 +38,14 @@ pub enum ErrorKind {
     BadFlags,
     /// The queue drains or was destroyed, or the process was shut down.
     Refused,
+    /// The capacity of a bounded queue is 0.
+    BadCapacity,
+    /// No place is free in a bounded queue.
+    Full,
+    /// A place of a bounded queue was released that is not reserved.
+    NotReserved,
+    /// A resume of a queue that is not paused.
+    NotPaused,
     /// Another holder has the lock, and the call does not wait (`percpu::LockError::Busy`).
     Busy,
     /// A holder of the lock has panicked (`percpu::LockError::Poisoned`).
@@ -63,10 +71,13 @@ impl ErrorKind {
             | ErrorKind::NotForThisKind
             | ErrorKind::BadCpu
             | ErrorKind::BadFlags
+            | ErrorKind::NotPaused
+            | ErrorKind::BadCapacity
+            | ErrorKind::NotReserved
             | ErrorKind::Other => libc::EINVAL,
             ErrorKind::NameTaken => libc::EEXIST,
             // As pthread_create: a later attempt may succeed.
-            ErrorKind::NoThread => libc::EAGAIN,
+            ErrorKind::NoThread | ErrorKind::Full => libc::EAGAIN,
             ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
             ErrorKind::WouldDeadlock => libc::EDEADLK,
             ErrorKind::Refused => libc::ESHUTDOWN,
@@ -94,6 +105,10 @@ impl Error {
             QueueError::WouldDeadlock | QueueError::HeldAlready => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
             QueueError::Refused => ErrorKind::Refused,
+            QueueError::NotPaused => ErrorKind::NotPaused,
+            QueueError::BadCapacity => ErrorKind::BadCapacity,
+            QueueError::Full(_) => ErrorKind::Full,
+            QueueError::NotReserved => ErrorKind::NotReserved,
             QueueError::Busy => ErrorKind::Busy,
             QueueError::Poisoned => ErrorKind::Poisoned,
             _ => ErrorKind::Other,

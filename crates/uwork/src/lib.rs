@@ -145,6 +145,7 @@ struct Readme;
 #[doc = include_str!("../../../docs/porting.md")]
 struct Porting;
 
+mod bounded;
 mod builder;
 #[cfg(feature = "control")]
 pub mod control;
@@ -163,6 +164,7 @@ mod future;
 pub mod housekeeping;
 mod item;
 mod join;
+mod pause;
 #[cfg(feature = "percpu")]
 pub mod percpu;
 mod query;
@@ -178,6 +180,7 @@ pub mod system;
 pub mod threads;
 pub mod watchdog;
 
+pub use bounded::{BoundedQueue, Reservation};
 pub use builder::Builder;
 pub use counters::{Counters, FunctionCounters, QueueCounters, Times, counters};
 #[doc(hidden)]

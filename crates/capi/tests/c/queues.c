@@ -105,6 +105,48 @@ static void counters(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+/* Pauses the queue in its own item. */
+struct pauser {
+	struct uw_work work;
+	struct uw_queue *queue;
+	int answer;
+};
+
+static void pause_own(struct uw_work *work)
+{
+	struct pauser *pauser = UW_CONTAINER_OF(work, struct pauser, work);
+
+	pauser->answer = uw_queue_pause(pauser->queue);
+}
+
+static void pauses(void)
+{
+	struct uw_queue *queue = uw_queue_create("paused", UW_UNBOUND, 0);
+	struct uw_queue *other = uw_queue_create("beside", UW_UNBOUND, 0);
+	struct pauser pauser = { .queue = queue };
+	struct item kept, free;
+
+	CHECK(queue && other);
+	CHECK(uw_queue_resume(queue) == -EINVAL && strstr(uw_error_text(), "not paused"));
+	CHECK(uw_queue_pause(queue) == 0 && uw_queue_pause_timeout(queue, 0) == 0);
+	CHECK(uw_queue_is_paused(queue) == 1 && uw_queue_is_paused(other) == 0);
+	init(&kept);
+	init(&free);
+	CHECK(uw_queue_work(queue, &kept.work) == 1 && uw_queue_work(other, &free.work) == 1);
+	CHECK(uw_queue_flush(other) == 0 && atomic_load(&free.runs) == 1);
+	CHECK(uw_queue_flush_timeout(queue, 1000) == -ETIMEDOUT);
+	CHECK(uw_queue_resume(queue) == 0 && uw_queue_is_paused(queue) == 1);
+	CHECK(atomic_load(&kept.runs) == 0);
+	CHECK(uw_queue_resume(queue) == 0 && uw_queue_flush(queue) == 0 && atomic_load(&kept.runs) == 1);
+	uw_work_init(&pauser.work, pause_own);
+	CHECK(uw_queue_work(queue, &pauser.work) == 1 && uw_queue_flush(queue) == 0);
+	CHECK(pauser.answer == -EDEADLK && uw_queue_is_paused(queue) == 0);
+	/* The end of the queue ends its pause. */
+	CHECK(uw_queue_pause(queue) == 0 && uw_queue_work(queue, &kept.work) == 1);
+	CHECK(uw_queue_destroy(queue) == 0 && atomic_load(&kept.runs) == 2);
+	CHECK(uw_queue_destroy(other) == 0);
+}
+
 static void dedicated(void)
 {
 	struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
@@ -127,6 +169,7 @@ int main(void)
 	attributes();
 	counters();
 	dedicated();
+	pauses();
 	puts("ok");
 	return 0;
 }

@@ -292,6 +292,8 @@ pub struct QueueDump {
     pub rescuer: Option<RescuerDump>,
     /// Whether it takes part in a freeze that is in effect: its items wait for the thaw.
     pub frozen: bool,
+    /// Whether it is paused: its items wait for the resume.
+    pub paused: bool,
     /// The submitters from which it accepts items.
     pub gate: Gate,
     /// Threads that wait in a flush of it.

@@ -139,6 +139,9 @@ impl fmt::Display for QueueDump {
         if self.frozen {
             write!(f, "  frozen")?;
         }
+        if self.paused {
+            write!(f, "  paused")?;
+        }
         match self.gate {
             Gate::Open => {}
             Gate::Draining => write!(f, "  draining")?,

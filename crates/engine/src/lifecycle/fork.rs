@@ -11,7 +11,7 @@
 //! - There are no workers, no watcher, no rescuers. The first item that is queued creates them.
 //! - No thread waits for anything.
 //!
-//! Queues, attributes, pools, freezes and shutdowns keep their state.
+//! Queues, attributes, pools, freezes, pauses and shutdowns keep their state.
 //!
 //! **A fork inside of an item.** The child's thread is in the item and is no longer a worker. When
 //! the item returns, the thread ends, and with it the process, as in POSIX when a thread that has

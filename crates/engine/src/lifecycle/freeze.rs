@@ -42,18 +42,33 @@ pub(crate) struct FreezeState<H: Host> {
 /// The freezes and thaws of an engine.
 pub(crate) struct Freeze<H: Host> {
     pub(super) state: Lock<FreezeState<H>>,
-    /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `state`.
+    /// Odd while frozen. A freeze and a thaw add 1, under the lock of `state`; a pause and a resume of
+    /// a queue add 2.
     epoch: AtomicU32,
+    /// Queues that are paused.
+    paused: AtomicU32,
 }
 
 impl<H: Host> Freeze<H> {
     pub(crate) fn new() -> Self {
         let state = Lock::ranked(Rank::Freeze, FreezeState { frozen: false, queues: Vec::new() });
-        Freeze { state, epoch: AtomicU32::new(0) }
+        Freeze { state, epoch: AtomicU32::new(0), paused: AtomicU32::new(0) }
     }
 
     fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A queue is about to be paused.
+    pub(crate) fn begin_pause(&self) {
+        self.paused.fetch_add(1, Ordering::SeqCst);
+        self.epoch.fetch_add(2, Ordering::SeqCst);
+    }
+
+    /// A queue is about to be resumed. The epoch changes first: see `Engine::may_be_stopped`.
+    pub(crate) fn end_pause(&self) {
+        self.epoch.fetch_add(2, Ordering::SeqCst);
+        self.paused.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -66,13 +81,24 @@ impl<H: Host> FreezeState<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    /// Changes with each freeze, thaw, pause and resume, before the first queue does. Odd while
+    /// frozen.
     ///
     /// A waiter reads it before it tries to help, and again under the pwq's lock before it joins the
-    /// chain of waiters. A thaw takes the waiters out under the same lock. So the waiter sees the
-    /// change, or the thaw finds the waiter.
+    /// chain of waiters. A thaw or resume takes the waiters out under the same lock. So the waiter
+    /// sees the change, or the thaw finds the waiter.
     pub fn freeze_epoch(&self) -> u32 {
         self.freeze.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whether a freeze or pause may have kept an item from being helped, by a thread that read
+    /// `epoch` before it tried.
+    pub fn may_be_stopped(&self, epoch: u32) -> bool {
+        // The pauses are read first. A resume changes the epoch first: if its change of the count is
+        // visible here, so is its change of the epoch.
+        let paused = self.freeze.paused.load(Ordering::SeqCst) > 0;
+        let now = self.freeze_epoch();
+        paused || now % 2 == 1 || now != epoch
     }
 
     /// Freezes every queue with `FREEZABLE`: items that their workers have taken run to their end,

@@ -247,7 +247,7 @@ fn remove_pending_of<H: Host>(
     }
     engine.disposal.add(list, with_destructors);
     // As in a cancel: the deferred item of an ordered queue keeps the queue plugged.
-    let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
+    let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner, &mut waiters);
     drop(inner);
     if ready {
         pwq.make_ready(engine);

@@ -110,7 +110,7 @@ impl World {
             *self.inside.lock().unwrap() -= 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(EndedBatch::default(), ready) {
+        if pwq.release(&self.host, EndedBatch::default(), ready) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true

@@ -117,7 +117,7 @@ impl World {
             *self.runs.lock().unwrap() += 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(EndedBatch::default(), nobody) {
+        if pwq.release(&self.host, EndedBatch::default(), nobody) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true

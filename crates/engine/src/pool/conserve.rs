@@ -209,7 +209,7 @@ pub(crate) fn put_back<H: Host>(engine: &Engine<H>, mut aside: AtRunEnd<H>) {
             one.push_back(item);
             engine.pwqs.get((*item).ticket().pwq()).expect("a pending item has a pwq")
         };
-        if pwq.give_back(one, pwq.is_ordered()) {
+        if pwq.give_back(engine.host(), one, pwq.is_ordered()) {
             pwq.make_ready(engine);
         }
     }
@@ -220,7 +220,7 @@ pub(crate) fn give_back<H: Host>(engine: &Engine<H>, items: crate::item::WorkLis
     // SAFETY: the first item, if any, is in a list that we hold.
     let Some(first) = (unsafe { items.front().as_ref() }) else { return };
     let pwq = engine.pwqs.get(first.ticket().pwq()).expect("a pending item has a pwq");
-    if pwq.give_back(items, false) {
+    if pwq.give_back(engine.host(), items, false) {
         pwq.make_ready(engine);
     }
 }

@@ -63,6 +63,11 @@ impl<H: Host> Wq<H> {
 }
 
 impl Tunable {
+    /// Whether no item may start: the queue is frozen or paused.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.frozen || self.pauses > 0
+    }
+
     /// The settings from the specification; nothing is applied yet.
     pub(super) fn new(kind: Kind, max_active: u32) -> Tunable {
         let max_active =
@@ -72,6 +77,7 @@ impl Tunable {
             max_active,
             min_active: default_min_active(max_active),
             frozen: false,
+            pauses: 0,
             effective: None,
             mask: CpuSet::new(),
             fitted: std::ptr::null(),
@@ -189,10 +195,19 @@ impl<H: Host> Wq<H> {
 
     /// Freezes or thaws the queue.
     pub(crate) fn set_frozen(&self, frozen: bool) -> BecameReady<H> {
-        let mut tunable = self.tunable.lock();
-        tunable.frozen = frozen;
-        let mut ready = self.apply_limits(&tunable);
-        if !frozen {
+        self.stop_or_start(&mut self.tunable.lock(), |tunable| tunable.frozen = frozen)
+    }
+
+    /// Changes what stops the queue, under the lock of `tunable`. Where nothing stops it any more,
+    /// the waiters for its items check again whether they can help.
+    pub(super) fn stop_or_start(
+        &self,
+        tunable: &mut Tunable,
+        change: impl FnOnce(&mut Tunable),
+    ) -> BecameReady<H> {
+        change(tunable);
+        let mut ready = self.apply_limits(tunable);
+        if !tunable.is_stopped() {
             self.pwqs().for_each(|pwq| ready.waiters.append(pwq.take_waiters_of_frozen()));
         }
         ready
@@ -264,7 +279,7 @@ impl<H: Host> Wq<H> {
     /// The first limit of a new pwq on this pool, of a queue that will use the CPUs of `mask`.
     pub(super) fn limit_on(&self, pool: &Pool<H>, tunable: &Tunable, mask: &CpuSet) -> u32 {
         match &self.nodes {
-            _ if tunable.frozen => 0,
+            _ if tunable.is_stopped() => 0,
             Some(nodes) => nodes.limit(nodes.of(&pool.spec().cpus), tunable, mask),
             None => tunable.max_active,
         }
@@ -276,7 +291,7 @@ impl<H: Host> Wq<H> {
         if let Some(nodes) = &self.nodes {
             for (at, node) in nodes.nodes.iter().enumerate() {
                 let limit = nodes.limit(at, tunable, &tunable.mask);
-                node.set_max(if tunable.frozen { 0 } else { limit });
+                node.set_max(if tunable.is_stopped() { 0 } else { limit });
             }
         }
         let mut ready: Vec<*const Pwq<H>> = Vec::new();

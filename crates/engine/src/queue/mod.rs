@@ -6,6 +6,7 @@ mod gate;
 mod limits;
 mod name;
 pub(crate) mod owner;
+mod pause;
 pub(crate) mod pwq;
 pub(crate) mod registry;
 mod round_robin;
@@ -87,6 +88,8 @@ pub struct Wq<H: Host> {
     /// The shortest delay, below its slack, for which an item has armed itself.
     shortest_period_ns: AtomicU64,
     tunable: Lock<Tunable>,
+    /// Whether `pauses` of `tunable` is not 0: for readers under the lock of a pwq.
+    paused: AtomicBool,
     /// The nodes among which the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
     /// Every pwq that the queue ever had: they are reused when their pool is used again, and
@@ -135,6 +138,8 @@ pub(crate) struct Tunable {
     min_active: u32,
     /// Whether the queue is frozen: no item may start.
     frozen: bool,
+    /// How many pauses have begun and not ended.
+    pauses: u32,
     effective: Option<EffectiveAffinityScope>,
     mask: CpuSet,
     /// The value of the engine's CPUs that the routes are for.
@@ -182,6 +187,7 @@ impl<H: Host> Wq<H> {
             timer_slack_ns: AtomicU64::new(0),
             shortest_period_ns: AtomicU64::new(u64::MAX),
             tunable: Lock::ranked(Rank::Tunable, tunable),
+            paused: AtomicBool::new(false),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
                 && !spec.flags.contains(Flags::POD_LIMITS))
             .then(|| Nodes::new(&engine.config().topology)),
@@ -379,6 +385,7 @@ impl<H: Host> Drop for Wq<H> {
     /// Waits until everything that is queued has run.
     fn drop(&mut self) {
         self.gate.close();
+        self.end_pauses();
         self.settle();
         self.stop_rescuer();
         if self.flags.contains(Flags::FREEZABLE) {

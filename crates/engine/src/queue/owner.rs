@@ -149,6 +149,10 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// The caller is in an item of this queue.
     pub fn destroy(&self) -> Result<(), QueueError> {
+        if self.runs_here() {
+            return Err(QueueError::WouldDeadlock);
+        }
+        self.end_pauses();
         self.drain()?;
         self.gate.close();
         self.settle();
@@ -192,6 +196,8 @@ impl<H: Host> Drop for Handle<H> {
     fn drop(&mut self) {
         let wq = self.0.wq();
         wq.gate.close();
+        // No handle is left that could resume it.
+        wq.end_pauses();
         if must_not_wait(wq.engine()) {
             if !drop_on_own_thread(wq.engine(), Reaped(self.0.clone())) {
                 // The memory stays, for the remaining items; the name can be used again.

@@ -138,6 +138,14 @@ pub enum QueueError {
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
     Refused,
+    /// The queue is not paused.
+    NotPaused,
+    /// The capacity of a bounded queue is 0.
+    BadCapacity,
+    /// No place is free in a bounded queue with this capacity.
+    Full(usize),
+    /// All places of the bounded queue are free already.
+    NotReserved,
 }
 
 impl fmt::Display for QueueError {
@@ -187,6 +195,16 @@ impl fmt::Display for QueueError {
             QueueError::BadFlags(error) => error.fmt(f),
             QueueError::Refused => {
                 f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
+            }
+            QueueError::BadCapacity => f.write_str("the capacity of a bounded queue is 1 or more"),
+            QueueError::Full(capacity) => {
+                write!(f, "the bounded queue is full: {capacity} wait, which is its capacity")
+            }
+            QueueError::NotReserved => f.write_str(
+                "all places of the bounded queue are free; each release needs a reserve",
+            ),
+            QueueError::NotPaused => {
+                f.write_str("the queue is not paused; each resume needs a pause before it")
             }
             QueueError::WouldDeadlock => {
                 f.write_str("the caller runs in an item of this queue and would wait for itself")

@@ -299,13 +299,13 @@ unsafe fn remove_queued<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> boo
     let Some(mut found) = (unsafe { locate(engine, work) }) else { return false };
     // SAFETY: located in that list, whose guards are held.
     unsafe { found.unlink(work) };
-    let waiters = found.take_waiters(work);
+    let mut waiters = found.take_waiters(work);
     let Located { pwq, inner, remote, location } = found;
     drop(remote);
     // The item counts until `finish`, and so keeps the queue alive.
-    let mut inner = pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine));
+    let mut inner = pwq.return_unused(engine.host(), inner, &mut |pwq| pwq.make_ready(engine));
     let plugged = pwq.is_ordered() && matches!(location, Location::Deferred(_));
-    let ready = plugged && pwq.unplug(&mut inner);
+    let ready = plugged && pwq.unplug(&mut inner, &mut waiters);
     // SAFETY: the caller's promise that the item is live; and it is ours now.
     let colour = unsafe { work.as_ref() }.ticket().colour();
     let wq: *const Wq<H> = pwq.wq();

@@ -113,7 +113,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     thread.set_frame(frame.outer);
     slot.note_helper(0);
     let batch = batch.end(engine, slot, 1);
-    if !borrowed && pwq.release(batch, &mut |pwq| pwq.make_ready(engine)) {
+    if !borrowed && pwq.release(engine.host(), batch, &mut |pwq| pwq.make_ready(engine)) {
         pwq.make_ready(engine);
     }
     tally.publish();
@@ -131,6 +131,15 @@ fn still_runs<H: Host>(engine: &Engine<H>, item: &Work) -> bool {
     slot.is_some_and(|slot| slot.lock_remote(engine.host()).is_running_item(run.run, item))
 }
 
+/// Whether the caller is in an item of this pwq's paused queue. Its pause waits for that item, which
+/// may in turn wait for this one.
+fn lends_while_paused<H: Host>(pwq: &Pwq<H>) -> bool {
+    // SAFETY: the caller holds the pwq's lock, and found an item of the queue under it; the item
+    // keeps the queue.
+    let wq = unsafe { &*pwq.wq() };
+    wq.is_paused() && !wq.is_frozen() && wq.runs_here()
+}
+
 /// Takes a queued item out of its list, with a permit under `max_active`.
 unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<Taken<'_, H>> {
     // SAFETY: the caller's promise that the item is live.
@@ -141,7 +150,7 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     // SAFETY: the caller's promise, passed on.
     let mut found = unsafe { locate(engine, work) }?;
     let inner = &mut found.inner;
-    if inner.is_frozen()
+    if (inner.is_frozen() && !lends_while_paused(found.pwq))
         || !found.pwq.home().admits_caller(engine)
         || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
         || matches!(found.location, Location::Deferred(_))
@@ -161,6 +170,6 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     let estimate = found.inner.run_times.estimate();
     let Located { pwq, inner, remote, .. } = found;
     drop(remote);
-    drop(pwq.return_unused(inner, &mut |pwq| pwq.make_ready(engine)));
+    drop(pwq.return_unused(engine.host(), inner, &mut |pwq| pwq.make_ready(engine)));
     Some(Taken { pwq, waiters, borrowed, estimate })
 }

@@ -7,7 +7,6 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
-use uwork_policy::flags::Flags;
 use uwork_policy::scope::{AffinityScope, Pods};
 
 use super::running::running_of;
@@ -308,8 +307,8 @@ impl<H: Host> Wq<H> {
             min_active: self.min_active(),
             nodes: self.shared_nodes(),
             rescuer,
-            frozen: self.flags().contains(Flags::FREEZABLE)
-                && self.engine().freeze_epoch() % 2 == 1,
+            frozen: self.is_frozen(),
+            paused: self.is_paused(),
             gate: self.gate.snapshot(),
             flushers,
             pwqs,

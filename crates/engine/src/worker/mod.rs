@@ -261,7 +261,7 @@ impl<H: Host> Worker<H> {
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
-        if pwq.release(batch.end(engine, slot, ran), &mut ready) {
+        if pwq.release(host, batch.end(engine, slot, ran), &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
                 changed.settled_by_caller(engine);

@@ -211,7 +211,7 @@ impl<H: Host> Pwq<H> {
             let meter = account::CpuMeter::default();
             let batch = account::Batch::begin(engine, slot, &meter, (began, waited_ns), estimate);
             run_batch(engine, (id, slot), None, thread, self, &batch.split);
-            if self.release(batch.end(engine, slot, count), &mut ready) {
+            if self.release(host, batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
             }
             budget = budget.saturating_sub(count);

@@ -38,6 +38,7 @@ mod inside;
 mod ledger;
 mod liveness;
 mod open;
+mod pause;
 mod permits;
 mod placement;
 mod progress;

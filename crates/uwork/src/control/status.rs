@@ -77,7 +77,11 @@ fn values(queue: &QueueDump) -> [String; COLUMNS.len()] {
 }
 
 fn gate(queue: &QueueDump) -> String {
-    if queue.frozen { "frozen".to_owned() } else { format!("{:?}", queue.gate).to_lowercase() }
+    match queue {
+        QueueDump { frozen: true, .. } => "frozen".to_owned(),
+        QueueDump { paused: true, .. } => "paused".to_owned(),
+        _ => format!("{:?}", queue.gate).to_lowercase(),
+    }
 }
 
 /// A name without the characters that separate fields.

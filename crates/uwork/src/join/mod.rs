@@ -127,8 +127,8 @@ impl<R> JoinHandle<R> {
     pub(crate) fn join_unchecked(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
-            // Read before the attempt to help: a different value afterwards means that a freeze or
-            // thaw came meanwhile, and may be the reason for a refusal.
+            // Read before the attempt to help: a freeze, thaw, pause or resume meanwhile may be the
+            // reason for a refusal.
             let epoch = engine().freeze_epoch();
             // SAFETY: the task is live, and only ever queued on the process's engine; its work
             // comes first. The cast keeps the handle's own pointer, as the item's function accesses
@@ -137,10 +137,8 @@ impl<R> JoinHandle<R> {
             if helped == Helped::No && self.waits_for_itself() {
                 return Err(JoinError::WouldDeadlock);
             }
-            let now = engine().freeze_epoch();
-            if helped == Helped::No && (now % 2 == 1 || now != epoch) {
-                // A freeze may have kept this thread from helping: an odd epoch means frozen. A
-                // flush helps after the thaw. Inside an item of the same queue that may be the only
+            if helped == Helped::No && engine().may_be_stopped(epoch) {
+                // A flush helps after the thaw or the resume. Inside an item of the same queue that may be the only
                 // way for the task to run.
                 // SAFETY: as above.
                 unsafe { engine().flush_work(self.task.cast()) };

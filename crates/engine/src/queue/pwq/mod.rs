@@ -37,6 +37,9 @@ const DEAD: u32 = 4;
 /// A worker took it off a ready list and has not unpinned it yet.
 const PIN: u32 = 8;
 
+/// The key of threads that wait for a pause, in the chain of waiters. No item has this address.
+pub(crate) const PAUSER: usize = 1;
+
 /// Flush colours (the kernel's `WORK_NR_COLORS`).
 pub(crate) const COLOURS: usize = 16;
 /// A flush waits until no item of this colour is in flight.
@@ -101,7 +104,7 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) nr_active: u32,
     /// The queue's name, for readers that do not keep the queue alive.
     pub(crate) name: Name,
-    /// The limit of `nr_active`; 0 while the queue is frozen. If the limit is shared, the node's
+    /// The limit of `nr_active`; 0 while the queue is frozen or paused. If the limit is shared, the node's
     /// limit applies instead.
     pub(crate) max_active: u32,
     /// The node with which the limit is shared, or null.
@@ -110,7 +113,8 @@ pub(crate) struct Inner<H: Host> {
     granted: u32,
     /// The colour of items that are spliced now.
     pub(crate) colour: usize,
-    /// Waiters for the next run of an item; the key is the item's address.
+    /// Waiters for the next run of an item, with the item's address as the key; and waiters for a
+    /// pause, with `PAUSER`.
     pub(crate) waiters: Waiters<H>,
     /// How long its items took lately.
     pub(crate) run_times: RunTimes,

@@ -4,10 +4,10 @@
 //! here is under the pwq lock. README.md has the protocol.
 
 use super::node::Node;
-use super::{Inner, Pwq, SATURATED};
+use super::{Inner, PAUSER, Pwq, SATURATED};
 use crate::host::Host;
 use crate::sync::{LockGuard, Ordering};
-use crate::wake::Waiters;
+use crate::wake::{Waiter, Waiters};
 
 impl<H: Host> Inner<H> {
     /// The node with which the limit is shared, or None.
@@ -23,7 +23,16 @@ impl<H: Host> Inner<H> {
         (!self.node.is_null()).then(|| self.node.addr())
     }
 
-    /// Whether the queue is frozen.
+    /// Takes out the threads that wait for the pause of the queue, if the last permit of a stopped
+    /// pwq was released: no item of it runs, and none starts before the limit is raised.
+    pub(super) fn take_pausers(&mut self) -> Waiters<H> {
+        match self.nr_active == 0 && self.is_frozen() {
+            true => self.waiters.take_matching(PAUSER),
+            false => Waiters::new(),
+        }
+    }
+
+    /// Whether the queue is frozen or paused.
     pub(crate) fn is_frozen(&self) -> bool {
         self.max_active == 0
     }
@@ -112,14 +121,20 @@ impl<H: Host> Pwq<H> {
     #[must_use]
     pub(super) fn let_go<'a>(
         &'a self,
+        host: &H,
         mut inner: LockGuard<'a, Inner<H>>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> bool {
         let Some(node) = inner.shared() else {
             inner.nr_active -= 1;
-            return inner.nr_active < inner.max_active
-                && self.state.load(Ordering::Relaxed) & SATURATED != 0
-                && self.unsaturate(&inner);
+            if inner.nr_active < inner.max_active {
+                return self.state.load(Ordering::Relaxed) & SATURATED != 0
+                    && self.unsaturate(&inner);
+            }
+            let pausers = inner.take_pausers();
+            drop(inner);
+            pausers.complete(host);
+            return false;
         };
         if node.give(1) {
             // `nr_active` is lowered last: it keeps the queue, and with it the node.
@@ -128,19 +143,23 @@ impl<H: Host> Pwq<H> {
             inner = self.lock();
         }
         inner.nr_active -= 1;
+        let pausers = inner.take_pausers();
+        drop(inner);
+        pausers.complete(host);
         false
     }
 
     /// Gives back the permits that the node has granted and that are not needed.
     pub(super) fn return_granted<'a>(
         &'a self,
+        host: &H,
         mut inner: LockGuard<'a, Inner<H>>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) {
         while inner.granted > 0 {
             inner.granted -= 1;
             inner.nr_active += 1;
-            if self.let_go(inner, ready) {
+            if self.let_go(host, inner, ready) {
                 ready(self);
             }
             inner = self.lock();
@@ -152,13 +171,14 @@ impl<H: Host> Pwq<H> {
     /// called without locks held.
     pub(crate) fn return_unused<'a>(
         &'a self,
+        host: &H,
         inner: LockGuard<'a, Inner<H>>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> LockGuard<'a, Inner<H>> {
         if inner.granted == 0 || !inner.worklist.is_empty() {
             return inner;
         }
-        self.return_granted(inner, ready);
+        self.return_granted(host, inner, ready);
         self.lock()
     }
 
@@ -172,7 +192,7 @@ impl<H: Host> Pwq<H> {
         pending && self.claim_ready()
     }
 
-    /// Sets the limit; 0 while the queue is frozen. Returns true if the pwq has become ready and
+    /// Sets the limit; 0 while the queue is frozen or paused. Returns true if the pwq has become ready and
     /// the caller must put it on a ready list. If the limit is shared, the node's limit was set
     /// before.
     #[must_use]
@@ -193,10 +213,30 @@ impl<H: Host> Pwq<H> {
             && self.unsaturate(&inner)
     }
 
-    /// The queue was thawed: takes out the waiters of its items. One of them may be in an item of
-    /// this queue that holds the last permit, which it could not lend while the queue was frozen.
+    /// The queue was thawed or resumed: takes out the waiters of its items. One of them may be in an item of
+    /// this queue that holds the last permit, which it could not lend before.
     pub(crate) fn take_waiters_of_frozen(&self) -> Waiters<H> {
         self.lock().waiters.take_to_recheck()
+    }
+
+    /// Puts a waiter in the chain of those that wait for a pause, if a worker or helper holds the
+    /// stopped pwq. False if none does, or if the pwq is not stopped any more.
+    ///
+    /// # Safety
+    /// The waiter has the key `PAUSER` and is in no chain, and the caller waits for it if this returns true.
+    pub(crate) unsafe fn join_pausers(&self, waiter: &Waiter<H>) -> bool {
+        let mut inner = self.lock();
+        let held = inner.is_frozen() && inner.nr_active > 0;
+        if held {
+            // SAFETY: by this function's contract.
+            unsafe { inner.waiters.push(waiter) };
+        }
+        held
+    }
+
+    /// Removes a waiter that timed out. False if it is not in the chain any more.
+    pub(crate) fn leave_pausers(&self, waiter: &Waiter<H>) -> bool {
+        self.lock().waiters.remove(waiter)
     }
 
     /// Whether items wait because the limit is reached.

@@ -10,6 +10,7 @@ use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Ordering;
+use crate::wake::Waiters;
 
 /// The result of an attempt to take a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ impl<H: Host> Pwq<H> {
         let mut inner = self.lock();
         self.splice(&mut inner);
         if inner.worklist.is_empty() {
-            self.return_granted(inner, ready);
+            self.return_granted(host, inner, ready);
             return Taken::Nothing;
         }
         if !self.take_permit(&mut inner) {
@@ -110,11 +111,11 @@ impl<H: Host> Pwq<H> {
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
             } else {
                 debug_assert!(inner.worklist.is_empty(), "all items were deferred");
-                if self.let_go(inner, ready) {
+                if self.let_go(host, inner, ready) {
                     ready(self);
                 } else {
                     // The deferred items may be cancelled, and then never return to use the grants.
-                    self.return_granted(self.lock(), ready);
+                    self.return_granted(host, self.lock(), ready);
                 }
             }
             return Taken::Nothing;
@@ -124,7 +125,7 @@ impl<H: Host> Pwq<H> {
         let left = inner.queued;
         let more = self.look_ahead(&mut inner);
         if left == 0 {
-            self.return_granted(inner, ready);
+            self.return_granted(host, inner, ready);
         }
         Taken::Some { count, left, more, estimate, waited_ns }
     }
@@ -187,7 +188,12 @@ impl<H: Host> Pwq<H> {
     /// the caller must put it on a ready list. Other pwqs that became ready are passed to `ready`,
     /// without locks held.
     #[must_use]
-    pub(crate) fn release(&self, batch: EndedBatch, ready: &mut impl FnMut(&Pwq<H>)) -> bool {
+    pub(crate) fn release(
+        &self,
+        host: &H,
+        batch: EndedBatch,
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) -> bool {
         // Nothing is allocated or freed under the lock. A second worker that allocates meanwhile
         // frees what it has when this function returns.
         let mut new = Vec::new();
@@ -201,19 +207,23 @@ impl<H: Host> Pwq<H> {
             self.has_account.set(1);
         }
         inner.account.iter_mut().for_each(|account| account.add(batch));
-        self.let_go(inner, ready)
+        self.let_go(host, inner, ready)
     }
 
     /// Puts items that were taken back in front. With `unplug`, also gives up the permit that an
     /// ordered queue's deferred item holds. Returns true if the pwq has become ready and the caller
     /// must put it on a ready list.
-    pub(crate) fn give_back(&self, items: WorkList, unplug: bool) -> bool {
+    pub(crate) fn give_back(&self, host: &H, items: WorkList, unplug: bool) -> bool {
         let mut inner = self.lock();
         if !unplug {
             return self.give_back_under(&mut inner, items);
         }
         put_in_front(&mut inner, items);
-        self.unplug(&mut inner)
+        let mut pausers = Waiters::new();
+        let ready = self.unplug(&mut inner, &mut pausers);
+        drop(inner);
+        pausers.complete(host);
+        ready
     }
 
     /// As [`Pwq::give_back`], with the lock already held.
@@ -223,9 +233,11 @@ impl<H: Host> Pwq<H> {
     }
 
     /// An ordered queue's item is no longer deferred: gives up its permit. Returns true if the pwq
-    /// has become ready and the caller must put it on a ready list.
-    pub(crate) fn unplug(&self, inner: &mut Inner<H>) -> bool {
+    /// has become ready and the caller must put it on a ready list. Adds the threads that must be
+    /// woken to `woken`.
+    pub(crate) fn unplug(&self, inner: &mut Inner<H>, woken: &mut Waiters<H>) -> bool {
         inner.nr_active -= 1;
+        woken.append(inner.take_pausers());
         inner.nr_active < inner.max_active && self.unsaturate(inner)
     }
 }
