@@ -158,6 +158,8 @@ pub struct Machine {
     cpus: Vec<Option<ThreadId>>,
     threads: Vec<Thread>,
     ready: VecDeque<ThreadId>,
+    /// No ready thread can get a CPU before this time, unless a thread or a CPU changes first.
+    no_choice_until: u64,
     /// Threads that hold a CPU and have instructions to execute.
     continuing: VecDeque<ThreadId>,
     /// Time, order of creation, thread, and the pause that the event ends.
@@ -190,6 +192,7 @@ impl Machine {
             cpus: vec![None; cpus],
             threads: Vec::new(),
             ready: VecDeque::new(),
+            no_choice_until: 0,
             continuing: VecDeque::new(),
             events: BinaryHeap::new(),
             events_made: 0,
@@ -226,7 +229,7 @@ impl Machine {
             is_idle_class: false,
         });
         let id = self.threads.len() - 1;
-        self.ready.push_back(id);
+        self.push_ready(id);
         self.record(id, What::Created);
         id
     }
@@ -336,6 +339,7 @@ impl Machine {
         thread.pause += 1;
         thread.waits += u64::from(matches!(doing, Doing::Dozing | Doing::Parked));
         self.cpus[thread.cpu as usize] = None;
+        self.no_choice_until = 0;
         if doing == Doing::Dozing {
             thread.asleep_since = Some(self.now);
         }
@@ -343,7 +347,7 @@ impl Machine {
             self.add_event(until, id);
         }
         match doing {
-            Doing::Ready => self.ready.push_back(id),
+            Doing::Ready => self.push_ready(id),
             Doing::Dozing => self.notify_observer(id),
             _ => {}
         }
@@ -391,6 +395,7 @@ impl Machine {
         self.record(id, What::Exits);
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
+        self.no_choice_until = 0;
     }
 
     /// Restricts a thread to these CPUs. A thread that burns elsewhere continues there once a CPU
@@ -403,6 +408,7 @@ impl Machine {
             thread.name
         );
         thread.cpus = cpus.and(&self.online);
+        self.no_choice_until = 0;
         assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
         if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
             self.evict(id);
@@ -445,9 +451,15 @@ impl Machine {
             self.add_event(self.now + wake_ns, id);
         } else {
             self.threads[id].doing = Doing::Ready;
-            self.ready.push_back(id);
+            self.push_ready(id);
         }
         true
+    }
+
+    /// Adds a thread to the end of those that wait for a CPU.
+    fn push_ready(&mut self, id: ThreadId) {
+        self.ready.push_back(id);
+        self.no_choice_until = 0;
     }
 
     fn add_event(&mut self, at: u64, id: ThreadId) {
@@ -495,6 +507,7 @@ impl Machine {
             match self.threads[id].doing {
                 Doing::Burning if self.threads[id].burns_until > at => {
                     self.threads[id].is_sliced = false;
+                    self.no_choice_until = 0;
                 }
                 Doing::Burning if self.threads[id].keeps_cpu => {
                     self.threads[id].doing = Doing::Ready;
@@ -505,13 +518,14 @@ impl Machine {
                     self.cpus[self.threads[id].cpu as usize] = None;
                     self.threads[id].doing = Doing::Ready;
                     self.ready.push_front(id);
+                    self.no_choice_until = 0;
                 }
                 Doing::Parked => {
                     self.unpark(id);
                 }
                 _ => {
                     self.threads[id].doing = Doing::Ready;
-                    self.ready.push_back(id);
+                    self.push_ready(id);
                     if let Some(since) = self.threads[id].asleep_since.take() {
                         self.threads[id].slept = Some((since, at - since));
                         self.notify_observer(id);

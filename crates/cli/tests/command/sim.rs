@@ -119,3 +119,26 @@ fn power_prints_both_machines_with_their_sensitivity() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("1..=10000"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn seeds_have_the_published_figures_beside_simulated_ones() {
+    let shown = text(&sim(&["seeds"]).stdout);
+    assert!(shown.starts_with("costs: typical\n"), "{shown}");
+    assert!(shown.contains("+10.5 %") && shown.contains("published"), "{shown}");
+    assert_eq!(shown.matches(" exact\n").count(), 9, "{shown}");
+}
+
+#[test]
+fn scale_has_a_row_for_each_size_and_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("scale.svg");
+    let picture = picture.to_str().unwrap();
+    let shown = text(&sim(&["scale", "--cpus", "4", "--svg", picture]).stdout);
+    assert!(shown.starts_with("simulated: ") && shown.contains("costs: typical"), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.starts_with("system ")).count(), 3, "{shown}");
+    let svg = std::fs::read_to_string(picture).unwrap();
+    assert_eq!(svg.matches("<polyline ").count(), 4, "{svg}");
+    assert!(svg.contains("simulated"), "{svg}");
+    let refused = sim(&["scale", "--cpus", "1025"]);
+    assert!(!refused.status.success());
+}

@@ -1,6 +1,9 @@
 //! Instructions that take time: histories, contention, and the text of costs.
 
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_sim::check::check;
+use uwork_sim::costs::kernel::Wake;
+use uwork_sim::costs::load::{Load, Outcome, Queue, run as run_load};
 use uwork_sim::costs::{Cost, Costs, play};
 use uwork_sim::draw::draw;
 use uwork_sim::machines::machine;
@@ -78,4 +81,45 @@ fn an_impossible_cost_is_refused_with_its_line_and_what_is_allowed() {
     assert!(error("cache_ns 4 5").contains("a name and a number"));
     assert!(error("cache_ns 40\ncache_ns 50").contains("line 2: cache_ns is given twice"));
     assert!(error("remote_ns 20").contains("node_ns is more than remote_ns"));
+}
+
+fn load(queue: Queue, scope: AffinityScope) -> Outcome {
+    let load = Load {
+        producers: 8,
+        batch: 20,
+        batches: 2,
+        work_ns: 100,
+        scope: AffinityScopeChoice::Explicit(scope),
+    };
+    run_load(&machine("core:8").unwrap(), &Costs::default(), queue, load).unwrap()
+}
+
+#[test]
+fn a_lock_for_all_cpus_is_spun_for_and_one_for_each_cpu_is_not() {
+    for wake in [Wake::Locked, Wake::Deferred] {
+        let shared = load(Queue::Kernel(wake), AffinityScope::System);
+        let own = load(Queue::Kernel(wake), AffinityScope::Cpu);
+        assert_eq!((shared.items, own.items), (320, 320));
+        assert!(shared.spun > 0.05, "{shared:?}");
+        assert!(own.spun < 0.001, "{own:?}");
+        assert!(own.rate() > shared.rate(), "{own:?} {shared:?}");
+    }
+}
+
+/// The second run has its blocks elsewhere, between blocks that were freed.
+#[test]
+fn a_load_on_the_engine_is_complete_and_the_same_again_on_another_heap() {
+    let first = load(Queue::Engine, AffinityScope::Cache);
+    let mut blocks: Vec<Vec<u8>> = (1..2_000).map(|size| vec![0; size % 700 + 1]).collect();
+    let mut keep = false;
+    blocks.retain(|_| {
+        keep = !keep;
+        keep
+    });
+    let second = load(Queue::Engine, AffinityScope::Cache);
+    drop(blocks);
+    assert_eq!((first.items, first.submissions_ns.len()), (320, 320));
+    assert!(first.submission_ns(50) <= first.submission_ns(99) && first.threads > 0, "{first:?}");
+    assert_eq!(first.submissions_ns, second.submissions_ns);
+    assert_eq!(first.elapsed_ns, second.elapsed_ns);
 }

@@ -80,6 +80,8 @@ impl Bill {
         how: Use,
         here: &'static Location<'static>,
     ) -> bool {
+        #[cfg(feature = "costs")]
+        super::heap::take_freed(|address, size| self.lines.forget(address, size));
         let name = self.lines.name(address, cpu, here);
         let hit = self.lines.is_hit(name, cpu, how);
         if hit {
@@ -139,6 +141,12 @@ impl Bill {
     #[must_use]
     pub fn slept(&self) -> u64 {
         self.slept
+    }
+
+    /// The most lines that were in use at once, in bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.lines.used_bytes()
     }
 
     /// The lines that took the most time, first, by name.

@@ -1,7 +1,8 @@
 //! The cache lines of a machine: which CPU has which, and what it takes to get one.
 //!
 //! A line is known by its address, which differs from run to run, and named by the order of its
-//! first use, which does not. Nothing here depends on the address itself.
+//! first use, which does not. `heap` places each block at the begin of a line, and a freed block's
+//! lines are forgotten. So nothing here depends on the addresses.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,7 +13,7 @@ use uwork_policy::topology::Topology;
 use super::{Cost, Costs};
 
 /// The bytes of a line.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 /// Spreads addresses.
 #[derive(Default)]
@@ -78,6 +79,8 @@ pub(super) struct Lines {
     places: Vec<Place>,
     names: ByAddress<u32>,
     lines: Vec<Line>,
+    /// The most names at once.
+    names_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +105,7 @@ impl Lines {
         for cpu in machine.cpus() {
             places[cpu.id as usize] = Place { core: cpu.core, llc: cpu.llc, node: cpu.node };
         }
-        Lines { places, names: ByAddress::default(), lines: Vec::new() }
+        Lines { places, names: ByAddress::default(), lines: Vec::new(), names_max: 0 }
     }
 
     /// The name of the line at this address.
@@ -118,9 +121,23 @@ impl Lines {
             let mut holders = vec![0; self.places.len().div_ceil(64)];
             holders[cpu as usize / 64] |= 1 << (cpu % 64);
             let hot = Hot { here, transfers: 0, ps: 0 };
+            self.names_max = self.names_max.max(self.names.len());
             self.lines.push(Line { writer: cpu, holders, count: 1, free_at: 0, hot });
         }
         name
+    }
+
+    /// Forgets the lines of a block that was freed.
+    #[cfg(feature = "costs")]
+    pub(super) fn forget(&mut self, address: usize, size: usize) {
+        let lines = address / LINE_BYTES..(address + size).div_ceil(LINE_BYTES);
+        if lines.len() < self.names.len() {
+            lines.for_each(|line| {
+                self.names.remove(&line);
+            });
+        } else {
+            self.names.retain(|line, _| !lines.contains(line));
+        }
     }
 
     /// Whether an access by this CPU needs no transfer.
@@ -192,6 +209,11 @@ impl Lines {
             }
         }
         most
+    }
+
+    /// The most lines that were in use at once, in bytes.
+    pub(super) fn used_bytes(&self) -> u64 {
+        (self.names_max * LINE_BYTES) as u64
     }
 
     /// The lines that took the most time, first.

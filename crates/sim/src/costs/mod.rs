@@ -2,10 +2,16 @@
 //!
 //! A text has one figure a line, as `cache_ns 55`; `#` starts a comment. A figure that it omits has
 //! its default. `bill` charges the figures to threads, `recording` has the engine report its
-//! accesses.
+//! accesses. `load` has producers for experiments, `kernel` a queue to compare the engine with.
 
 pub mod bill;
+#[cfg(feature = "costs")]
+mod heap;
+#[cfg(feature = "costs")]
+pub mod kernel;
 mod lines;
+#[cfg(feature = "costs")]
+pub mod load;
 mod locks;
 #[cfg(feature = "costs")]
 mod recording;

@@ -7,7 +7,7 @@ use uwork_engine::sync::{self, Recorder, set_recorder};
 use uwork_policy::topology::Topology;
 
 use super::bill::{Bill, Use};
-use super::{Cost, Costs};
+use super::{Cost, Costs, heap};
 use crate::host::VirtualHost;
 use crate::play::{Run, play_on};
 use crate::script::Script;
@@ -20,6 +20,7 @@ impl Recording {
     #[must_use = "accesses cost time only while it lives"]
     pub fn start(host: &VirtualHost, bill: Bill) -> Recording {
         host.start_bill(bill);
+        heap::record(true);
         Recording(set_recorder(Some(Rc::new(host.clone()))))
     }
 }
@@ -27,6 +28,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let _ = set_recorder(self.0.take());
+        heap::record(false);
     }
 }
 

@@ -25,6 +25,10 @@ impl Machine {
         thread.keeps_cpu = true;
         thread.burns_until = until;
         self.current = None;
+        if self.no_choice_until < until {
+            // The end of its slice is an event only once a search has found it.
+            self.no_choice_until = 0;
+        }
         self.add_event(until, id);
         true
     }

@@ -24,6 +24,7 @@ impl Machine {
     pub fn join_idle_class(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].is_idle_class = true;
+        self.no_choice_until = 0;
     }
 
     /// The CPU time that a yield of the executing thread takes.
@@ -46,7 +47,7 @@ impl Machine {
         thread.pause += 1;
         thread.burn = thread.burns_until - self.now;
         thread.burnt -= thread.burn;
-        self.ready.push_back(id);
+        self.push_ready(id);
         self.record(id, What::Evicted);
     }
 
@@ -105,11 +106,22 @@ impl Machine {
     }
 
     /// Normal threads first: on a free CPU, on one of the idle class, then by time slices.
+    ///
+    /// The search is long where many threads wait for few CPUs. So a search in vain is remembered.
     fn next_choice(&mut self) -> Option<Choice> {
-        self.choose(false)
+        if self.ready.is_empty() || self.now < self.no_choice_until {
+            return None;
+        }
+        self.no_choice_until = u64::MAX;
+        let choice = self
+            .choose(false)
             .or_else(|| self.choose_over_idle_class())
             .or_else(|| self.choose_by_eviction())
-            .or_else(|| self.choose(true))
+            .or_else(|| self.choose(true));
+        if choice.is_some() {
+            self.no_choice_until = 0;
+        }
+        choice
     }
 
     /// A ready thread of this class, and a free CPU for it.
@@ -181,6 +193,7 @@ impl Machine {
                     self.evict(id);
                     return Some((at, cpu));
                 }
+                self.no_choice_until = self.no_choice_until.min(slice_ends);
                 if !holder.is_sliced && slice_ends < holder.burns_until {
                     holder.is_sliced = true;
                     self.add_event(slice_ends, id);

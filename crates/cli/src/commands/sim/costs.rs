@@ -41,6 +41,6 @@ pub(super) fn print(bill: &Bill, busy_ns: u64) {
 }
 
 /// The end of a path, from the crate's sources on.
-fn place(path: &str) -> &str {
+pub(super) fn place(path: &str) -> &str {
     path.rsplit_once("src/").map_or(path, |(_, rest)| rest)
 }

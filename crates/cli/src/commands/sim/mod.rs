@@ -6,6 +6,8 @@ mod costs;
 mod machines;
 mod power;
 mod run;
+mod scale;
+mod seeds;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,10 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Compute the energy of periodic tasks with and without saved power.
     Power(power::Args),
+    /// Repeat the experiments of the source documents on simulated machines.
+    Seeds(seeds::Args),
+    /// Throughput, submission times, wakes and memory from 1 to 1,024 CPUs.
+    Scale(scale::Args),
     /// List the machines that --machine knows by name.
     Machines,
 }
@@ -37,6 +43,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Command::Check(args) => check::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Power(args) => power::run(&args),
+        Command::Seeds(args) => seeds::run(&args),
+        Command::Scale(args) => scale::run(&args),
         Command::Machines => {
             machines::list();
             Ok(ExitCode::SUCCESS)

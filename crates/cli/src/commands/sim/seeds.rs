@@ -1,0 +1,237 @@
+//! `uwork sim seeds`: published experiments, repeated on simulated machines, with the published
+//! figures beside.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
+use uwork_sim::costs::kernel::Wake;
+use uwork_sim::costs::load::{Load, Outcome, Queue, run as play_load};
+use uwork_sim::costs::{Costs, TYPICAL};
+use uwork_sim::host::VirtualHost;
+use uwork_sim::machines::machine;
+use uwork_sim::play::play_on as play_script;
+use uwork_sim::script::parse;
+use uwork_sim::tape::What;
+
+use super::{UserError, costs};
+use crate::commands::print;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// What instructions cost: the path of a file of `uwork sim calibrate`, or `typical`
+    #[arg(long, value_name = "COSTS", default_value = TYPICAL)]
+    costs: String,
+}
+
+/// The deferred wake-up: items a second with the wake under the lock and after it. B. Leitao,
+/// "workqueue: defer wake_up_process() outside pool->lock on hot paths", May 2026; 8 producers on 8
+/// CPUs.
+const DEFERRED: [(AffinityScope, f64, f64); 6] = [
+    (AffinityScope::Cpu, 1_419_973.0, 1_413_896.0),
+    (AffinityScope::Smt, 1_442_921.0, 1_437_164.0),
+    (AffinityScope::CacheShard, 1_184_058.0, 1_279_184.0),
+    (AffinityScope::Cache, 1_167_603.0, 1_271_341.0),
+    (AffinityScope::Numa, 1_163_617.0, 1_285_427.0),
+    (AffinityScope::System, 1_175_933.0, 1_255_227.0),
+];
+
+/// Items outstanding in a batch, and batches that count.
+const BATCH: (usize, usize) = (100, 4);
+/// The same for a producer that waits for each item.
+const WAIT: (usize, usize) = (1, 100);
+
+/// The share of CPU time in the pool's lock, in percent. C. Lever, "workqueue: Automatic affinity
+/// scope fallback for single-pod topologies", February 2026; 12 cores on one cache. The source does
+/// not say how long its items compute, so several lengths are shown.
+const SPUN_PERCENT: f64 = 39.0;
+const LENGTHS_NS: [u64; 5] = [0, 1_000, 2_000, 5_000, 10_000];
+
+/// A scenario of the kernel's Documentation/core-api/workqueue.rst: the queues of w0 and of the
+/// others, and when w0, w1 and w2 start and end, in milliseconds.
+struct Scenario {
+    name: &'static str,
+    queues: &'static str,
+    others: &'static str,
+    published: [(u64, u64); 3],
+}
+
+const SCENARIOS: [Scenario; 3] = [
+    Scenario {
+        name: "max_active >= 3",
+        queues: "queue q percpu",
+        others: "q",
+        published: [(0, 20), (5, 20), (10, 25)],
+    },
+    Scenario {
+        name: "max_active = 2",
+        queues: "queue q percpu max_active=2",
+        others: "q",
+        published: [(0, 20), (5, 20), (20, 35)],
+    },
+    Scenario {
+        name: "w1, w2 CPU-intensive",
+        queues: "queue q percpu\nqueue r percpu intensive",
+        others: "r",
+        published: [(0, 20), (5, 20), (5, 25)],
+    },
+];
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
+    let figures = costs::read(&args.costs)?;
+    let mut text = String::new();
+    put(&mut text, format_args!("costs: {}", figures.source));
+    for (name, shape) in [("batch", BATCH), ("wait", WAIT)] {
+        deferred(&mut text, &figures, name, shape)?;
+    }
+    single_cache(&mut text, &figures)?;
+    golden(&mut text)?;
+    print(&text)
+}
+
+/// Adds a line.
+fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(text, "{line}").expect("a string takes every text");
+}
+
+fn play_on(name: &str, figures: &Costs, queue: Queue, load: Load) -> Result<Outcome, UserError> {
+    let machine = machine(name).map_err(|error| UserError(error.to_string()))?;
+    play_load(&machine, figures, queue, load).map_err(UserError)
+}
+
+fn gain(before: f64, after: f64) -> String {
+    format!("{:+.1} %", (after / before - 1.0) * 100.0)
+}
+
+fn deferred(
+    text: &mut String,
+    figures: &Costs,
+    name: &str,
+    (batch, batches): (usize, usize),
+) -> Result<(), UserError> {
+    put(
+        text,
+        format_args!(
+            "\ndeferred wake-up, simulated on arm8: 8 producers, {name}, thousand items/s"
+        ),
+    );
+    put(
+        text,
+        format_args!(
+            "{:<12} {:>26} | {:>28} | {:>8} | submission p50/p99 in ns: kernel's shape, engine",
+            "scope", "published: locked deferred", "kernel's shape, simulated", "engine"
+        ),
+    );
+    for (scope, locked, unlocked) in DEFERRED {
+        let scope_choice = AffinityScopeChoice::Explicit(scope);
+        let load = Load { producers: 8, batch, batches, work_ns: 0, scope: scope_choice };
+        let kernel = |wake| play_on("arm8", figures, Queue::Kernel(wake), load);
+        let (before, after) = (kernel(Wake::Locked)?, kernel(Wake::Deferred)?);
+        let ours = play_on("arm8", figures, Queue::Engine, load)?;
+        let times = |outcome: &Outcome| {
+            format!("{}/{}", outcome.submission_ns(50), outcome.submission_ns(99))
+        };
+        put(
+            text,
+            format_args!(
+                "{:<12} {:>8.0} {:>8.0} {:>8} | {:>9.0} {:>9.0} {:>8} | {:>8.0} | {} -> {}, {}",
+                scope.name(),
+                locked / 1e3,
+                unlocked / 1e3,
+                gain(locked, unlocked),
+                before.rate() / 1e3,
+                after.rate() / 1e3,
+                gain(before.rate(), after.rate()),
+                ours.rate() / 1e3,
+                times(&before),
+                times(&after),
+                times(&ours)
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn single_cache(text: &mut String, figures: &Costs) -> Result<(), UserError> {
+    put(
+        text,
+        format_args!(
+            "\none last-level cache, simulated on desktop12: 12 producers, share of CPU time spinning \
+             for locks\npublished for the kernel's cache scope: {SPUN_PERCENT} % (items of unknown \
+             length)"
+        ),
+    );
+    let heads = ["kernel cache", "kernel cpu", "engine default", "engine cache"];
+    put(
+        text,
+        format_args!(
+            "{:<10} {:>22} {:>22} {:>22} {:>22}",
+            "item ns", heads[0], heads[1], heads[2], heads[3]
+        ),
+    );
+    let cache = AffinityScopeChoice::Explicit(AffinityScope::Cache);
+    let cpu = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
+    let kernel = Queue::Kernel(Wake::Locked);
+    let variants = [
+        (kernel, cache),
+        (kernel, cpu),
+        (Queue::Engine, AffinityScopeChoice::Default),
+        (Queue::Engine, cache),
+    ];
+    for work_ns in LENGTHS_NS {
+        let _ = write!(text, "{work_ns:<10}");
+        for (queue, scope) in variants {
+            let (batch, batches) = BATCH;
+            let load = Load { producers: 12, batch, batches, work_ns, scope };
+            let outcome = play_on("desktop12", figures, queue, load)?;
+            let (spun, rate) = (outcome.spun * 100.0, outcome.rate() / 1e3);
+            let _ = write!(text, " {:>22}", format!("{spun:.1} % {rate:.0} k/s"));
+        }
+        text.push('\n');
+    }
+    Ok(())
+}
+
+/// The scenarios need no costs: their times are those of the items alone.
+fn golden(text: &mut String) -> Result<(), UserError> {
+    put(
+        text,
+        format_args!("\nexample scenarios of the kernel's documents, simulated without costs"),
+    );
+    put(
+        text,
+        format_args!("{:<24} {:<5} {:>18} {:>24}", "queue", "item", "published ms", "ours us"),
+    );
+    for scenario in &SCENARIOS {
+        let others = scenario.others;
+        let script = format!(
+            "machine core:1\n{}\nitem w0 q: burn 5ms; sleep 10ms; burn 5ms\nitem w1 {others}: burn 5ms; \
+             sleep 10ms\nitem w2 {others}: burn 5ms; sleep 10ms\nthread: queue w0; queue w1; queue w2\n",
+            scenario.queues
+        );
+        let script = parse(&script).expect("a script of the program");
+        let machine = machine(&script.machine).map_err(|error| UserError(error.to_string()))?;
+        // The published times have no time slices.
+        let unsliced = |host: &VirtualHost| host.machine().chaos.slice_ns = 0;
+        let run = play_script(&script, &machine, None, unsliced).map_err(UserError)?;
+        for (item, (starts, ends)) in scenario.published.into_iter().enumerate() {
+            let at = |what: What| {
+                let entry = run.tape.entries().iter().find(|entry| entry.what == what);
+                entry.map_or(u64::MAX, |entry| entry.at)
+            };
+            let (started, ended) = (at(What::Starts(item)), at(What::Finishes(item)));
+            let same = started == starts * 1_000_000 && ended == ends * 1_000_000;
+            put(
+                text,
+                format_args!(
+                    "{:<24} w{item:<4} {:>18} {:>24} {}",
+                    scenario.name,
+                    format!("{starts} to {ends}"),
+                    format!("{} to {}", started / 1_000, ended / 1_000),
+                    if same { "exact" } else { "differs" }
+                ),
+            );
+        }
+    }
+    Ok(())
+}
