@@ -4,7 +4,7 @@
 //! | type | decides |
 //! |---|---|
 //! | [`Outcome`] | when the result is delivered, which side frees the task, which waiter is woken |
-//! | [`Polled`] | which thread owns a future: the worker that polls it, or the thread that drops it; which thread queues it |
+//! | [`Polled`] | which thread owns a future: the worker that polls it or the thread that drops it; its submitter |
 //! | [`Held`] | when a frame that holds an item may end |
 
 mod held;

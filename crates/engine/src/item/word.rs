@@ -181,6 +181,12 @@ impl Word {
         DepthChange::Now(depth - 1)
     }
 
+    /// Whether the item looks as if it was never disabled and never ran. A hint for a caller that is
+    /// not the owner.
+    pub(crate) fn looks_fresh(&self) -> bool {
+        Owned(self.0.load(Ordering::Relaxed)).is_fresh()
+    }
+
     /// Whether the item is pending or held at this moment.
     pub(crate) fn is_pending(&self) -> bool {
         self.0.load(Ordering::Acquire) & PENDING != 0

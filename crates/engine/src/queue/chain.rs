@@ -153,28 +153,35 @@ impl<H: Host> Wq<H> {
         for (index, &item) in items.iter().enumerate() {
             // SAFETY: by this function's contract.
             let work = unsafe { item.as_ref() };
-            match work.word.acquire() {
-                Acquire::Pending => {
-                    push(&mut newest, oldest);
-                    outcome(index, Queued::AlreadyPending);
-                }
-                Acquire::Owned(owned) if is_open && owned.is_fresh() => {
-                    self.address(work, pwq, cpu, false);
-                    // SAFETY: acquired above.
-                    unsafe { Work::set_next(item.as_ptr(), newest) };
-                    if newest.is_null() {
-                        oldest = item.as_ptr();
+            let queued = if is_open && work.word.looks_fresh() {
+                match work.word.acquire() {
+                    Acquire::Pending => Queued::AlreadyPending,
+                    Acquire::Owned(owned) if owned.is_fresh() => {
+                        self.address(work, pwq, cpu, false);
+                        // SAFETY: acquired above.
+                        unsafe { Work::set_next(item.as_ptr(), newest) };
+                        if newest.is_null() {
+                            oldest = item.as_ptr();
+                        }
+                        newest = item.as_ptr();
+                        Queued::Yes
                     }
-                    newest = item.as_ptr();
-                }
-                Acquire::Owned(owned) => {
-                    push(&mut newest, oldest);
-                    // SAFETY: acquired above; the caller's promise.
-                    let queued = unsafe { self.queue_owned(item, owned, Some(cpu)) };
-                    if queued != Queued::Yes {
-                        outcome(index, queued);
+                    // Another thread has queued and run it, or disabled it, since the look.
+                    Acquire::Owned(owned) => {
+                        push(&mut newest, oldest);
+                        // SAFETY: acquired above; the caller's promise.
+                        unsafe { self.queue_owned(item, owned, Some(cpu)) }
                     }
                 }
+            } else {
+                // These checks may call code of the user, so no item is held meanwhile.
+                push(&mut newest, oldest);
+                // SAFETY: the caller's promise.
+                unsafe { self.queue(item) }
+            };
+            if queued != Queued::Yes {
+                push(&mut newest, oldest);
+                outcome(index, queued);
             }
         }
         push(&mut newest, oldest);

@@ -79,6 +79,8 @@ impl Forker {
             &*Box::leak(Box::new(Forker { visit, deque, turn, outside }))
         };
         let forker = left.unwrap_or_else(new);
+        // The thread that left it may have been no worker.
+        forker.outside.store(NO_CPU, Ordering::Relaxed);
         mine.0.set(Some((forker, forks())));
         forker
     }
