@@ -9,10 +9,9 @@
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - the fences do nothing;
-//! - a thief reads the tail before it raises the head, or keeps an entry when it sees the owner;
-//! - an owner that finds the head past its entry takes it without the lock;
-//! - a visit looks before it clears the request.
+//! - any of the four fences does nothing;
+//! - a thief keeps an entry although it sees the owner;
+//! - an owner that finds the head past its entry decides without the lock.
 
 use std::ptr::NonNull;
 

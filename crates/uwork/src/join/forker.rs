@@ -39,7 +39,7 @@ unsafe impl Send for Forker {}
 
 /// What threads that have ended left. Only tried, never waited for: in a child after a fork, a
 /// thread of the parent may seem to hold it.
-static LEFT: Mutex<Vec<&'static Forker>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<(&'static Forker, u32)>> = Mutex::new(Vec::new());
 
 /// The calling thread's, and the number of forks when it was made: in a child, the threads that
 /// hold its lock or have taken its halves do not exist.
@@ -51,10 +51,10 @@ thread_local! {
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        if let Some((forker, _)) = self.0.get().filter(|&(_, forked)| forked == forks())
+        if let Some(mine) = self.0.get()
             && let Ok(mut left) = LEFT.try_lock()
         {
-            left.push(forker);
+            left.push(mine);
         }
     }
 }
@@ -72,7 +72,11 @@ impl Forker {
 
     #[cold]
     fn first(mine: &Mine) -> &'static Forker {
+        // The first use of the queue may panic, which it must not once a half is in the deque.
+        let _ = system::dfl_long();
         let left = LEFT.try_lock().ok().and_then(|mut left| left.pop());
+        // A thief of the parent may have held the lock of one that is older than the last fork.
+        let left = left.filter(|&(_, forked)| forked == forks()).map(|(forker, _)| forker);
         let new = || {
             let (visit, deque) = (RawWork::new(perform), Deque::new());
             let (turn, outside) = (Cell::new(0), AtomicU32::new(NO_CPU));

@@ -131,7 +131,8 @@ impl<B: FnOnce() -> RB, RB> Frame<B, RB> {
 ///
 /// # Panics
 /// If a half panics, once the other has ended; a `b` that no worker has taken when `a` panics is
-/// dropped without a run. If both panic, with the payload of `a`.
+/// dropped without a run. If both panic, with the payload of `a`. A thread's first call panics if
+/// the system queue cannot be made, as [`system::dfl_long`](crate::system::dfl_long) does.
 ///
 /// ```
 /// fn sum(numbers: &[u64]) -> u64 {
