@@ -6,6 +6,7 @@
 //! unless `Chaos::slice_ns` gives the CPUs time slices. `schedule` has the scheduler, with its idle
 //! class.
 
+mod observe;
 mod paying;
 mod record;
 mod schedule;
@@ -317,6 +318,7 @@ impl Machine {
         let current = self.current.expect("called from outside of the simulation");
         let shields = &mut self.threads[current].shields;
         *shields = shields.checked_add_signed(change).expect("as many ends as begins");
+        self.no_choice_until = 0;
     }
 
     /// Whether the executing thread must not be preempted.
@@ -351,32 +353,6 @@ impl Machine {
             Doing::Dozing => self.notify_observer(id),
             _ => {}
         }
-    }
-
-    /// The executing thread parks until one of these goes to sleep or wakes up, or until a time.
-    pub fn observe(&mut self, threads: Vec<ThreadId>) {
-        let current = self.current.expect("called from outside of the simulation");
-        self.observer = Some((current, threads));
-    }
-
-    /// The observer is awake.
-    pub fn observe_no_more(&mut self) {
-        self.observer = None;
-    }
-
-    fn notify_observer(&mut self, id: ThreadId) {
-        if let Some((observer, threads)) = &self.observer
-            && threads.contains(&id)
-        {
-            self.unpark(*observer);
-        }
-    }
-
-    /// Since when a thread sleeps, if it does and is not parked by the engine; and its last
-    /// finished sleep.
-    pub fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
-        let thread = &self.threads[id];
-        (thread.asleep_since, thread.slept)
     }
 
     /// Whether a thread has ended.

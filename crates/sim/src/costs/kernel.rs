@@ -2,8 +2,9 @@
 //! pod, under which items are inserted, taken and completed. A model for comparison: only its lock,
 //! its lines and its wakes are the kernel's.
 //!
-//! The lock is a spinlock: its waiters never sleep. An insertion wakes the first idle worker, and so
-//! does a worker that takes an item and leaves others, as `kick_pool` does.
+//! The lock is a spinlock: its waiters never sleep, and neither they nor its holder lose their CPU.
+//! An insertion wakes the first idle worker, and so does a worker that takes an item and leaves
+//! others, as `kick_pool` does.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -85,12 +86,14 @@ impl Pool {
 
     #[track_caller]
     fn lock(&self, host: &VirtualHost) {
+        host.machine().shield(1);
         host.take_lock(self.lock.address(), SPIN_NS, Location::caller());
     }
 
     #[track_caller]
     fn unlock(&self, host: &VirtualHost) {
         host.release_lock(self.lock.address(), Location::caller());
+        host.machine().shield(-1);
     }
 
     /// The first idle worker, if items wait. It stays in the list until it runs.

@@ -1,8 +1,8 @@
 //! Producers that submit items to a queue, on a machine where instructions take time.
 //!
 //! The queue is the engine's, or one of the kernel's shape (`kernel`). Each producer is pinned and
-//! keeps its items, as `lib/test_workqueue.c` does. Its first batch starts the workers and does not
-//! count.
+//! keeps its items, as `lib/test_workqueue.c` does. Its first batches, and a rest after them, give the
+//! queue the time to start its workers, and do not count.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,13 +18,17 @@ use crate::chance::Chaos;
 use crate::host::VirtualHost;
 use crate::item::Item;
 use crate::machine::Machine;
-use crate::setup::{SEC, make, spec};
+use crate::setup::{MS, SEC, make, spec};
 use crate::simulation::{self, Failure};
 
 /// The run is stopped at this virtual time: a load takes milliseconds.
 const BOUND_NS: u64 = 100 * SEC;
 /// The limit on dispatches: a load of 1,024 producers needs millions.
 const DISPATCHES_MAX: u64 = 1_000_000_000;
+
+/// Batches of a producer that do not count, and its rest after them.
+const WARM_UP_BATCHES: usize = 4;
+const REST_NS: u64 = 50 * MS;
 
 /// Which queue takes the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ pub struct Outcome {
     pub elapsed_ns: u64,
     /// The durations of the submissions, in ascending order.
     pub submissions_ns: Vec<u64>,
-    /// Wakes of workers and producers, the first batch included.
+    /// Wakes of workers and producers, all batches included.
     pub wakes: u64,
     /// Threads that the engine created.
     pub threads: u64,
@@ -129,14 +133,16 @@ pub(super) fn produce(
 ) {
     let mut submissions_ns = Vec::with_capacity(load.batch * load.batches);
     let mut began = 0;
-    for batch in 0..=load.batches {
-        if batch == 1 {
+    for batch in 0..WARM_UP_BATCHES + load.batches {
+        let counts = batch >= WARM_UP_BATCHES;
+        if batch == WARM_UP_BATCHES {
+            host.doze(REST_NS);
             began = settled_time(host);
         }
         for item in 0..load.batch {
             let before = settled_time(host);
             submit(item);
-            if batch > 0 {
+            if counts {
                 submissions_ns.push(settled_time(host) - before);
             }
         }

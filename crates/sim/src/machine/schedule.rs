@@ -65,6 +65,7 @@ impl Machine {
                 self.count_dispatch();
                 let thread = &mut self.threads[id];
                 thread.cpu = cpu;
+                thread.burns_since = self.now;
                 self.cpus[cpu as usize] = Some(id);
                 let switch_ns = self.bill.as_mut().map_or(0, |bill| bill.switch_ns(cpu, id));
                 let burn = std::mem::take(&mut thread.burn) + switch_ns;
@@ -81,7 +82,6 @@ impl Machine {
                 thread.keeps_cpu = false;
                 thread.burnt += burn;
                 thread.is_sliced = false;
-                thread.burns_since = self.now;
                 thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
             }
@@ -187,6 +187,9 @@ impl Machine {
                 thread.cpus.iter().filter_map(|cpu| self.cpus[cpu as usize]).collect();
             for id in holders {
                 let holder = &mut self.threads[id];
+                if pays && holder.shields > 0 {
+                    continue;
+                }
                 let slice_ends = holder.burns_since + slice;
                 if !burns && !pays || slice_ends <= self.now {
                     let cpu = holder.cpu;

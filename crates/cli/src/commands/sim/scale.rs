@@ -16,6 +16,8 @@ use crate::commands::print;
 const CPUS: [usize; 8] = [1, 2, 4, 8, 32, 128, 512, 1024];
 /// The size with which others are compared.
 const COMPARED: usize = 8;
+/// Batches of a producer that count.
+const BATCHES: usize = 4;
 /// CPUs of a cache, and caches of a node, as in the machine `numa1024`.
 const CACHE_CPUS: usize = 8;
 const NODE_CACHES: usize = 8;
@@ -73,7 +75,7 @@ fn measure(args: &Args, figures: &Costs) -> Result<Vec<Point>, UserError> {
             let load = Load {
                 producers: cpus,
                 batch: usize::from(args.batch),
-                batches: 2,
+                batches: BATCHES,
                 work_ns: args.work,
                 scope: choice,
             };
