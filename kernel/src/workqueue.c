@@ -57,18 +57,10 @@ void uw_kernel_complain(int code)
 
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs)
 {
-	char numbered[WQ_NAME_LEN];
-	unsigned int number;
-	struct uw_queue *queue = uw_queue_create_attrs(name, attrs);
+	struct uw_queue_attrs numbered = *attrs;
 
-	for (number = 2; !queue && errno == EEXIST && number < 100000; number++) {
-		char tail[12];
-		int length = snprintf(tail, sizeof(tail), "#%u", number);
-
-		snprintf(numbered, sizeof(numbered), "%.*s%s", (int)sizeof(numbered) - 1 - length, name, tail);
-		queue = uw_queue_create_attrs(numbered, attrs);
-	}
-	return queue;
+	numbered.flags |= UW_NUMBERED;
+	return uw_queue_create_attrs(name, &numbered);
 }
 
 static struct workqueue_struct *create(const char *fmt, unsigned int flags, int max_active, va_list args)

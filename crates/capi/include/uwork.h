@@ -219,6 +219,8 @@ static inline struct uw_rcu_work *uw_to_rcu_work(struct uw_work *work)
 #define UW_POWER_EFFICIENT (1u << 7) /* per-CPU; unbound while power is saved */
 #define UW_PERCPU (1u << 8)          /* on the submitter's CPU */
 #define UW_ORDERED (1u << 17)        /* one item at a time, in the order of queueing */
+/* If the name is taken, the queue gets the first free one of name#2, name#3 and so on. */
+#define UW_NUMBERED (1u << 30)
 /*
  * The flags follow the kernel's rules: without a placement flag the queue is per-CPU, with a
  * report.
@@ -255,9 +257,10 @@ struct uw_queue_attrs {
 #define UW_QUEUE_ATTRS_INIT { sizeof(struct uw_queue_attrs), 0, 0, UW_NICE_UNSET, UW_SCOPE_DEFAULT, false, false, NULL, 0 }
 
 /*
- * Creates a queue. The name has 1 to 31 bytes and is unique while the queue exists. `max_active` is
- * how many items may run at the same time (per CPU, for a per-CPU queue); 0 selects 1024. On
- * success the queue's threads exist.
+ * Creates a queue. The name has 1 to 31 bytes and is unique while the queue exists (see also
+ * UW_NUMBERED). `max_active` is how many items may run at the same time: on each CPU for a per-CPU
+ * queue; on the whole machine for an unbound one, where each NUMA node gets its share in proportion
+ * to its CPUs (uw_queue_set_min_active()). 0 selects 1024. On success the queue's threads exist.
  */
 struct uw_queue *uw_queue_create(const char *name, unsigned flags, unsigned max_active);
 struct uw_queue *uw_queue_create_attrs(const char *name, const struct uw_queue_attrs *attrs);
@@ -454,6 +457,26 @@ int uw_job_join(struct uw_job *job, void **result);
 int uw_job_cancel(const struct uw_job *job);
 int uw_job_is_finished(const struct uw_job *job);
 void uw_job_detach(struct uw_job *job);
+
+/*
+ * A bound on the jobs and items that wait in a queue. A job occupies a place until it starts or is
+ * cancelled. _spawn() waits for a place, _try_spawn() does not (EAGAIN), _spawn_timeout() waits for
+ * a while (ETIMEDOUT). From an item of the queue only the functions with _try are allowed (EDEADLK).
+ * An item of yours reserves a place before it is queued, and its function releases it first.
+ * uw_bounded_destroy() leaves the queue alone.
+ */
+struct uw_bounded;
+
+struct uw_bounded *uw_bounded_create(struct uw_queue *queue, size_t capacity);
+void uw_bounded_destroy(struct uw_bounded *bounded);
+struct uw_job *uw_bounded_spawn(struct uw_bounded *bounded, void *(*func)(void *arg), void *arg);
+struct uw_job *uw_bounded_try_spawn(struct uw_bounded *bounded, void *(*func)(void *arg), void *arg);
+struct uw_job *uw_bounded_spawn_timeout(struct uw_bounded *bounded, void *(*func)(void *arg), void *arg,
+					uint64_t timeout_ns);
+int uw_bounded_reserve(struct uw_bounded *bounded);
+int uw_bounded_try_reserve(struct uw_bounded *bounded);
+int uw_bounded_reserve_timeout(struct uw_bounded *bounded, uint64_t timeout_ns);
+int uw_bounded_release(struct uw_bounded *bounded);
 
 /*
  * Runs a function on a CPU, or on each CPU that the process may use, and waits. `result` may be

@@ -14,15 +14,24 @@ pub type UwJobFn = Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_voi
 pub struct UwJob(JoinHandle<Pointer>);
 
 /// The function's argument or its result.
-struct Pointer(*mut c_void);
+pub(crate) struct Pointer(*mut c_void);
 
 // SAFETY: by uwork.h the function runs on another thread, with that argument.
 unsafe impl Send for Pointer {}
 
 impl Pointer {
-    fn get(self) -> *mut c_void {
+    pub(crate) fn new(pointer: *mut c_void) -> Pointer {
+        Pointer(pointer)
+    }
+
+    pub(crate) fn get(self) -> *mut c_void {
         self.0
     }
+}
+
+/// The handle that C gets.
+pub(crate) fn leaked(handle: JoinHandle<Pointer>) -> *mut UwJob {
+    Box::into_raw(Box::new(UwJob(handle)))
 }
 
 /// Queues a function.
@@ -39,7 +48,7 @@ pub unsafe extern "C" fn uw_queue_spawn(
         guarded(|| queue.spawn(move || Pointer(unsafe { func(arg.get()) })))
     });
     match made {
-        Ok(job) => Box::into_raw(Box::new(UwJob(job))),
+        Ok(job) => leaked(job),
         Err(code) => {
             set_errno(-code);
             std::ptr::null_mut()

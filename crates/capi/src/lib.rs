@@ -14,6 +14,7 @@
 #![allow(clippy::missing_safety_doc, reason = "uwork.h says what callers promise")]
 
 mod attrs;
+mod bounded;
 mod counters;
 mod cpu;
 mod debug;
@@ -36,6 +37,7 @@ mod thread;
 mod work;
 
 pub use attrs::*;
+pub use bounded::*;
 pub use counters::*;
 pub use cpu::*;
 pub use debug::*;

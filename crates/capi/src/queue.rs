@@ -119,6 +119,8 @@ const NICE_UNSET: c_int = c_int::MIN;
 /// With this bit the flags follow the kernel's rules: without a placement flag the queue is
 /// per-CPU.
 const KERNEL_RULES: c_uint = 1 << 31;
+/// As in uwork.h.
+const NUMBERED: c_uint = 1 << 30;
 
 impl UwQueue {
     pub(crate) fn adopt(queue: Queue) -> *const UwQueue {
@@ -261,13 +263,16 @@ pub(crate) unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str
 
 fn describe(mut builder: Builder, attrs: &UwQueueAttrs) -> Result<Builder, c_int> {
     let places = Flags::PERCPU | Flags::UNBOUND | Flags::ORDERED | Flags::BH;
-    let mut flags = Flags::from_bits_retain(attrs.flags & !KERNEL_RULES);
+    let mut flags = Flags::from_bits_retain(attrs.flags & !(KERNEL_RULES | NUMBERED));
     if attrs.flags & KERNEL_RULES == 0 && !flags.intersects(places | Flags::POWER_EFFICIENT) {
         flags |= Flags::UNBOUND;
     } else if attrs.flags & KERNEL_RULES == 0 && !flags.intersects(places) {
         flags |= Flags::PERCPU;
     }
     builder = builder.flags(flags);
+    if attrs.flags & NUMBERED != 0 {
+        builder = builder.numbered();
+    }
     if attrs.dedicated {
         builder = dedicated(builder, flags, places)?;
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
+use uwork_engine::{
+    Attrs, Kind, MAX_ACTIVE_DEFAULT, NAME_MAX, NICE_HIGHPRI, QueueError, QueueSpec,
+};
 use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
@@ -27,6 +29,8 @@ pub struct Builder {
     dedicated: bool,
     /// Whether the name of a system queue is permitted.
     system: bool,
+    /// Whether a name that is taken gets a number.
+    numbered: bool,
 }
 
 /// Flags that choose where items run: at most one of them is set.
@@ -47,6 +51,7 @@ impl Builder {
             placed: false,
             dedicated: false,
             system: false,
+            numbered: false,
         }
     }
 
@@ -201,8 +206,25 @@ impl Builder {
         self
     }
 
+    /// If a queue with this name exists, the new queue gets the first free name of `io#2`, `io#3`
+    /// and so on, for the name `io`: for libraries, and for queues of which a program has many. A long
+    /// name is cut so that the number fits. [`Queue::name`] returns the whole name.
+    ///
+    /// ```
+    /// let first = uwork::Queue::builder("io").numbered().build()?;
+    /// let second = uwork::Queue::builder("io").numbered().build()?;
+    /// assert_eq!((first.name(), second.name()), ("io", "io#2"));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn numbered(mut self) -> Builder {
+        self.numbered = true;
+        self
+    }
+
     /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound queue on the
-    /// whole machine, divided among the NUMA nodes ([`Queue::set_min_active`] says how). 1 to 2048;
+    /// whole machine, where each NUMA node gets its share, in proportion to its CPUs
+    /// ([`Queue::set_min_active`] says how). On a machine with one node that is the whole limit. 1 to 2048;
     /// the default is 1024. An ordered queue has 1.
     #[must_use]
     pub fn max_active(mut self, max_active: u32) -> Builder {
@@ -247,7 +269,8 @@ impl Builder {
     /// an attribute does not fit the kind of queue; no thread could be created. A failed call
     /// leaves nothing behind.
     pub fn build(self) -> Result<Queue, Error> {
-        if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
+        let is_reserved = !self.system && crate::system::NAMES.contains(&self.name.as_str());
+        if is_reserved && !self.numbered {
             return Err(QueueError::NameTaken(self.name).into());
         }
         let (flags, warning) =
@@ -300,7 +323,7 @@ impl Builder {
             () if ordered => Kind::Ordered(attrs),
             () => Kind::Unbound(attrs),
         };
-        let spec = QueueSpec {
+        let mut spec = QueueSpec {
             name: self.name,
             kind,
             flags,
@@ -310,8 +333,32 @@ impl Builder {
                 .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
         };
         crate::control::offer();
-        let queue = Queue(uwork_engine::Queue::new(engine(), spec)?);
+        let name = spec.name.clone();
+        let mut number = 1;
+        if is_reserved {
+            number = 2;
+            spec.name = with_number(&name, number);
+        }
+        let queue = loop {
+            match uwork_engine::Queue::new(engine(), spec.clone()) {
+                Err(QueueError::NameTaken(_)) if self.numbered => {
+                    number += 1;
+                    spec.name = with_number(&name, number);
+                }
+                outcome => break Queue(outcome?),
+            }
+        };
         queue.set_timer_slack(self.timer_slack);
         Ok(queue)
     }
+}
+
+/// The name with a number, cut so that it is not too long.
+fn with_number(name: &str, number: u32) -> String {
+    let number = format!("#{number}");
+    let mut cut = name.len().min(NAME_MAX - number.len());
+    while !name.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    format!("{}{number}", &name[..cut])
 }

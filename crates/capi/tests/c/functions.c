@@ -88,8 +88,53 @@ static void cancelled_job(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+static struct uw_queue *bounded_queue;
+static struct uw_bounded *bound;
+static int refused_reserve;
+static bool refused_spawn, tried;
+
+/* A producer that is an item of the bounded queue. */
+static void *produces(void *arg)
+{
+	struct uw_job *job;
+
+	refused_spawn = uw_bounded_spawn(bound, same, arg) == NULL && errno == EDEADLK;
+	refused_reserve = uw_bounded_reserve(bound);
+	job = uw_bounded_try_spawn(bound, same, arg);
+	tried = job != NULL;
+	uw_job_detach(job);
+	return arg;
+}
+
+static void bounded(void)
+{
+	struct uw_job *first;
+	void *result;
+
+	bounded_queue = make("bounded");
+	CHECK(uw_bounded_create(bounded_queue, 0) == NULL && errno == EINVAL);
+	bound = uw_bounded_create(bounded_queue, 1);
+	CHECK(bound && uw_queue_pause(bounded_queue) == 0);
+	first = uw_bounded_spawn(bound, same, &bound);
+	CHECK(first);
+	CHECK(uw_bounded_try_spawn(bound, same, NULL) == NULL && errno == EAGAIN && strstr(uw_error_text(), "full"));
+	CHECK(uw_bounded_spawn_timeout(bound, same, NULL, 1000) == NULL && errno == ETIMEDOUT);
+	CHECK(uw_bounded_try_reserve(bound) == -EAGAIN && uw_bounded_reserve_timeout(bound, 1000) == -ETIMEDOUT);
+	CHECK(uw_queue_resume(bounded_queue) == 0 && uw_job_join(first, &result) == 0 && result == &bound);
+	CHECK(uw_bounded_reserve(bound) == 0 && uw_bounded_release(bound) == 0);
+	CHECK(uw_bounded_release(bound) == -EINVAL && strstr(uw_error_text(), "free"));
+	first = uw_bounded_spawn_timeout(bound, produces, &bound, HOUR);
+	CHECK(first && uw_job_join(first, NULL) == 0);
+	CHECK(refused_spawn && refused_reserve == -EDEADLK && tried);
+	CHECK(uw_queue_flush(bounded_queue) == 0);
+	uw_bounded_destroy(bound);
+	uw_bounded_destroy(NULL);
+	CHECK(uw_queue_destroy(bounded_queue) == 0);
+}
+
 int main(void)
 {
+	bounded();
 	functions();
 	cancelled_job();
 	puts("ok");

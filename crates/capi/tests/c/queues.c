@@ -9,7 +9,7 @@ static void attributes(void)
 	struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
 	unsigned long mask[16] = { 0 };
 	const size_t bits = 8 * sizeof(long), cpu = (size_t)first_cpu();
-	struct uw_queue *queue;
+	struct uw_queue *queue, *other;
 	char text[64], *list;
 
 	mask[cpu / bits] = 1ul << cpu % bits;
@@ -23,6 +23,9 @@ static void attributes(void)
 	queue = uw_queue_create_attrs("tuned", &attrs);
 	CHECK(queue);
 	CHECK(uw_queue_create("tuned", 0, 0) == NULL && errno == EEXIST);
+	other = uw_queue_create("tuned", UW_UNBOUND | UW_NUMBERED, 0);
+	CHECK(other && uw_queue_name(other, text, sizeof(text)) == 7 && strcmp(text, "tuned#2") == 0);
+	CHECK((uw_queue_flags(other) & (int)UW_NUMBERED) == 0 && uw_queue_destroy(other) == 0);
 	CHECK(uw_queue_name(queue, text, sizeof(text)) == 5 && strcmp(text, "tuned") == 0);
 	CHECK(uw_queue_name(queue, text, 3) == 5 && strcmp(text, "tu") == 0);
 	CHECK(uw_queue_flags(queue) == (UW_UNBOUND | UW_SYSFS));

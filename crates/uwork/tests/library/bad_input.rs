@@ -58,6 +58,31 @@ fn queue_names_have_1_to_31_bytes_and_are_unique() {
     assert!(Queue::builder(longest.as_str()).build().is_ok(), "the name is free again");
 }
 
+// Catches: a number that is skipped or given twice, a name that becomes too long or breaks a
+// character, a reserved name that is given away, invalid names that a number hides.
+#[test]
+fn a_name_that_is_taken_gets_a_number() {
+    let _watchdog = watchdog();
+    let numbered = |name: &str| Queue::builder(name).numbered();
+    let build = |name: &str| numbered(name).build().unwrap();
+    let queues = [build("made"), build("made"), build("made")];
+    assert_eq!(queues.each_ref().map(Queue::name), ["made", "made#2", "made#3"]);
+    let [first, second, third] = queues;
+    drop(second);
+    let again = build("made");
+    assert_eq!(again.name(), "made#2");
+    drop((first, third));
+    let long = "n".repeat(30) + "n";
+    let longest = [build(&long), build(&long)];
+    assert_eq!(longest[1].name(), "n".repeat(29) + "#2");
+    let umlauts = "ä".repeat(15);
+    let pair = [build(&umlauts), build(&umlauts)];
+    assert_eq!(pair[1].name(), "ä".repeat(14) + "#2");
+    let system = uwork::system::long().name().to_owned();
+    assert_eq!(build(&system).name(), system + "#2");
+    assert_refused(numbered(""), &["1 to 31"]);
+}
+
 // Catches: a refused queue that keeps its name.
 #[test]
 fn a_refused_queue_leaves_nothing_behind() {
