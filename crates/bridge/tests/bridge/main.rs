@@ -2,6 +2,8 @@
 
 mod access;
 mod bad_input;
+mod clock;
+mod cluster;
 mod exec;
 mod faults;
 mod jobs;
