@@ -8,3 +8,5 @@ mod exec;
 mod faults;
 mod jobs;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
