@@ -27,6 +27,9 @@ impl Server {
     /// # Errors
     /// The address is not one, with an example of a valid one.
     pub fn new(url: &str) -> Result<Server, Error> {
+        // A program that has chosen its cryptography before keeps it.
+        #[cfg(feature = "tls")]
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::open(url).map_err(|error| {
             let hidden = url.rsplit_once('@').map_or(url, |(_, place)| place);
             let form = "redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///PATH";
@@ -55,6 +58,13 @@ impl Server {
         authority: Option<Vec<u8>>,
         client: Option<(Vec<u8>, Vec<u8>)>,
     ) -> Result<Server, Error> {
+        // Text without any certificate would pass as an authority that signs nothing.
+        let marker = b"-----BEGIN CERTIFICATE-----";
+        let has_marker = |pem: &Vec<u8>| pem.windows(marker.len()).any(|part| part == marker);
+        if authority.as_ref().is_some_and(|pem| !has_marker(pem)) {
+            let text = "certificates: the authority's is not in PEM: -----BEGIN CERTIFICATE-----";
+            return Err(Error::config(text));
+        }
         let client_tls = client
             .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
         let certificates = redis::TlsCertificates { client_tls, root_cert: authority };

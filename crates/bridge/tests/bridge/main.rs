@@ -2,7 +2,11 @@
 
 mod access;
 mod bad_input;
+mod clock;
+mod cluster;
 mod exec;
 mod faults;
 mod jobs;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;

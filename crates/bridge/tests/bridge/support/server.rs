@@ -1,6 +1,7 @@
 //! Debian's redis-server on a free port of the loopback interface; it ends with the test.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use redis::Value;
@@ -12,12 +13,23 @@ pub(crate) struct Redis {
     port: u16,
     folder: TempDir,
     flags: Vec<String>,
+    preload: Option<PathBuf>,
+}
+
+/// A port of the loopback interface that is free now.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Redis {
     /// Starts a server, or returns None where none is installed. `name` is that of the test, which
     /// is then left out by name.
     pub(crate) fn start(name: &str, flags: &[&str]) -> Option<Redis> {
+        Redis::start_with(name, flags, None)
+    }
+
+    /// The same, with a library that the server loads before all others.
+    pub(crate) fn start_with(name: &str, flags: &[&str], preload: Option<&Path>) -> Option<Redis> {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         if found.is_err() {
             assert!(std::env::var_os("CI").is_none(), "CI has redis-server: ci/deps.sh");
@@ -27,10 +39,11 @@ impl Redis {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         // A port that is free now may be taken a moment later: the server then ends at once.
         for _ in 0..20 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let folder = tempfile::tempdir().unwrap();
-            let child = spawn(port, &folder, &flags);
-            let mut redis = Redis { child, port, folder, flags: flags.clone() };
+            let preload = preload.map(Path::to_owned);
+            let child = spawn(port, &folder, &flags, preload.as_deref());
+            let mut redis = Redis { child, port, folder, flags: flags.clone(), preload };
             if redis.is_up() {
                 return Some(redis);
             }
@@ -52,7 +65,7 @@ impl Redis {
     pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = spawn(self.port, &self.folder, &self.flags);
+        self.child = spawn(self.port, &self.folder, &self.flags, self.preload.as_deref());
         assert!(self.is_up());
     }
 
@@ -130,9 +143,12 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir, flags: &[String]) -> Child {
+fn spawn(port: u16, folder: &TempDir, flags: &[String], preload: Option<&Path>) -> Child {
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(folder.path()).args(flags);
+    if let Some(library) = preload {
+        command.env("LD_PRELOAD", library);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
