@@ -90,7 +90,15 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "uwork-bridge",
-        may_use: Uses::Only(&["uwork", "fastrand", "redis", "rustix", "serde", "serde_json"]),
+        may_use: Uses::Only(&[
+            "uwork",
+            "fastrand",
+            "redis",
+            "rustix",
+            "rustls",
+            "serde",
+            "serde_json",
+        ]),
         may_use_under_loom: &[],
     },
     // Without the laboratory, so that the command builds fast and stays small.
