@@ -131,7 +131,9 @@ impl Host for Linux {
 
     #[inline(always)]
     fn probe_item(&self, point: ItemPoint, values: impl Fn() -> ItemProbe) {
-        probes::item(point, values);
+        probes::item(point, &values);
+        #[cfg(feature = "tracing")]
+        crate::spans::item(point, &values);
     }
 
     unsafe fn watcher_begins(&self, event: *const Event) {

@@ -38,6 +38,8 @@ pub mod ring;
 pub mod rseq;
 mod signal_info;
 mod signals;
+#[cfg(feature = "tracing")]
+mod spans;
 #[cfg_attr(
     all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
     path = "stack/mod.rs"

@@ -43,6 +43,8 @@ pub(crate) fn deliver(mut report: Report) {
             stall.replace_items(&mut binding::represented_item);
             stall.name_functions(&mut symbols::names());
         }
+        #[cfg(feature = "tracing")]
+        crate::spans::report(&report);
         // SAFETY: null, or a reporter that is never freed. Acquire: it is complete.
         match unsafe { REPORTER.load(Ordering::Acquire).as_ref() } {
             Some(reporter) => reporter(&report),

@@ -44,6 +44,7 @@
 //! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
 //! | `control` (default) | `control`: the socket of operators and of the command `uwork`; `symbols`, `sysfs` |
 //! | `serde` | `Serialize` for dumps and reports |
+//! | `tracing` | a span of `tracing` for each run of an item, an event for each report |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
 //! through them row by row.

@@ -40,6 +40,7 @@ const LAYERS: &[Layer] = &[
             "libc",
             "perf-event-open-sys",
             "probe",
+            "tracing",
         ]),
         may_use_under_loom: &[],
     },

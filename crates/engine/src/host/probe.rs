@@ -1,6 +1,6 @@
 //! Points on an item's way that tracing tools can see: the kernel's workqueue tracepoints.
 
-use crate::item::Work;
+use crate::item::{ItemFn, ItemName, Work};
 
 /// The values of the kernel's tracepoint `workqueue_queue_work`.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +22,23 @@ pub struct ItemProbe {
     pub item: usize,
     /// The address of its function's code.
     pub function: usize,
+    /// The identity of that function.
+    identity: usize,
 }
 
 impl ItemProbe {
     pub(crate) fn of(item: &Work) -> ItemProbe {
-        ItemProbe { item: std::ptr::from_ref(item).addr(), function: item.func().address() }
+        ItemProbe::new(std::ptr::from_ref(item).addr(), item.func())
+    }
+
+    pub(crate) fn new(item: usize, function: ItemFn) -> ItemProbe {
+        ItemProbe { item, function: function.address(), identity: function.identity() }
+    }
+
+    /// The name that the function gives itself. Asks the function, so the caller holds no lock.
+    pub fn name(&self) -> Option<ItemName> {
+        // SAFETY: the identity of an item's function.
+        unsafe { ItemFn::from_identity(self.identity) }.name()
     }
 }
 

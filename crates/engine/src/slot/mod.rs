@@ -210,8 +210,7 @@ impl<H: Host> Slot<H> {
     pub(crate) fn last_run(&self) -> ItemProbe {
         let Running { item, func } = self.now.get();
         // SAFETY: the identity of the function of an item that ran here.
-        let function = unsafe { ItemFn::from_identity(func) }.address();
-        ItemProbe { item, function }
+        ItemProbe::new(item, unsafe { ItemFn::from_identity(func) })
     }
 
     /// Owner, inside run `run`: sets the run's description of itself.

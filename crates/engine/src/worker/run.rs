@@ -26,14 +26,12 @@ pub(crate) unsafe fn run_ticket<H: Host>(
     item: *mut Work,
     ticket: Ticket,
 ) {
-    // SAFETY: live until its function is called.
-    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(unsafe { &*item }));
     if ticket.traced() {
         // SAFETY: by this function's contract.
         unsafe { run_traced(engine, run, item) };
     } else {
         // SAFETY: by this function's contract.
-        unsafe { run_item(run, item) };
+        unsafe { run_item(engine, run, item) };
     }
     // The slot has the values, so that no register keeps them during the run.
     engine.host().probe_item(ItemPoint::Ended, || engine.slot(run.slot).last_run());
@@ -45,7 +43,7 @@ unsafe fn run_traced<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
     // SAFETY: live until its function is called.
     let _recorded = engine.trace_run(run.slot, unsafe { &*item });
     // SAFETY: by the caller's contract.
-    unsafe { run_item(run, item) };
+    unsafe { run_item(engine, run, item) };
 }
 
 /// Runs one item whose run has begun. Reports cut call stacks at this function.
@@ -53,12 +51,14 @@ unsafe fn run_traced<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
 /// # Safety
 /// `item` is live and the caller's, and `run` is the run that its slot has just begun.
 #[inline(always)]
-unsafe fn run_item(run: RunId, item: *mut Work) {
+unsafe fn run_item<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
     // SAFETY: live until its function is called.
     let work = unsafe { &*item };
     let func = work.func();
     work.word.start(run);
     assert_nothing_held("an item's function");
+    // As the kernel's: the item is no longer pending.
+    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(work));
     // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
     unsafe { func.run(NonNull::new_unchecked(item)) };
 }
@@ -137,8 +137,12 @@ impl<H: Host> Engine<H> {
     /// Reports a panic that was caught inside the item that the calling thread is in. Does not
     /// unwind.
     pub fn report_panic_here(&self, payload: &(dyn Any + Send)) {
-        let queue = self.caller().queue().map_or("", Wq::name);
-        report_message(self, queue, payload);
+        report_message(self, self.queue_name_here(), payload);
+    }
+
+    /// The name of the queue of the item that the calling thread is in; empty outside of items.
+    pub fn queue_name_here(&self) -> &str {
+        self.caller().queue().map_or("", Wq::name)
     }
 
     /// Reports the panic of an item of that queue, and drops the payload. Does not unwind.

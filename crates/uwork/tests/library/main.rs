@@ -52,6 +52,7 @@ mod semantics_running;
 mod setup;
 mod shared_items;
 mod shutdown;
+mod spans;
 mod static_items;
 #[path = "../support/mod.rs"]
 mod support;
