@@ -28,7 +28,7 @@ fn main() -> Result<(), uwork::Error> {
     let queue = Queue::builder("map").numbered().build()?;
     let numbers: Vec<u64> = (1..=100_000).collect();
     let steps = |&start: &u64| {
-        let next = |n: &u64| Some(if n % 2 == 0 { n / 2 } else { 3 * n + 1 });
+        let next = |n: &u64| Some(if n.is_multiple_of(2) { n / 2 } else { 3 * n + 1 });
         std::iter::successors(Some(start), next).take_while(|&n| n != 1).count()
     };
     let lengths = parallel_map(&queue, &numbers, steps);
