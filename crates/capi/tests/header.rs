@@ -20,6 +20,7 @@ const NAMES: [(&str, &str); 18] = [
     ("UwRcuWork", "uw_rcu_work"),
     ("UwQueueAttrs", "uw_queue_attrs"),
     ("UwJob", "uw_job"),
+    ("UwBounded", "uw_bounded"),
     ("UwPercpu", "uw_percpu"),
     ("UwPercpuWork", "uw_percpu_work"),
     ("UwPercpuCache", "uw_percpu_cache"),

@@ -31,7 +31,9 @@ pub(crate) unsafe fn run_ticket<H: Host>(
         unsafe { run_traced(engine, run, item) };
     } else {
         // SAFETY: by this function's contract.
-        unsafe { run_item(engine, run, item) };
+        unsafe { start(engine, run, &*item) };
+        // SAFETY: by this function's contract, and it is started.
+        unsafe { run_item(item) };
     }
     // The slot has the values, so that no register keeps them during the run.
     engine.host().probe_item(ItemPoint::Ended, || engine.slot(run.slot).last_run());
@@ -43,24 +45,28 @@ unsafe fn run_traced<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
     // SAFETY: live until its function is called.
     let _recorded = engine.trace_run(run.slot, unsafe { &*item });
     // SAFETY: by the caller's contract.
-    unsafe { run_item(engine, run, item) };
+    unsafe { start(engine, run, &*item) };
+    // SAFETY: by the caller's contract, and it is started.
+    unsafe { run_item(item) };
 }
 
-/// Runs one item whose run has begun. Reports cut call stacks at this function.
+/// The item is no longer pending.
+#[inline(always)]
+fn start<H: Host>(engine: &Engine<H>, run: RunId, item: &Work) {
+    item.word.start(run);
+    assert_nothing_held("an item's function");
+    // After that, as the kernel's.
+    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(item));
+}
+
+/// Runs one started item. Reports cut call stacks at this function, which they find by its name.
 ///
 /// # Safety
-/// `item` is live and the caller's, and `run` is the run that its slot has just begun.
+/// `item` is live and the caller's, and was just started in the run that its slot has begun.
 #[inline(always)]
-unsafe fn run_item<H: Host>(engine: &Engine<H>, run: RunId, item: *mut Work) {
-    // SAFETY: live until its function is called.
-    let work = unsafe { &*item };
-    let func = work.func();
-    work.word.start(run);
-    assert_nothing_held("an item's function");
-    // As the kernel's: the item is no longer pending.
-    engine.host().probe_item(ItemPoint::Started, || ItemProbe::of(work));
-    // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
-    unsafe { func.run(NonNull::new_unchecked(item)) };
+unsafe fn run_item(item: *mut Work) {
+    // SAFETY: live until its function is called. From here on it belongs to its function.
+    unsafe { (*item).func().run(NonNull::new_unchecked(item)) };
 }
 
 /// Counts started items that flushes do not know of yet: consecutive runs of one colour.

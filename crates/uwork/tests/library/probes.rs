@@ -14,13 +14,9 @@ fn readelf_lists_the_probes_of_the_kernels_tracepoints() {
         ("workqueue_execute_end", 2),
     ] {
         let title = format!("Name: {name}");
-        let lines = notes.lines().map(str::trim);
-        let mut found = lines
-            .clone()
-            .zip(lines.skip(1))
-            .skip_while(|(first, second)| !first.ends_with("Provider: uwork") || *second != title);
-        assert!(found.next().is_some(), "{name}:\n{notes}");
-        let arguments = found.find_map(|(line, _)| line.strip_prefix("Arguments: "));
+        let mut lines = notes.lines().map(str::trim).skip_while(|line| *line != title);
+        assert!(lines.next().is_some(), "{name}:\n{notes}");
+        let arguments = lines.find_map(|line| line.strip_prefix("Arguments: "));
         let arguments = arguments.map(|list| list.split_whitespace().count());
         assert_eq!(arguments, Some(values), "{name}");
     }

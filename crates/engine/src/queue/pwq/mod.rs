@@ -206,6 +206,7 @@ impl<H: Host> Pwq<H> {
         inner.started = 0;
         inner.account.iter_mut().for_each(|account| *account = QueueAccount::default());
         inner.arrivals = Arrivals::default();
+        self.is_helped.set(0);
         inner.spliced = 0;
         drop(inner);
         self.events.clear();
