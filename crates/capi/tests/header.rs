@@ -9,7 +9,7 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 18] = [
+const NAMES: [(&str, &str); 19] = [
     ("UwCounters", "uw_counters"),
     ("UwThread", "uw_thread"),
     ("UwThreadHooks", "uw_thread_hooks"),
