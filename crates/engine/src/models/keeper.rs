@@ -62,7 +62,7 @@ impl Timer {
 /// A worker parks, or is woken, while a timer is armed.
 #[test]
 fn a_timer_is_armed_while_a_worker_parks() {
-    explore("keeper: a timer is armed while a worker parks", Preemptions::AtMost(3), || {
+    explore("keeper: a timer is armed while a worker parks", Preemptions::Deep(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         let (item, timer) = (Item::new(), Timer::new());
