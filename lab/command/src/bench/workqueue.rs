@@ -10,7 +10,7 @@ use super::measured::ChildArgs;
 use super::options::{self, OptionArgs, Options, count_or};
 use super::pingpong::{self, Burn};
 use super::pipeline::Plan;
-use super::{UserError, burner, uwork_pool};
+use super::{UserError, burner, hold, uwork_pool};
 
 const PRODUCERS: usize = 8;
 const BATCH: usize = 100;
@@ -53,6 +53,10 @@ pub(super) struct Args {
     /// In pingpong, the number of busy processes of the second half; 0 leaves it out [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     beside: Option<String>,
+    /// Measure nothing, but flood the queue `bench` until interrupted, for the commands that look
+    /// into a process: `uwork ls`, `get`, `set`, `monitor`, `top`, `trace`
+    #[arg(long, exclusive = true)]
+    hold: bool,
     #[command(flatten)]
     options: OptionArgs,
     #[command(flatten)]
@@ -63,6 +67,9 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(Burn { threads }) = args.child.order()? {
         return burner::burn(threads).map(|()| ExitCode::SUCCESS);
+    }
+    if args.hold {
+        return hold::run();
     }
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;

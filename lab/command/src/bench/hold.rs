@@ -1,0 +1,51 @@
+//! `uwork-lab bench workqueue --hold`: a process to look at. It floods the queue `bench` until it is
+//! interrupted.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::UserError;
+
+/// The queue's name, and its folder in the attribute tree.
+const NAME: &str = "bench";
+/// Items that are queued before the producer waits for them.
+const OUTSTANDING: usize = 1_000;
+/// How long an item computes.
+const ITEM: Duration = Duration::from_micros(5);
+
+/// Floods, and does not return unless the queue cannot be made.
+pub(super) fn run() -> Result<ExitCode, UserError> {
+    let refused = |error: uwork::Error| UserError(error.to_string());
+    let queue = uwork::Queue::builder(NAME).unbound().sysfs().build().map_err(refused)?;
+    let pid = std::process::id();
+    let mut text = format!(
+        "process {pid} floods the queue `{NAME}`, {OUTSTANDING} items of {ITEM:?} at a time, until \
+         it is interrupted; to look at it:\n"
+    );
+    let attribute = format!("workqueue/devices/{NAME}/affinity_scope");
+    for words in [
+        "ls".to_owned(),
+        format!("get {pid} {attribute}"),
+        format!("set {pid} {attribute} system"),
+        format!("monitor {pid}"),
+        format!("top {pid}"),
+        format!("trace {pid} -o t.json"),
+        format!("doctor {pid}"),
+    ] {
+        writeln!(text, "  uwork {words}").expect("a string takes all text");
+    }
+    print!("{text}");
+    loop {
+        let items = (0..OUTSTANDING).map(|_| compute);
+        queue.execute_all(items).map_err(|refused| UserError(refused.to_string()))?;
+        queue.flush().map_err(refused)?;
+    }
+}
+
+fn compute() {
+    let begin = Instant::now();
+    while begin.elapsed() < ITEM {
+        std::hint::spin_loop();
+    }
+}
