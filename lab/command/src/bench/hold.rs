@@ -14,10 +14,12 @@ const OUTSTANDING: usize = 1_000;
 /// How long an item computes.
 const ITEM: Duration = Duration::from_micros(5);
 
-/// Floods, and does not return unless the queue cannot be made.
-pub(super) fn run() -> Result<ExitCode, UserError> {
+/// Floods the first of so many queues, and does not return unless a queue cannot be made.
+pub(super) fn run(count: usize) -> Result<ExitCode, UserError> {
     let refused = |error: uwork::Error| UserError(error.to_string());
-    let queue = uwork::Queue::builder(NAME).unbound().sysfs().build().map_err(refused)?;
+    let build = || uwork::Queue::builder(NAME).numbered().unbound().sysfs().build();
+    let queue = build().map_err(refused)?;
+    let others: Vec<_> = (1..count).map(|_| build()).collect::<Result<_, _>>().map_err(refused)?;
     let pid = std::process::id();
     let mut text = format!(
         "process {pid} floods the queue `{NAME}`, {OUTSTANDING} items of {ITEM:?} at a time, until \
@@ -36,10 +38,14 @@ pub(super) fn run() -> Result<ExitCode, UserError> {
         writeln!(text, "  uwork {words}").expect("a string takes all text");
     }
     print!("{text}");
+    let mut others = others.iter().cycle();
     loop {
         let items = (0..OUTSTANDING).map(|_| compute);
         queue.execute_all(items).map_err(|refused| UserError(refused.to_string()))?;
         queue.flush().map_err(refused)?;
+        if let Some(other) = others.next() {
+            other.execute(compute).map_err(|refused| UserError(refused.to_string()))?;
+        }
     }
 }
 
