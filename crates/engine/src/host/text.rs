@@ -18,9 +18,7 @@ impl fmt::Display for Report {
                 let rounds = Count(u64::from(*rounds), "round");
                 write!(f, "queue {queue:?} is not empty after {rounds} of draining")
             }
-            Report::QueuedWhileDraining { queue } => {
-                write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
-            }
+            Report::QueuedWhileDraining { queue } => refused_in_drain(f, queue),
             Report::CpusChanged { allowed, limit } => {
                 let quota = limit.map_or("without a CPU quota".to_owned(), |limit| {
                     format!("with a CPU quota of {limit}")
@@ -110,6 +108,10 @@ impl fmt::Display for Report {
             }
         }
     }
+}
+
+fn refused_in_drain(f: &mut fmt::Formatter<'_>, queue: &str) -> fmt::Result {
+    write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
 }
 
 fn slack_beyond_period(
