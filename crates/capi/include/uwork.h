@@ -225,6 +225,11 @@ static inline struct uw_rcu_work *uw_to_rcu_work(struct uw_work *work)
 #define UW_POWER_EFFICIENT (1u << 7) /* per-CPU; unbound while power is saved */
 #define UW_PERCPU (1u << 8)          /* on the submitter's CPU */
 #define UW_ORDERED (1u << 17)        /* one item at a time, in the order of queueing */
+/*
+ * A forked child runs the items that were pending at the fork, from its first submission or wait on.
+ * Without this flag they are idle in the child. Armed timers are always idle there.
+ */
+#define UW_FORK_INHERITED (1u << 23)
 /* If the name is taken, the queue gets the first free one of name#2, name#3 and so on. */
 #define UW_NUMBERED (1u << 30)
 /*

@@ -35,6 +35,8 @@ bitflags::bitflags! {
         const PERCPU = 1 << 8;
         /// Items run one at a time, in queue order.
         const ORDERED = 1 << 17;
+        /// Not a kernel flag: items that were pending at a fork also run in the child.
+        const FORK_INHERITED = 1 << 23;
         /// Not a kernel flag: each pod has the whole `max_active`, and nodes share nothing. It
         /// exists to measure the cost of the sharing.
         const POD_LIMITS = 1 << 24;

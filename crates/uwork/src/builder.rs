@@ -222,6 +222,18 @@ impl Builder {
         self
     }
 
+    /// Whether a forked child runs the items that were pending at the fork, as the parent does; by
+    /// default they are idle there. The child starts them at its first submission to any queue, or at
+    /// its first wait, such as a [`flush`](Queue::flush). Each process drops its own copy of an
+    /// item's data. An item that was running, a timer that was armed and a handle stay the parent's.
+    ///
+    /// For items whose effect is in the memory of the process, such as the growth of a table.
+    #[must_use]
+    pub fn fork_inherited(mut self, inherited: bool) -> Builder {
+        self.flags.set(Flags::FORK_INHERITED, inherited);
+        self
+    }
+
     /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound queue on the
     /// whole machine, where each NUMA node gets its share, in proportion to its CPUs
     /// ([`Queue::set_min_active`] says how). On a machine with one node that is the whole limit. 1 to 2048;

@@ -15,6 +15,7 @@
 
 #define THREADS 3
 #define FORKS 60
+#define INHERITED 100
 
 static atomic_bool over;
 static atomic_int runs;
@@ -58,12 +59,42 @@ static void child(void)
 #define CAN_FORK_WITH_THREADS 1
 #endif
 
+/* A child runs the items that a queue with UW_FORK_INHERITED had at the fork; its parent runs them, too. */
+static void inherit(void)
+{
+	struct uw_work works[INHERITED];
+	struct uw_queue *queue = uw_queue_create("inherited", UW_ORDERED | UW_FORK_INHERITED, 0);
+	pid_t pid;
+	int i, status;
+
+	CHECK(queue);
+	CHECK(uw_queue_pause(queue) == 0);
+	for (i = 0; i < INHERITED; i++) {
+		works[i] = (struct uw_work)UW_WORK_INIT(count);
+		CHECK(uw_queue_work(queue, &works[i]) == 1);
+	}
+	atomic_store(&runs, 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0)
+		alarm(60);
+	CHECK(uw_queue_resume(queue) == 0);
+	CHECK(uw_queue_destroy(queue) == 0);
+	CHECK(atomic_load(&runs) == INHERITED);
+	if (pid == 0)
+		_exit(0);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(status == 0);
+}
+
 int main(void)
 {
 	static char names[THREADS][8] = { "first", "second", "third" };
 	pthread_t threads[THREADS];
 	int i, status;
 
+	if (CAN_FORK_WITH_THREADS)
+		inherit();
 	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, keep_at_it, names[i]) == 0);
 	for (i = 0; CAN_FORK_WITH_THREADS && i < FORKS; i++) {

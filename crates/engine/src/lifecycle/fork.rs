@@ -8,7 +8,10 @@
 //! - Items that were queued, armed or waiting for a grace period become idle. They do not run, and
 //!   their holders are not notified: a destructor would undo in the child what belongs to the
 //!   parent. References that the queue held for an item (a reference count, a box) are leaked.
-//! - There are no workers, no watcher, no rescuers. The first item that is queued creates them.
+//!   Queues with `FORK_INHERITED` are the exception: their queued items are queued in the child, too
+//!   ([`Inherited`]).
+//! - There are no workers, no watcher, no rescuers. The first item that is queued, or the first wait,
+//!   creates them.
 //! - No thread waits for anything.
 //!
 //! Queues, attributes, pools, freezes, pauses and shutdowns keep their state.
@@ -30,11 +33,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use uwork_policy::flags::Flags;
+
 use crate::account::HeldFunctions;
 use crate::engine::Engine;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
-use crate::item::{Work, WorkList};
+use crate::item::{Location, Ticket, Work, WorkList};
 use crate::lifecycle::disposal::State as Disposed;
 use crate::lifecycle::freeze::FreezeState;
 use crate::lifecycle::housekeeping::Fit;
@@ -189,8 +194,52 @@ fn lock_everything<'a, H: Host>(
 
 /// What a forked child still has to do.
 pub(crate) struct ForkState {
-    /// Set in the child until the work that comes with its first worker is done.
+    /// Set in the child until the work that comes with its first worker is done. Until then no
+    /// inherited item makes its pwq ready, because a handler of a fork creates no thread.
     unfinished: AtomicBool,
+}
+
+/// In the child: the items that its queues inherit, in the order in which the parent would have
+/// started them.
+struct Inherited {
+    items: WorkList,
+}
+
+impl Inherited {
+    /// Takes the items of queues that inherit out of a list, and makes the others idle.
+    fn keep<H: Host>(&mut self, engine: &Engine<H>, mut items: WorkList) {
+        loop {
+            let item = items.pop_front();
+            if item.is_null() {
+                return;
+            }
+            // SAFETY: the item was in a list of the engine's, which the caller owns. A pwq that has
+            // items belongs to a queue, which lives.
+            unsafe {
+                let pwq = engine.pwqs.get((*item).ticket().pwq());
+                let inherits = |pwq: &Pwq<H>| {
+                    pwq.wq().as_ref().is_some_and(|wq| wq.flags().contains(Flags::FORK_INHERITED))
+                };
+                match pwq.is_some_and(inherits) {
+                    true => self.items.push_back(item),
+                    false => (*item).forget(),
+                }
+            }
+        }
+    }
+
+    /// Queues the items again, where they were. The engine is idle, and no lock is held.
+    fn queue_again<H: Host>(mut self, engine: &Engine<H>) {
+        while let Some(item) = std::ptr::NonNull::new(self.items.pop_front()) {
+            // SAFETY: an item of a queue that inherits: it is live, and in no other list.
+            unsafe {
+                let pwq = engine.pwqs.get(item.as_ref().ticket().pwq());
+                let pwq = pwq.expect("it was found before");
+                item.as_ref().set_placement(Location::Inbox, Ticket::new(pwq.id, false));
+                pwq.inbox.push_chain((item.as_ptr(), item.as_ptr()), |_| ());
+            }
+        }
+    }
 }
 
 impl ForkState {
@@ -198,16 +247,17 @@ impl ForkState {
         ForkState { unfinished: AtomicBool::new(false) }
     }
 
-    /// In a forked child, before its first worker: creates the threads that belong to queues.
+    /// In a forked child, before its first worker and before a wait: creates the threads that belong
+    /// to queues, and starts the inherited items.
     #[inline]
     pub(crate) fn finish<H: Host>(&self, engine: &Engine<H>) {
         if self.unfinished.load(Ordering::Relaxed) {
-            self.make_rescuers(engine);
+            self.make_threads(engine);
         }
     }
 
     #[cold]
-    fn make_rescuers<H: Host>(&self, engine: &Engine<H>) {
+    fn make_threads<H: Host>(&self, engine: &Engine<H>) {
         if !self.unfinished.swap(false, Ordering::SeqCst) {
             return;
         }
@@ -218,6 +268,9 @@ impl ForkState {
             {
                 let reason = error.to_string();
                 engine.caller().report(Report::SpawnFailed { reason });
+            }
+            if wq.flags().contains(Flags::FORK_INHERITED) {
+                wq.start_inherited();
             }
         });
     }
@@ -253,15 +306,17 @@ impl<H: Host> Forking<'_, H> {
         thread.forked();
         engine.host().tracer().into_iter().for_each(Tracer::forked);
         let mut held = self.held.take().expect("the locks are released once");
+        let mut inherited = Inherited { items: WorkList::new() };
+        // What workers have taken comes before what waits.
+        for slot in held.slots.iter_mut() {
+            inherited.keep(engine, slot.forget());
+        }
         let mut at = held.pwqs.iter_mut();
         engine.pwqs.for_each(|(_, pwq)| {
             if let Some(inner) = at.next() {
-                forget_all(&pwq.forget(inner));
+                inherited.keep(engine, pwq.forget(inner));
             }
         });
-        for slot in held.slots.iter_mut() {
-            forget_all(&slot.forget());
-        }
         let mut at = held.pools.iter_mut();
         engine.pools.for_each(|(_, pool)| {
             if let Some(inner) = at.next() {
@@ -303,6 +358,7 @@ impl<H: Host> Forking<'_, H> {
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));
         }
+        inherited.queue_again(engine);
         engine.fork.unfinished.store(true, Ordering::SeqCst);
     }
 }

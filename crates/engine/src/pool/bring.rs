@@ -77,7 +77,6 @@ impl<H: Host> Pool<H> {
         if now < again_at {
             return Err(NoWorker::CoolsDown);
         }
-        engine.fork.finish(engine);
         self.try_spawn(engine).map_err(NoWorker::Refused)?;
         if again_at != 0 {
             // Clear only the mark read above, not that of a later failure. The new worker may have
@@ -123,6 +122,7 @@ impl<H: Host> Pool<H> {
 
     /// Spawns a thread for a worker of this pool, whose wake is claimed.
     fn try_spawn(&self, engine: &Engine<H>) -> Result<(), String> {
+        engine.fork.finish(engine);
         let slot = Slot::allocate(&engine.slots);
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;
         let Some(me) = engine.me() else {

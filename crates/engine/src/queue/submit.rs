@@ -287,6 +287,18 @@ impl<H: Host> Wq<H> {
         }
     }
 
+    /// In a child after a fork: makes the pwqs ready whose items the child has inherited.
+    pub(crate) fn start_inherited(&self) {
+        let cpu = self.engine().host().current_cpu();
+        for pwq in self.pwq_ids().into_iter().filter_map(|(id, _)| self.engine().pwqs.get(id)) {
+            // A flush has moved them from the inbox.
+            let waits = !pwq.inbox.is_empty() || !pwq.lock().worklist.is_empty();
+            if waits && pwq.claim_ready() {
+                self.make_ready(pwq, cpu, false);
+            }
+        }
+    }
+
     /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
     /// items that are unexpectedly long; this path does not measure them.
     fn consider_neighbour(&self, pool: &Pool<H>) {

@@ -103,6 +103,7 @@ impl<'a, H: Host> Caller<'a, H> {
     }
 
     pub(crate) fn block(self) -> Blocked<H> {
+        self.engine.fork.finish(self.engine);
         let thread = self.thread;
         let worker = self.worker();
         if let Some(worker) = worker {

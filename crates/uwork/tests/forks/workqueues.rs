@@ -1,8 +1,8 @@
 //! fork(2): the parent continues; the child starts afresh and runs none of the parent's items.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::forked::{CHILD_MAX_S, in_child, status_of};
@@ -131,6 +131,76 @@ fn pending_items_are_idle_in_the_child() {
     queue.flush().unwrap();
     assert_eq!((running.tally.finished(), queued.tally.finished()), (2, 1));
     assert!(armed.work.cancel().is_some());
+}
+
+/// Items of queues that inherit: queued, taken by a worker, and queued again while they run.
+#[test]
+fn a_child_runs_the_pending_items_of_queues_that_it_inherits() {
+    let _watchdog = watchdog();
+    let inheriting = |name| queue(name).fork_inherited(true);
+    for queue in [
+        inheriting("heir").max_active(1).build().unwrap(),
+        inheriting("heir-ordered").ordered().build().unwrap(),
+        inheriting("heir-percpu").per_cpu().max_active(1).build().unwrap(),
+    ] {
+        let (gate, started) = (Gate::new(), Gate::new());
+        let (inside, begun) = (gate.clone(), started.clone());
+        let parent = std::process::id();
+        let running = Job::new(move |_| {
+            begun.open();
+            if std::process::id() == parent {
+                inside.wait();
+            }
+        });
+        assert!(queue.enqueue(running.clone()).is_queued());
+        started.wait();
+        let order: Arc<Mutex<Vec<usize>>> = Arc::default();
+        let item = |number: usize| {
+            let order = order.clone();
+            Job::new(move |_| order.lock().unwrap().push(number))
+        };
+        let items: Vec<_> = (0..100).map(item).collect();
+        items.iter().for_each(|item| assert!(queue.enqueue(item.clone()).is_queued()));
+        assert!(queue.enqueue(running.clone()).is_queued(), "again, behind itself");
+        let armed = Later::new(|_| {});
+        assert!(queue.enqueue_delayed(armed.clone(), Duration::from_secs(3_600)).is_queued());
+        let has_run = || {
+            let order = order.lock().unwrap().clone();
+            // Items of a per-CPU or unbound queue may start on several CPUs.
+            assert!(order.is_sorted() || !queue.name().ends_with("ordered"), "{order:?}");
+            order.len()
+        };
+        let everything_runs = || {
+            assert!(items[7].work.is_pending() && !armed.work.is_pending());
+            assert!(items[7].work.cancel().is_some(), "it is found");
+            queue.flush().expect("not from an item");
+            assert_eq!((has_run(), items[7].tally.started()), (99, 0));
+            assert_eq!(running.tally.finished(), 1);
+            use_uwork(&[&queue]);
+        };
+        in_child(|| {
+            // A child of the child inherits what has not started.
+            in_child(everything_runs);
+            everything_runs();
+        });
+        // Without a wait: a submission to another queue suffices.
+        in_child(|| {
+            queue_and_forget();
+            until("the inherited items", || has_run() == 100);
+        });
+        assert!(items.iter().all(|item| item.work.is_pending()) && armed.work.is_pending());
+        gate.open();
+        queue.flush().unwrap();
+        assert_eq!((has_run(), running.tally.finished()), (100, 2));
+        assert!(armed.work.cancel().is_some());
+    }
+}
+
+/// Queues an item on a new queue, which stays.
+fn queue_and_forget() {
+    let other = queue("other").build().expect("a queue");
+    assert!(other.enqueue(Job::new(|_| {})).is_queued());
+    std::mem::forget(other);
 }
 
 #[test]
