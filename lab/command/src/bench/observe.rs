@@ -1,7 +1,7 @@
 //! `uwork-lab bench observe`: what it costs to be looked at, and how fast an attribute takes effect.
 //!
-//! - `flood`: floods of items, alone, and while another process asks the control socket for the
-//!   counters ten times a second.
+//! - `flood`: floods of items: alone, while another process asks the control socket for the counters
+//!   ten times a second (`polled`), and while it has all items recorded (`traced`).
 //! - `set`: another process moves a flooded queue from one CPU to another. The time from the
 //!   request until the first item runs on the new CPU, with the count of items that were lost.
 
@@ -25,6 +25,8 @@ use super::{UserError, uwork_pool};
 
 const NAME: &str = "observe";
 const POLLS_PER_S: u64 = 10;
+/// A trace ends by itself after this time. It is longer than a flood.
+const TRACE_MAX_S: u64 = 600;
 /// Moves of the queue in a sample of `set`.
 const MOVES: usize = 40;
 /// Between two moves the flood runs on the new CPU for this long.
@@ -72,8 +74,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let seconds = count("--seconds", &args.seconds, 1..=60)?;
     let seconds = Duration::from_secs(if args.quick { 1 } else { seconds as u64 });
     let samples = samples_or(&args.samples, if args.quick { 1 } else { 9 })?;
-    let floods = ["alone", "polled"]
-        .map(|variant| contestant("flood", variant, move || flood(seconds, variant == "polled")));
+    let floods = [("alone", None), ("polled", Some(Looks::Polls)), ("traced", Some(Looks::Traces))]
+        .map(|(variant, looks)| contestant("flood", variant, move || flood(seconds, looks)));
     let groups = vec![
         Group {
             title: format!("flood  ({seconds:?} a sample, {POLLS_PER_S} polls a second)"),
@@ -100,12 +102,26 @@ fn contestant(
     Contestant { names, standing: None, measure: Box::new(move |_| measure()) }
 }
 
+/// What the other process does during a flood.
+#[derive(Clone, Copy)]
+enum Looks {
+    /// It asks for the counters.
+    Polls,
+    /// It has all items recorded. It does not read the records, which a reader may do later.
+    Traces,
+}
+
 /// Floods for about that long.
-fn flood(length: Duration, polled: bool) -> Result<Measured, UserError> {
+fn flood(length: Duration, looks: Option<Looks>) -> Result<Measured, UserError> {
     let load = Load { producers: 8, items: 200_000, outstanding: 200_000, clock: false };
     // The socket opens with the first queue.
     drop(uwork_pool::queue("default"));
-    let other = polled.then(|| Other::start(true)).transpose()?;
+    let mut other = looks.map(|looks| Other::start(matches!(looks, Looks::Polls))).transpose()?;
+    let trace = |other: &mut Option<Other>, request: &str| match (looks, other) {
+        (Some(Looks::Traces), Some(other)) => other.request(request),
+        _ => Ok(()),
+    };
+    trace(&mut other, &format!("trace on {TRACE_MAX_S}"))?;
     let (start, mut items, mut wall, mut cpu) = (Instant::now(), 0, 0.0, 0.0);
     while start.elapsed() < length {
         let sample = uwork_pool::measure_flood(&load);
@@ -113,6 +129,7 @@ fn flood(length: Duration, polled: bool) -> Result<Measured, UserError> {
         wall += sample.wall.as_secs_f64();
         cpu += sample.cpu.as_secs_f64();
     }
+    trace(&mut other, "trace off")?;
     drop(other);
     let items = items as f64;
     Ok(Measured::new(vec![(RATE, items / wall), (CPU, cpu * 1e6 / items)]))
