@@ -70,6 +70,10 @@ pub(super) fn chart(title: &str, unit: &str, points: &[String], lines: &[Line]) 
             .collect();
         let path: Vec<String> = dots.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         let class = class_of(number, line);
+        if dots.is_empty() {
+            // The scale has no place for zero. The legend has the values.
+            continue;
+        }
         let _ = writeln!(svg, "<path class=\"line {class}\" d=\"M{}\"/>", path.join("L"));
         for (x, y) in dots {
             let _ =
@@ -108,14 +112,17 @@ mod tests {
 
     #[test]
     fn a_line_has_a_point_for_each_value_and_the_axis_has_powers_of_ten() {
-        let lines = [Line {
-            name: "a<b".to_owned(),
+        let line = |name: &str, values: [Option<f64>; 3]| Line {
+            name: name.to_owned(),
             role: "uwork",
-            values: vec![Some(5.0), None, Some(500.0)],
-        }];
+            values: values.to_vec(),
+        };
+        let lines =
+            [line("a<b", [Some(5.0), None, Some(500.0)]), line("zero", [Some(0.0), None, None])];
         let points = ["p50", "p90", "p99"].map(str::to_owned);
         let svg = chart("latency", "us", &points, &lines);
         assert_eq!(svg.matches("<circle").count(), 2);
+        assert_eq!(svg.matches("class=\"line").count(), 1, "a path has at least one point");
         assert_eq!(svg.matches("class=\"grid\"").count(), 4, "1, 10, 100, 1000");
         assert!(svg.contains("a&lt;b <small>5.00 / - / 500</small>"), "{svg}");
         assert_eq!(chart("latency", "us", &points[..1], &lines), "", "one point is no curve");
