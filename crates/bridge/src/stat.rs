@@ -7,7 +7,8 @@ use redis::Value;
 
 use crate::fault::{Error, Fault};
 use crate::keys::Keys;
-use crate::wire::{Server, Wire};
+use crate::server::Server;
+use crate::wire::Wire;
 
 /// A consumer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
