@@ -91,6 +91,36 @@ fn jobs_are_pushed_run_and_shown() {
 }
 
 #[test]
+fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
+    let name = "a_signal_kills_what_does_not_end";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    redis.text(&["push", "--stream", "jobs", out.to_str().unwrap()]);
+    let script =
+        "read -r file; sleep 1000 & echo $! >\"$file.new\"; mv \"$file.new\" \"$file\"; wait";
+    let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", script];
+    let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
+    while !out.exists() {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    let expected = "0 done, 0 retried, 0 dead, 1 handed back, 1 killed, 0 left to others\n";
+    assert!(ended.status.success() && said.ends_with(expected), "{said}");
+    // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
+    let state = format!("/proc/{}/stat", std::fs::read_to_string(out).unwrap().trim());
+    while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+    let table = redis.text(&["stat", "--stream", "jobs"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[2], "1", "the job waits for another consumer: {table}");
+}
+
+#[test]
 fn bad_settings_are_refused_in_one_line() {
     let refused = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
