@@ -73,6 +73,20 @@ if run deps; then
     done
 fi
 
+# failures STEP: the lines of a failed step's output that say what failed. The output is long, and the failure may be far
+# from its end.
+failures() {
+    printf '\n== what failed in %s\n' "$1"
+    grep -nE -A 4 '^(error|warning: unused)|panicked at|FAILED|SUMMARY: |(exit|signal): [0-9]|hangs: |^E: ' "$logs/$1.log" |
+        head -n 120
+    printf -- '-- the end of its output\n'
+    tail -n 25 "$logs/$1.log"
+}
+
+for step in deps ${LANES[*]}; do
+    ! grep -qs FAILED "$logs/$step.verdict" || failures "$step"
+done
+
 printf '\n== summary\n'
 failed=0
 for step in deps ${LANES[*]}; do

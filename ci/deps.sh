@@ -42,13 +42,15 @@ install_packages() {
     have c++ || packages+=(g++)
     have pkg-config || packages+=(pkg-config)
     # Optional; a test that is skipped without them prints that. They are a second compiler, CMake, the checker of
-    # manual pages, the library of the example liburcu.c, and a client and a rival of `uwork-lab serve`.
+    # manual pages, the library of the example liburcu.c, a client and a rival of `uwork-lab serve`, and what the
+    # tests of the bridge start: a server, and the maker of its certificates.
     have clang || extras+=(clang)
     have cmake || extras+=(cmake)
     have mandoc || extras+=(mandoc)
     have redis-cli && have redis-benchmark || extras+=(redis-tools)
     pkg-config --exists liburcu 2>/dev/null || extras+=(liburcu-dev)
     have redis-server || extras+=(redis-server)
+    have openssl || extras+=(openssl)
     [ "${#packages[@]}" = 0 ] || {
         if is_root_with_apt; then
             install "${packages[@]}"

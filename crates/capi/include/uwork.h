@@ -116,9 +116,15 @@ struct uw_setup {
 	unsigned blocking_tier;
 	unsigned percpu_mode;
 	unsigned power;
+	/*
+	 * How many workers a pool may have, together with those that it shares items with. 0: as many
+	 * as its queues' limits allow. UWORK_WORKERS overrides it, and
+	 * uw_sysfs_set("module/parameters/pool_workers_max", ..) changes it later.
+	 */
+	unsigned pool_workers_max;
 };
 
-#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST, UW_POWER_DEFAULT }
+#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST, UW_POWER_DEFAULT, 0 }
 
 /*
  * Choices for the whole process. Call it before everything else: the first queue or dump starts the

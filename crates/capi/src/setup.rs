@@ -23,6 +23,8 @@ pub struct UwSetup {
     pub percpu_mode: c_uint,
     /// `enum uw_power`.
     pub power: c_uint,
+    /// How many workers a pool may have; 0: by the limits of its queues.
+    pub pool_workers_max: c_uint,
 }
 
 /// The choice with this number, in an enumeration whose 0 leaves the choice to the library.
@@ -70,6 +72,9 @@ pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
         }
         if let Some(saves) = saves {
             setup = setup.power_efficient(saves);
+        }
+        if given.pool_workers_max != 0 {
+            setup = setup.pool_workers_max(given.pool_workers_max);
         }
         setup.install().map_or_else(|error| fail(errno_of(error), error.to_string()), |()| 0)
     })

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use uwork_engine::{Config, Cpus, Engine};
+use uwork_engine::host::{Host, Report};
+use uwork_engine::{Config, Cpus, Engine, POOL_WORKERS_LIMIT};
 use uwork_policy::blocking::Tier;
 use uwork_policy::percpu::Mode;
 
@@ -20,6 +21,8 @@ pub struct Options {
     pub percpu_mode: Option<Mode>,
     /// Whether power-efficient queues save power at first.
     pub power_efficient: Option<bool>,
+    /// How many workers a pool may have, together with those that it shares items with, at first.
+    pub pool_workers_max: Option<u32>,
 }
 
 /// The choices, and their source: the program, or the defaults.
@@ -73,17 +76,47 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
                 Config::new(topology, allowed)
             }
         };
-        config.power_efficient = saves_power(options);
-        Engine::new(Linux::new(options), config)
+        let saves = variable("UWORK_POWER_EFFICIENT", "1, y, Y, on, 0, n, N, off", parse_switch);
+        let workers = variable("UWORK_WORKERS", &format!("0 to {POOL_WORKERS_LIMIT}"), |text| {
+            text.parse().ok().filter(|&workers| workers <= POOL_WORKERS_LIMIT)
+        });
+        let refused = [saves.as_ref().err(), workers.as_ref().err()].into_iter().flatten().cloned();
+        let refused: Vec<Report> = refused.collect();
+        config.power_efficient = saves.ok().flatten().or(options.power_efficient).unwrap_or(false);
+        let engine = Engine::new(Linux::new(options), config);
+        if let Some(workers) = workers.ok().flatten().or(options.pool_workers_max) {
+            engine.set_pool_workers_max(workers);
+        }
+        refused.into_iter().for_each(|report| engine.host().report(report));
+        engine
     })
 }
 
-/// Whether `WQ_POWER_EFFICIENT` queues save power at first: as `UWORK_POWER_EFFICIENT` says (the
-/// kernel's `workqueue.power_efficient`, with the kernel's spellings), then as the program chose.
-fn saves_power(options: &Options) -> bool {
-    match std::env::var("UWORK_POWER_EFFICIENT").as_deref() {
-        Ok("1" | "y" | "Y" | "on") => true,
-        Ok("0" | "n" | "N" | "off") => false,
-        _ => options.power_efficient.unwrap_or(false),
+/// The value of an environment variable; `None` if it is unset or empty.
+///
+/// # Errors
+/// Another value than those `allowed`: the report that it is ignored.
+fn variable<T>(
+    variable: &'static str,
+    allowed: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Report> {
+    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy();
+    parse(&value).map(Some).ok_or_else(|| Report::VariableIgnored {
+        variable,
+        value: value.into_owned(),
+        allowed: allowed.to_owned(),
+    })
+}
+
+/// The kernel's spellings of `workqueue.power_efficient`.
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "1" | "y" | "Y" | "on" => Some(true),
+        "0" | "n" | "N" | "off" => Some(false),
+        _ => None,
     }
 }

@@ -6,8 +6,9 @@ use uwork_linux::{Options, OptionsBy, set_options};
 
 use crate::BlockingTier;
 
-/// Choices for the whole process that hold from the start: how undeclared waits are detected, whether
-/// power is saved, and how per-CPU data is locked (`percpu_mode`, a method of the feature `percpu`).
+/// Choices for the whole process that hold from the start: how undeclared waits are detected, how
+/// many workers a pool may have, whether power is saved, and how per-CPU data is locked
+/// (`percpu_mode`, a method of the feature `percpu`).
 ///
 /// Install it before any other use of uwork, in `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), `sysfs` or any other call that needs the pools starts
@@ -71,6 +72,18 @@ impl Setup {
     /// later.
     pub fn power_efficient(mut self, saves: bool) -> Setup {
         self.options.power_efficient = Some(saves);
+        self
+    }
+
+    /// How many workers each pool may have, together with the pools that it shares items with; 0, the
+    /// default: as many as the limits of its queues allow. More than 65,534 count as 65,534.
+    /// `UWORK_WORKERS` takes precedence, and the attribute `module/parameters/pool_workers_max`
+    /// changes it later.
+    ///
+    /// Items wait if all workers of a pool block and it may have no more;
+    /// [`Report::WorkersMax`](crate::Report::WorkersMax) is then issued once.
+    pub fn pool_workers_max(mut self, workers: u32) -> Setup {
+        self.options.pool_workers_max = Some(workers);
         self
     }
 

@@ -26,6 +26,9 @@ fn certificate(folder: &Path, name: &str) {
 
 #[test]
 fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
+    if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
+        return eprintln!("a_server_with_tls: left out, openssl is not installed (ci/deps.sh)");
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     openssl(

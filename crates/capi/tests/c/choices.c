@@ -64,7 +64,7 @@ static void nothing(struct uw_work *work)
 static void setup(void)
 {
 	struct uw_setup setup = UW_SETUP_INIT;
-	char *dump;
+	char *dump, text[16];
 
 	/* In the debug mode this call ends the process. */
 	CHECK(getenv("UWORK_DEBUG") || uw_setup(NULL) == -EINVAL);
@@ -80,9 +80,12 @@ static void setup(void)
 	setup.power = UW_POWER_SAVE + 1;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 2"));
 	setup.power = UW_POWER_SAVE;
+	setup.pool_workers_max = 500;
 	CHECK(uw_setup(&setup) == 0);
 	CHECK(uw_setup(&setup) == -EEXIST && strstr(uw_error_text(), "already"));
 
+	CHECK(getenv("UWORK_WORKERS") ||
+	      (uw_sysfs_get("module/parameters/pool_workers_max", text, sizeof(text)) == 3 && strcmp(text, "500") == 0));
 	dump = uw_dump();
 	CHECK(dump && (getenv("UWORK_BLOCKING") || strstr(dump, "sampling")));
 	uw_string_free(dump);

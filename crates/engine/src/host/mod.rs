@@ -146,6 +146,15 @@ pub enum Report {
         /// Its slack or the queue's, whichever is longer, in nanoseconds.
         slack_ns: u64,
     },
+    /// An environment variable of uwork's has a value that is not permitted. It is ignored.
+    VariableIgnored {
+        /// The variable's name.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// The permitted values.
+        allowed: String,
+    },
     /// The process may use none of the CPUs that were chosen for unbound queues. They use others
     /// until one of the chosen CPUs is back. Reported once each time that this happens.
     CpumaskWithoutCpu {

@@ -18,18 +18,18 @@ impl fmt::Display for Report {
                 let rounds = Count(u64::from(*rounds), "round");
                 write!(f, "queue {queue:?} is not empty after {rounds} of draining")
             }
-            Report::QueuedWhileDraining { queue } => {
-                write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
-            }
+            Report::QueuedWhileDraining { queue } => refused_in_drain(f, queue),
             Report::CpusChanged { allowed, limit } => {
-                write!(f, "this process may now use the CPUs {allowed}, ")?;
-                match limit {
-                    None => f.write_str("without a CPU quota"),
-                    Some(limit) => write!(f, "with a CPU quota of {limit}"),
-                }
+                let quota = limit.map_or("without a CPU quota".to_owned(), |limit| {
+                    format!("with a CPU quota of {limit}")
+                });
+                write!(f, "this process may now use the CPUs {allowed}, {quota}")
             }
             Report::SlackBeyondPeriod { queue, period_ns, slack_ns } => {
                 slack_beyond_period(f, queue, *period_ns, *slack_ns)
+            }
+            Report::VariableIgnored { variable, value, allowed } => {
+                write!(f, "{variable}={value:?} is ignored: allowed are {allowed}")
             }
             Report::CpumaskWithoutCpu { cpumask, used } => write!(
                 f,
@@ -45,14 +45,13 @@ impl fmt::Display for Report {
                 "membarrier(2) was allowed and is refused now: {reason}; fences cost more from here on"
             ),
             Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
-            Report::FlagsChanged { queue, warning } => f.write_str(&match warning {
-                FlagsWarning::NeitherPerCpuNorUnbound => {
-                    format!("queue {queue:?} is neither PERCPU nor UNBOUND; it becomes PERCPU")
-                }
-                FlagsWarning::BothPerCpuAndUnbound => {
-                    format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
-                }
-            }),
+            Report::FlagsChanged { queue, warning } => {
+                let (flags, becomes) = match warning {
+                    FlagsWarning::NeitherPerCpuNorUnbound => ("neither PERCPU nor", "PERCPU"),
+                    FlagsWarning::BothPerCpuAndUnbound => ("both PERCPU and", "UNBOUND"),
+                };
+                write!(f, "queue {queue:?} is {flags} UNBOUND; it becomes {becomes}")
+            }
             Report::CpuIntensive { function, name, count, used_ns } => {
                 cpu_intensive(f, *function, name.as_deref(), *count, *used_ns)
             }
@@ -109,6 +108,10 @@ impl fmt::Display for Report {
             }
         }
     }
+}
+
+fn refused_in_drain(f: &mut fmt::Formatter<'_>, queue: &str) -> fmt::Result {
+    write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
 }
 
 fn slack_beyond_period(

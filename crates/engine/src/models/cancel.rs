@@ -95,7 +95,7 @@ fn nothing_runs_after_cancel_sync() {
 
 #[test]
 fn disabled_items_are_refused() {
-    explore("cancel: disabled items are refused", Preemptions::AtMost(3), || {
+    explore("cancel: disabled items are refused", Preemptions::Deep(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();

@@ -57,7 +57,7 @@ fn a_picked_worker_is_not_culled() {
 
 #[test]
 fn retiring_ends_every_worker() {
-    explore("exit: retiring ends every worker", Preemptions::AtMost(3), || {
+    explore("exit: retiring ends every worker", Preemptions::Deep(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         let item = Item::new();

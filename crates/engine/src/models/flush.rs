@@ -75,7 +75,7 @@ fn one_side_ends_the_wait_for_a_colour() {
 
 #[test]
 fn two_flushes_at_once() {
-    explore("flush: two flushes at once", Preemptions::AtMost(3), || {
+    explore("flush: two flushes at once", Preemptions::Deep(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();
@@ -118,7 +118,7 @@ fn a_flush_that_gives_up_while_its_wait_ends() {
 
 #[test]
 fn a_flush_sees_what_was_queued_before_it() {
-    explore("flush: what was queued before it", Preemptions::AtMost(3), || {
+    explore("flush: what was queued before it", Preemptions::Deep(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let (before, meanwhile) = (Item::new(), Item::new());
@@ -140,7 +140,7 @@ fn a_flush_sees_what_was_queued_before_it() {
 
 #[test]
 fn a_flush_of_an_item_ends_with_its_run() {
-    explore("flush: an item, its run", Preemptions::AtMost(3), || {
+    explore("flush: an item, its run", Preemptions::Deep(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();

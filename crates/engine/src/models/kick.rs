@@ -44,7 +44,7 @@ fn two_submitters_and_a_worker() {
 
 #[test]
 fn two_submitters_and_a_parked_worker() {
-    explore("kick: a parked worker", Preemptions::AtMost(3), || {
+    explore("kick: a parked worker", Preemptions::Deep(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         let items = [Item::new(), Item::new()];
@@ -64,7 +64,7 @@ fn two_submitters_and_a_parked_worker() {
 
 #[test]
 fn a_worker_that_blocks() {
-    explore("kick: a worker that blocks", Preemptions::AtMost(3), || {
+    explore("kick: a worker that blocks", Preemptions::Deep(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         // The first item declares a wait for the second.
@@ -87,7 +87,7 @@ fn a_worker_that_blocks() {
 
 #[test]
 fn a_thread_that_cannot_be_spawned() {
-    explore("kick: a thread that cannot be spawned", Preemptions::AtMost(2), || {
+    explore("kick: a thread that cannot be spawned", Preemptions::Deep(2), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(4);
         let gate = Arc::new(Event::default());

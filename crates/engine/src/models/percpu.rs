@@ -263,7 +263,7 @@ fn a_force_against_a_section() {
 
 #[test]
 fn a_force_against_two_threads_of_the_cpu() {
-    explore("percpu: mode 2, forced, two of one CPU", Preemptions::AtMost(3), || {
+    explore("percpu: mode 2, forced, two of one CPU", Preemptions::Deep(3), || {
         run(
             Mode::Asymmetric,
             3,

@@ -54,7 +54,7 @@ fn queued(how: Shutdown) {
 
 #[test]
 fn an_item_queued_during_a_cancelling_shutdown_ends_once() {
-    explore("shutdown: cancel, queue", Preemptions::AtMost(2), || queued(Shutdown::Cancel));
+    explore("shutdown: cancel, queue", Preemptions::Deep(2), || queued(Shutdown::Cancel));
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl World {
 
 #[test]
 fn a_target_that_sleeps_whenever_it_may() {
-    explore("task: a target that sleeps whenever it may", Preemptions::AtMost(3), || {
+    explore("task: a target that sleeps whenever it may", Preemptions::Deep(3), || {
         let world = World::new();
         let items = [0, 1, 2].map(|number| world.item(number));
         let adders = [vec![items[0].clone(), items[1].clone()], vec![items[2].clone()]];
@@ -297,7 +297,7 @@ fn a_refused_add_is_seen_by_the_coming_run() {
 
 #[test]
 fn cancel_while_items_are_added_and_run() {
-    explore("task: cancel while items are added and run", Preemptions::AtMost(3), || {
+    explore("task: cancel while items are added and run", Preemptions::Deep(3), || {
         let world = World::new();
         let items = [0, 1, 2].map(|number| world.item(number));
         assert!(world.add(&items[0], Notify::None));

@@ -12,6 +12,8 @@
 //!   yes: claims it, wakes                    yes: next_check = in SCAN_NS, sleeps until then
 //! ```
 //!
+//! R2 counts a pool with a timer that expires before the next check as busy.
+//!
 //! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, a
 //! busy process would no longer notice changed CPUs. A worker that stops to count while it is in an
 //! item is found by the lists of its pool instead; one that returns from a wait checks `next_check`
@@ -71,22 +73,24 @@ impl<H: Host> Watch<H> {
         engine.versions.refit_again(engine);
         // W2 before R2: set the mark, then search for busy workers (see the module).
         watch.next_check.store(NO_CHECK, Ordering::SeqCst);
+        let next = engine.host().now().saturating_add(SCAN_NS);
         // The worker that called may be done already, and will be busy again: one more check is
         // cheaper than a call for each item.
-        if !called && !self.is_any_worker_busy(engine) {
+        if !called && !self.is_any_worker_busy_before(engine, next) {
             return None;
         }
-        let next = engine.host().now().saturating_add(SCAN_NS);
         watch.next_check.store(next, Ordering::SeqCst);
         Some(next)
     }
 
-    /// Whether any worker searches for items or computes in one.
-    fn is_any_worker_busy(&self, engine: &Engine<H>) -> bool {
+    /// Whether any worker searches for items or computes in one, or will do so for a timer before
+    /// `next`. A worker that wakes for its timers would call the watcher, which costs one wake more
+    /// than a check that is planned.
+    fn is_any_worker_busy_before(&self, engine: &Engine<H>, next: u64) -> bool {
         let mut found = false;
         engine.for_each_pool(|pool| {
             let counts = pool.state.counts();
-            found |= counts.running > 0;
+            found |= counts.running > 0 || pool.next_wake() < next;
             if !found && counts.workers > counts.idle {
                 found = pool.list_workers().iter().any(|&id| engine.slot(id).computes());
             }

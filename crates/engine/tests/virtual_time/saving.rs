@@ -105,6 +105,27 @@ fn a_periodic_item_wakes_no_idle_cpu_while_another_is_awake() {
     });
 }
 
+/// A worker that wakes for its timers is idle at almost every check of the CPUs. The next check stays
+/// planned, so the worker does not wake the watcher for it.
+#[test]
+fn the_watcher_wakes_only_to_check_the_cpus_beside_a_periodic_item() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let periodic = arm_periodic(engine, &queue, &Runs::default(), 10 * MS, 2_500 * US);
+        host.doze(SEC);
+        let before = host.counts().looks;
+        host.doze(10 * SEC);
+        assert_eq!(host.counts().looks - before, 10 * SEC / CHECK);
+        periodic.disable(engine).unwrap();
+        host.doze(SEC);
+        let before = host.counts();
+        host.doze(100 * SEC);
+        assert_eq!(host.counts(), before, "nothing is armed");
+    });
+}
+
 /// No CPU of the mask is awake, and a CPU outside of it is: the mask holds.
 #[test]
 fn a_mask_without_an_awake_cpu_is_kept() {

@@ -41,6 +41,24 @@ fn counters_of_a_queue_and_of_its_functions_agree() {
     );
 }
 
+// Catches: a counter that the page for operators leaves out.
+#[test]
+fn the_page_for_operators_names_every_counter() {
+    let page = include_str!("../../../../docs/operations.md");
+    let queue = Queue::builder("named").build().unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    let text = uwork::counters().to_openmetrics();
+    let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let mut count = 0;
+    for name in names {
+        // The type of a counter is declared without the suffix of its values.
+        let is_named = [format!("`{name}`"), format!("`{name}_total`")];
+        assert!(is_named.iter().any(|name| page.contains(name)), "{name}");
+        count += 1;
+    }
+    assert!(count > 10, "{text}");
+}
+
 #[test]
 fn an_item_behind_another_is_counted_with_its_wait() {
     let queue = Queue::builder("behind").ordered().build().unwrap();

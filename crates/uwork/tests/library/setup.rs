@@ -1,11 +1,11 @@
 //! Choices of a program before uwork starts. Each test runs in a process of its own.
 
 use std::process::Command;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use crate::support::child::{alone, alone_with};
-use crate::support::queue;
+use crate::support::child::{alone, alone_each, alone_with};
+use crate::support::{queue, until};
 use uwork::{BlockingTier, Setup, SetupError};
 
 const VARIABLE: &str = "UWORK_BLOCKING";
@@ -40,6 +40,46 @@ fn the_environment_overrides_the_program() {
         assert_eq!(dump.blocking.reason, "UWORK_BLOCKING=declared");
         let text = dump.to_string();
         assert!(text.contains("\nblocking declared: UWORK_BLOCKING=declared\n"), "{text}");
+    });
+}
+
+const WORKERS: &str = "UWORK_WORKERS";
+
+fn workers_max() -> String {
+    uwork::sysfs::get("module/parameters/pool_workers_max").unwrap()
+}
+
+// Catches: a bound of workers that is not passed on, or has the wrong precedence.
+#[test]
+fn the_bound_of_workers_is_the_environments_then_the_programs() {
+    let test = "the_bound_of_workers_is_the_environments_then_the_programs";
+    alone_each(test, WORKERS, &["5", "0", ""], VARIABLE, |value| {
+        Setup::new().pool_workers_max(3).install().unwrap();
+        assert_eq!(workers_max(), if value.is_empty() { "3" } else { value });
+    });
+}
+
+// Catches: a bound beyond the limit that wraps or is refused.
+#[test]
+fn a_bound_of_workers_beyond_the_limit_counts_as_the_limit() {
+    let without = |command: &mut Command| _ = command.env_remove(WORKERS);
+    alone_with("a_bound_of_workers_beyond_the_limit_counts_as_the_limit", without, || {
+        Setup::new().pool_workers_max(u32::MAX).install().unwrap();
+        assert_eq!(workers_max(), "65534");
+    });
+}
+
+// Catches: a value that is not permitted and is ignored without a word, or replaces the program's.
+#[test]
+fn a_variable_that_is_not_permitted_is_ignored_with_a_report() {
+    let test = "a_variable_that_is_not_permitted_is_ignored_with_a_report";
+    alone_each(test, WORKERS, &["-1", "65535", "many", " 5"], VARIABLE, |value| {
+        static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.to_string())).unwrap();
+        Setup::new().pool_workers_max(3).install().unwrap();
+        assert_eq!(workers_max(), "3");
+        let line = format!("UWORK_WORKERS={value:?} is ignored: allowed are 0 to 65534");
+        until("the report", || REPORTS.lock().unwrap().contains(&line));
     });
 }
 

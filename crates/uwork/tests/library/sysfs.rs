@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::child::alone;
 use crate::support::machine::cpus;
 use crate::support::queue;
-use uwork::sysfs::{EntryKind, Error, get, list, set};
+use uwork::sysfs::{EntryKind, Error, describe, get, list, set};
 use uwork::{AffinityScope, AffinityScopeChoice, Queue};
 
 fn names(path: &str) -> Vec<String> {
@@ -20,6 +20,50 @@ fn text(error: Result<impl std::fmt::Debug, Error>) -> String {
 
 fn path(queue: &Queue, attribute: &str) -> String {
     format!("devices/{}/{attribute}", queue.name())
+}
+
+/// Every attribute below a directory, with its kind.
+fn attributes(folder: &str) -> Vec<(String, EntryKind)> {
+    let at = |name: &str| match folder {
+        "" => name.to_owned(),
+        folder => format!("{folder}/{name}"),
+    };
+    let below = |entry: uwork::sysfs::Entry| match entry.kind {
+        EntryKind::Directory => attributes(&at(&entry.name)),
+        kind => vec![(at(&entry.name), kind)],
+    };
+    list(folder).unwrap().into_iter().flat_map(below).collect()
+}
+
+// Catches: an attribute that the page for operators leaves out, or explains otherwise than the tree.
+#[test]
+fn the_page_for_operators_explains_every_attribute() {
+    let page = include_str!("../../../../docs/operations.md");
+    let queue = queue("explained").sysfs().build().unwrap();
+    let (folder, mut rows) = (path(&queue, ""), 0);
+    for (path, kind) in attributes("") {
+        let name = match path.strip_prefix(&folder) {
+            Some(attribute) => format!("devices/NAME/{attribute}"),
+            // Queues of other tests.
+            None if path.starts_with("devices/") => continue,
+            None => path.clone(),
+        };
+        let known = describe(&path).unwrap();
+        let access = if kind == EntryKind::ReadWrite { "rw" } else { "ro" };
+        let unit = match known.unit {
+            "" | "seconds" => String::new(),
+            unit => format!(", {unit}"),
+        };
+        let text = known.to_string();
+        let value_type = text.lines().find_map(|line| line.strip_prefix("type")).unwrap().trim();
+        let row = format!("| `{name}` | {access} | {value_type}{unit} | {} |", known.doc);
+        assert!(page.contains(&row), "docs/operations.md lacks the row\n{row}");
+        rows += 1;
+    }
+    assert_eq!(
+        page.matches("\n| `module/").count() + page.matches("\n| `devices/").count() + 3,
+        rows
+    );
 }
 
 #[test]

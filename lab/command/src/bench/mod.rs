@@ -13,6 +13,7 @@ mod burner;
 mod c_pool;
 mod contestant;
 mod golden;
+mod hold;
 mod idle;
 mod interleave;
 mod isolation;

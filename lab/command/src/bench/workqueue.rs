@@ -7,10 +7,10 @@ use uwork_rivals::{Load, Rival, catalogue, joins};
 
 use super::contestant::{Contestant, Group, RatioTo, cpus};
 use super::measured::ChildArgs;
-use super::options::{self, OptionArgs, Options, count_or};
+use super::options::{self, OptionArgs, Options, count, count_or};
 use super::pingpong::{self, Burn};
 use super::pipeline::Plan;
-use super::{UserError, burner, uwork_pool};
+use super::{UserError, burner, hold, uwork_pool};
 
 const PRODUCERS: usize = 8;
 const BATCH: usize = 100;
@@ -53,6 +53,19 @@ pub(super) struct Args {
     /// In pingpong, the number of busy processes of the second half; 0 leaves it out [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     beside: Option<String>,
+    /// Measure nothing, but flood the queue `bench` until interrupted, for the commands that look
+    /// into a process: `uwork ls`, `get`, `set`, `monitor`, `top`, `trace`. `--hold=1000`: beside 999
+    /// more queues, `bench#2` and so on, in which an item runs now and then
+    #[arg(
+        long,
+        exclusive = true,
+        value_name = "QUEUES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        allow_hyphen_values = true
+    )]
+    hold: Option<String>,
     #[command(flatten)]
     options: OptionArgs,
     #[command(flatten)]
@@ -63,6 +76,9 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(Burn { threads }) = args.child.order()? {
         return burner::burn(threads).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(queues) = &args.hold {
+        return hold::run(count("--hold", queues, 1..=100_000)?);
     }
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;

@@ -7,4 +7,5 @@ mod bench_percpu;
 mod bench_power;
 mod bench_progress;
 mod bench_taskwork;
+mod hold;
 mod serve;
