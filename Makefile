@@ -18,8 +18,8 @@ run: ## from a fresh checkout to the main job: build, quick benchmark, checksums
 test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
 	@ci/all.sh
 
-install: ## build and install the C library and the command uwork; PREFIX (default /usr/local), LIBDIR (default PREFIX/lib) and DESTDIR say where
-	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" ci/install.sh
+install: ## build and install the C library and the command uwork; PREFIX (default /usr/local), LIBDIR (default PREFIX/lib) and DESTDIR say where; BRIDGE=1: also libuwork-bridge
+	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" BRIDGE="$(BRIDGE)" ci/install.sh
 
 build: ## build the command uwork, optimized
 	cargo build --release --package uwork-cli

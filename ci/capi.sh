@@ -15,13 +15,15 @@ build() {
 }
 
 build dev ""
+ci/libuwork.sh dev "$target/libuwork-dev" libuwork-bridge >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 ci/abi.sh
 crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input porting
+crates/bridge-capi/tests/run.sh "$target/libuwork-dev"
 kernel/tests/run.sh "$target/libuwork-dev" headers missing own modules documented plain debug
 
 stage=$target/capi-stage
 rm -rf "$stage"
-UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
+BRIDGE=1 UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 export PKG_CONFIG_PATH=$stage/usr/local/lib/pkgconfig
 make --silent -C examples/c OUT="$target/examples-c" clean test
 make --silent -C kernel/examples OUT="$target/examples-kernel" clean test

@@ -2,7 +2,8 @@
 # Builds the C library and the command uwork, optimized, and installs libraries, headers, pkg-config and CMake files, the
 # command with its completions, and man pages.
 # PREFIX (default /usr/local) is the final location, LIBDIR (default PREFIX/lib) that of the libraries, and DESTDIR a
-# prefix of both for this installation. UWORK_PROFILE=dev installs what builds faster. With UWORK_PACKAGE set, the tree is
+# prefix of both for this installation. BRIDGE=1 also installs libuwork-bridge, which has the bridge to Redis servers and
+# takes minutes to build. UWORK_PROFILE=dev installs what builds faster. With UWORK_PACKAGE set, the tree is
 # for a package (ci/deb.sh): the examples do not use it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,12 +34,27 @@ for folder in $(cd kernel/include/uwork/kernel && find linux asm -type d); do
     install -m 644 "kernel/include/uwork/kernel/$folder"/*.h "$root/include/uwork/kernel/$folder"
 done
 
-install -m 644 "$built/libuwork.a" "$lib/libuwork.a"
-install -m 755 "$built/libuwork.so.$version" "$lib/libuwork.so.$version"
-# Function names are not stripped, because uwork_dump and the watchdog show them.
-strip --strip-debug "$lib/libuwork.a" "$lib/libuwork.so.$version"
-ln -sf "libuwork.so.$version" "$lib/libuwork.so.$major"
-ln -sf "libuwork.so.$major" "$lib/libuwork.so"
+# install_library NAME: the static and the shared library.
+install_library() {
+    local name=$1
+    install -m 644 "$built/$name.a" "$lib/$name.a"
+    install -m 755 "$built/$name.so.$version" "$lib/$name.so.$version"
+    # Function names are not stripped, because uwork_dump and the watchdog show them.
+    strip --strip-debug "$lib/$name.a" "$lib/$name.so.$version"
+    ln -sf "$name.so.$version" "$lib/$name.so.$major"
+    ln -sf "$name.so.$major" "$lib/$name.so"
+}
+
+install_library libuwork
+pages=($capi/man/*.3)
+if [ -n "${BRIDGE:-}" ]; then
+    bridge=crates/bridge-capi
+    ci/libuwork.sh "$profile" "$built" libuwork-bridge >/dev/null
+    install_library libuwork-bridge
+    install -m 644 $bridge/include/uwork-bridge.h "$root/include"
+    fill $bridge/packaging/uwork-bridge.pc.in >"$lib/pkgconfig/uwork-bridge.pc"
+    pages+=($bridge/man/*.3)
+fi
 
 fill $capi/packaging/uwork.pc.in >"$lib/pkgconfig/uwork.pc"
 fill kernel/packaging/uwork-kernel.pc.in >"$lib/pkgconfig/uwork-kernel.pc"
@@ -46,10 +62,10 @@ for file in uworkConfig.cmake uworkConfigVersion.cmake; do
     fill "$capi/packaging/$file" >"$lib/cmake/uwork/$file"
 done
 
-install -m 644 $capi/man/*.3 "$root/share/man/man3"
+install -m 644 "${pages[@]}" "$root/share/man/man3"
 install -m 644 $capi/man/*.7 kernel/man/*.7 "$root/share/man/man7"
 # One link for each function, so that `man FUNCTION` works.
-for page in $capi/man/*.3; do
+for page in "${pages[@]}"; do
     for name in $(sed -n 's/^\.Nm \(uw_[a-z_]*\).*/\1/p' "$page"); do
         file=$(basename "$page")
         [ "$name.3" = "$file" ] || ln -sf "$file" "$root/share/man/man3/$name.3"

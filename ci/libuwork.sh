@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds libuwork.a and libuwork.so into target/libuwork. Arguments: a profile (release, dev), and the folder. With
-# UWORK_SANITIZE=address or thread, instruments the library (needs RUSTC_BOOTSTRAP, which is set here).
+# Builds libuwork.a and libuwork.so into target/libuwork. Arguments: a profile (release, dev), the folder, and the name
+# of the library: libuwork, or libuwork-bridge, which has the bridge to Redis servers as well. With UWORK_SANITIZE=address
+# or thread, instruments the library (needs RUSTC_BOOTSTRAP, which is set here).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +9,12 @@ profile=${1:-release}
 target=${CARGO_TARGET_DIR:-target}
 sanitize=${UWORK_SANITIZE:-}
 out=${2:-$target/libuwork${sanitize:+-$sanitize}}
+name=${3:-libuwork}
+case $name in
+    libuwork) package=uwork-capi maps=(crates/capi/uwork.map) ;;
+    libuwork-bridge) package=uwork-bridge-capi maps=(crates/capi/uwork.map crates/bridge-capi/uwork-bridge.map) ;;
+    *) echo "no such library: $name; allowed are libuwork, libuwork-bridge"; exit 2 ;;
+esac
 # Every build script that uses cc-rs, and this script, get this C compiler.
 cc=${CC:-cc}
 
@@ -17,8 +24,8 @@ folder=$profile
 [ "$profile" != dev ] || folder=debug
 
 mkdir -p "$out"
-cargo_flags=(--package uwork-capi --profile "$profile" --crate-type staticlib)
-link_flags=()
+cargo_flags=(--package "$package" --profile "$profile" --crate-type staticlib)
+link_flags=("${maps[@]/#/-Wl,--version-script=}")
 if [ -n "$sanitize" ]; then
     # A folder of its own, because the flag changes every crate. The target is named explicitly, because otherwise build
     # scripts and macros would be instrumented too.
@@ -31,16 +38,16 @@ if [ -n "$sanitize" ]; then
     folder="$host/$folder"
 fi
 cargo rustc "${cargo_flags[@]}" ${UWORK_CARGO_FLAGS:-}
-archive=${CARGO_TARGET_DIR:-target}/$folder/libuwork_capi.a
-cp "$archive" "$out/libuwork.a"
+archive=${CARGO_TARGET_DIR:-target}/$folder/lib${package//-/_}.a
+cp "$archive" "$out/$name.a"
 
 # Links the parts of the archive that the version script exports and their dependencies. The library must not be
 # unloaded: its threads run in it, and the kernel holds addresses in it (rseq).
-"$cc" -shared -o "$out/libuwork.so.$version" "${link_flags[@]}" \
-    -Wl,-soname,"libuwork.so.$major" -Wl,--version-script=crates/capi/uwork.map \
-    -Wl,--whole-archive "$out/libuwork.a" -Wl,--no-whole-archive \
+"$cc" -shared -o "$out/$name.so.$version" "${link_flags[@]}" \
+    -Wl,-soname,"$name.so.$major" \
+    -Wl,--whole-archive "$out/$name.a" -Wl,--no-whole-archive \
     -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,nodelete -Wl,--as-needed \
     -lpthread -ldl -lm -lgcc_s -lc
-ln -sf "libuwork.so.$version" "$out/libuwork.so.$major"
-ln -sf "libuwork.so.$major" "$out/libuwork.so"
-echo "$out/libuwork.a, $out/libuwork.so.$version"
+ln -sf "$name.so.$version" "$out/$name.so.$major"
+ln -sf "$name.so.$major" "$out/$name.so"
+echo "$out/$name.a, $out/$name.so.$version"

@@ -8,5 +8,3 @@ cd "$(dirname "$0")/.."
 
 # Without --all-targets, which would exclude the examples in the documentation.
 cargo test --workspace --no-fail-fast
-# The bridge's addresses rediss:// are a feature, which no other crate of the workspace enables.
-cargo test --package uwork-bridge --features tls --test bridge -- tls::

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fault::Error;
 use crate::keys::shard_name;
 use crate::policy::Backoff;
-use crate::wire::Server;
+use crate::server::Server;
 
 /// The largest number of shards of a stream.
 const SHARDS_MAX: u32 = 4_096;

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -29,11 +31,29 @@ const ERROR_MAX: usize = 2_000;
 /// end by a signal: a failure that is tried again, with the end of standard error as its error. When
 /// the process ends, or the job is taken away from it by the time limit or the end of the consumer,
 /// the whole group is killed.
+///
+/// A process that ends takes its jobs along with [`Exec::kill_all`].
 #[derive(Clone, Debug)]
 pub struct Exec {
     program: OsString,
     args: Vec<OsString>,
     output_max: usize,
+    groups: Arc<Groups>,
+}
+
+/// The process groups of the jobs that run. A group is removed before its leader is reaped, so each
+/// number here belongs to that leader.
+#[derive(Debug, Default)]
+struct Groups {
+    leaders: Mutex<Vec<Pid>>,
+    /// No further group may start.
+    closed: AtomicBool,
+}
+
+impl Groups {
+    fn lock(&self) -> MutexGuard<'_, Vec<Pid>> {
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Exec {
@@ -46,7 +66,19 @@ impl Exec {
         let mut command = command.into_iter();
         let program = command.next().filter(|program| !program.is_empty());
         let program = program.ok_or_else(|| Error::config("the command has no program"))?;
-        Ok(Exec { program, args: command.collect(), output_max })
+        let groups = Arc::default();
+        Ok(Exec { program, args: command.collect(), output_max, groups })
+    }
+
+    /// Kills the process groups of all jobs that run, and refuses further ones. For a process that
+    /// ends: the runs themselves would kill their groups a moment later, which may be too late.
+    pub fn kill_all(&self) {
+        let leaders = self.groups.lock();
+        self.groups.closed.store(true, Ordering::Relaxed);
+        for &leader in &*leaders {
+            // Fails only if the group has ended.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
     }
 
     /// Runs a job; the function for [`Handlers::otherwise`](crate::Handlers::otherwise).
@@ -67,7 +99,7 @@ impl Exec {
         let name = self.program.to_string_lossy();
         let started = uwork::blocking(|| command.spawn());
         let child = started.map_err(|error| Failure::again(format!("{name}: {error}")))?;
-        let mut run = Run::new(child, self.output_max);
+        let mut run = Run::new(child, self.output_max, &self.groups);
         let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {
             return Err(Failure::again("its job was taken away"));
@@ -130,16 +162,25 @@ struct Run {
     child: Child,
     out: Output<std::process::ChildStdout>,
     err: Output<std::process::ChildStderr>,
+    groups: Arc<Groups>,
     is_reaped: bool,
 }
 
 impl Run {
-    fn new(mut child: Child, output_max: usize) -> Run {
+    fn new(mut child: Child, output_max: usize, groups: &Arc<Groups>) -> Run {
         let (out, err) = (child.stdout.take(), child.stderr.take());
+        let mut leaders = groups.lock();
+        leaders.push(Pid::from_child(&child));
+        if groups.closed.load(Ordering::Relaxed) {
+            // The list was closed between the start of this process and now.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        }
+        drop(leaders);
         Run {
             child,
             out: Output { from: out, kept: Vec::new(), max: output_max, keeps_end: false },
             err: Output { from: err, kept: Vec::new(), max: ERROR_MAX, keeps_end: true },
+            groups: groups.clone(),
             is_reaped: false,
         }
     }
@@ -198,8 +239,10 @@ impl Run {
     /// Kills the group and reaps its leader. Until then the leader's number belongs to no other
     /// process, so the group is the right one.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
+        let leader = Pid::from_child(&self.child);
         // Fails only if the group has ended.
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = kill_process_group(leader, Signal::KILL);
+        self.groups.lock().retain(|&other| other != leader);
         self.is_reaped = true;
         let status = self.child.wait()?;
         self.out.read();

@@ -163,6 +163,10 @@ impl Handlers {
         catch_unwind(AssertUnwindSafe(|| handler(job))).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+            // A payload may panic when it is dropped, and so may that panic's payload. A panic that
+            // left this function would leave the job without an outcome.
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+            dropped.unwrap_or_else(std::mem::forget);
             Err(Failure::again(format!("the handler panicked: {}", text.unwrap_or_default())))
         })
     }

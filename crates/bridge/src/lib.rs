@@ -40,6 +40,7 @@ mod policy;
 mod producer;
 mod report;
 mod scripts;
+mod server;
 mod stat;
 mod wire;
 
@@ -52,5 +53,5 @@ pub use handler::{Failure, Handlers, Reply};
 pub use job::Job;
 pub use policy::Backoff;
 pub use producer::{Producer, Push, Pushed};
+pub use server::Server;
 pub use stat::{ConsumerStat, Stat};
-pub use wire::Server;

@@ -7,7 +7,8 @@ use redis::{Cmd, Value};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::keys::{Keys, shard_name, shard_of};
 use crate::scripts::{SCRIPTS, call};
-use crate::wire::{Server, Wire};
+use crate::server::Server;
+use crate::wire::Wire;
 
 /// Jobs of one exchange.
 const BATCH_MAX: usize = 1_000;

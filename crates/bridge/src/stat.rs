@@ -7,7 +7,8 @@ use redis::Value;
 
 use crate::fault::{Error, Fault};
 use crate::keys::Keys;
-use crate::wire::{Server, Wire};
+use crate::server::Server;
+use crate::wire::Wire;
 
 /// A consumer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,15 +106,16 @@ impl Stat {
         if let Value::Array(pending) = &replies[4] {
             stat.in_flight = pending.first().map_or(0, number);
         }
-        // The server counts the lag unless entries in the middle were deleted. Without kept
-        // entries, all that are not pending have no owner.
+        // The server counts the lag unless entries in the middle were deleted, and its count is too
+        // large after it has loaded a log. What has no owner is in the stream and not pending.
         let lag = groups(&replies[5])
             .find(|about| field(about, "name").map(text).as_deref() == Some(group));
         let lag = lag.and_then(|about| match field(about, "lag") {
             Some(Value::Int(lag)) => Some(lag.cast_unsigned()),
             _ => None,
         });
-        stat.lag = lag.unwrap_or(length.saturating_sub(stat.in_flight));
+        let lag_max = length.saturating_sub(stat.in_flight);
+        stat.lag = lag.map_or(lag_max, |lag| lag.min(lag_max));
         stat.consumers = groups(&replies[6])
             .map(|about| ConsumerStat {
                 name: field(about, "name").map(text).unwrap_or_default(),

@@ -26,7 +26,7 @@ pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
 /// Keeps the text for the calling thread and returns `-errno`. A thread that is ending keeps no
 /// text.
 #[cold]
-pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
+pub fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
     let text = text.as_ref().as_bytes();
     let count = text.len().min(TEXT_SIZE - 1);
     let mut kept = [0; TEXT_SIZE];
@@ -38,7 +38,7 @@ pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
 /// Like [`fail`], for an error that is always a bug of the program. With `UWORK_DEBUG=objects` it
 /// ends the process.
 #[cold]
-pub(crate) fn misuse(errno: c_int, text: impl Into<String>) -> c_int {
+pub fn misuse(errno: c_int, text: impl Into<String>) -> c_int {
     let text = text.into();
     if crate::debug::is_on() {
         crate::debug::abort(&text);
@@ -58,7 +58,7 @@ pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
 }
 
 /// Runs `body`. A panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
-pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
+pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let code = fail(libc::ENOTRECOVERABLE, payload_text(&*payload).unwrap_or("panicked"));
         // A payload may panic when it is dropped, and so may that panic's payload.
@@ -69,7 +69,7 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
 }
 
 /// Like [`guarded`], for a `body` that returns a code itself.
-pub(crate) fn guard(body: impl FnOnce() -> c_int) -> c_int {
+pub fn guard(body: impl FnOnce() -> c_int) -> c_int {
     guarded(body).unwrap_or_else(|code| code)
 }
 

@@ -19,7 +19,7 @@ mod counters;
 mod cpu;
 mod debug;
 mod delayed;
-mod error;
+pub mod error;
 mod inspect;
 mod item;
 mod job;

@@ -362,7 +362,7 @@ pub unsafe extern "C" fn uw_queue_create_attrs(
 }
 
 /// Sets `errno`, for functions that return a pointer.
-pub(crate) fn set_errno(errno: c_int) {
+pub fn set_errno(errno: c_int) {
     // SAFETY: the thread's own errno.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -27,7 +27,7 @@ enum Command {
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
     Sim(sim::Args),
     /// Run jobs of Redis Streams as commands, add jobs, show the state of streams.
-    Bridge(bridge::Args),
+    Bridge(Box<bridge::Args>),
     /// List the processes that use uwork, or the attributes of one of them.
     Ls(process::LsArgs),
     /// Print the value of an attribute of a running process.
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
         Command::Sim(args) => sim::run(args),
-        Command::Bridge(args) => bridge::run(args),
+        Command::Bridge(args) => bridge::run(*args),
         Command::Ls(args) => process::ls(args),
         Command::Get(args) => process::get(args),
         Command::Set(args) => process::set(args),

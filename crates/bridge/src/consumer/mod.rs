@@ -19,7 +19,8 @@ use crate::counters::{Counters, to_openmetrics};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
 use crate::report::{Faults, Reporter};
-use crate::wire::{Server, Wire};
+use crate::server::Server;
+use crate::wire::Wire;
 use link::{End, Link, Shared, lock};
 
 /// A server that is not ready within this time fails the start.

@@ -212,6 +212,28 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
 }
 
+/// A panic's payload that panics when it is dropped.
+struct Twice;
+
+impl Drop for Twice {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_panic_whose_payload_panics_fails_the_attempt_and_leaves_no_job_without_outcome() {
+    let Some(redis) = Redis::start("a_panic_whose_payload_panics", &[]) else { return };
+    push(&redis, Push::new("panics"));
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(|_| std::panic::panic_any(Twice));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("is a dead letter after 3 attempt(s): the handler panicked");
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.retries, counters.dead, counters.held), (2, 1, 0));
+    assert_eq!(redis.pending("jobs"), 0);
+}
+
 #[test]
 fn two_consumers_with_one_name_share_the_jobs_and_say_so() {
     let Some(redis) = Redis::start("two_consumers_with_one_name", &[]) else { return };

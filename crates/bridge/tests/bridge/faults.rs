@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server};
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
 
 use crate::support::count::{Count, config};
 use crate::support::proxy::Proxy;
@@ -156,6 +156,8 @@ fn a_server_that_restarts_with_its_log_loses_no_job() {
     bridge.stop(LONG);
     assert_eq!((count.distinct(), redis.pending("jobs")), (JOBS, 0));
     assert_eq!(count.sum(), JOBS as u64, "the consumer lives: nothing runs twice");
+    let stat = Stat::read(redis.server(), "jobs", "uwork").unwrap();
+    assert_eq!((stat.lag, stat.done), (0, JOBS as u64), "the lag outlives the server's count");
 }
 
 #[test]

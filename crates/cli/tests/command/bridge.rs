@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 /// A redis-server on a free port, killed on drop.
 struct Redis(Child, String);
 
 impl Redis {
-    fn start(name: &str) -> Option<Redis> {
+    fn start(name: &str, flags: &[&str]) -> Option<Redis> {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         if found.is_err() {
             eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
@@ -17,7 +18,11 @@ impl Redis {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new("redis-server");
         command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--dir", "/"]).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(["--save", "", "--dir", "/"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let mut redis = Redis(command.spawn().unwrap(), format!("redis://{address}"));
         while TcpStream::connect(address).is_err() {
             assert!(redis.0.try_wait().unwrap().is_none(), "redis-server has ended");
@@ -48,7 +53,7 @@ impl Drop for Redis {
 
 #[test]
 fn jobs_are_pushed_run_and_shown() {
-    let Some(redis) = Redis::start("jobs_are_pushed_run_and_shown") else { return };
+    let Some(redis) = Redis::start("jobs_are_pushed_run_and_shown", &[]) else { return };
     let mut lines = redis.command(&["push", "--stream", "jobs", "--lines"]);
     let mut lines = lines.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     lines.stdin.take().unwrap().write_all(b"1\n2\n3\n").unwrap();
@@ -85,6 +90,36 @@ fn jobs_are_pushed_run_and_shown() {
 }
 
 #[test]
+fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
+    let name = "a_signal_kills_what_does_not_end";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    redis.text(&["push", "--stream", "jobs", out.to_str().unwrap()]);
+    let script =
+        "read -r file; sleep 1000 & echo $! >\"$file.new\"; mv \"$file.new\" \"$file\"; wait";
+    let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", script];
+    let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
+    while !out.exists() {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    let expected = "0 done, 0 retried, 0 dead, 1 handed back, 1 killed, 0 left to others\n";
+    assert!(ended.status.success() && said.ends_with(expected), "{said}");
+    // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
+    let state = format!("/proc/{}/stat", std::fs::read_to_string(out).unwrap().trim());
+    while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+    let table = redis.text(&["stat", "--stream", "jobs"]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[2], "1", "the job waits for another consumer: {table}");
+}
+
+#[test]
 fn bad_settings_are_refused_in_one_line() {
     let refused = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
@@ -99,4 +134,65 @@ fn bad_settings_are_refused_in_one_line() {
     assert!(refused(&["run", "--stream", "jobs"]).contains("--exec"));
     let limit = ["run", "--stream", "jobs", "--limit", "soon", "--exec", "true"];
     assert!(refused(&limit).contains("allowed are seconds"));
+}
+
+#[test]
+fn a_password_comes_from_a_file_or_the_environment() {
+    let name = "a_password_comes_from_a_file_or_the_environment";
+    let Some(redis) = Redis::start(name, &["--requirepass", "right"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let file = file.to_str().unwrap();
+    let push = ["push", "--stream", "jobs", "x"];
+    let missing = redis.command(&push).output().unwrap();
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("NOAUTH"));
+    assert!(redis.text(&["push", "--password-file", file, "--stream", "jobs", "x"]).contains('-'));
+    let from_environment = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "right").output();
+    assert!(from_environment.unwrap().status.success());
+    let wrong = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "left").output().unwrap();
+    let line = String::from_utf8(wrong.stderr).unwrap();
+    assert!(line.contains("check user and password") && !line.contains("left"), "{line}");
+}
+
+fn openssl(folder: &Path, words: &str) {
+    let mut command = Command::new("openssl");
+    command.args(words.split(' ')).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(command.status().unwrap().success(), "openssl {words}");
+}
+
+#[test]
+fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let new = "req -x509 -newkey rsa:2048 -nodes -days 2";
+    openssl(folder, &format!("{new} -subj /CN=ca -keyout ca.key -out ca.crt"));
+    let signed = "-CA ca.crt -CAkey ca.key -addext subjectAltName=IP:127.0.0.1";
+    let signed = format!("{new} {signed} -addext basicConstraints=critical,CA:FALSE");
+    openssl(folder, &format!("{signed} -subj /CN=peer -keyout peer.key -out peer.crt"));
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (ca, cert, key) = (path("ca.crt"), path("peer.crt"), path("peer.key"));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut flags = vec!["--tls-port", &port, "--tls-ca-cert-file", &ca];
+    flags.extend(["--tls-cert-file", &cert, "--tls-key-file", &key]);
+    let Some(redis) = Redis::start("options_for_tls", &flags) else { return };
+    let server = format!("rediss://127.0.0.1:{port}");
+    let push = |options: &[&str]| {
+        let mut command = redis.command(&["push", "--stream", "jobs", "--server"]);
+        let output = command.args(options).arg("x").output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (ok, line) = push(&[&server, "--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key]);
+    assert!(ok, "{line}");
+    let refused = |options: &[&str], words: &str| {
+        let (ok, line) = push(options);
+        assert!(!ok && line.contains(words) && line.lines().count() == 1, "{options:?}: {line}");
+    };
+    refused(&[&server], "certificate");
+    refused(&[&server, "--tls-ca", &ca], "ertificate");
+    refused(&[&server, "--tls-ca", &ca, "--tls-cert", &cert], "are given together");
+    refused(&[&server, "--tls-ca", "/no/such/file"], "/no/such/file: No such file");
+    refused(&[&server, "--tls-ca", &key], "not in PEM: -----BEGIN CERTIFICATE-----");
+    refused(&[&format!("{server}#insecure")], "#insecure is refused");
+    refused(&[&redis.1, "--tls-ca", &ca], "begin with rediss://");
 }

@@ -5,6 +5,7 @@ mod run;
 mod signals;
 mod stat;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use super::UserError;
 
 /// The variable with the address, which keeps a password out of the list of processes.
 const SERVER_VARIABLE: &str = "UWORK_BRIDGE_SERVER";
+/// The variable with the password.
+const PASSWORD_VARIABLE: &str = "UWORK_BRIDGE_PASSWORD";
 /// The longest time that an option takes.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -34,17 +37,36 @@ enum Command {
     Stat(stat::Args),
 }
 
-/// Where the streams are.
+/// Where the streams are, and what the server demands.
 #[derive(clap::Args)]
 struct Place {
-    /// The server: redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///PATH. Several are given for
-    /// shards on several nodes. Without it: $UWORK_BRIDGE_SERVER, or redis://127.0.0.1:6379.
+    /// The server: redis://[USER:PASSWORD@]HOST[:PORT][/DB], the same with rediss:// for TLS, or
+    /// unix:///PATH. Several are given for shards on several nodes. Without it:
+    /// $UWORK_BRIDGE_SERVER, or redis://127.0.0.1:6379.
     #[arg(long, value_name = "URL")]
     server: Vec<String>,
 
     /// The number of shards of each stream.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: u32,
+
+    /// Read the password from the first line of a file. Without it: $UWORK_BRIDGE_PASSWORD, or the
+    /// address's.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+
+    /// The certificate of the authority that has signed the server's, in PEM. Without it: the
+    /// system's authorities.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// The certificate that this client shows, in PEM, with --tls-key.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate, in PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
 }
 
 impl Place {
@@ -54,7 +76,30 @@ impl Place {
             vec![from_environment.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())]
         };
         let urls = if self.server.is_empty() { default() } else { self.server.clone() };
-        urls.iter().map(|url| Server::new(url).map_err(user)).collect()
+        let password = self.password()?;
+        let server = |url: &String| {
+            let server = Server::new(url)?.certificate_files(
+                self.tls_ca.as_deref(),
+                self.tls_cert.as_deref(),
+                self.tls_key.as_deref(),
+            )?;
+            Ok(password.iter().fold(server, |server, password| server.password(password)))
+        };
+        urls.iter().map(|url| server(url).map_err(user)).collect()
+    }
+
+    fn password(&self) -> Result<Option<String>, UserError> {
+        let Some(file) = &self.password_file else {
+            return Ok(std::env::var(PASSWORD_VARIABLE).ok());
+        };
+        let fail = |error: &dyn std::fmt::Display| {
+            UserError(format!("the password's file {}: {error}", file.display()))
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| fail(&error))?;
+        match text.lines().next() {
+            Some(line) if !line.is_empty() => Ok(Some(line.to_owned())),
+            _ => Err(fail(&"its first line is empty and should be the password")),
+        }
     }
 }
 

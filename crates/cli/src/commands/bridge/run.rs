@@ -110,19 +110,24 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     };
     // Before the first thread, so that all threads leave the signals to this one.
     let signals = Signals::block();
+    let running = exec.clone();
     let handlers = Handlers::new().otherwise(move |job| exec.run(job));
     let bridge = Bridge::start(config, handlers, |line| eprintln!("uwork bridge: {line}"));
     let bridge = bridge.map_err(user)?;
     eprintln!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
     signals.wait();
+    let hurried = running.clone();
     let impatient = move || {
         let signal = signals.wait();
         eprintln!("uwork bridge: a second signal: running jobs are left to other consumers");
+        hurried.kill_all();
         std::process::exit(128 + signal);
     };
     // Without this thread a second signal waits.
     drop(std::thread::Builder::new().name("signals".into()).spawn(impatient));
     let stopped = bridge.stop(args.stop_limit);
+    // The process ends before the runs that were abandoned see it.
+    running.kill_all();
     let counters = stopped.counters;
     eprintln!(
         "uwork bridge: {} done, {} retried, {} dead, {} handed back, {} killed, {} left to others",

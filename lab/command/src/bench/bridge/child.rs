@@ -24,6 +24,9 @@ pub(super) enum Role {
     Work,
     /// Counts each run of each job on the server.
     Count,
+    /// The bare consumers.
+    BareSync,
+    BareAsync,
 }
 
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
@@ -36,6 +39,11 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
             producer.push_all(jobs).map_err(fail)?;
         }
         return Ok(());
+    }
+    match order.role {
+        Role::BareSync => return super::bare::run_sync(&order.url),
+        Role::BareAsync => return super::bare::run_async(&order.url),
+        _ => {}
     }
     let mut config = Config::new(server, "jobs");
     let handlers = if order.role == Role::Count {

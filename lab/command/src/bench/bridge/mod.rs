@@ -7,9 +7,13 @@
 //! runs from the first finished job that is seen to the last, so that the start of an interpreter
 //! does not count, and the CPU time is that of the group within it.
 //!
+//! The runners `sync` and `async`, only by name and for `noop`, are bare consumers on the two sides of
+//! the crate `redis`.
+//!
 //! `torture` is no comparison: consumers are killed at random, connections are cut, the server is
 //! killed and starts again on its log. It fails if a job is lost.
 
+mod bare;
 mod child;
 mod group;
 mod peers;
@@ -25,7 +29,7 @@ use uwork_rivals::Standing;
 
 use self::child::{Order, Role};
 use self::group::Group as Processes;
-use self::peers::{Peer, RUNNERS, folder};
+use self::peers::{BARE, Peer, RUNNERS, folder};
 use self::server::Redis;
 use super::UserError;
 use super::contestant::{Contestant, Group, Names, RatioTo};
@@ -58,7 +62,7 @@ pub(super) struct Args {
     /// Only these cases: noop, compute, sleep; or torture
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these runners: uwork, celery, rq, bullmq, asynq
+    /// Only these runners: uwork, celery, rq, bullmq, asynq; for noop also sync, async
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
     /// Runs of each runner; the median is reported [default: 3; --quick: 1]
@@ -89,14 +93,21 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         return torture::run(Duration::from_secs(seconds as u64), jobs);
     }
     let cases = names_or_all("--case", &args.case, &CASES)?;
-    names("--runner", &args.runner, &RUNNERS)?;
+    let known: Vec<&str> = RUNNERS.iter().chain(&BARE).copied().collect();
+    names("--runner", &args.runner, &known)?;
+    if args.runner.iter().any(|runner| BARE.contains(&runner.as_str())) && cases != ["noop"] {
+        return Err(UserError("the runners sync and async have one case: --case noop".to_owned()));
+    }
     let samples = samples_or(&args.samples, if quick { 1 } else { 3 })?;
     let folder = folder();
-    let chosen = |peer: &Peer| args.runner.is_empty() || args.runner.iter().any(|r| r == peer.name);
-    let (ready, missing): (Vec<Peer>, Vec<Peer>) = RUNNERS
+    let is_chosen = |name: &&&str| match args.runner.is_empty() {
+        true => RUNNERS.contains(name),
+        false => args.runner.iter().any(|runner| runner == **name),
+    };
+    let (ready, missing): (Vec<Peer>, Vec<Peer>) = known
         .iter()
+        .filter(is_chosen)
         .filter_map(|name| Peer::named(name))
-        .filter(chosen)
         .partition(|peer| peer.is_installed(&folder));
     for peer in missing {
         eprintln!("{}: left out, not in {}: lab/peers/install.sh", peer.name, folder.display());
@@ -121,7 +132,7 @@ fn contestant(case: &'static str, peer: Peer, quick: bool) -> Contestant<Measure
 /// The number of jobs for a run of some seconds.
 fn jobs(case: &str, runner: &str, quick: bool) -> usize {
     let full = match (case, runner) {
-        ("noop", "uwork") => 1_000_000,
+        ("noop", "uwork" | "sync" | "async") => 1_000_000,
         ("noop", "bullmq" | "asynq") => 40_000,
         ("noop", _) => 6_000,
         ("sleep", "uwork") => 100_000,

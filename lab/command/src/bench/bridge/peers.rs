@@ -8,6 +8,8 @@ use crate::UserError;
 use crate::bench::measured::again;
 
 pub(super) const RUNNERS: [&str; 5] = ["uwork", "celery", "rq", "bullmq", "asynq"];
+/// Only by name: the bare consumers are no peers.
+pub(super) const BARE: [&str; 2] = ["sync", "async"];
 
 /// A runner.
 #[derive(Clone, Copy)]
@@ -19,8 +21,10 @@ pub(super) struct Peer {
     files: &'static [&'static str],
 }
 
-const PEERS: [Peer; 5] = [
+const PEERS: [Peer; 7] = [
     Peer { name: "uwork", left: &[&["XLEN", "jobs"]], files: &[] },
+    Peer { name: "sync", left: &[&["XLEN", "jobs"]], files: &[] },
+    Peer { name: "async", left: &[&["XLEN", "jobs"]], files: &[] },
     Peer {
         name: "celery",
         left: &[&["LLEN", "celery"], &["HLEN", "unacked"]],
@@ -65,7 +69,12 @@ impl Peer {
     ) -> Result<Command, UserError> {
         let word = if role == Role::Push { "push" } else { "work" };
         let mut command = match self.name {
-            "uwork" => {
+            "uwork" | "sync" | "async" => {
+                let role = match (role, self.name) {
+                    (Role::Work, "sync") => Role::BareSync,
+                    (Role::Work, "async") => Role::BareAsync,
+                    (role, _) => role,
+                };
                 let (case, url) = (case.to_owned(), url.to_owned());
                 return again("bridge", &Order { role, case, url, jobs });
             }

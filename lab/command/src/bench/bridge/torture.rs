@@ -51,6 +51,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
             restarts += 1;
         }
     }
+    let tortured = begun.elapsed();
     let pushed = producer.join().map_err(|_| UserError("the producer has panicked".to_owned()))?;
     pushed?;
     let rest = Instant::now();
@@ -72,7 +73,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
     let (distinct, total) = (runs.len(), runs.iter().sum::<u64>());
     println!(
         "bridge: torture of {:.0} s: {jobs} jobs, {kills} kills, {cuts} cuts, {restarts} restarts",
-        begun.elapsed().as_secs_f64()
+        tortured.as_secs_f64()
     );
     println!(
         "lost {}, run twice or more {}, dead letters {}, taken over {}",

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs the example bridge.c, given as the argument, with a redis-server of its own; left out where that is missing.
+set -euo pipefail
+program=$(realpath "$1")
+cd "$(dirname "$0")"
+command -v redis-server >/dev/null || { echo "left out: bridge.c, redis-server is not installed"; exit 0; }
+source ../../crates/bridge-capi/tests/redis.sh
+start_redis
+said=$("$program" "$redis_url" 7 eight 9 2>&1)
+for line in '7 squared is 49' '9 squared is 81' '2 done, 1 dead'; do
+    grep -qx "$line" <<<"$said" || { echo "bridge.c: no line \"$line\" in: $said"; exit 1; }
+done
+grep -q 'dead letter after 1 attempt(s): the payload is not a number' <<<"$said"
+echo "$said" | tail -n 1
