@@ -58,6 +58,12 @@ impl Host for Linux {
         self
     }
 
+    #[cfg(feature = "locked-wake")]
+    #[inline]
+    fn reverts(&self, cure: uwork_engine::host::Cure) -> bool {
+        cure == uwork_engine::host::Cure::DeferredWake && crate::locked_wake::is_on()
+    }
+
     #[inline]
     fn now(&self) -> u64 {
         self.clock_base.elapsed().as_nanos() as u64

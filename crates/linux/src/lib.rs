@@ -27,6 +27,8 @@ pub mod futex;
 pub mod hooks;
 mod host;
 pub mod library_queue;
+#[cfg(feature = "locked-wake")]
+pub mod locked_wake;
 mod membarrier;
 pub mod on_cpu;
 mod pages;

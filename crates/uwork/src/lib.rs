@@ -179,6 +179,7 @@ mod shutdown;
 pub mod sysfs;
 pub mod system;
 pub mod threads;
+mod unblock;
 pub mod watchdog;
 
 pub use bounded::{BoundedQueue, Reservation};
@@ -200,11 +201,15 @@ pub use queue::Queue;
 pub use scoped::{ScopedJoinHandle, SpawnScope, scope};
 pub use setup::{Setup, SetupError};
 pub use shutdown::shutdown;
+pub use unblock::{report_waits, unblock};
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
 #[doc(hidden)]
 pub use uwork_engine::{__impl_offset, __split_generics};
 pub use uwork_engine::{Busy, Shutdown, ShutdownReport, WorkPointer};
+#[cfg(feature = "locked-wake")]
+#[doc(hidden)]
+pub use uwork_linux::locked_wake;
 #[cfg(feature = "ring")]
 #[doc(inline)]
 pub use uwork_linux::ring;

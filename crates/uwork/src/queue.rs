@@ -18,8 +18,13 @@ use crate::item::{Enqueued, WorkItem, field, nanos};
 /// A queue of work items. Clones are handles to the same queue.
 ///
 /// Dropping the last handle waits until everything that is queued has run, as [`Queue::destroy`]
-/// does. Inside a work item a separate thread does that waiting. Armed delayed items do not keep a
-/// queue alive: if they expire after its end, they are dropped and do not run.
+/// does. Inside a work item a separate thread does that waiting. On a thread of an async executor the
+/// drop keeps that thread from other futures: await `uwork::unblock(move || queue.destroy())` before
+/// it, after which the drop has nothing to wait for. A [`JoinHandle`](crate::JoinHandle) also holds
+/// the queue, until it has its outcome or is dropped.
+///
+/// Armed delayed items do not keep a queue alive: if they expire after its end, they are dropped and do
+/// not run.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -142,7 +147,7 @@ impl Queue {
     }
 
     /// Waits until every item that was queued before this call has run. Items that are queued later
-    /// do not delay it.
+    /// do not delay it. Async code calls it by [`unblock`](crate::unblock).
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -188,7 +193,7 @@ impl Queue {
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue more on it;
-    /// submissions from elsewhere are refused.
+    /// submissions from elsewhere are refused. Async code calls it by [`unblock`](crate::unblock).
     ///
     /// # Errors
     /// The caller is in an item of this queue.

@@ -123,6 +123,12 @@ pub enum Report {
         /// The queue that it waits for.
         on: String,
     },
+    /// A future on another executor's thread waits for items, which keeps that thread from its other
+    /// futures. Reported once for each thread, and only where the program asked for it.
+    WaitInFuture {
+        /// The thread's name.
+        thread: String,
+    },
     /// An item of a BH queue was about to wait, which is forbidden.
     BhWaits {
         /// The queue's name.
@@ -408,6 +414,8 @@ pub enum Cure {
     HelpPassedOn,
     /// The mean rest of a run decides whether items wait behind it, not the mean run.
     ResidualRunTime,
+    /// A worker is woken after the lock of its pool is released.
+    DeferredWake,
     /// A cancel reports the item that it has removed.
     ReportedCancel,
     /// An item that still runs is deferred to the end of that run.

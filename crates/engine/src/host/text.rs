@@ -103,11 +103,20 @@ impl fmt::Display for Report {
                 let event = if *ends { "end" } else { "start" };
                 write!(f, "a hook for the {event} of the thread {thread:?} panicked: {message}")
             }
+            Report::WaitInFuture { thread } => wait_in_future(f, thread),
             Report::BhWaits { queue } => {
                 write!(f, "an item of the BH queue {queue:?} waits, which it must not")
             }
         }
     }
+}
+
+fn wait_in_future(f: &mut fmt::Formatter<'_>, thread: &str) -> fmt::Result {
+    write!(
+        f,
+        "a future on the thread {thread:?} waits for items, and keeps the thread from other futures; \
+         `uwork::unblock` makes such a call a future"
+    )
 }
 
 fn refused_in_drain(f: &mut fmt::Formatter<'_>, queue: &str) -> fmt::Result {

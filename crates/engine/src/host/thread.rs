@@ -30,6 +30,10 @@ pub struct ThreadState {
     wakes: Cell<WakeHistory>,
     /// Whether the thread is in a hook that the host calls at its start or end.
     in_hook: Cell<bool>,
+    /// Whether waits of this thread are reported, because it polls futures.
+    reports_waits: Cell<bool>,
+    /// Whether one was.
+    has_reported_wait: Cell<bool>,
     /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
     /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
@@ -54,6 +58,8 @@ impl ThreadState {
             forks: Cell::new(0),
             wakes: Cell::new(WakeHistory::NEW),
             in_hook: Cell::new(false),
+            reports_waits: Cell::new(false),
+            has_reported_wait: Cell::new(false),
             read_sides: Cell::new(0),
             changes: Cell::new(0),
         }
@@ -87,6 +93,16 @@ impl ThreadState {
     /// Sets that.
     pub fn set_in_hook(&self, is_in_hook: bool) {
         self.in_hook.set(is_in_hook);
+    }
+
+    /// Sets whether waits of this thread are reported. Returns what it was.
+    pub(crate) fn set_reports_waits(&self, reports_waits: bool) -> bool {
+        self.reports_waits.replace(reports_waits)
+    }
+
+    /// Whether the wait that begins is to be reported.
+    pub(crate) fn take_wait_to_report(&self) -> bool {
+        self.reports_waits.get() && !self.has_reported_wait.replace(true)
     }
 
     pub(crate) fn worker(&self) -> *const () {

@@ -21,7 +21,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use super::{Pool, PoolInner};
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::wake::WakeToken;
 
 /// A picked worker.
@@ -36,7 +36,9 @@ impl<H: Host> Pool<H> {
     pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
         // Before the lock, because a worker that finds it taken would wait for these questions.
         let waker = self.waker(engine);
-        let picked = self.pick_idle(engine, &mut self.lock(), waker);
+        let mut inner = self.lock();
+        let picked = self.pick_idle(engine, &mut inner, waker);
+        let under_lock = engine.host().reverts(Cure::DeferredWake).then_some(inner);
         let Some(Picked { slot, moves_to }) = picked else { return false };
         let slot = engine.slot(slot);
         if let Some(cpus) = moves_to {
@@ -45,7 +47,11 @@ impl<H: Host> Pool<H> {
             slot.end_move(self.id);
         }
         // SAFETY: slots live as long as the engine.
-        unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(engine.host());
+        let wake = unsafe { WakeToken::<H>::new(&raw const slot.event) };
+        match under_lock {
+            None => wake.send(engine.host()),
+            Some(_) => wake.send_under_lock(engine.host()),
+        }
         true
     }
 

@@ -62,6 +62,12 @@ impl<H: Host> Engine<H> {
         !self.caller().thread.is_in_hook() && !self.context().bh
     }
 
+    /// Sets whether waits of the calling thread are reported while it is no worker. Returns what it
+    /// was.
+    pub fn report_waits(&self, reports_waits: bool) -> bool {
+        self.caller().thread.set_reports_waits(reports_waits)
+    }
+
     /// Whether the caller is a worker.
     #[inline]
     pub fn is_worker(&self) -> bool {
@@ -88,10 +94,15 @@ impl<'a, H: Host> Caller<'a, H> {
         is_bh
     }
 
-    /// For calls that may have to wait and have already begun. They must not be unwound, so this
-    /// only reports.
+    /// For calls that are about to wait and have already begun. They must not be unwound, so this
+    /// only reports. The caller is in no list of waiters yet, because the reporter is user code.
     pub(crate) fn before_wait(self) {
         let _ = self.is_in_bh();
+        self.engine.fork.finish(self.engine);
+        if self.worker().is_none() && self.thread.take_wait_to_report() {
+            let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+            self.report(Report::WaitInFuture { thread });
+        }
     }
 
     #[cold]
@@ -103,7 +114,6 @@ impl<'a, H: Host> Caller<'a, H> {
     }
 
     pub(crate) fn block(self) -> Blocked<H> {
-        self.engine.fork.finish(self.engine);
         let thread = self.thread;
         let worker = self.worker();
         if let Some(worker) = worker {

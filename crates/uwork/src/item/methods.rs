@@ -63,7 +63,8 @@ macro_rules! embedded_methods {
 
             /// As [`cancel`](Self::cancel), and waits for a run in progress: afterwards the item is
             /// neither pending nor running. Attempts to queue it during the wait are refused. A
-            /// call from inside the item itself does not wait.
+            /// call from inside the item itself does not wait. Async code calls it by
+            /// [`unblock`](crate::unblock).
             ///
             /// # Errors
             /// The disable depth is at its maximum.

@@ -1,11 +1,12 @@
 //! Futures as work items, and handles as futures.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
+use crate::support::executor::block_on;
 use crate::support::gate::Gate;
 use crate::support::items::Job;
 use crate::support::{keep, queue, until, watchdog, within};
@@ -302,27 +303,6 @@ fn a_wake_during_a_drain_is_not_lost() {
     within("the drain", move || drain.join()).unwrap().unwrap();
     let outcome = within("join of a future that was woken in a drain", move || handle.join());
     assert!(matches!(outcome, Ok(2) | Err(JoinError::Refused)), "{outcome:?}");
-}
-
-/// Wakes the thread that created it.
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Polls on the calling thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        std::thread::park_timeout(crate::support::WAIT_CAP);
-    }
 }
 
 // Catches: a handle that does not wake its awaiting task, or wakes only the first one.

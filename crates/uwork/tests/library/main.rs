@@ -58,5 +58,6 @@ mod static_items;
 mod support;
 mod sysfs;
 mod threads;
+mod unblock;
 mod watchdog;
 mod workers_max;

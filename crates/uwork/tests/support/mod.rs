@@ -7,6 +7,7 @@
 pub(crate) mod blocks;
 pub(crate) mod child;
 pub(crate) mod counting;
+pub(crate) mod executor;
 pub(crate) mod filter;
 pub(crate) mod forked;
 pub(crate) mod gate;

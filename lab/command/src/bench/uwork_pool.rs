@@ -2,6 +2,8 @@
 //!
 //! - the name of a scope: an unbound queue of that scope with intrusive items. In the case `join`,
 //!   the waiter joins each item as a helper instead of sleeping.
+//! - `cpu-locked` and so on: the same, with workers that are woken under the lock of their pool. The
+//!   difference is what the deferred wake gains.
 //! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
 //!   joined.
 //! - `execute`: the default scope with a closure per item that has no handle; not in the case
@@ -34,6 +36,9 @@ const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
+/// The end of the variants whose workers are woken under the lock of their pool.
+const LOCKED: &str = "-locked";
+
 /// The contestants of uwork in a case, one for each variant that exists in it.
 pub(super) fn contestants(
     case: &'static str,
@@ -50,6 +55,12 @@ pub(super) fn contestants(
                 EXECUTE => measure(|| Executed(queue("default")), &load),
                 HALVES => measure(|| Halves, &load),
                 C => measure(|| ThroughC::new(joins), &load),
+                variant if let Some(scope) = variant.strip_suffix(LOCKED) => {
+                    uwork::locked_wake::set(true);
+                    let sample = measure(|| Intrusive { queue: queue(scope), joins }, &load);
+                    uwork::locked_wake::set(false);
+                    sample
+                }
                 variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
             })
         }),

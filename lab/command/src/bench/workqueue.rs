@@ -20,6 +20,15 @@ const NAMED: [&str; 1] = [pingpong::CASE];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
+/// The scopes with wakes under the lock of the pool.
+const LOCKED: [&str; 6] = [
+    "cpu-locked",
+    "smt-locked",
+    "cache_shard-locked",
+    "cache-locked",
+    "numa-locked",
+    "system-locked",
+];
 /// The default scope with a limit that is always reached, and with limits that nodes do not share.
 const LIMITS: [&str; 2] = ["limited", "unshared"];
 
@@ -36,7 +45,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
-    /// `unshared`: the default scope without the count that the pods of a node share; `spawn`,
+    /// `unshared`: the default scope without the count that the pods of a node share;
+    /// `cpu-locked`, `smt-locked`, `cache_shard-locked`, `cache-locked`, `numa-locked`,
+    /// `system-locked`: workers are woken under the lock of their pool; `spawn`,
     /// `execute`: the default scope, and a closure for each item, with and without a handle
     /// [default: default, spawn, execute]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
@@ -226,13 +237,14 @@ fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     let mut allowed = SCOPES.to_vec();
     allowed.push(ALL);
     allowed.extend(LIMITS);
+    allowed.extend(LOCKED);
     allowed.extend(uwork_pool::CLOSURES);
     let chosen = options::names("--scope", scopes, &allowed)?;
     Ok(match &chosen[..] {
         [] => [&SCOPES[..1], &uwork_pool::CLOSURES].concat(),
         chosen if chosen.contains(&ALL) => {
             let limits = chosen.iter().copied().filter(|name| LIMITS.contains(name));
-            SCOPES.into_iter().chain(uwork_pool::CLOSURES).chain(limits).collect()
+            SCOPES.into_iter().chain(uwork_pool::CLOSURES).chain(LOCKED).chain(limits).collect()
         }
         chosen => chosen.to_vec(),
     })
