@@ -20,8 +20,8 @@ use crate::item::{Enqueued, WorkItem, field, nanos};
 /// Dropping the last handle waits until everything that is queued has run, as [`Queue::destroy`]
 /// does. Inside a work item a separate thread does that waiting. On a thread of an async executor the
 /// drop keeps that thread from other futures: await `uwork::unblock(move || queue.destroy())` before
-/// it, after which the drop has nothing to wait for. A [`JoinHandle`](crate::JoinHandle) also holds
-/// the queue, until it has its outcome or is dropped.
+/// it, after which the drop has nothing to wait for. A future of
+/// [`spawn_future`](Queue::spawn_future) holds a handle until it is done.
 ///
 /// Armed delayed items do not keep a queue alive: if they expire after its end, they are dropped and do
 /// not run.

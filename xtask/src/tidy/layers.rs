@@ -107,6 +107,11 @@ const LAYERS: &[Layer] = &[
         may_use: Uses::Only(&["uwork-bridge", "uwork-capi", "libc"]),
         may_use_under_loom: &[],
     },
+    Layer {
+        package: "uwork-example-axum",
+        may_use: Uses::Only(&["uwork", "axum", "tokio"]),
+        may_use_under_loom: &[],
+    },
     // Without the laboratory, so that the command builds fast and stays small.
     Layer {
         package: "uwork-cli",
