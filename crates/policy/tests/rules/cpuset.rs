@@ -1,4 +1,4 @@
-//! CPU sets: the two text formats, set algebra, round robin.
+//! CPU sets: the two text formats and set algebra.
 
 use std::collections::BTreeSet;
 
