@@ -9,6 +9,7 @@ use uwork_bridge::{
 use crate::support::count::{Count, config};
 use crate::support::proxy;
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -32,9 +33,7 @@ fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
     let lines = Count::default();
     let handlers = Handlers::new().typed("typed", |_: u64, _| Ok::<(), Failure>(()));
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
-    while bridge.counters().dead < 4 {
-        std::thread::yield_now();
-    }
+    wait_until("all jobs are dead letters", || bridge.counters().dead == 4);
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.retries), (0, 2), "only the unknown name is tried again");
     lines.wait_line("after 1 attempt(s): the payload is not valid: ");
@@ -196,9 +195,7 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     let runs = count.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         runs.add(format!("run {}", job.attempt()));
-        while !job.is_abandoned() {
-            std::thread::yield_now();
-        }
+        wait_until("the job is abandoned", || job.is_abandoned());
         runs.add("abandoned");
         Ok(Reply::done())
     });
