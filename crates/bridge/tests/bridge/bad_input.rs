@@ -209,6 +209,42 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
 }
 
+#[test]
+fn a_consumer_whose_handlers_all_hang_leaves_the_jobs_to_the_others() {
+    let Some(redis) = Redis::start("a_consumer_whose_handlers_all_hang", &[]) else { return };
+    for payload in ["hangs", "hangs", "1", "2", "3"] {
+        push(&redis, Push::new(payload));
+    }
+    let (count, lines) = (Count::default(), Count::default());
+    let (runs, gate) = (count.clone(), lines.clone());
+    let handlers = Handlers::new().otherwise(move |job| {
+        if job.payload() == b"hangs" {
+            gate.wait_for("open", 1);
+        } else {
+            runs.add(format!("first {}", String::from_utf8_lossy(job.payload())));
+        }
+        Ok(Reply::done())
+    });
+    let mut stuck = config(redis.server(), "jobs");
+    (stuck.max_active, stuck.attempts_max) = (2, 1);
+    stuck.limit = Some(Duration::from_millis(100));
+    let first = Bridge::start(stuck, handlers, lines.reports()).unwrap();
+    lines.wait_line("all 2 permits belong to runs beyond their time limit");
+    let second = config(redis.server(), "jobs");
+    let second = Bridge::start(second, count.handlers(), |_| {}).unwrap();
+    for payload in ["1", "2", "3"] {
+        count.wait_for(payload, 1);
+    }
+    assert_eq!(second.stop(LONG).counters.done, 3);
+    // A permit that comes back is used again.
+    lines.add("open");
+    push(&redis, Push::new("4"));
+    count.wait_for("first 4", 1);
+    let counters = first.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead), (1, 2));
+    assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
+}
+
 /// A panic's payload that panics when it is dropped.
 struct Twice;
 
