@@ -20,7 +20,6 @@ const NEWEST: f64 = 0.3;
 /// next 20 ms at its recent rate. The bytes of the payloads are bounded too.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    max_active: usize,
     bytes_max: usize,
     rate_per_s: f64,
     /// The largest recent payload; None before the first read.
@@ -28,8 +27,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(max_active: usize, bytes_max: usize) -> Window {
-        Window { max_active, bytes_max, rate_per_s: 0.0, payload_bytes: None }
+    pub(crate) fn new(bytes_max: usize) -> Window {
+        Window { bytes_max, rate_per_s: 0.0, payload_bytes: None }
     }
 
     /// Learns how many jobs have ended in a time.
@@ -50,9 +49,9 @@ impl Window {
 
     /// Whether a consumer that holds so many jobs fetches more: when half of what was fetched ahead
     /// is used up. So a read brings many jobs, and the other half lasts until they arrive.
-    pub(crate) fn reads_at(&self, held: usize) -> bool {
-        let size = self.size();
-        held + self.ahead().min(size).div_ceil(2) <= size
+    pub(crate) fn reads_at(&self, held: usize, permits: usize) -> bool {
+        let size = self.size(permits);
+        size > 0 && held + self.ahead().min(size).div_ceil(2) <= size
     }
 
     /// How long to collect outcomes before they are sent: a moment at high rates, so that an
@@ -61,9 +60,13 @@ impl Window {
         if self.rate_per_s < LINGER_ABOVE_PER_S { Duration::ZERO } else { LINGER }
     }
 
-    /// The number of jobs to hold, at least 1.
-    pub(crate) fn size(&self) -> usize {
-        let wanted = self.max_active + self.ahead();
+    /// The number of jobs to hold while so many can run at once: at least 1, and none without a
+    /// permit, since a job that is held and cannot run would be kept from other consumers.
+    pub(crate) fn size(&self, permits: usize) -> usize {
+        if permits == 0 {
+            return 0;
+        }
+        let wanted = permits + self.ahead();
         let by_bytes = match self.payload_bytes {
             None => FIRST_READ,
             Some(bytes) => self.bytes_max / bytes.max(1),
@@ -127,42 +130,47 @@ mod tests {
 
     #[test]
     fn the_window_is_what_the_queue_runs_in_20_ms() {
-        let mut window = Window::new(4, 1 << 30);
-        assert_eq!(window.size(), 5, "an unknown rate: one job ahead");
+        let mut window = Window::new(1 << 30);
+        assert_eq!(window.size(4), 5, "an unknown rate: one job ahead");
         window.read(100);
         (0..50).for_each(|_| window.ended(1_000, Duration::from_millis(10)));
-        assert!((1_900..=2_004).contains(&window.size()), "{}", window.size());
+        assert!((1_900..=2_004).contains(&window.size(4)), "{}", window.size(4));
         (0..50).for_each(|_| window.ended(10_000, Duration::from_millis(1)));
-        assert_eq!(window.size(), 4 + AHEAD_MAX);
+        assert_eq!(window.size(4), 4 + AHEAD_MAX);
         (0..50).for_each(|_| window.ended(0, Duration::from_secs(1)));
-        assert_eq!(window.size(), 5, "long jobs: the others are left to other consumers");
+        assert_eq!(window.size(4), 5, "long jobs: the others are left to other consumers");
+        assert_eq!(window.size(0), 0, "runs that hang have all permits");
     }
 
     #[test]
     fn a_read_waits_until_half_of_the_jobs_ahead_are_used_up() {
-        let mut window = Window::new(256, 1 << 30);
+        let mut window = Window::new(1 << 30);
         window.read(100);
-        assert!(window.reads_at(256) && !window.reads_at(257), "long jobs: one at a time");
+        assert!(
+            window.reads_at(256, 256) && !window.reads_at(257, 256),
+            "long jobs: one at a time"
+        );
         assert_eq!(window.linger(), Duration::ZERO);
         (0..50).for_each(|_| window.ended(100, Duration::from_millis(5)));
-        let size = window.size();
-        assert!(window.reads_at(size - 200) && !window.reads_at(size - 199), "{size}");
+        let size = window.size(256);
+        assert!(window.reads_at(size - 200, 256) && !window.reads_at(size - 199, 256), "{size}");
         assert_eq!(window.linger(), LINGER);
-        let mut large = Window::new(256, 1);
+        let mut large = Window::new(1);
         large.read(1 << 20);
-        assert!(large.reads_at(0) && !large.reads_at(1), "one payload at a time");
+        assert!(large.reads_at(0, 256) && !large.reads_at(1, 256), "one payload at a time");
+        assert!(!large.reads_at(0, 0), "no permit");
     }
 
     #[test]
     fn large_payloads_make_the_window_small() {
-        let mut window = Window::new(256, 64 << 20);
-        assert_eq!(window.size(), FIRST_READ, "before the size of a payload is known");
+        let mut window = Window::new(64 << 20);
+        assert_eq!(window.size(256), FIRST_READ, "before the size of a payload is known");
         window.read(64 << 20);
-        assert_eq!(window.size(), 1);
+        assert_eq!(window.size(256), 1);
         window.read(1 << 30);
-        assert_eq!(window.size(), 1, "a single job is always held");
+        assert_eq!(window.size(256), 1, "a single job is always held");
         (0..24).for_each(|_| window.read(10));
-        assert_eq!(window.size(), 257, "a large payload is forgotten");
+        assert_eq!(window.size(256), 257, "a large payload is forgotten");
     }
 
     #[test]

@@ -177,9 +177,14 @@ impl Committer {
         let is_over = |ticket: &Ticket| {
             ticket.running_ms().is_some_and(|ms| ms >= limit_ms) && ticket.settle()
         };
-        self.link.settle(is_over, || {
+        let hung = self.link.settle(is_over, || {
             End::Failed(Failure::again(format!("the time limit of {limit:?} is over")))
         });
+        self.link.shared.has_hung(hung);
+        if self.link.shared.permits() == 0 {
+            // They would wait here, kept alive by heartbeats, while other consumers have room.
+            self.link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
+        }
     }
 
     fn commands(&mut self) -> (Vec<Cmd>, Vec<Sent>) {

@@ -1,7 +1,7 @@
 //! What the threads of one shard share: the jobs that are held, and the outcomes to be committed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,9 @@ pub(crate) struct Shared {
     window: Mutex<Window>,
     total: Mutex<usize>,
     room: Condvar,
+    /// Runs that go on although their attempts were decided. Below zero if such a run returns before
+    /// it is counted, or after a stop.
+    hung: AtomicIsize,
 }
 
 impl Shared {
@@ -67,7 +70,7 @@ impl Shared {
         consumer: String,
         reporter: Reporter,
     ) -> Shared {
-        let window = Window::new(config.max_active as usize, config.payload_bytes_max);
+        let window = Window::new(config.payload_bytes_max);
         Shared {
             config,
             handlers,
@@ -79,6 +82,7 @@ impl Shared {
             window: Mutex::new(window),
             total: Mutex::new(0),
             room: Condvar::new(),
+            hung: AtomicIsize::new(0),
         }
     }
 
@@ -94,15 +98,47 @@ impl Shared {
     /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
     pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
         let window = lock(&self.window).clone();
-        let is_full = |total: &mut usize| !window.reads_at(*total) && !self.is_stopping();
+        let is_full =
+            |total: &mut usize| !window.reads_at(*total, self.permits()) && !self.is_stopping();
         let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
         let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() { 0 } else { lock(&self.window).size().saturating_sub(*total) }
+        if waited.timed_out() { 0 } else { self.size().saturating_sub(*total) }
     }
 
     pub(crate) fn room_now(&self) -> usize {
         let total = *lock(&self.total);
-        lock(&self.window).size().saturating_sub(total)
+        self.size().saturating_sub(total)
+    }
+
+    fn size(&self) -> usize {
+        lock(&self.window).size(self.permits())
+    }
+
+    /// The number of jobs that can run at once: those of the queue without the runs that hang.
+    pub(crate) fn permits(&self) -> usize {
+        let hung = usize::try_from(self.hung.load(Ordering::Relaxed)).unwrap_or(0);
+        (self.queue.max_active() as usize).saturating_sub(hung)
+    }
+
+    /// Counts runs whose attempts were decided without them.
+    pub(crate) fn has_hung(&self, runs: usize) {
+        let before = self.permits();
+        self.hung.fetch_add(runs.cast_signed(), Ordering::Relaxed);
+        if before > 0 && self.permits() == 0 {
+            let count = self.queue.max_active();
+            self.reporter.say(&format!(
+                "{}: all {count} permits belong to runs beyond their time limit; no job is fetched \
+                 until such a run returns",
+                self.consumer
+            ));
+        }
+    }
+
+    fn has_returned(&self) {
+        self.hung.fetch_sub(1, Ordering::Relaxed);
+        // Under the lock, so that the reader does not miss it between its check and its wait.
+        drop(lock(&self.total));
+        self.room.notify_all();
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -337,6 +373,8 @@ impl Run {
             let end = result.map_or_else(End::Failed, End::Done);
             let Job { id, attempt, .. } = job;
             self.link.deliver(Outcome { place: self.place, id, attempt, end });
+        } else {
+            self.link.shared.has_returned();
         }
     }
 }

@@ -9,6 +9,7 @@ use uwork_bridge::{
 use crate::support::count::{Count, config};
 use crate::support::proxy;
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -32,9 +33,7 @@ fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
     let lines = Count::default();
     let handlers = Handlers::new().typed("typed", |_: u64, _| Ok::<(), Failure>(()));
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
-    while bridge.counters().dead < 4 {
-        std::thread::yield_now();
-    }
+    wait_until("all jobs are dead letters", || bridge.counters().dead == 4);
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.retries), (0, 2), "only the unknown name is tried again");
     lines.wait_line("after 1 attempt(s): the payload is not valid: ");
@@ -196,9 +195,7 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     let runs = count.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         runs.add(format!("run {}", job.attempt()));
-        while !job.is_abandoned() {
-            std::thread::yield_now();
-        }
+        wait_until("the job is abandoned", || job.is_abandoned());
         runs.add("abandoned");
         Ok(Reply::done())
     });
@@ -210,6 +207,42 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.retries, counters.dead), (0, 2, 1));
     assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
+}
+
+#[test]
+fn a_consumer_whose_handlers_all_hang_leaves_the_jobs_to_the_others() {
+    let Some(redis) = Redis::start("a_consumer_whose_handlers_all_hang", &[]) else { return };
+    for payload in ["hangs", "hangs", "1", "2", "3"] {
+        push(&redis, Push::new(payload));
+    }
+    let (count, lines) = (Count::default(), Count::default());
+    let (runs, gate) = (count.clone(), lines.clone());
+    let handlers = Handlers::new().otherwise(move |job| {
+        if job.payload() == b"hangs" {
+            gate.wait_for("open", 1);
+        } else {
+            runs.add(format!("first {}", String::from_utf8_lossy(job.payload())));
+        }
+        Ok(Reply::done())
+    });
+    let mut stuck = config(redis.server(), "jobs");
+    (stuck.max_active, stuck.attempts_max) = (2, 1);
+    stuck.limit = Some(Duration::from_millis(100));
+    let first = Bridge::start(stuck, handlers, lines.reports()).unwrap();
+    lines.wait_line("all 2 permits belong to runs beyond their time limit");
+    let second = config(redis.server(), "jobs");
+    let second = Bridge::start(second, count.handlers(), |_| {}).unwrap();
+    for payload in ["1", "2", "3"] {
+        count.wait_for(payload, 1);
+    }
+    assert_eq!(second.stop(LONG).counters.done, 3);
+    // A permit that comes back is used again.
+    lines.add("open");
+    push(&redis, Push::new("4"));
+    count.wait_for("first 4", 1);
+    let counters = first.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead), (1, 2));
+    assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
 }
 
 /// A panic's payload that panics when it is dropped.

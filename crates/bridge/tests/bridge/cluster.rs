@@ -8,7 +8,8 @@ use redis::Value;
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stat};
 
 use crate::support::count::{Count, config};
-use crate::support::server::{Redis, free_port};
+use crate::support::server::{FREE_PORT, Redis};
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u32 = 8;
@@ -19,23 +20,20 @@ const JOBS: usize = 400;
 fn cluster(name: &str) -> Option<Vec<Redis>> {
     let mut nodes = Vec::new();
     for (epoch, slots) in ["0 5460", "5461 10922", "10923 16383"].into_iter().enumerate() {
-        let bus = free_port();
-        let flags = ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()];
+        let flags = ["--cluster-enabled", "yes", "--cluster-port", FREE_PORT];
         let node = Redis::start(name, &flags)?;
         node.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", epoch + 1));
         node.ask(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
-        nodes.push((node, bus));
+        nodes.push(node);
     }
-    let (first, bus) = (nodes[0].0.port(), nodes[0].1);
-    for (node, _) in &nodes[1..] {
+    let (first, bus) = (nodes[0].port(), nodes[0].flag("--cluster-port"));
+    for node in &nodes[1..] {
         node.ask(&format!("CLUSTER MEET 127.0.0.1 {first} {bus}"));
     }
-    for (node, _) in &nodes {
-        while !info(node).contains("cluster_state:ok") {
-            std::thread::yield_now();
-        }
+    for node in &nodes {
+        wait_until("the cluster is ready", || info(node).contains("cluster_state:ok"));
     }
-    Some(nodes.into_iter().map(|(node, _)| node).collect())
+    Some(nodes)
 }
 
 fn info(node: &Redis) -> String {

@@ -6,6 +6,7 @@ use uwork_bridge::{Bridge, Config, Exec, Handlers, Producer, Push, Results};
 
 use crate::support::count::{Count, config};
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -20,9 +21,7 @@ fn run(config: Config, script: &str, ended: u64) -> Count {
     let exec = Exec::new(command, 100).unwrap();
     let handlers = Handlers::new().otherwise(move |job| exec.run(job));
     let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
-    while bridge.counters().done + bridge.counters().dead < ended {
-        std::thread::yield_now();
-    }
+    wait_until("the jobs have ended", || bridge.counters().done + bridge.counters().dead >= ended);
     bridge.stop(LONG);
     lines
 }
@@ -107,9 +106,9 @@ fn wait_for_end(file: &std::path::Path) {
     let pid = std::fs::read_to_string(file).unwrap();
     let state = format!("/proc/{}/stat", pid.trim());
     // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
-    while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
-        std::thread::yield_now();
-    }
+    wait_until("the process has ended", || {
+        std::fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z "))
+    });
 }
 
 #[test]

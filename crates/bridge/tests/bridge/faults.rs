@@ -9,6 +9,7 @@ use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
 use crate::support::count::{Count, config};
 use crate::support::proxy::Proxy;
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 /// The address for the consumer process of these tests.
@@ -77,9 +78,7 @@ fn jobs_of_consumers_killed_at_random_all_run() {
         // At a random number of finished jobs, so that the kill finds some in each state.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let goal = redis.number("HLEN ran") + 50 + (random >> 33) as i64 % 700;
-        while redis.number("HLEN ran") < goal.min(JOBS as i64) {
-            std::thread::yield_now();
-        }
+        wait_until("more jobs have run", || redis.number("HLEN ran") >= goal.min(JOBS as i64));
         let victim = &mut consumers[kills % 2];
         victim.kill().unwrap();
         victim.wait().unwrap();
@@ -87,9 +86,7 @@ fn jobs_of_consumers_killed_at_random_all_run() {
         *victim = consumer_process(&redis.url());
     }
     // What the last victims held is taken over after the heartbeat.
-    while redis.number("XLEN jobs") > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
     for consumer in &mut consumers {
         consumer.kill().unwrap();
         consumer.wait().unwrap();
@@ -120,14 +117,12 @@ fn cut_connections_lose_no_job() {
         cuts += 1;
         let goal = (count.distinct() + 300).min(JOBS);
         count.wait_distinct(goal);
-        while bridge.counters().faults == seen && count.distinct() < JOBS {
-            std::thread::yield_now();
-        }
+        wait_until("the cut is noticed", || {
+            bridge.counters().faults > seen || count.distinct() == JOBS
+        });
     }
     count.wait_distinct(JOBS);
-    while redis.number("XLEN jobs") > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
     let stopped = bridge.stop(LONG);
     println!("{cuts} cuts, {} runs of {JOBS}", count.sum());
     assert_eq!(count.distinct(), JOBS);
@@ -150,9 +145,7 @@ fn a_server_that_restarts_with_its_log_loses_no_job() {
         redis.restart();
     }
     count.wait_distinct(JOBS);
-    while redis.number("XLEN jobs") > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
     bridge.stop(LONG);
     assert_eq!((count.distinct(), redis.pending("jobs")), (JOBS, 0));
     assert_eq!(count.sum(), JOBS as u64, "the consumer lives: nothing runs twice");
@@ -209,14 +202,10 @@ fn effects_of_a_job_that_runs_twice_happen_once() {
     proxy.close();
     let second = Handlers::new().otherwise(move |_| pay());
     let second = Bridge::start(config(redis.server(), "jobs"), second, |_| {}).unwrap();
-    while redis.number("XLEN jobs") > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
     count.add("paid");
     proxy.open();
-    while first.counters().duplicates == 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the late outcome is counted", || first.counters().duplicates > 0);
     first.stop(LONG);
     assert_eq!(second.stop(LONG).counters.reclaimed, 1);
     assert_eq!(redis.number("GET balance"), 100);

@@ -7,6 +7,7 @@ use uwork_bridge::{Bridge, Config, Failure, Handlers, Producer, Push, Pushed, Re
 
 use crate::support::count::{Count, config};
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -121,9 +122,7 @@ fn typed_payloads_and_results_reach_a_key_or_a_stream() {
         let mut config = config(redis.server(), "jobs");
         config.results = results;
         let bridge = start(config, square());
-        while bridge.counters().done == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("the job is done", || bridge.counters().done > 0);
         bridge.stop(LONG);
     }
     assert_eq!(redis.number("GET {jobs}:result:k"), 49);
@@ -148,9 +147,7 @@ fn an_earlier_stream_goes_first_and_a_later_one_advances() {
     config.streams.push("low".to_owned());
     config.max_active = 1;
     let bridge = start(config, handlers);
-    while bridge.counters().done < 600 {
-        std::thread::yield_now();
-    }
+    wait_until("all jobs are done", || bridge.counters().done == 600);
     bridge.stop(LONG);
     let order = order.lock().unwrap();
     let mean = |high: bool| {

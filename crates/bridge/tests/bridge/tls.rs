@@ -7,7 +7,7 @@ use std::time::Duration;
 use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Server, Stat};
 
 use crate::support::count::{Count, config};
-use crate::support::server::{Redis, free_port};
+use crate::support::server::{FREE_PORT, Redis};
 
 fn openssl(folder: &Path, words: &str) {
     let mut command = Command::new("openssl");
@@ -37,12 +37,13 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     );
     certificate(folder, "server");
     certificate(folder, "client");
-    let port = free_port().to_string();
     let path = |name: &str| folder.join(name).display().to_string();
     let (ca, cert, key) = (path("ca.crt"), path("server.crt"), path("server.key"));
-    let mut flags = vec!["--tls-port", &port, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
+    let mut flags =
+        vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
     flags.extend(["--tls-key-file", &key, "--requirepass", "secret"]);
-    let Some(_redis) = Redis::start("a_server_with_tls", &flags) else { return };
+    let Some(redis) = Redis::start("a_server_with_tls", &flags) else { return };
+    let port = redis.flag("--tls-port");
     let at = || Server::new(&format!("rediss://:secret@127.0.0.1:{port}")).unwrap();
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let client = || Some((read("client.crt"), read("client.key")));

@@ -4,9 +4,33 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// In the place of a flag's value: a port that is free when the server starts.
+const FREE_PORT: &str = "FREE_PORT";
+/// Far above the duration of any test.
+const IN_VAIN: Duration = Duration::from_secs(60);
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until a condition holds. A test that waits in vain fails with the words for it.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < IN_VAIN, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
 
 /// A redis-server on a free port, killed on drop.
-struct Redis(Child, String);
+struct Redis {
+    child: Child,
+    url: String,
+    flags: Vec<String>,
+}
 
 impl Redis {
     fn start(name: &str, flags: &[&str]) -> Option<Redis> {
@@ -15,25 +39,40 @@ impl Redis {
             eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
             return None;
         }
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"]);
-        command
-            .args(["--save", "", "--dir", "/"])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let mut redis = Redis(command.spawn().unwrap(), format!("redis://{address}"));
-        while TcpStream::connect(address).is_err() {
-            assert!(redis.0.try_wait().unwrap().is_none(), "redis-server has ended");
-            std::thread::yield_now();
+        // A port that is free now may be taken a moment later: the server then ends at once.
+        for _ in 0..20 {
+            let value = |&flag: &&str| match flag {
+                FREE_PORT => free_port().to_string(),
+                flag => flag.to_owned(),
+            };
+            let flags: Vec<String> = flags.iter().map(value).collect();
+            let port = free_port();
+            let mut command = Command::new("redis-server");
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+            command.args(["--save", "", "--dir", "/"]).args(&flags);
+            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+            let mut redis = Redis { child, url: format!("redis://127.0.0.1:{port}"), flags };
+            let mut is_up = false;
+            wait_until("redis-server listens or has ended", || {
+                is_up = TcpStream::connect(("127.0.0.1", port)).is_ok();
+                is_up || redis.child.try_wait().unwrap().is_some()
+            });
+            if is_up {
+                return Some(redis);
+            }
         }
-        Some(redis)
+        panic!("redis-server does not start");
+    }
+
+    /// The value of a flag that the server was started with.
+    fn flag(&self, name: &str) -> &str {
+        let at = self.flags.iter().position(|flag| flag == name).unwrap();
+        &self.flags[at + 1]
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", &self.1);
+        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", &self.url);
         command
     }
 
@@ -46,8 +85,8 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -66,12 +105,10 @@ fn jobs_are_pushed_run_and_shown() {
     let script = format!("cat >>{}; echo >>{0}", out.display());
     let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
     let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
-    while !redis
-        .text(&["stat", "--stream", "jobs", "--openmetrics"])
-        .contains("uwork_bridge_done_total{stream=\"jobs\"} 4\n")
-    {
-        std::thread::yield_now();
-    }
+    wait_until("all jobs are done", || {
+        let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
+        metrics.contains("uwork_bridge_done_total{stream=\"jobs\"} 4\n")
+    });
     let pid = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let ended = run.wait_with_output().unwrap();
@@ -100,9 +137,7 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
         "read -r file; sleep 1000 & echo $! >\"$file.new\"; mv \"$file.new\" \"$file\"; wait";
     let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", script];
     let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
-    while !out.exists() {
-        std::thread::yield_now();
-    }
+    wait_until("the job runs", || out.exists());
     let pid = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let ended = run.wait_with_output().unwrap();
@@ -111,9 +146,9 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
     assert!(ended.status.success() && said.ends_with(expected), "{said}");
     // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
     let state = format!("/proc/{}/stat", std::fs::read_to_string(out).unwrap().trim());
-    while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
-        std::thread::yield_now();
-    }
+    wait_until("the job's process has ended", || {
+        std::fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z "))
+    });
     let table = redis.text(&["stat", "--stream", "jobs"]);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[2], "1", "the job waits for another consumer: {table}");
@@ -172,11 +207,10 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     openssl(folder, &format!("{signed} -subj /CN=peer -keyout peer.key -out peer.crt"));
     let path = |name: &str| folder.join(name).display().to_string();
     let (ca, cert, key) = (path("ca.crt"), path("peer.crt"), path("peer.key"));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let mut flags = vec!["--tls-port", &port, "--tls-ca-cert-file", &ca];
+    let mut flags = vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca];
     flags.extend(["--tls-cert-file", &cert, "--tls-key-file", &key]);
     let Some(redis) = Redis::start("options_for_tls", &flags) else { return };
-    let server = format!("rediss://127.0.0.1:{port}");
+    let server = format!("rediss://127.0.0.1:{}", redis.flag("--tls-port"));
     let push = |options: &[&str]| {
         let mut command = redis.command(&["push", "--stream", "jobs", "--server"]);
         let output = command.args(options).arg("x").output().unwrap();
@@ -194,5 +228,5 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     refused(&[&server, "--tls-ca", "/no/such/file"], "/no/such/file: No such file");
     refused(&[&server, "--tls-ca", &key], "not in PEM: -----BEGIN CERTIFICATE-----");
     refused(&[&format!("{server}#insecure")], "#insecure is refused");
-    refused(&[&redis.1, "--tls-ca", &ca], "begin with rediss://");
+    refused(&[&redis.url, "--tls-ca", &ca], "begin with rediss://");
 }

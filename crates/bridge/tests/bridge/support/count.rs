@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use uwork_bridge::{Backoff, Config, Handlers, Reply, Server};
 
-/// Far above the duration of any test.
-const IN_VAIN: Duration = Duration::from_secs(60);
+use super::until::IN_VAIN;
 
 #[derive(Clone, Default)]
 pub(crate) struct Count(Arc<(Mutex<HashMap<String, u64>>, Condvar)>);

@@ -8,6 +8,8 @@ use redis::Value;
 use tempfile::TempDir;
 use uwork_bridge::Server;
 
+use super::until::wait_until;
+
 pub(crate) struct Redis {
     child: Child,
     port: u16,
@@ -16,8 +18,11 @@ pub(crate) struct Redis {
     preload: Option<PathBuf>,
 }
 
+/// In the place of a flag's value: a port that is free when the server starts.
+pub(crate) const FREE_PORT: &str = "FREE_PORT";
+
 /// A port of the loopback interface that is free now.
-pub(crate) fn free_port() -> u16 {
+fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -35,14 +40,18 @@ impl Redis {
             eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
             return None;
         }
-        let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let value = |&flag: &&str| match flag {
+            FREE_PORT => free_port().to_string(),
+            flag => flag.to_owned(),
+        };
         // A port that is free now may be taken a moment later: the server then ends at once.
         for _ in 0..20 {
             let port = free_port();
+            let flags: Vec<String> = flags.iter().map(value).collect();
             let folder = tempfile::tempdir().unwrap();
             let preload = preload.map(Path::to_owned);
             let child = spawn(port, &folder, &flags, preload.as_deref());
-            let mut redis = Redis { child, port, folder, flags: flags.clone(), preload };
+            let mut redis = Redis { child, port, folder, flags, preload };
             if redis.is_up() {
                 return Some(redis);
             }
@@ -51,13 +60,12 @@ impl Redis {
     }
 
     fn is_up(&mut self) -> bool {
-        while self.child.try_wait().unwrap().is_none() {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return true;
-            }
-            std::thread::yield_now();
-        }
-        false
+        let mut is_up = false;
+        wait_until("redis-server listens or has ended", || {
+            is_up = TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+            is_up || self.child.try_wait().unwrap().is_some()
+        });
+        is_up
     }
 
     /// Kills the server and starts it again on its port and its files.
@@ -66,6 +74,12 @@ impl Redis {
         self.child.wait().unwrap();
         self.child = spawn(self.port, &self.folder, &self.flags, self.preload.as_deref());
         assert!(self.is_up());
+    }
+
+    /// The value of a flag that the server was started with.
+    pub(crate) fn flag(&self, name: &str) -> &str {
+        let at = self.flags.iter().position(|flag| flag == name).unwrap();
+        &self.flags[at + 1]
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -82,24 +96,28 @@ impl Redis {
 
     /// The reply to a command of words without spaces; waits while the server loads its file.
     pub(crate) fn ask(&self, words: &str) -> Value {
-        loop {
-            let answer = redis::Client::open(self.url())
-                .and_then(|client| client.get_connection())
-                .and_then(|mut connection| {
-                    let mut words = words.split(' ');
-                    let mut command = redis::cmd(words.next().unwrap());
-                    words.for_each(|word| {
-                        command.arg(word);
-                    });
-                    command.query::<Value>(&mut connection)
-                });
-            match answer {
-                Err(error) if error.code() == Some("LOADING") || error.is_io_error() => {
-                    std::thread::yield_now();
-                }
-                answer => return answer.unwrap(),
+        let mut answer = None;
+        wait_until("redis-server answers", || {
+            let said = self.asked(words);
+            let is_busy =
+                |error: &redis::RedisError| error.code() == Some("LOADING") || error.is_io_error();
+            if said.as_ref().is_err_and(is_busy) {
+                return false;
             }
-        }
+            answer = Some(said.unwrap());
+            true
+        });
+        answer.unwrap()
+    }
+
+    fn asked(&self, words: &str) -> redis::RedisResult<Value> {
+        let mut connection = redis::Client::open(self.url())?.get_connection()?;
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        words.for_each(|word| {
+            command.arg(word);
+        });
+        command.query(&mut connection)
     }
 
     pub(crate) fn number(&self, words: &str) -> i64 {
