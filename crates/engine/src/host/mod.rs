@@ -424,4 +424,6 @@ pub enum Cure {
     AwaitedFlush,
     /// A `cancel_sync` waits for the run in progress.
     AwaitedCancel,
+    /// A worker that ends a batch brings another worker only if items wait.
+    NeededWake,
 }
