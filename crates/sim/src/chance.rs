@@ -11,6 +11,8 @@ pub struct Chaos {
     pub early_one_in: u64,
     /// One in this many thread spawns fails. 0: never.
     pub spawn_fails_one_in: u64,
+    /// One in this many requests for memory is refused, where that is no reason to abort. 0: never.
+    pub memory_fails_one_in: u64,
     /// One in this many preemption points of an engine's thread stalls it for milliseconds. 0: never.
     pub stall_one_in: u64,
     /// One in this many wakes is up to a millisecond late. 0: never.
@@ -34,6 +36,7 @@ impl Chaos {
         preempt_one_in: 0,
         early_one_in: 0,
         spawn_fails_one_in: 0,
+        memory_fails_one_in: 0,
         stall_one_in: 0,
         late_one_in: 0,
         jump_one_in: 0,

@@ -68,6 +68,7 @@ pub fn draw(seed: u64) -> Script {
     if cpus > 1 && chance.below(8) == 0 {
         script.threads.push(administrator(&mut chance, cpus));
     }
+    script.faults.set("memory", *chance.pick(&[0, 0, 0, 4]));
     script
 }
 

@@ -297,9 +297,18 @@ impl VirtualHost {
             None => {
                 let mut machine = self.machine();
                 let one_in = machine.chaos.spawn_fails_one_in;
-                !machine.is_shielded() && machine.chance.one_in(one_in)
+                let fails = !machine.is_shielded() && machine.chance.one_in(one_in);
+                drop(machine);
+                fails || self.refuses_memory()
             }
         }
+    }
+
+    /// Whether a request for memory fails, such as that for a thread's stack.
+    fn refuses_memory(&self) -> bool {
+        let mut machine = self.machine();
+        let one_in = machine.chaos.memory_fails_one_in;
+        !machine.is_shielded() && machine.chance.one_in(one_in)
     }
 }
 
@@ -452,6 +461,10 @@ impl Host for VirtualHost {
 
     /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
     /// its parking.
+    fn grants_memory(&self) -> bool {
+        !self.refuses_memory()
+    }
+
     fn reverts(&self, cure: Cure) -> bool {
         let park_ns = self.machine().chaos.park_ns;
         if cure == Cure::NeighbourAtPark && park_ns > 0 {

@@ -243,7 +243,9 @@ impl Player {
             self.host().doze(step);
             step = (2 * step).min(SEC);
         }
-        self.pending()
+        let pending = self.pending();
+        self.host().record(What::Retires);
+        pending
     }
 
     fn pending(&self) -> Vec<usize> {

@@ -43,6 +43,8 @@ pub enum What {
     Restricts(CpuSet),
     /// The change has returned. Whether it was made.
     Restricted(bool),
+    /// It destroys the queues and the engine, after the last item.
+    Retires,
     /// It is created.
     Created,
     /// It has ended.

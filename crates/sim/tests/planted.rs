@@ -74,6 +74,11 @@ fn liveness_finds_a_submission_that_settles_nothing() {
 }
 
 #[test]
+fn wakes_finds_a_worker_that_is_woken_for_nothing() {
+    first("wakes", Cure::NeededWake);
+}
+
+#[test]
 fn a_failing_history_shrinks_to_a_few_lines() {
     let seed = first("flush", Cure::AwaitedFlush);
     let fails = |script: &Script| finds("flush", script, Cure::AwaitedFlush);

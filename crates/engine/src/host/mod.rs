@@ -383,6 +383,14 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
         let _ = (point, values);
     }
 
+    /// Whether the host grants memory without which the engine goes on. A host for tests may refuse
+    /// it; elsewhere the allocator decides.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn grants_memory(&self) -> bool {
+        true
+    }
+
     /// Whether a test asks the engine to behave as before the cure of a defect, to show that the
     /// test finds the defect. Never in production.
     #[doc(hidden)]
@@ -432,4 +440,6 @@ pub enum Cure {
     AwaitedFlush,
     /// A `cancel_sync` waits for the run in progress.
     AwaitedCancel,
+    /// A worker that ends a batch brings another worker only if items wait.
+    NeededWake,
 }

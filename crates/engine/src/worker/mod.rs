@@ -269,6 +269,9 @@ impl<H: Host> Worker<H> {
                 changed.settle(engine);
             }
         }
+        if host.reverts(Cure::NeededWake) {
+            pool.bring_helper(engine);
+        }
     }
 
     /// The pool for the rest of a pwq that this worker holds. The pwq of an ordered queue stays in

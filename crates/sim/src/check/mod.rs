@@ -11,6 +11,7 @@
 //! | `flush` | a flush returns after every run that was submitted before it |
 //! | `cancel` | after `cancel_sync` no run remains that was submitted before it |
 //! | `liveness` | the history ends, and the watcher's backstop is not needed |
+//! | `wakes` | a worker is woken only if an item of its pool's queues is pending |
 //!
 //! A call lies between its two entries on the tape. Where calls of several threads overlap, a
 //! checker permits every order of their effects.
@@ -18,6 +19,7 @@
 mod calls;
 mod limits;
 mod placement;
+mod wakes;
 
 use std::fmt;
 
@@ -168,6 +170,7 @@ pub fn check(script: &Script, machine: &Topology, run: &Run) -> Vec<Violation> {
         ("affinity", case.affinity()),
         ("flush", case.flush()),
         ("cancel", case.cancel()),
+        ("wakes", case.wakes()),
         ("conservation", case.conservation().filter(|_| is_complete)),
     ];
     found

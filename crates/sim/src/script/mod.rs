@@ -43,13 +43,14 @@ pub struct Faults(Vec<(&'static str, u64)>);
 
 impl Faults {
     /// The names, with what each means. Rates are one in so many; times are nanoseconds.
-    pub const NAMES: [(&str, &str); 9] = [
+    pub const NAMES: [(&str, &str); 10] = [
         ("order", "1: threads and CPUs are chosen at random"),
         ("preempt", "a thread is preempted at one in N points"),
         ("stall", "a worker stalls for milliseconds at one in N points"),
         ("early", "one in N parks ends early"),
         ("late", "one in N wakes is late"),
         ("spawn", "one in N thread creations fails"),
+        ("memory", "one in N requests for memory that may be refused is refused"),
         ("jump", "the clock jumps at one in N events"),
         ("wake_ns", "the latency of a wake"),
         ("spawn_ns", "the latency of a thread's creation"),
@@ -89,6 +90,7 @@ impl Faults {
             early_one_in: self.get("early"),
             late_one_in: self.get("late"),
             spawn_fails_one_in: self.get("spawn"),
+            memory_fails_one_in: self.get("memory"),
             jump_one_in: self.get("jump"),
             wake_ns: self.get("wake_ns"),
             spawn_ns: self.get("spawn_ns"),

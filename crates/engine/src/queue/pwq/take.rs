@@ -197,7 +197,7 @@ impl<H: Host> Pwq<H> {
         // Nothing is allocated or freed under the lock. A second worker that allocates meanwhile
         // frees what it has when this function returns.
         let mut new = Vec::new();
-        if COUNTED && self.has_account.get() == 0 {
+        if COUNTED && self.has_account.get() == 0 && host.grants_memory() {
             new = QueueAccount::allocate();
         }
         let mut inner = self.lock();
