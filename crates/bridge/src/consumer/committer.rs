@@ -32,6 +32,8 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(100);
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 /// The interval at which time limits are checked.
 const LIMITS_EVERY: Duration = Duration::from_millis(50);
+/// Runs beyond their limit may have all permits for so long. A command is killed by then.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// The interval at which dead consumers without jobs are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// The time over which the rate is measured.
@@ -71,6 +73,8 @@ struct Committer {
     cursors: Vec<String>,
     ended: usize,
     rated: Instant,
+    /// Since when runs that hang have all permits.
+    stuck_since: Option<Instant>,
 }
 
 /// The thread of the committer.
@@ -87,9 +91,19 @@ pub(super) fn run(link: Arc<Link>, wire: Wire) {
     };
     let faults = Faults::new(link.shared.reporter.clone());
     let cursors = vec!["0-0".to_owned(); streams];
-    let (backlog, ended) = (Vec::new(), 0);
-    Committer { link, wire, faults, backlog, hold_until: now, next, cursors, ended, rated: now }
-        .run();
+    Committer {
+        link,
+        wire,
+        faults,
+        backlog: Vec::new(),
+        hold_until: now,
+        next,
+        cursors,
+        ended: 0,
+        rated: now,
+        stuck_since: None,
+    }
+    .run();
 }
 
 impl Committer {
@@ -181,8 +195,18 @@ impl Committer {
             End::Failed(Failure::again(format!("the time limit of {limit:?} is over")))
         });
         self.link.shared.has_hung(hung);
-        if self.link.shared.permits() == 0 {
-            // They would wait here, kept alive by heartbeats, while other consumers have room.
+        self.hand_back_if_stuck(now);
+    }
+
+    /// Hands back what has not begun when runs that hang have all permits. Those jobs would wait
+    /// here, kept alive by heartbeats, while other consumers have room.
+    fn hand_back_if_stuck(&mut self, now: Instant) {
+        if self.link.shared.permits() > 0 {
+            self.stuck_since = None;
+            return;
+        }
+        if now - *self.stuck_since.get_or_insert(now) >= STUCK_AFTER {
+            self.link.shared.report_stuck();
             self.link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
     }
