@@ -112,7 +112,11 @@ impl Fault {
                 (remedy, ErrorKind::Busy, "")
             }
             "NOGROUP" => (Remedy::MakeGroup, ErrorKind::Busy, ""),
-            "NOAUTH" => (Remedy::Report, ErrorKind::Denied, "; give redis://USER:PASSWORD@HOST"),
+            "NOAUTH" => (
+                Remedy::Report,
+                ErrorKind::Denied,
+                "; give redis://USER:PASSWORD@HOST, or the command a --password-file",
+            ),
             "WRONGPASS" => (Remedy::Report, ErrorKind::Denied, "; check user and password"),
             "NOPERM" => (Remedy::Report, ErrorKind::Denied, "; docs/bridge.md has the ACL rules"),
             "WRONGTYPE" => {

@@ -10,6 +10,8 @@ use crate::scripts::{SCRIPTS, call};
 use crate::server::Server;
 use crate::wire::Wire;
 
+/// The largest string of a Redis server: a longer one ends the connection without an answer.
+const PAYLOAD_MAX: usize = 512 << 20;
 /// Jobs of one exchange.
 const BATCH_MAX: usize = 1_000;
 /// Bytes of payloads of one exchange.
@@ -134,9 +136,17 @@ impl Producer {
     /// Adds jobs, in order within each shard.
     ///
     /// # Errors
-    /// The server refuses, or the connection was cut. Then it is unknown which of the jobs were
+    /// A payload is larger than 512 MiB, which servers do not take: then no job was added. The server
+    /// refuses, or the connection was cut: then it is unknown which of the jobs were
     /// added. Jobs with ids may be pushed again: within the window each is added once.
     pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
+        if let Some(push) = pushes.iter().find(|push| push.payload.len() > PAYLOAD_MAX) {
+            return Err(Error::config(format!(
+                "a payload has {} bytes: allowed are {PAYLOAD_MAX}; store it elsewhere, and push its \
+                 name",
+                push.payload.len()
+            )));
+        }
         let mut outcomes = vec![None; pushes.len()];
         let mut by_shard: Vec<Vec<(usize, Push)>> = vec![Vec::new(); self.shards.len()];
         for (nth, push) in pushes.into_iter().enumerate() {
@@ -227,5 +237,20 @@ impl Producer {
 impl std::fmt::Debug for Producer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Producer").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_beyond_the_servers_limit_is_refused_before_anything_is_sent() {
+        // Port 1 has no listener.
+        let server = Server::new("redis://127.0.0.1:1").unwrap();
+        let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
+        let error = producer.push(Push::new(vec![0; PAYLOAD_MAX + 1])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("536870913 bytes: allowed are 536870912"), "{error}");
     }
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value};
 
 use super::commands::{self as command_of, fate, has_effects, is_effect_error};
+use super::limits::Limits;
 use super::link::{End, Link, Outcome, Place};
 use super::reader::reclaimed;
 use crate::fault::{Fault, Remedy};
 use crate::handler::{Failure, Reply};
-use crate::job::{EntryId, Ticket};
+use crate::job::EntryId;
 use crate::policy::Fate;
 use crate::report::{Faults, pause};
 use crate::scripts::{SCRIPTS, call};
@@ -30,8 +31,6 @@ const PROMOTE_MAX: usize = 100;
 const PROMOTE_EVERY: Duration = Duration::from_millis(100);
 /// The longest interval between two looks for dead consumers' jobs.
 const RECLAIM_EVERY: Duration = Duration::from_millis(500);
-/// The interval at which time limits are checked.
-const LIMITS_EVERY: Duration = Duration::from_millis(50);
 /// The interval at which dead consumers without jobs are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// The time over which the rate is measured.
@@ -52,7 +51,6 @@ enum Sent {
 /// The next times of the periodic commands.
 struct Next {
     beat: Instant,
-    limits: Instant,
     rate: Instant,
     sweep: Instant,
     reclaim: Vec<Instant>,
@@ -71,6 +69,7 @@ struct Committer {
     cursors: Vec<String>,
     ended: usize,
     rated: Instant,
+    limits: Limits,
 }
 
 /// The thread of the committer.
@@ -79,7 +78,6 @@ pub(super) fn run(link: Arc<Link>, wire: Wire) {
     let streams = link.streams.len();
     let next = Next {
         beat: now + link.shared.config.heartbeat / 3,
-        limits: now,
         rate: now,
         sweep: now + SWEEP_EVERY,
         reclaim: vec![now; streams],
@@ -87,9 +85,19 @@ pub(super) fn run(link: Arc<Link>, wire: Wire) {
     };
     let faults = Faults::new(link.shared.reporter.clone());
     let cursors = vec!["0-0".to_owned(); streams];
-    let (backlog, ended) = (Vec::new(), 0);
-    Committer { link, wire, faults, backlog, hold_until: now, next, cursors, ended, rated: now }
-        .run();
+    Committer {
+        link,
+        wire,
+        faults,
+        backlog: Vec::new(),
+        hold_until: now,
+        next,
+        cursors,
+        ended: 0,
+        rated: now,
+        limits: Limits::new(now),
+    }
+    .run();
 }
 
 impl Committer {
@@ -106,7 +114,7 @@ impl Committer {
                 self.collect(more);
             }
             self.measure();
-            self.check_limits();
+            self.limits.check(&self.link);
             let (commands, sent) = self.commands();
             if self.link.is_closing() && self.backlog.is_empty() && commands.is_empty() {
                 break;
@@ -143,7 +151,7 @@ impl Committer {
         let next = &self.next;
         let mut at = next.beat.min(next.sweep);
         if self.link.shared.config.limit.is_some() {
-            at = at.min(next.limits);
+            at = at.min(self.limits.next);
         }
         if !self.link.shared.is_stopping() {
             at = next.reclaim.iter().chain(&next.promote).fold(at, |at, &next| at.min(next));
@@ -162,28 +170,6 @@ impl Committer {
             self.link.shared.has_ended(self.ended, now - self.rated);
             (self.ended, self.rated) = (0, now);
             self.next.rate = now + RATE_EVERY;
-        }
-    }
-
-    /// Decides attempts that run for too long.
-    fn check_limits(&mut self) {
-        let Some(limit) = self.link.shared.config.limit else { return };
-        let now = Instant::now();
-        if now < self.next.limits {
-            return;
-        }
-        self.next.limits = now + LIMITS_EVERY.min(limit / 2);
-        let limit_ms = limit.as_millis() as u64;
-        let is_over = |ticket: &Ticket| {
-            ticket.running_ms().is_some_and(|ms| ms >= limit_ms) && ticket.settle()
-        };
-        let hung = self.link.settle(is_over, || {
-            End::Failed(Failure::again(format!("the time limit of {limit:?} is over")))
-        });
-        self.link.shared.has_hung(hung);
-        if self.link.shared.permits() == 0 {
-            // They would wait here, kept alive by heartbeats, while other consumers have room.
-            self.link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
     }
 

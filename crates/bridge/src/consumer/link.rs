@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     /// Runs that go on although their attempts were decided. Below zero if such a run returns before
     /// it is counted, or after a stop.
     hung: AtomicIsize,
+    /// It was reported that such runs have all permits.
+    stuck: AtomicBool,
 }
 
 impl Shared {
@@ -83,6 +85,7 @@ impl Shared {
             total: Mutex::new(0),
             room: Condvar::new(),
             hung: AtomicIsize::new(0),
+            stuck: AtomicBool::new(false),
         }
     }
 
@@ -122,9 +125,12 @@ impl Shared {
 
     /// Counts runs whose attempts were decided without them.
     pub(crate) fn has_hung(&self, runs: usize) {
-        let before = self.permits();
         self.hung.fetch_add(runs.cast_signed(), Ordering::Relaxed);
-        if before > 0 && self.permits() == 0 {
+    }
+
+    /// Reports once that the runs that hang have all permits.
+    pub(crate) fn report_stuck(&self) {
+        if !self.stuck.swap(true, Ordering::Relaxed) {
             let count = self.queue.max_active();
             self.reporter.say(&format!(
                 "{}: all {count} permits belong to runs beyond their time limit; no job is fetched \
@@ -136,6 +142,7 @@ impl Shared {
 
     fn has_returned(&self) {
         self.hung.fetch_sub(1, Ordering::Relaxed);
+        self.stuck.store(false, Ordering::Relaxed);
         // Under the lock, so that the reader does not miss it between its check and its wait.
         drop(lock(&self.total));
         self.room.notify_all();

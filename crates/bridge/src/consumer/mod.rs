@@ -3,6 +3,7 @@
 mod commands;
 mod committer;
 mod group;
+mod limits;
 mod link;
 mod reader;
 

@@ -119,6 +119,28 @@ fn a_missing_or_wrong_password_fails_the_start_in_one_line() {
 }
 
 #[test]
+fn a_password_that_changes_later_is_reported_and_loses_no_job() {
+    let Some(redis) = Redis::start("a_password_that_changes_later", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >right allcommands allkeys");
+    let server = format!("redis://worker:right@127.0.0.1:{}", redis.port());
+    let config = config(Server::new(&server).unwrap(), "jobs");
+    let (count, lines) = (Count::default(), Count::default());
+    let bridge = Bridge::start(config, count.handlers(), lines.reports()).unwrap();
+    push(&redis, Push::new("before"));
+    count.wait_for("before", 1);
+    redis.ask("ACL SETUSER worker resetpass >other");
+    redis.ask("CLIENT KILL USER worker");
+    push(&redis, Push::new("after"));
+    let line = lines.wait_line("check user and password");
+    assert!(!line.contains("right"), "{line}");
+    redis.ask("ACL SETUSER worker resetpass >right");
+    count.wait_for("after", 1);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead, count.sum()), (2, 0, 2));
+    assert!(counters.faults < 100, "{} faults: a hot loop", counters.faults);
+}
+
+#[test]
 fn a_server_without_memory_delays_retries_and_loses_none() {
     let Some(redis) = Redis::start("a_server_without_memory", &[]) else { return };
     let (count, lines) = (Count::default(), Count::default());

@@ -10,9 +10,12 @@
 //! The runners `sync` and `async`, only by name and for `noop`, are bare consumers on the two sides of
 //! the crate `redis`.
 //!
-//! `torture` is no comparison: consumers are killed at random, connections are cut, the server is
+//! `backlog` is no comparison: it prints the memory of a consumer beside backlogs of 10^5 to 10^7 jobs.
+//!
+//! `torture` is no comparison either: consumers are killed at random, connections are cut, the server is
 //! killed and starts again on its log. It fails if a job is lost.
 
+mod backlog;
 mod bare;
 mod child;
 mod group;
@@ -39,6 +42,7 @@ use super::pipeline::{Output, Plan};
 use super::summary::Metric;
 
 const CASES: [&str; 3] = ["noop", "compute", "sleep"];
+const BACKLOG: &str = "backlog";
 const TORTURE: &str = "torture";
 /// The interval at which the unfinished jobs are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -59,7 +63,7 @@ pub(super) struct Args {
     /// Fewer jobs and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: noop, compute, sleep; or torture
+    /// Only these cases: noop, compute, sleep; or backlog; or torture
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners: uwork, celery, rq, bullmq, asynq; for noop also sync, async
@@ -71,7 +75,8 @@ pub(super) struct Args {
     /// torture: how long consumers are killed and connections cut [default: 600; --quick: 10]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seconds: Option<String>,
-    /// torture: the number of jobs [default: 1000000; --quick: 20000]
+    /// torture: the number of jobs [default: 1000000; --quick: 20000]; backlog: the largest
+    /// [default: 10000000; --quick: 100000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<String>,
     #[command(flatten)]
@@ -91,6 +96,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         let seconds = count_or("--seconds", &args.seconds, 1..=86_400, default.0)?;
         let jobs = count_or("--jobs", &args.jobs, 1_000..=100_000_000, default.1)?;
         return torture::run(Duration::from_secs(seconds as u64), jobs);
+    }
+    if args.case == [BACKLOG] {
+        let default = if quick { 100_000 } else { 10_000_000 };
+        return backlog::run(count_or("--jobs", &args.jobs, 1_000..=1_000_000_000, default)?);
     }
     let cases = names_or_all("--case", &args.case, &CASES)?;
     let known: Vec<&str> = RUNNERS.iter().chain(&BARE).copied().collect();

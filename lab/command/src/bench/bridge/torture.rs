@@ -1,5 +1,8 @@
 //! Torture: jobs are pushed and run while consumers are killed, connections are cut and the server
 //! is killed. Each run of each job is counted on the server. A lost job is a failure.
+//!
+//! The first half of the jobs is pushed at once, and makes a backlog. The rest comes evenly over the
+//! time, so that the last kill finds jobs too.
 
 use std::process::{Child, ExitCode, Stdio};
 use std::thread;
@@ -28,7 +31,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
     let producer = {
         // Through the proxy: each batch is pushed until it succeeds, and its ids make it once.
         let url = proxy.url();
-        thread::spawn(move || push(&url, jobs))
+        thread::spawn(move || push(&url, jobs, time))
     };
     let consumer = |nth: usize| start(&urls[nth % urls.len()]);
     let mut consumers = (0..CONSUMERS).map(consumer).collect::<Result<Vec<_>, _>>()?;
@@ -99,7 +102,7 @@ fn kill(consumer: &mut Child) {
     let _ = consumer.wait();
 }
 
-fn push(url: &str, jobs: usize) -> Result<(), UserError> {
+fn push(url: &str, jobs: usize, time: Duration) -> Result<(), UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
     let server = Server::new(url).map_err(fail)?;
     let mut producer = Producer::new(vec![server], "jobs", 1).map_err(fail)?;
@@ -107,6 +110,8 @@ fn push(url: &str, jobs: usize) -> Result<(), UserError> {
     for from in (0..jobs).step_by(BATCH) {
         let job = |n: usize| Push::new(n.to_string()).id(n.to_string());
         let batch: Vec<Push> = (from..(from + BATCH).min(jobs)).map(job).collect();
+        let share = (from as f64 / jobs as f64 - 0.5).max(0.0) * 2.0;
+        thread::sleep(time.mul_f64(share).saturating_sub(begun.elapsed()));
         while let Err(error) = producer.push_all(batch.clone()) {
             if begun.elapsed() > REST_MAX {
                 return Err(fail(error));
