@@ -77,7 +77,7 @@ fn measure(args: &Args, figures: &Costs) -> Result<Vec<Point>, UserError> {
                 batch: usize::from(args.batch),
                 batches: BATCHES,
                 work_ns: args.work,
-                scope: choice,
+                ..Load::new(choice)
             };
             let machine = machine(&notation(cpus)).map_err(|error| UserError(error.to_string()))?;
             let outcome = play(&machine, figures, Queue::Engine, load).map_err(UserError)?;
