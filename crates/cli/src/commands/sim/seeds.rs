@@ -281,7 +281,8 @@ fn affinity(text: &mut String, figures: &Costs) -> Result<(), UserError> {
         text,
         format_args!(
             "\naffinity scopes, simulated on ryzen3900x: MiB/s in requests of 32 KiB\n\
-             of each request {submit_ns} ns for the issuer and {work_ns} ns for the worker, from two published lines\n{:<8} {:>28} | {:>28}",
+             of each request {submit_ns} ns for the issuer and {work_ns} ns for the worker, from two published \
+             lines\n{:<8} {:>28} | {:>28}",
             "issuers", "published: system cache strict", "engine, simulated"
         ),
     );
