@@ -410,11 +410,12 @@ impl Host for VirtualHost {
             machine.record_current(What::Wakes(sleeper - 1));
         }
         if sleeper > 0 {
+            let cost = machine.wake_cost(sleeper - 1);
             machine.unpark(sleeper - 1);
-        }
-        drop(machine);
-        if sleeper > 0 {
-            self.charge(Cost::Wake);
+            drop(machine);
+            self.charge(cost);
+        } else {
+            drop(machine);
         }
         self.preempt();
     }

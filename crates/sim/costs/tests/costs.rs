@@ -89,7 +89,7 @@ fn load(queue: Queue, scope: AffinityScope) -> Outcome {
         batch: 20,
         batches: 2,
         work_ns: 100,
-        scope: AffinityScopeChoice::Explicit(scope),
+        ..Load::new(AffinityScopeChoice::Explicit(scope))
     };
     run_load(&machine("core:8").unwrap(), &Costs::default(), queue, load).unwrap()
 }

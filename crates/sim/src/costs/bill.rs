@@ -79,11 +79,12 @@ impl Bill {
         cpu: u32,
         how: Use,
         here: &'static Location<'static>,
+        now: u64,
     ) -> bool {
         #[cfg(feature = "costs")]
         super::heap::take_freed(|address, size| self.lines.forget(address, size));
         let name = self.lines.name(address, cpu, here);
-        let hit = self.lines.is_hit(name, cpu, how);
+        let hit = self.lines.is_hit(name, cpu, how, now + self.owed_ps / 1_000);
         if hit {
             self.charge_access(how);
         }
@@ -108,7 +109,7 @@ impl Bill {
     ) -> Transfer {
         let name = self.lines.name(address, cpu, here);
         // The thread may have moved to a CPU that has the line.
-        if self.lines.is_hit(name, cpu, how) {
+        if self.lines.is_hit(name, cpu, how, now) {
             return Transfer { wait_ns: 0, ps: 0 };
         }
         self.lines.transfer(&self.costs, name, cpu, how, now)

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Host;
@@ -17,7 +17,7 @@ use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
 use super::bill::Use;
-use super::load::{Load, Notes, produce, start_producers};
+use super::load::{Line, Load, Notes, Producer, produce, start_producers};
 use crate::host::{Event, VirtualHost};
 use crate::setup::SEC;
 
@@ -35,28 +35,10 @@ const SHARD_CPUS: usize = 8;
 /// A spinlock's waiter spins until it has the lock.
 const SPIN_NS: u64 = SEC;
 
-/// A cache line of its own, known by its address.
-#[derive(Default)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code, reason = "a line without bytes has no address of its own")] u8);
-
-impl Line {
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-}
-
 /// An item: its word, and the producer that waits for it.
 struct Work {
     line: Line,
     producer: Arc<Producer>,
-}
-
-#[derive(Default)]
-struct Producer {
-    line: Line,
-    pending: AtomicUsize,
-    event: Arc<Event>,
 }
 
 struct Worker {
@@ -122,18 +104,19 @@ impl Pool {
     }
 
     /// `__queue_work`.
-    fn insert(&self, host: &VirtualHost, work: &Arc<Work>, wake: Wake) {
+    fn insert(&self, host: &VirtualHost, work: &Arc<Work>, load: Load, wake: Wake) {
         host.use_line(work.line.address(), Use::Update, Location::caller());
         self.lock(host);
         host.use_line(self.heads.address(), Use::Write, Location::caller());
         host.use_line(work.line.address(), Use::Write, Location::caller());
+        host.charge_ns(load.held_ns);
         self.lists().works.push_back(work.clone());
         let picked = self.pick(host);
         self.finish(host, picked, wake);
     }
 
     /// `worker_thread`.
-    fn work(&self, host: &VirtualHost, worker: &Arc<Worker>, work_ns: u64, wake: Wake) {
+    fn work(&self, host: &VirtualHost, worker: &Arc<Worker>, load: Load, wake: Wake) {
         self.lock(host);
         loop {
             host.use_line(self.heads.address(), Use::Write, Location::caller());
@@ -150,9 +133,10 @@ impl Pool {
                 continue;
             };
             host.use_line(work.line.address(), Use::Update, Location::caller());
+            host.charge_ns(load.held_ns);
             let picked = self.pick(host);
             self.finish(host, picked, wake);
-            host.burn(work_ns);
+            host.burn(load.work_ns);
             work.producer.complete(host);
             self.lock(host);
         }
@@ -165,22 +149,6 @@ impl Pool {
         for worker in idle {
             // SAFETY: we hold the worker.
             unsafe { host.wake(&raw const worker.event) };
-        }
-    }
-}
-
-impl Producer {
-    fn complete(&self, host: &VirtualHost) {
-        host.use_line(self.line.address(), Use::Update, Location::caller());
-        if self.pending.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // SAFETY: the producer's items hold the event.
-            unsafe { host.wake(Arc::as_ptr(&self.event)) };
-        }
-    }
-
-    fn wait(&self, host: &VirtualHost) {
-        while self.pending.load(Ordering::Relaxed) > 0 {
-            let _ = host.park(&self.event, None);
         }
     }
 }
@@ -227,7 +195,7 @@ pub(super) fn run(host: &VirtualHost, machine: &Topology, load: Load, wake: Wake
             let cpus = pool.cpus.clone();
             let worker = Arc::new(Worker { line: Line::default(), event: Event::default() });
             workers.push(host.start(&cpus, move || {
-                pool.work(&theirs, &worker, load.work_ns, wake);
+                pool.work(&theirs, &worker, load, wake);
             }));
         }
     }
@@ -237,12 +205,8 @@ pub(super) fn run(host: &VirtualHost, machine: &Topology, load: Load, wake: Wake
         let producer = Arc::new(Producer::default());
         let work = |_| Arc::new(Work { line: Line::default(), producer: producer.clone() });
         let works: Vec<Arc<Work>> = (0..load.batch).map(work).collect();
-        let submit = |at: usize| {
-            producer.pending.fetch_add(1, Ordering::Relaxed);
-            theirs.use_line(producer.line.address(), Use::Update, Location::caller());
-            pool.insert(&theirs, &works[at], wake);
-        };
-        produce(&theirs, load, &notes, submit, || producer.wait(&theirs));
+        let submit = |at: usize| pool.insert(&theirs, &works[at], load, wake);
+        produce(&theirs, load, &notes, &producer, submit);
     });
     for pool in &pools {
         pool.end(host);

@@ -59,6 +59,9 @@ struct Line {
     count: u32,
     /// When the last transfer ends, in nanoseconds.
     free_at: u64,
+    /// The CPU that the line leaves, which has it to itself until then. Its accesses need no transfer
+    /// while the request of the next CPU is on its way.
+    leaves: (u32, u64),
     hot: Hot,
 }
 
@@ -122,7 +125,14 @@ impl Lines {
             holders[cpu as usize / 64] |= 1 << (cpu % 64);
             let hot = Hot { here, transfers: 0, ps: 0 };
             self.names_max = self.names_max.max(self.names.len());
-            self.lines.push(Line { writer: cpu, holders, count: 1, free_at: 0, hot });
+            self.lines.push(Line {
+                writer: cpu,
+                holders,
+                count: 1,
+                free_at: 0,
+                leaves: (cpu, 0),
+                hot,
+            });
         }
         name
     }
@@ -140,9 +150,12 @@ impl Lines {
         }
     }
 
-    /// Whether an access by this CPU needs no transfer.
-    pub(super) fn is_hit(&self, name: u32, cpu: u32, how: Use) -> bool {
+    /// Whether an access by this CPU at this time needs no transfer.
+    pub(super) fn is_hit(&self, name: u32, cpu: u32, how: Use, now: u64) -> bool {
         let line = &self.lines[name as usize];
+        if line.leaves.0 == cpu && now < line.leaves.1 {
+            return true;
+        }
         let has = line.holders[cpu as usize / 64] >> (cpu % 64) & 1 == 1;
         has && (how == Use::Read || line.count == 1)
     }
@@ -179,6 +192,10 @@ impl Lines {
             _ => self.farthest(costs, line, cpu),
         };
         let line = &mut self.lines[name as usize];
+        if line.count == 1 && line.writer != cpu {
+            // The request reaches the owner halfway through the transfer.
+            line.leaves = (line.writer, now + wait_ns + ps / 2_000);
+        }
         if how == Use::Read {
             line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
             line.count += 1;

@@ -4,18 +4,21 @@
 //! keeps its items, as `lib/test_workqueue.c` does. Its first batches, and a rest after them, give the
 //! queue the time to start its workers, and do not count.
 
+use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Config, Engine, Kind};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScopeChoice;
 use uwork_policy::topology::Topology;
 
-use super::bill::Bill;
+use super::bill::{Bill, Use};
 use super::kernel::{self, Wake};
 use super::{Costs, Recording};
 use crate::chance::Chaos;
-use crate::host::VirtualHost;
+use crate::host::{Event, VirtualHost};
 use crate::item::Item;
 use crate::machine::Machine;
 use crate::setup::{MS, SEC, make, spec};
@@ -33,8 +36,10 @@ const REST_NS: u64 = 50 * MS;
 /// Which queue takes the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// The production engine's.
+    /// The production engine's, unbound.
     Engine,
+    /// The production engine's, per-CPU. The scope does not count.
+    EnginePerCpu,
     /// One in the kernel's shape.
     Kernel(Wake),
 }
@@ -42,16 +47,43 @@ pub enum Queue {
 /// What the producers do.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Producers, on the machine's first CPUs.
+    /// Producers.
     pub producers: usize,
     /// How many items a producer submits before it waits for them.
     pub batch: usize,
     /// How many batches count.
     pub batches: usize,
+    /// What a producer computes for each submission, beside the model's own costs, in nanoseconds.
+    pub submit_ns: u64,
+    /// What a submission, and the start of an item, compute under the lock of a queue in the kernel's
+    /// shape, in nanoseconds.
+    pub held_ns: u64,
     /// What an item computes, in nanoseconds.
     pub work_ns: u64,
     /// The scope of the queue.
     pub scope: AffinityScopeChoice,
+    /// Whether the engine's workers must not leave their pod.
+    pub strict: bool,
+    /// Whether producers may run on all CPUs. Else each is pinned, to one CPU after the other.
+    pub roams: bool,
+}
+
+impl Load {
+    /// A producer that submits items without work, each alone, to a queue of this scope.
+    #[must_use]
+    pub fn new(scope: AffinityScopeChoice) -> Load {
+        Load {
+            producers: 1,
+            batch: 1,
+            batches: 1,
+            submit_ns: 0,
+            held_ns: 0,
+            work_ns: 0,
+            scope,
+            strict: false,
+            roams: false,
+        }
+    }
 }
 
 /// What a load did.
@@ -59,12 +91,16 @@ pub struct Load {
 pub struct Outcome {
     /// Items that count.
     pub items: u64,
+    /// All items, those of the first batches included.
+    pub all_items: u64,
     /// From the first submission that counts to the last end.
     pub elapsed_ns: u64,
     /// The durations of the submissions, in ascending order.
     pub submissions_ns: Vec<u64>,
     /// Wakes of workers and producers, all batches included.
     pub wakes: u64,
+    /// The CPU time of all threads, all batches included.
+    pub busy_ns: u64,
     /// Threads that the engine created.
     pub threads: u64,
     /// The part of all CPU time that was spent spinning for locks.
@@ -96,6 +132,51 @@ impl Outcome {
     }
 }
 
+/// A cache line of its own, known by its address.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Line(
+    #[allow(dead_code, reason = "a line without bytes has no address of its own")] u8,
+);
+
+impl Line {
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+/// A producer: it counts the ends of its items, and the last one wakes it.
+#[derive(Default)]
+pub(super) struct Producer {
+    line: Line,
+    pending: AtomicUsize,
+    event: Arc<Event>,
+}
+
+impl Producer {
+    /// A batch of so many items begins.
+    fn begin(&self, host: &VirtualHost, items: usize) {
+        host.use_line(self.line.address(), Use::Update, Location::caller());
+        self.pending.store(items, Ordering::Relaxed);
+    }
+
+    /// An item has ended.
+    pub(super) fn complete(&self, host: &VirtualHost) {
+        host.use_line(self.line.address(), Use::Update, Location::caller());
+        if self.pending.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: the producer's items hold the event.
+            unsafe { host.wake(Arc::as_ptr(&self.event)) };
+        }
+    }
+
+    fn wait(&self, host: &VirtualHost) {
+        host.use_line(self.line.address(), Use::Read, Location::caller());
+        while self.pending.load(Ordering::Relaxed) > 0 {
+            let _ = host.park(&self.event, None);
+        }
+    }
+}
+
 /// What the producers have noted.
 #[derive(Clone, Default)]
 pub(super) struct Notes(Arc<Mutex<Noted>>);
@@ -123,13 +204,13 @@ pub(super) fn settled_time(host: &VirtualHost) -> u64 {
     host.time()
 }
 
-/// A producer's batches. `submit` submits the item of this number, `wait` waits for all of them.
+/// A producer's batches. `submit` submits the item of this number.
 pub(super) fn produce(
     host: &VirtualHost,
     load: Load,
     notes: &Notes,
+    producer: &Producer,
     submit: impl Fn(usize),
-    wait: impl Fn(),
 ) {
     let mut submissions_ns = Vec::with_capacity(load.batch * load.batches);
     let mut began = 0;
@@ -139,14 +220,16 @@ pub(super) fn produce(
             host.doze(REST_NS);
             began = settled_time(host);
         }
+        producer.begin(host, load.batch);
         for item in 0..load.batch {
             let before = settled_time(host);
+            host.charge_ns(load.submit_ns);
             submit(item);
             if counts {
                 submissions_ns.push(settled_time(host) - before);
             }
         }
-        wait();
+        producer.wait(host);
     }
     notes.add(began, settled_time(host), &submissions_ns);
 }
@@ -154,13 +237,9 @@ pub(super) fn produce(
 /// Runs a load on this machine.
 ///
 /// # Errors
-/// The machine has fewer CPUs than the load has producers, or the run did not end.
+/// The run did not end.
 pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Result<Outcome, String> {
     let online = machine.online().clone();
-    if load.producers > online.len() {
-        let (producers, cpus) = (load.producers, online.len());
-        return Err(format!("{producers} producers, and the machine has {cpus} CPUs"));
-    }
     let mut computer = Machine::new(online, Chaos::STEADY, 0);
     computer.bound_ns = BOUND_NS;
     computer.dispatches_max = DISPATCHES_MAX;
@@ -169,7 +248,9 @@ pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Resul
     let (theirs, noted, topology) = (host.clone(), notes.clone(), machine.clone());
     let first = CpuSet::single(machine.online().first().expect("a machine has a CPU"));
     let _main = host.start(&first, move || match queue {
-        Queue::Engine => on_engine(&theirs, topology, load, &noted),
+        Queue::Engine | Queue::EnginePerCpu => {
+            on_engine(&theirs, topology, queue, load, &noted);
+        }
         Queue::Kernel(wake) => kernel::run(&theirs, &topology, load, wake, &noted),
     });
     let recording = Recording::start(&host, Bill::new(machine, costs.clone()));
@@ -191,9 +272,11 @@ fn outcome(host: &VirtualHost, load: Load, notes: &Notes) -> Outcome {
     let bill = computer.bill.as_ref().expect("instructions take time");
     Outcome {
         items: (load.producers * load.batch * load.batches) as u64,
+        all_items: (load.producers * load.batch * (load.batches + WARM_UP_BATCHES)) as u64,
         elapsed_ns: noted.ended - noted.began.unwrap_or(noted.ended),
         submissions_ns,
         wakes: computer.counts.wakes,
+        busy_ns: computer.busy_ns(),
         threads: computer.counts.spawns,
         spun: bill.spun_ns() as f64 / computer.busy_ns().max(1) as f64,
         used_bytes: bill.used_bytes(),
@@ -201,7 +284,7 @@ fn outcome(host: &VirtualHost, load: Load, notes: &Notes) -> Outcome {
     }
 }
 
-/// Starts the producers, each on a CPU of its own, and waits for their ends.
+/// Starts the producers, and waits for their ends.
 pub(super) fn start_producers(
     host: &VirtualHost,
     machine: &Topology,
@@ -210,35 +293,40 @@ pub(super) fn start_producers(
 ) {
     let start = |cpu: u32| {
         let producer = producer.clone();
-        host.start(&CpuSet::single(cpu), move || producer(cpu))
+        let own = CpuSet::single(cpu);
+        host.start(if load.roams { machine.online() } else { &own }, move || producer(cpu))
     };
-    let threads: Vec<_> = machine.online().iter().take(load.producers).map(start).collect();
+    let cpus: Vec<u32> = machine.online().iter().collect();
+    let cpus = cpus.into_iter().cycle().take(load.producers);
+    let threads: Vec<_> = cpus.map(start).collect();
     threads.into_iter().for_each(|thread| thread.join(host));
 }
 
-fn on_engine(host: &VirtualHost, machine: Topology, load: Load, notes: &Notes) {
+fn on_engine(host: &VirtualHost, machine: Topology, queue: Queue, load: Load, notes: &Notes) {
     let config = Config::new(machine.clone(), machine.online().clone());
     let engine = Engine::new(host.clone(), config);
     let cpumask = machine.online().clone();
-    let attrs = Attrs { nice: 0, cpumask, scope: load.scope, strict: false };
-    let queue = Arc::new(make(&engine, spec("load", Kind::Unbound(attrs))));
+    let attrs = Attrs { nice: 0, cpumask, scope: load.scope, strict: load.strict };
+    let kind = if queue == Queue::EnginePerCpu { Kind::PerCpu } else { Kind::Unbound(attrs) };
+    let queue = Arc::new(make(&engine, spec("load", kind)));
     let (theirs, notes) = (engine.clone(), notes.clone());
     start_producers(host, &machine, load, move |_| {
         let host = theirs.host();
+        let producer = Arc::new(Producer::default());
         let item = |_| {
-            let host = host.clone();
-            Item::new(move || host.burn(load.work_ns))
+            let (host, producer) = (host.clone(), producer.clone());
+            Item::new(move || {
+                if load.work_ns > 0 {
+                    host.burn(load.work_ns);
+                }
+                producer.complete(&host);
+            })
         };
         let items: Vec<Arc<Item>> = (0..load.batch).map(item).collect();
         let submit = |at: usize| {
             let _ = items[at].queue(&queue);
         };
-        let wait = || {
-            for item in &items {
-                item.flush(&theirs);
-            }
-        };
-        produce(host, load, &notes, submit, wait);
+        produce(host, load, &notes, &producer, submit);
     });
     engine.retire();
 }

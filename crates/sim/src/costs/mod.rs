@@ -45,8 +45,10 @@ pub enum Cost {
     Syscall,
     /// A barrier on all other CPUs.
     Barrier,
-    /// A wake of a sleeping thread, for the waker.
+    /// A wake of a thread for which a CPU idles, for the waker.
     Wake,
+    /// A wake of a thread whose CPUs are busy, the waker's own among them, for the waker.
+    Ready,
     /// From a wake until an idle CPU has left its idle state.
     Idle,
     /// A switch to another thread.
@@ -89,7 +91,7 @@ const fn row(
 }
 
 /// All figures. The defaults are typical of a server of the 2020s.
-pub const FIGURES: [Figure; 16] = [
+pub const FIGURES: [Figure; 17] = [
     row(
         Cost::Access,
         "access_ns",
@@ -105,7 +107,8 @@ pub const FIGURES: [Figure; 16] = [
     row(Cost::Clock, "clock_ns", 22.0, (0.0, 1e5), "a read of the clock"),
     row(Cost::Syscall, "syscall_ns", 120.0, (1.0, 1e6), "an empty system call"),
     row(Cost::Barrier, "barrier_ns", 1_500.0, (1.0, 1e7), "a barrier on all other CPUs"),
-    row(Cost::Wake, "wake_ns", 1_500.0, (1.0, 1e7), "a wake of a sleeping thread, for the waker"),
+    row(Cost::Wake, "wake_ns", 1_500.0, (1.0, 1e7), "a wake on an idle CPU, for the waker"),
+    row(Cost::Ready, "ready_ns", 500.0, (1.0, 1e7), "a wake on a busy CPU, for the waker"),
     row(Cost::Idle, "idle_ns", 3_000.0, (0.0, 1e8), "from a wake until an idle CPU executes"),
     row(Cost::Switch, "switch_ns", 1_200.0, (1.0, 1e7), "a switch to another thread"),
     row(Cost::Spawn, "spawn_ns", 12_000.0, (1.0, 1e9), "a thread's creation, for its creator"),

@@ -41,6 +41,15 @@ impl VirtualHost {
         }
     }
 
+    /// Charges time to the executing thread, if instructions take time.
+    pub fn charge_ns(&self, ns: u64) {
+        if self.pays()
+            && let Some(bill) = &mut self.machine().bill
+        {
+            bill.charge_ns(ns);
+        }
+    }
+
     /// A figure of the machine in nanoseconds; 0 if instructions take no time.
     pub fn figure(&self, cost: Cost) -> u64 {
         self.machine().bill.as_ref().map_or(0, |bill| bill.costs().ns(cost))
@@ -79,8 +88,8 @@ impl VirtualHost {
             return;
         }
         let mut machine = self.machine();
-        let cpu = machine.current_cpu();
-        if machine.bill.as_mut().is_some_and(|bill| bill.hits(address, cpu, how, here)) {
+        let (cpu, now) = (machine.current_cpu(), machine.now);
+        if machine.bill.as_mut().is_some_and(|bill| bill.hits(address, cpu, how, here, now)) {
             return;
         }
         drop(machine);
@@ -151,10 +160,11 @@ impl VirtualHost {
         let mut machine = self.machine();
         let next = machine.bill.as_mut().and_then(|bill| bill.locks.release(lock));
         let Some(next) = next else { return };
+        let cost = machine.wake_cost(next);
         if machine.is_parked(next)
             && let Some(bill) = &mut machine.bill
         {
-            bill.charge(Cost::Wake);
+            bill.charge(cost);
         }
         machine.end_wait(next);
     }

@@ -50,6 +50,13 @@ impl Machine {
         }
     }
 
+    /// What the wake of this thread costs its waker. An idle CPU must be told, a busy one has its
+    /// list of threads.
+    pub fn wake_cost(&self, id: ThreadId) -> Cost {
+        let idles = |cpu: u32| self.cpus[cpu as usize].is_none();
+        if self.threads[id].cpus.iter().any(idles) { Cost::Wake } else { Cost::Ready }
+    }
+
     /// How long this CPU needs to leave its idle state, if it idles.
     pub(super) fn idle_ns(&self, cpu: u32) -> u64 {
         let idles = self.cpus[cpu as usize].is_none();

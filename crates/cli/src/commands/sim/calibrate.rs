@@ -6,12 +6,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, MembarrierCommand, membarrier, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use uwork::topology::Machine;
+use uwork::{Queue, Work, WorkItem};
+use uwork_policy::scope::AffinityScopeChoice;
 use uwork_policy::topology::{Cpu, Topology};
+use uwork_sim::costs::load::{self, Load, run as play};
 use uwork_sim::costs::{Cost, Costs, FIGURES};
 
 use super::UserError;
@@ -21,6 +26,10 @@ const ROUNDS: usize = 15;
 /// Repetitions in a round, of an instruction and of a system call.
 const INSTRUCTIONS: u32 = 20_000;
 const CALLS: u32 = 500;
+/// Wakes on the waker's own CPU.
+const WAKES: u32 = 1_000;
+/// Items of a batch on one CPU.
+const PATH_ITEMS: usize = 2_000;
 /// How long a thread gets to fall asleep.
 const ASLEEP_AFTER: Duration = Duration::from_micros(300);
 
@@ -62,6 +71,12 @@ fn on<R: Send + 'static>(
 
 fn join<R>(thread: std::thread::JoinHandle<Result<R, UserError>>) -> Result<R, UserError> {
     thread.join().expect("it does not panic")
+}
+
+/// The CPU time of the calling thread, in nanoseconds.
+fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// The time that a line needs from one of these CPUs to the other.
@@ -121,7 +136,36 @@ fn wake(here: u32, there: u32) -> Result<(f64, f64), UserError> {
     Ok((median(waker), median(latency)))
 }
 
-/// A switch between two threads of one CPU, which wake each other.
+/// For the waker: a wake of a thread that sleeps on the waker's CPU. The woken thread may run at
+/// once, so only the waker's own CPU time counts.
+fn ready(cpu: u32) -> Result<f64, UserError> {
+    let (woken, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (theirs, end) = (woken.clone(), ends.clone());
+    let sleeper = on(cpu, move || {
+        while !end.load(Ordering::Acquire) {
+            std::thread::park();
+            theirs.store(true, Ordering::Release);
+        }
+    });
+    pin(cpu)?;
+    let (mut clock, mut waker) = (Vec::new(), Vec::new());
+    for round in 0..WAKES {
+        ends.store(round == WAKES - 1, Ordering::Release);
+        let before = cpu_time();
+        let began = cpu_time();
+        sleeper.thread().unpark();
+        waker.push(cpu_time() - began);
+        clock.push(began - before);
+        // The sleeper sleeps again once it yields this CPU.
+        while !woken.swap(false, Ordering::AcqRel) {
+            std::thread::yield_now();
+        }
+    }
+    join(sleeper)?;
+    Ok((median(waker) - median(clock)).max(0.0))
+}
+
+/// A switch between two threads of one CPU, which wake each other: park, wake and switch.
 fn switch(cpu: u32) -> Result<f64, UserError> {
     let turn = Arc::new(AtomicU64::new(0));
     let theirs = turn.clone();
@@ -162,6 +206,71 @@ fn spawn() -> (f64, f64) {
         start.push((started - created).max(0.0));
     }
     (median(creator), median(start))
+}
+
+/// An item of a batch, and its producer.
+struct Counted {
+    work: Work<Counted>,
+    left: Arc<AtomicUsize>,
+    producer: Thread,
+}
+
+uwork::has_work!(impl HasWork for Counted { work });
+
+impl WorkItem for Counted {
+    type Pointer = &'static Counted;
+
+    fn run(this: &'static Counted) {
+        if this.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            this.producer.unpark();
+        }
+    }
+}
+
+/// An item's time on one CPU, from its submission to its end, in batches: nothing contends.
+fn path(cpu: u32) -> Result<f64, UserError> {
+    pin(cpu)?;
+    let failed = |error: uwork::Error| UserError(error.to_string());
+    let queue = Queue::builder("calibrate").per_cpu().build().map_err(failed)?;
+    let left = Arc::new(AtomicUsize::new(0));
+    let item = |_| {
+        let (left, producer) = (left.clone(), std::thread::current());
+        Counted { work: Work::new(), left, producer }
+    };
+    // Leaked: references are the cheapest owners, and the process ends after the calibration.
+    let items: &'static [Counted] = (0..PATH_ITEMS).map(item).collect::<Vec<_>>().leak();
+    let round = |_| {
+        left.store(PATH_ITEMS, Ordering::SeqCst);
+        let began = Instant::now();
+        for item in items {
+            let _ = queue.enqueue(item);
+        }
+        while left.load(Ordering::SeqCst) > 0 {
+            std::thread::park();
+        }
+        began.elapsed().as_nanos() as f64 / PATH_ITEMS as f64
+    };
+    Ok(median((0..ROUNDS).map(round).collect()))
+}
+
+/// The same, simulated.
+fn simulated_path(costs: &Costs) -> Result<f64, UserError> {
+    let machine = "core:1".parse().expect("a notation");
+    let load = Load { batch: PATH_ITEMS, batches: 2, ..Load::new(AffinityScopeChoice::Default) };
+    let outcome = play(&machine, costs, load::Queue::EnginePerCpu, load).map_err(UserError)?;
+    Ok(outcome.ns_per_item(1))
+}
+
+/// What an access and the code around it cost: the simulated path is as long as the measured one.
+/// The path's length is linear in this figure, so two simulations give it.
+fn set_access(costs: &mut Costs, path_ns: f64) -> Result<(), UserError> {
+    let mut at = |access_ns| {
+        set(costs, Cost::Access, access_ns);
+        simulated_path(costs)
+    };
+    let (one, two) = (at(1.0)?, at(2.0)?);
+    set(costs, Cost::Access, 1.0 + (path_ns - one) / (two - one));
+    Ok(())
 }
 
 /// The first pair of these CPUs whose closest relation is this one.
@@ -218,7 +327,6 @@ fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, UserError> {
         word.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::Acquire);
     });
-    set(&mut costs, Cost::Access, access);
     set(&mut costs, Cost::Locked, locked - access);
     let clock = each(CALLS, || {
         std::hint::black_box(Instant::now());
@@ -236,7 +344,9 @@ fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, UserError> {
         set(&mut costs, Cost::Barrier, barrier);
     }
     measure_lines(&mut costs, &cpus)?;
-    let switch_ns = (switch(first)? - 2.0 * syscall).max(1.0);
+    let ready_ns = ready(first)?;
+    set(&mut costs, Cost::Ready, ready_ns);
+    let switch_ns = (switch(first)? - syscall - ready_ns).max(1.0);
     set(&mut costs, Cost::Switch, switch_ns);
     let (waker, latency) = wake(first, second)?;
     set(&mut costs, Cost::Wake, waker);
@@ -244,6 +354,7 @@ fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, UserError> {
     let (creator, start) = spawn();
     set(&mut costs, Cost::Spawn, creator);
     set(&mut costs, Cost::Start, start);
+    set_access(&mut costs, path(first)?)?;
     costs.source = format!("measured by `uwork sim calibrate` on {machine}");
     Ok(costs)
 }

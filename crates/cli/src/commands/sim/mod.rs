@@ -1,5 +1,6 @@
 //! `uwork sim`: the engine on simulated machines.
 
+mod bench;
 mod calibrate;
 mod check;
 mod costs;
@@ -33,6 +34,8 @@ enum Command {
     Seeds(seeds::Args),
     /// Throughput, submission times, wakes and memory from 1 to 1,024 CPUs.
     Scale(scale::Args),
+    /// Throughput of small items, as `uwork-lab bench workqueue` measures it.
+    Bench(bench::Args),
     /// List the machines that --machine knows by name.
     Machines,
 }
@@ -45,6 +48,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Command::Power(args) => power::run(&args),
         Command::Seeds(args) => seeds::run(&args),
         Command::Scale(args) => scale::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Machines => {
             machines::list();
             Ok(ExitCode::SUCCESS)

@@ -36,6 +36,9 @@ pub(super) struct Args {
     /// What an item computes, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     work: u64,
+    /// Pods do not take each other's items.
+    #[arg(long)]
+    strict: bool,
     /// Write the throughput as a picture to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -77,7 +80,8 @@ fn measure(args: &Args, figures: &Costs) -> Result<Vec<Point>, UserError> {
                 batch: usize::from(args.batch),
                 batches: BATCHES,
                 work_ns: args.work,
-                scope: choice,
+                strict: args.strict,
+                ..Load::new(choice)
             };
             let machine = machine(&notation(cpus)).map_err(|error| UserError(error.to_string()))?;
             let outcome = play(&machine, figures, Queue::Engine, load).map_err(UserError)?;
@@ -92,9 +96,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let points = measure(args, &figures)?;
     let mut text = String::new();
     let (batch, work, source) = (args.batch, args.work, &figures.source);
+    let strict = if args.strict { ", strict" } else { "" };
     let _ = writeln!(
         text,
-        "simulated: a producer on each CPU, batches of {batch} items of {work} ns\ncosts: {source}"
+        "simulated: a producer on each CPU, batches of {batch} items of {work} ns{strict}\ncosts: {source}"
     );
     let heads = ["CPUs", "items/s", "ns/item", "of 8", "enq p50", "enq p99", "wakes/item", "KiB"];
     let _ = write!(text, "{:<12}", "scope");

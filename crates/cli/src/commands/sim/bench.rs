@@ -1,0 +1,68 @@
+//! `uwork sim bench`: the cases of `uwork-lab bench workqueue` on a simulated machine.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use uwork_policy::scope::AffinityScopeChoice;
+use uwork_sim::costs::TYPICAL;
+use uwork_sim::costs::load::{Load, Queue, run as play};
+use uwork_sim::machines::THIS;
+
+use super::{UserError, costs, machines};
+use crate::commands::print;
+
+/// A case: how many items are outstanding, and how many batches count.
+const CASES: [(&str, usize, usize); 3] =
+    [("wait", 1, 500), ("batch", 100, 50), ("flood", 10_000, 4)];
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The machine: a name of `uwork sim machines`, a notation, or a file with one
+    #[arg(long, default_value = THIS)]
+    machine: String,
+    /// What instructions cost: the path of a file of `uwork sim calibrate`, or `typical`
+    #[arg(long, value_name = "COSTS", default_value = TYPICAL)]
+    costs: String,
+    /// Submitting threads. Each is pinned, to one CPU after the other [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    producers: Option<u16>,
+    /// The scopes of the queue.
+    #[arg(long = "scope", value_name = "SCOPE", default_values = ["default", "cpu", "system"])]
+    scopes: Vec<AffinityScopeChoice>,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
+    let figures = costs::read(&args.costs)?;
+    let machine = machines::read(&args.machine)?;
+    let cpus = machine.online().len();
+    let producers = args.producers.map_or(cpus, usize::from);
+    let mut text = format!(
+        "simulated: {producers} producers on {}, items without work\ncosts: {}\n",
+        args.machine, figures.source
+    );
+    let _ = writeln!(
+        text,
+        "{:<8} {:<12} {:>12} {:>12} {:>10} {:>12}",
+        "case", "scope", "items/s", "enq p99 ns", "wakes/item", "CPU-s/Mitem"
+    );
+    for (case, batch, batches) in CASES {
+        for &scope in &args.scopes {
+            let load = Load { producers, batch, batches, ..Load::new(scope) };
+            let outcome = play(&machine, &figures, Queue::Engine, load).map_err(UserError)?;
+            let all = outcome.all_items as f64;
+            let hot = outcome.hottest.map_or_else(String::new, |hot| {
+                format!("{}:{}", costs::place(hot.here.file()), hot.here.line())
+            });
+            let _ = writeln!(
+                text,
+                "{case:<8} {:<12} {:>12.0} {:>12} {:>10.2} {:>12.3}  {hot}",
+                scope.to_string(),
+                outcome.rate(),
+                outcome.submission_ns(99),
+                outcome.wakes as f64 / all,
+                outcome.busy_ns as f64 / 1e3 / all,
+            );
+        }
+    }
+    print(&text)
+}
