@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly TREE_MAX=25
-unpublished=(uwork-lab uwork-rivals uwork-serve xtask)
+unpublished=(uwork-example-axum uwork-lab uwork-rivals uwork-serve xtask)
 
 crates=$(cargo tree --locked --package uwork --edges normal,build --prefix none --format '{p}' | sed 's/ (\*)$//' | sort -u)
 count=$(wc -l <<<"$crates")
