@@ -34,8 +34,10 @@ use uwork_policy::progress::is_stranded;
 
 /// How long a pool may lack a worker that it should have. It must exceed the time for which a
 /// thread that is about to settle its change may be kept from a CPU, on a machine with many more
-/// threads than CPUs.
-const STRANDED_NS: u64 = 250_000_000;
+/// threads than CPUs. A machine of 16 emulated CPUs on 2 real ones kept such threads for more than
+/// 250 ms: they met a page fault while the thread that held the lock of the address space was
+/// preempted.
+const STRANDED_NS: u64 = 1_000_000_000;
 /// The interval of scans while a pool is in that state. A longer gap between two scans restarts the
 /// time: the process, and with it the thread that is about to settle, may have been stopped.
 const STRANDED_SCAN_NS: u64 = 25_000_000;

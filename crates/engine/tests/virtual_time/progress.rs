@@ -342,7 +342,7 @@ fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
         assert_eq!(engine.rescues(), 1);
         let reports = host.reports();
         let is_told = |report: &Report| match report {
-            Report::WorkerMissing { pool, missing_ns } => pool == "0" && *missing_ns >= 250 * MS,
+            Report::WorkerMissing { pool, missing_ns } => pool == "0" && *missing_ns >= SEC,
             _ => false,
         };
         assert!(reports.iter().any(is_told), "{reports:?}");
