@@ -25,6 +25,9 @@ install_tools() {
     local arch=$1 packages=()
     have "qemu-system-$arch" || packages+=("qemu-system-$([ "$arch" = x86_64 ] && echo x86 || echo arm)")
     have "$arch-linux-gnu-gcc" || packages+=("gcc-${arch/_/-}-linux-gnu")
+    # The C library of a foreign architecture is only recommended by its compiler.
+    [ "$arch" = "$(uname -m)" ] || [ -e "/usr/$arch-linux-gnu/lib/crti.o" ] ||
+        packages+=("libc6-dev-$(debian_of "$arch")-cross")
     have cpio || packages+=(cpio)
     have readelf || packages+=(binutils)
     if [ "${#packages[@]}" != 0 ]; then
