@@ -36,6 +36,23 @@ unsafe impl Send for Source {}
 // SAFETY: as above.
 unsafe impl Sync for Source {}
 
+#[cfg(test)]
+impl Source {
+    /// The system's allocator, with zeroed memory, for objects whose alignment is at most 16.
+    pub(super) fn zeroed() -> Source {
+        unsafe extern "C" fn alloc(_: *mut c_void, size: usize, align: usize) -> *mut u8 {
+            assert!(align <= 16, "malloc aligns to 16");
+            // SAFETY: any size is permitted.
+            unsafe { libc::calloc(1, size) }.cast()
+        }
+        unsafe extern "C" fn free(_: *mut c_void, memory: *mut u8, _: usize) {
+            // SAFETY: from `calloc`, by the caller.
+            unsafe { libc::free(memory.cast()) };
+        }
+        Source { context: std::ptr::null_mut(), alloc, free }
+    }
+}
+
 /// One allocation from the system, or from the cache's source.
 pub(super) struct Chunk {
     pub(super) base: NonNull<u8>,

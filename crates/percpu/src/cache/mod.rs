@@ -74,6 +74,13 @@ impl<T> Cache<T> {
         Cache { name: "tested".to_owned(), raw, owns: PhantomData }
     }
 
+    /// A cache whose memory is all zeros when it is new.
+    #[cfg(test)]
+    pub(super) fn zeroed_in_mode(mode: super::Mode) -> Cache<T> {
+        let raw = RawCache::zeroed_in_mode(mode, Layout::new::<T>());
+        Cache { name: "tested".to_owned(), raw, owns: PhantomData }
+    }
+
     /// An object with this value. It is freed when the handle is dropped.
     ///
     /// Aborts if the system has no memory, as a `Box` does.

@@ -112,6 +112,11 @@ impl RawCache {
         RawCache::build(mode, object, None)
     }
 
+    #[cfg(test)]
+    pub(super) fn zeroed_in_mode(mode: Mode, object: Layout) -> RawCache {
+        RawCache::build(mode, object, Some(Source::zeroed()))
+    }
+
     fn build(mode: Mode, object: Layout, source: Option<Source>) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
         let depots = Box::new(Depots::new(object, source));
