@@ -100,6 +100,8 @@ porting_part() {
         say porting "FAILED: work->entry compiles, or the compiler does not name work_pending()"
         exit 1
     fi
+    grep -q "a bounded backlog, in $(wc -l <"$capi/../../examples/c/pool.h") lines" <(tr '\n' ' ' <"$guide") ||
+        { say porting "FAILED: pool.h has another number of lines"; exit 1; }
     say porting "$count programs, and the names in the tables: ok"
 }
 
