@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// uwork.hpp: uwork for C++17. Queues, items, jobs, per-CPU data and task work as objects that clean
-// up in their destructors. uwork.h describes the calls behind them.
+// uwork.hpp: uwork for C++17. Queues, items, jobs, bounds, per-CPU data, task work and thread hooks
+// as objects that clean up in their destructors. uwork.h describes the calls behind them.
 //
 // A failed call throws uwork::error. An exception that leaves the function of an item ends the
 // process (std::terminate). join() rethrows an exception that leaves a job.
@@ -24,6 +24,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "uwork.h"
 
@@ -432,6 +433,7 @@ public:
 
 private:
 	friend class queue;
+	friend class bounded_queue;
 
 	struct nothing {
 	};
@@ -487,6 +489,24 @@ private:
 	{
 	}
 
+	// Queues a function by `start`, which is uw_queue_spawn() or one of its like with everything
+	// but the last two arguments. Gives the function back if the call fails with `full`.
+	template <typename F, typename Start>
+	static std::variant<job, F> queued(F function, Start start, int full)
+	{
+		auto mine = std::make_shared<call_of<F>>(std::move(function));
+
+		mine->queued = mine;
+		uw_job *known = start(run, static_cast<call *>(mine.get()));
+		if (known != nullptr)
+			return job(known, std::move(mine));
+		int failure = errno;
+		mine->queued.reset();
+		if (failure == full)
+			return std::variant<job, F>(std::in_place_index<1>, std::move(mine->function));
+		throw error(failure);
+	}
+
 	uw_job *job_;
 	std::shared_ptr<call> call_;
 };
@@ -494,18 +514,140 @@ private:
 template <typename F>
 auto queue::spawn(F function) -> job<std::invoke_result_t<F>>
 {
-	using result = job<std::invoke_result_t<F>>;
-	std::shared_ptr<typename result::call> mine =
-		std::make_shared<typename result::template call_of<F>>(std::move(function));
+	auto start = [this](auto run, void *arg) { return uw_queue_spawn(queue_, run, arg); };
 
-	mine->queued = mine;
-	uw_job *known = uw_queue_spawn(queue_, result::run, mine.get());
-	if (known == nullptr) {
-		mine->queued.reset();
-		throw error(errno);
-	}
-	return result(known, std::move(mine));
+	return std::get<0>(job<std::invoke_result_t<F>>::queued(std::move(function), start, 0));
 }
+
+// A bound on how many functions and items wait in a queue: back-pressure for their producers. A
+// function occupies a place until it starts or is cancelled. Those that run do not count. From an
+// item of the queue only the calls with `try` are allowed: the others throw EDEADLK. The destructor
+// leaves the queue alone. It must run after the functions and the places of this object.
+class bounded_queue {
+public:
+	// A place that is taken, for items: reserve it before enqueue(), and destroy it first in the
+	// item's function.
+	class place {
+	public:
+		place(place &&other) noexcept : of_(std::exchange(other.of_, nullptr))
+		{
+		}
+
+		place &operator=(place &&other) noexcept
+		{
+			std::swap(of_, other.of_);
+			return *this;
+		}
+
+		place(const place &) = delete;
+		place &operator=(const place &) = delete;
+
+		~place()
+		{
+			if (of_ != nullptr)
+				static_cast<void>(uw_bounded_release(of_));
+		}
+
+	private:
+		friend class bounded_queue;
+
+		explicit place(uw_bounded *of) noexcept : of_(of)
+		{
+		}
+
+		uw_bounded *of_;
+	};
+
+	bounded_queue(const queue &on, std::size_t capacity) : bounded_(uw_bounded_create(on.get(), capacity))
+	{
+		if (bounded_ == nullptr)
+			throw error(errno);
+	}
+
+	bounded_queue(bounded_queue &&other) noexcept : bounded_(std::exchange(other.bounded_, nullptr))
+	{
+	}
+
+	bounded_queue &operator=(bounded_queue &&other) noexcept
+	{
+		std::swap(bounded_, other.bounded_);
+		return *this;
+	}
+
+	bounded_queue(const bounded_queue &) = delete;
+	bounded_queue &operator=(const bounded_queue &) = delete;
+
+	~bounded_queue()
+	{
+		uw_bounded_destroy(bounded_);
+	}
+
+	// Waits for a place, and queues the function.
+	template <typename F>
+	auto spawn(F function) -> job<std::invoke_result_t<F>>
+	{
+		auto start = [this](auto run, void *arg) { return uw_bounded_spawn(bounded_, run, arg); };
+
+		return std::get<0>(job<std::invoke_result_t<F>>::queued(std::move(function), start, 0));
+	}
+
+	// Queues the function if a place is free. Otherwise the function comes back, as the second
+	// alternative.
+	template <typename F>
+	auto try_spawn(F function) -> std::variant<job<std::invoke_result_t<F>>, F>
+	{
+		auto start = [this](auto run, void *arg) { return uw_bounded_try_spawn(bounded_, run, arg); };
+
+		return job<std::invoke_result_t<F>>::queued(std::move(function), start, EAGAIN);
+	}
+
+	// The same, but waits for a place within the limit.
+	template <typename F>
+	auto spawn_for(F function, std::chrono::nanoseconds limit)
+		-> std::variant<job<std::invoke_result_t<F>>, F>
+	{
+		auto start = [this, limit](auto run, void *arg) {
+			return uw_bounded_spawn_timeout(bounded_, run, arg, nanoseconds(limit));
+		};
+
+		return job<std::invoke_result_t<F>>::queued(std::move(function), start, ETIMEDOUT);
+	}
+
+	// Waits for a place, and takes it.
+	place reserve()
+	{
+		checked(uw_bounded_reserve(bounded_));
+		return place(bounded_);
+	}
+
+	// Returns nothing if no place is free.
+	std::optional<place> try_reserve()
+	{
+		return reserved(uw_bounded_try_reserve(bounded_), -EAGAIN);
+	}
+
+	// Returns nothing if no place became free within the limit.
+	std::optional<place> reserve_for(std::chrono::nanoseconds limit)
+	{
+		return reserved(uw_bounded_reserve_timeout(bounded_, nanoseconds(limit)), -ETIMEDOUT);
+	}
+
+	uw_bounded *get() const noexcept
+	{
+		return bounded_;
+	}
+
+private:
+	std::optional<place> reserved(int answer, int full)
+	{
+		if (answer == full)
+			return std::nullopt;
+		checked(answer);
+		return place(bounded_);
+	}
+
+	uw_bounded *bounded_;
+};
 
 // Declares to the pool that the item blocks while `function` runs.
 template <typename F>
@@ -1161,6 +1303,91 @@ private:
 	}
 
 	uw_task *task_;
+};
+
+// Hooks that every thread which may run items calls, with a State for each thread. `start` runs
+// before the thread's first item and makes the state; without `start` it is State(). `stop` runs
+// after the last item and gets the state back; without `stop` the state is destroyed then. Both run
+// on that thread. They may queue items and must not wait for items. An exception that leaves one of
+// them ends the process.
+//
+// The destructor removes the hooks: threads that start later do not call them, and a thread that has
+// called `start` still calls `stop`. So the functions stay in memory for the life of the process,
+// and what they refer to must live as long.
+template <typename State>
+class thread_hooks {
+public:
+	using start_function = std::function<std::unique_ptr<State>(const uw_thread &)>;
+	using stop_function = std::function<void(const uw_thread &, std::unique_ptr<State>)>;
+
+	explicit thread_hooks(start_function start = {}, stop_function stop = {})
+	{
+		auto mine = std::make_unique<functions>(functions{ std::move(start), std::move(stop) });
+
+		hooks_ = uw_thread_hooks_add(begin, end, mine.get());
+		if (hooks_ == nullptr)
+			throw error(errno);
+		static_cast<void>(mine.release());
+	}
+
+	thread_hooks(thread_hooks &&other) noexcept : hooks_(std::exchange(other.hooks_, nullptr))
+	{
+	}
+
+	thread_hooks &operator=(thread_hooks &&other) noexcept
+	{
+		std::swap(hooks_, other.hooks_);
+		return *this;
+	}
+
+	thread_hooks(const thread_hooks &) = delete;
+	thread_hooks &operator=(const thread_hooks &) = delete;
+
+	~thread_hooks()
+	{
+		if (hooks_ != nullptr)
+			static_cast<void>(uw_thread_hooks_remove(hooks_));
+	}
+
+	// The calling thread's state; NULL if it has none.
+	State *state() const noexcept
+	{
+		return static_cast<State *>(uw_thread_state(hooks_));
+	}
+
+	// The number of threads that started too early for these hooks.
+	int missed() const
+	{
+		return checked(uw_thread_hooks_missed(hooks_));
+	}
+
+private:
+	struct functions {
+		start_function start;
+		stop_function stop;
+	};
+
+	static void *begin(const uw_thread *thread, void *arg) noexcept
+	{
+		const start_function &start = static_cast<functions *>(arg)->start;
+
+		if constexpr (std::is_default_constructible_v<State>) {
+			if (!start)
+				return new State();
+		}
+		return start(*thread).release();
+	}
+
+	static void end(const uw_thread *thread, void *state, void *arg) noexcept
+	{
+		const stop_function &stop = static_cast<functions *>(arg)->stop;
+		std::unique_ptr<State> mine(static_cast<State *>(state));
+
+		if (stop)
+			stop(*thread, std::move(mine));
+	}
+
+	struct uw_thread_hooks *hooks_ = nullptr;
 };
 
 } // namespace uwork

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks};
 
@@ -27,7 +28,26 @@ pub type UwThreadStop =
     Option<unsafe extern "C" fn(thread: *const UwThread, state: *mut c_void, arg: *mut c_void)>;
 
 /// `struct uw_thread_hooks`. Never freed.
-pub struct UwThreadHooks(Hooks<*mut c_void>);
+pub struct UwThreadHooks {
+    hooks: Hooks<*mut c_void>,
+    /// The handle that was made before. The list lets leak detectors find the handles that the program
+    /// has forgotten; the library does not read it.
+    earlier: AtomicPtr<UwThreadHooks>,
+}
+
+/// The handle that was made last.
+static LAST: AtomicPtr<UwThreadHooks> = AtomicPtr::new(ptr::null_mut());
+
+impl UwThreadHooks {
+    fn handle(hooks: Hooks<*mut c_void>) -> *mut UwThreadHooks {
+        let handle = Box::new(UwThreadHooks { hooks, earlier: AtomicPtr::new(ptr::null_mut()) });
+        let handle: &'static UwThreadHooks = Box::leak(handle);
+        let address = ptr::from_ref(handle).cast_mut();
+        // Relaxed: no thread follows the list.
+        handle.earlier.store(LAST.swap(address, Ordering::Relaxed), Ordering::Relaxed);
+        address
+    }
+}
 
 /// The program's argument.
 #[derive(Clone, Copy)]
@@ -82,7 +102,7 @@ pub extern "C" fn uw_thread_hooks_add(
             with_thread(thread, |thread| unsafe { stop(thread, state, arg.get()) });
         }
     };
-    match guarded(|| Box::into_raw(Box::new(UwThreadHooks(add_hooks(begin, end))))) {
+    match guarded(|| UwThreadHooks::handle(add_hooks(begin, end))) {
         Ok(hooks) => hooks,
         Err(code) => {
             set_errno(-code);
@@ -103,7 +123,7 @@ pub extern "C" fn uw_thread_hooks_remove(handle: *mut UwThreadHooks) -> c_int {
     hooks(handle).map_or_else(
         |code| code,
         |hooks| {
-            hooks.0.remove();
+            hooks.hooks.remove();
             0
         },
     )
@@ -112,13 +132,15 @@ pub extern "C" fn uw_thread_hooks_remove(handle: *mut UwThreadHooks) -> c_int {
 /// How many threads had started before these hooks were added.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_thread_hooks_missed(handle: *const UwThreadHooks) -> c_int {
-    hooks(handle)
-        .map_or_else(|code| code, |hooks| c_int::try_from(hooks.0.missed()).unwrap_or(c_int::MAX))
+    hooks(handle).map_or_else(
+        |code| code,
+        |hooks| c_int::try_from(hooks.hooks.missed()).unwrap_or(c_int::MAX),
+    )
 }
 
 /// The calling thread's state of these hooks, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_thread_state(handle: *const UwThreadHooks) -> *mut c_void {
-    let state = hooks(handle).ok().and_then(|hooks| hooks.0.with(|state| *state));
+    let state = hooks(handle).ok().and_then(|hooks| hooks.hooks.with(|state| *state));
     state.unwrap_or(ptr::null_mut())
 }

@@ -73,22 +73,35 @@ bad_input_part() {
     say bad-input "$count cases: ok"
 }
 
-# The programs in the porting guide, and the names in its tables.
+# The programs in the porting guide, and what its tables name. Each of uwork's names there is used by one of the guide's
+# programs or by a test that checks what the table says.
 porting_part() {
     local guide=$capi/../../docs/porting.md program name count=0
     awk -v out="$out" '/^```c$/ { file = out "/porting-" ++n ".c"; next } /^```/ { file = "" } file { print > file }' "$guide"
     for cc in "${compilers[@]}"; do
-        for program in "$out"/porting-*.c; do
+        for program in "$out"/porting-*.c c/porting.c c/porting_kernel.c; do
             name=$(basename "$program" .c)
             link "$name" "$program" -std=gnu11
             run porting "$out/$name"
             count=$((count + 1))
         done
     done
-    [ "$count" = $((5 * ${#compilers[@]})) ] || { say porting "FAILED: $count programs instead of 5 for each compiler"; exit 1; }
+    [ "$count" = $((7 * ${#compilers[@]})) ] || { say porting "FAILED: $count programs instead of 7 for each compiler"; exit 1; }
     for name in $(grep -o '\buw_[a-z_]*[a-z]\|\bUW_[A-Z_]*[A-Z]' "$guide" | sort -u); do
-        grep -q "\b$name\b" "$capi/include/uwork.h" || { say porting "FAILED: uwork.h has no $name"; exit 1; }
+        grep -q "\b$name\b" "$out"/porting-*.c c/porting.c c/forks.c ||
+            { say porting "FAILED: no program uses $name"; exit 1; }
     done
+    # The right column of the kernel's table, and the row whose code must not compile.
+    for name in $(sed -n '/^## Your own/,/^## A pthread pool/p' "$guide" | grep -o '`[a-z_]*_work[a-z_]*\|`WQ_[A-Z_]*' | tr -d '`' | sort -u); do
+        grep -q "\b$name\b" "$out"/porting-1.c c/porting_kernel.c || { say porting "FAILED: no program uses $name"; exit 1; }
+    done
+    sed 's/!work_pending(&held));/held.entry[0] == 0);/' c/porting_kernel.c >"$out/entry.c"
+    if "$cc" -std=gnu11 "${includes[@]}" -fsyntax-only "$out/entry.c" 2>"$out/log" || ! grep -q 'work_pending(work)' "$out/log"; then
+        say porting "FAILED: work->entry compiles, or the compiler does not name work_pending()"
+        exit 1
+    fi
+    grep -q "a bounded backlog, in $(wc -l <"$capi/../../examples/c/pool.h") lines" <(tr '\n' ' ' <"$guide") ||
+        { say porting "FAILED: pool.h has another number of lines"; exit 1; }
     say porting "$count programs, and the names in the tables: ok"
 }
 

@@ -21,6 +21,7 @@ mod lifecycle;
 mod models;
 pub mod payload;
 pub mod percpu;
+pub mod places;
 mod plural;
 mod pointer;
 mod pool;

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     BadFlags,
     /// The queue drains or was destroyed, or the process was shut down.
     Refused,
-    /// The capacity of a bounded queue is 0.
+    /// The capacity of a bounded queue is 0, or more than 2^40 - 1.
     BadCapacity,
     /// No place is free in a bounded queue.
     Full,

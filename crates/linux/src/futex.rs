@@ -4,7 +4,7 @@
 //! spin for ever, and the C library ends the process at its own next wait anyway.
 
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uwork_engine::futex::Futex;
 
@@ -16,6 +16,24 @@ pub struct Forever;
 impl Futex for Forever {
     fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
         wait(word, expected, None);
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        wake(word);
+    }
+}
+
+/// Sleeps, but no longer than until this moment.
+pub struct Until(pub Instant);
+
+impl Futex for Until {
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return false;
+        }
+        wait(word, expected, Some(left));
         true
     }
 

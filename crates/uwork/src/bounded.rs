@@ -1,21 +1,17 @@
 //! A bound on how many closures and items wait in a queue: back-pressure for their producers.
 //!
 //! A layer over [`Queue`], which knows nothing of it. Each submission needs a place, from its
-//! reservation to the start of its run. [`Places`] counts the free ones.
-//!
-//! **No lost wake-up.** A producer that finds no free place counts itself as waiting first, and then
-//! looks again. A release adds the place first, and then reads the count of waiting producers. All
-//! four are SeqCst, so at least one side sees the other. The producer looks and sleeps under the
-//! mutex, and the release passes the mutex before it notifies, so the notification cannot come
-//! between the two.
+//! reservation to the start of its run. `uwork_engine::places` counts the free places and the
+//! producers that wait, and shows that no producer sleeps while a place is free.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uwork_engine::QueueError;
+use uwork_engine::places::Places;
 use uwork_linux::Error;
+use uwork_linux::futex::{Forever, Until};
 
 use crate::error::RejectedError;
 use crate::join::JoinHandle;
@@ -87,12 +83,10 @@ impl BoundedQueue {
     /// clones.
     ///
     /// # Errors
-    /// `capacity` is 0.
+    /// `capacity` is 0, or more than 2^40 - 1.
     pub fn new(queue: &Queue, capacity: usize) -> Result<BoundedQueue, Error> {
-        if capacity == 0 {
-            return Err(QueueError::BadCapacity.into());
-        }
-        Ok(BoundedQueue { queue: queue.clone(), places: Arc::new(Places::new(capacity)) })
+        let places = Places::new(capacity).ok_or(QueueError::BadCapacity)?;
+        Ok(BoundedQueue { queue: queue.clone(), places: Arc::new(places) })
     }
 
     /// The queue below.
@@ -102,12 +96,12 @@ impl BoundedQueue {
 
     /// How many closures and items may wait.
     pub fn capacity(&self) -> usize {
-        self.places.capacity
+        self.places.capacity()
     }
 
     /// How many places are free. The answer may be out of date on return.
     pub fn free(&self) -> usize {
-        self.places.free.load(Ordering::SeqCst)
+        self.places.free()
     }
 
     /// As [`Queue::spawn`]; waits for a free place first.
@@ -203,14 +197,18 @@ impl BoundedQueue {
         if self.queue.0.runs_here() {
             return Err(QueueError::WouldDeadlock.into());
         }
-        if self.places.try_take() || crate::blocking(|| self.places.take_before(deadline)) {
+        let wait = || match deadline {
+            Some(deadline) => self.places.take(&Until(deadline)),
+            None => self.places.take(&Forever),
+        };
+        if self.places.try_take() || crate::blocking(wait) {
             return Ok(Reservation(self.places.clone()));
         }
         Err(self.full())
     }
 
     fn full(&self) -> Error {
-        QueueError::Full(self.places.capacity).into()
+        QueueError::Full(self.capacity()).into()
     }
 
     /// Frees a place whose reservation was [forgotten](Reservation::forget).
@@ -218,7 +216,7 @@ impl BoundedQueue {
     /// # Errors
     /// All places are free: no reservation was forgotten.
     pub fn release(&self) -> Result<(), Error> {
-        match self.places.give() {
+        match self.places.give(&Forever) {
             true => Ok(()),
             false => Err(QueueError::NotReserved.into()),
         }
@@ -231,6 +229,7 @@ impl fmt::Debug for BoundedQueue {
             .field("name", &self.queue.name())
             .field("capacity", &self.capacity())
             .field("free", &self.free())
+            .field("waiting", &self.places.waiting())
             .finish()
     }
 }
@@ -248,7 +247,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let freed = self.0.give();
+        let freed = self.0.give(&Forever);
         debug_assert!(freed, "a reservation has a place");
     }
 }
@@ -256,67 +255,5 @@ impl Drop for Reservation {
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation").finish_non_exhaustive()
-    }
-}
-
-/// The places of a bounded queue.
-struct Places {
-    capacity: usize,
-    free: AtomicUsize,
-    /// Producers that wait, or are about to. Written under the mutex.
-    waiting: AtomicUsize,
-    mutex: Mutex<()>,
-    freed: Condvar,
-}
-
-impl Places {
-    fn new(capacity: usize) -> Places {
-        Places {
-            capacity,
-            free: AtomicUsize::new(capacity),
-            waiting: AtomicUsize::new(0),
-            mutex: Mutex::new(()),
-            freed: Condvar::new(),
-        }
-    }
-
-    fn try_take(&self) -> bool {
-        let fewer = |free: usize| free.checked_sub(1);
-        self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
-    }
-
-    /// Waits for a place until `deadline`. False if there was none.
-    fn take_before(&self, deadline: Option<Instant>) -> bool {
-        let mut guard = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let taken = loop {
-            // Also after a timeout: the last notification may have been for this producer.
-            if self.try_take() {
-                break true;
-            }
-            guard = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-                None => self.freed.wait(guard).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => break false,
-                Some(left) => {
-                    let woken = self.freed.wait_timeout(guard, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        };
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        taken
-    }
-
-    /// Frees a place. False, and nothing changes, if all places are free.
-    fn give(&self) -> bool {
-        let more = |free: usize| (free < self.capacity).then_some(free + 1);
-        if self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err() {
-            return false;
-        }
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.mutex.lock().unwrap_or_else(PoisonError::into_inner));
-            self.freed.notify_one();
-        }
-        true
     }
 }

@@ -113,6 +113,7 @@ static void bounded(void)
 
 	bounded_queue = make("bounded");
 	CHECK(uw_bounded_create(bounded_queue, 0) == NULL && errno == EINVAL);
+	CHECK(uw_bounded_create(bounded_queue, SIZE_MAX) == NULL && errno == EINVAL);
 	bound = uw_bounded_create(bounded_queue, 1);
 	CHECK(bound && uw_queue_pause(bounded_queue) == 0);
 	first = uw_bounded_spawn(bound, same, &bound);

@@ -2,6 +2,7 @@
 // uwork.hpp: cleanup in destructors, results of jobs, exceptions.
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -65,6 +66,111 @@ static void jobs()
 		queue.spawn([&runs, kept = std::make_unique<int>(i)] { runs += *kept < 100; });
 	queue.flush();
 	CHECK(runs == 100);
+}
+
+static void bounds()
+{
+	uwork::queue queue("bounds", UW_UNBOUND, 1);
+	uwork::bounded_queue bounded(queue, 2);
+	std::atomic<int> runs{ 0 };
+	bool thrown = false;
+
+	queue.pause();
+	auto first = bounded.spawn([] { return 1; });
+	auto second = bounded.try_spawn([kept = std::make_unique<int>(2)] { return *kept; });
+	CHECK(second.index() == 0);
+	/* Full: the function comes back whole. */
+	auto back = bounded.try_spawn([kept = std::make_unique<int>(3)] { return *kept; });
+	CHECK(back.index() == 1 && std::get<1>(back)() == 3);
+	auto late = bounded.spawn_for(std::move(std::get<1>(back)), 1ms);
+	CHECK(late.index() == 1 && std::get<1>(late)() == 3);
+	CHECK(!bounded.try_reserve() && !bounded.reserve_for(1ms));
+	/* A function that is cancelled leaves its place. */
+	CHECK(std::get<0>(second).cancel());
+	auto third = bounded.spawn(std::move(std::get<1>(late)));
+	queue.resume();
+	CHECK(first.join() == 1 && third.join() == 3);
+
+	{
+		auto outer = bounded.try_reserve();
+		uwork::bounded_queue::place inner = bounded.reserve(), moved = std::move(inner);
+
+		CHECK(outer && !bounded.try_reserve());
+		outer.reset();
+		CHECK(bounded.reserve_for(1min));
+	}
+	{
+		/* An item that keeps its place until its function starts. */
+		std::optional<uwork::bounded_queue::place> place;
+		uwork::work work([&] {
+			place.reset();
+			runs++;
+		});
+
+		for (int i = 0; i < 10; i++) {
+			place.emplace(bounded.reserve());
+			CHECK(work.enqueue(queue));
+			work.flush();
+		}
+		CHECK(runs == 10);
+	}
+	/* An item of the queue would wait for itself. A join could run it here, with the same result. */
+	int code = bounded
+			   .spawn([&] {
+				   try {
+					   bounded.reserve();
+				   } catch (const uwork::error &error) {
+					   return error.code().value();
+				   }
+				   return 0;
+			   })
+			   .join();
+	CHECK(code == EDEADLK && bounded.try_reserve());
+	try {
+		uwork::bounded_queue none(queue, 0);
+	} catch (const uwork::error &error) {
+		thrown = error.code().value() == EINVAL;
+	}
+	CHECK(thrown);
+	uwork::bounded_queue other = std::move(bounded);
+	CHECK(other.try_reserve());
+}
+
+/* The state of a thread, which its items count in. */
+struct counts {
+	unsigned kind = UW_THREAD_WORKER;
+	int items = 0;
+};
+
+static void hooks()
+{
+	/* What the hooks refer to lives as long as the process. */
+	static std::promise<int> ended;
+	uwork::thread_hooks<counts> counting(
+		[](const uw_thread &thread) { return std::make_unique<counts>(counts{ thread.kind, 0 }); },
+		[](const uw_thread &thread, std::unique_ptr<counts> own) {
+			if (own->kind == UW_THREAD_DEDICATED && std::string(thread.queue) == "own")
+				ended.set_value(own->items);
+		});
+	uwork::thread_hooks<int> zeros, moved = std::move(zeros);
+	uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
+
+	CHECK(counting.missed() == 0 && counting.state() == nullptr && moved.state() == nullptr);
+	attrs.dedicated = true;
+	{
+		uwork::queue own("own", attrs);
+		std::promise<bool> told;
+
+		for (int i = 0; i < 3; i++)
+			own.spawn([&] { counting.state()->items++; });
+		/* A join or a flush could run it on this thread. */
+		own.spawn([&] { told.set_value(*moved.state() == 0 && counting.state()->items == 3); });
+		CHECK(told.get_future().get());
+	}
+	CHECK(ended.get_future().get() == 3);
+	{
+		uwork::thread_hooks<counts> removed;
+	}
 }
 
 static void disabled()
@@ -161,8 +267,11 @@ static void errors()
 
 int main()
 {
+	/* Before every other use: no thread is too early for the hooks. */
+	hooks();
 	items();
 	jobs();
+	bounds();
 	disabled();
 	grace_periods();
 	task_work();

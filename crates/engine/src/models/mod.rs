@@ -47,6 +47,7 @@ mod node;
 mod not_running;
 mod pending;
 mod percpu;
+mod places;
 mod pwq;
 mod shutdown;
 mod slot;

@@ -6,6 +6,8 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, FlagsError};
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
+use crate::places::Places;
+
 /// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
 pub const NAME_MAX: usize = 31;
 /// The greatest `max_active`.
@@ -140,7 +142,7 @@ pub enum QueueError {
     Refused,
     /// The queue is not paused.
     NotPaused,
-    /// The capacity of a bounded queue is 0.
+    /// The capacity of a bounded queue is 0, or more than 2^40 - 1.
     BadCapacity,
     /// No place is free in a bounded queue with this capacity.
     Full(usize),
@@ -196,7 +198,9 @@ impl fmt::Display for QueueError {
             QueueError::Refused => {
                 f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
             }
-            QueueError::BadCapacity => f.write_str("the capacity of a bounded queue is 1 or more"),
+            QueueError::BadCapacity => {
+                write!(f, "the capacity of a bounded queue is 1 to {}", Places::CAPACITY_MAX)
+            }
             QueueError::Full(capacity) => {
                 write!(f, "the bounded queue is full: {capacity} wait, which is its capacity")
             }

@@ -2,15 +2,13 @@
 //! in the README, the transitions in `uwork_engine::exchange`.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use uwork_engine::exchange::{Exchange, Exchanges, Freed, Unanswered};
-use uwork_engine::futex::Futex;
 use uwork_engine::host::NoStack;
 
 use super::snapshot::Snapshot;
-use crate::futex::{self, Forever};
+use crate::futex::{Forever, Until};
 
 /// The maximum number of concurrent requests, including those whose caller gave up during the copy.
 const EXCHANGES: usize = 4;
@@ -27,24 +25,6 @@ static BUFFERS: [Buffer; EXCHANGES] =
 
 fn all() -> Exchanges<'static> {
     Exchanges { all: &STATES, freed: &FREED }
-}
-
-/// Sleeps, but no longer than until a deadline.
-struct Until(Instant);
-
-impl Futex for Until {
-    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
-        let left = self.0.saturating_duration_since(Instant::now());
-        if left == Duration::ZERO {
-            return false;
-        }
-        futex::wait(word, expected, Some(left));
-        true
-    }
-
-    fn wake(&self, word: *const AtomicU32) {
-        futex::wake(word);
-    }
 }
 
 /// Sends a thread a request by `send`, which receives the value for the handler, and reads the

@@ -3,6 +3,8 @@
 //! This is a program of its own, because a child inherits the locks that other threads held at the
 //! fork.
 
+mod bounded;
+mod hooks;
 mod percpu;
 #[path = "../support/mod.rs"]
 mod support;

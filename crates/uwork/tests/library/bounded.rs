@@ -51,7 +51,12 @@ fn producers_wait_and_the_bound_holds() {
 fn a_full_queue_gives_back() {
     let _watchdog = watchdog();
     let queue = queue("full").build().unwrap();
-    assert_eq!(BoundedQueue::new(&queue, 0).unwrap_err().kind(), ErrorKind::BadCapacity);
+    for capacity in [0, 1 << 40, usize::MAX] {
+        assert_eq!(BoundedQueue::new(&queue, capacity).unwrap_err().kind(), ErrorKind::BadCapacity);
+    }
+    let largest = BoundedQueue::new(&queue, (1 << 40) - 1).unwrap();
+    drop(largest.reserve().unwrap());
+    assert_eq!((largest.free(), largest.capacity()), ((1 << 40) - 1, (1 << 40) - 1));
     let bounded = BoundedQueue::new(&queue, 1).unwrap();
     queue.pause().unwrap();
     let first = bounded.spawn(|| 1).unwrap();

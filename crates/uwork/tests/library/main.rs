@@ -32,6 +32,7 @@ mod on_stack;
 mod pause;
 mod percpu;
 mod percpu_work;
+mod porting;
 mod power;
 mod probes;
 mod query;

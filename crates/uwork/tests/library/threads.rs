@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::support::child::alone;
+use crate::support::gate::Gate;
 use uwork::threads::{self, Hooks, ThreadKind};
 use uwork::{Queue, Report};
 
@@ -140,6 +141,61 @@ fn a_hook_may_queue_items_and_must_not_wait_for_them() {
             _ => false,
         };
         while !refused(reports.recv_timeout(PATIENCE).expect("the wait is refused")) {}
+    });
+}
+
+// Catches: a hook that holds up threads, queues or calls beside its own pool, and items that are
+// lost behind it.
+#[test]
+fn a_hook_that_blocks_holds_up_its_own_pool_only() {
+    alone("a_hook_that_blocks_holds_up_its_own_pool_only", || {
+        let (at_start, at_stop, gate) = (Gate::new(), Gate::new(), Gate::new());
+        let (started, stopped, held) = (at_start.clone(), at_stop.clone(), gate.clone());
+        let hold = gate.clone();
+        let hooks = threads::add_hooks(
+            move |thread| {
+                if thread.queue() == Some("slow") {
+                    started.open();
+                    held.wait();
+                }
+            },
+            move |thread, ()| {
+                if thread.queue() == Some("slow to stop") {
+                    stopped.open();
+                    hold.wait();
+                }
+            },
+        );
+        let slow = Queue::builder("slow").dedicated().build().unwrap();
+        let ending = Queue::builder("slow to stop").dedicated().build().unwrap();
+        assert_eq!(on_worker(&ending, move || hooks.with(|()| ())), Some(()));
+        // Does not wait for the hook.
+        drop(ending);
+        let (ran, has_run) = mpsc::channel();
+        let _detached = slow.spawn(move || ran.send(hooks.with(|()| ())));
+        at_start.wait();
+        at_stop.wait();
+        let others = [
+            Queue::builder("shared").build().unwrap(),
+            Queue::builder("bh").bh().build().unwrap(),
+            Queue::builder("own").dedicated().build().unwrap(),
+            Queue::builder("ordered").ordered().build().unwrap(),
+        ];
+        for queue in &others {
+            for _ in 0..100 {
+                assert_eq!(on_worker(queue, move || hooks.with(|()| ())), Some(()));
+            }
+            queue.flush().unwrap();
+        }
+        drop(others);
+        // What waits behind the hook can be taken back, and other hooks come and go.
+        let back = slow.spawn(|| unreachable!("it is cancelled"));
+        assert!(back.cancel());
+        assert!(!slow.flush_timeout(Duration::from_millis(1)).unwrap());
+        threads::add_hooks(|_| (), |_, ()| ()).remove();
+        assert_eq!(has_run.try_recv(), Err(mpsc::TryRecvError::Empty));
+        gate.open();
+        assert_eq!(has_run.recv_timeout(PATIENCE), Ok(Some(())));
     });
 }
 
