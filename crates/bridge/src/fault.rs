@@ -115,7 +115,7 @@ impl Fault {
             "NOAUTH" => (
                 Remedy::Report,
                 ErrorKind::Denied,
-                "; give redis://USER:PASSWORD@HOST, or the command a --password-file",
+                "; give redis://USER:PASSWORD@HOST, or the option --password-file",
             ),
             "WRONGPASS" => (Remedy::Report, ErrorKind::Denied, "; check user and password"),
             "NOPERM" => (Remedy::Report, ErrorKind::Denied, "; docs/bridge.md has the ACL rules"),
