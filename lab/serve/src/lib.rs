@@ -13,4 +13,4 @@ mod notes;
 pub mod resp;
 mod server;
 
-pub use server::{Config, Io, Notify, Receiver, Server, StartError};
+pub use server::{Config, Io, Notify, Receiver, Replies, Server, Spares, StartError};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use uwork_serve::{Config, Io, Notify, Receiver};
+use uwork_serve::{Config, Io, Notify, Receiver, Replies, Spares};
 
 use crate::UserError;
 
@@ -43,6 +43,15 @@ pub(crate) struct Args {
     /// extra thread for all connections
     #[arg(long, value_name = "HOW", default_value = "shared")]
     receiver: String,
+    /// How replies reach a client with --receiver dedicated: combined, the threads with keys send
+    /// them and combine their parts; locked, they send them under a lock; returned, the receiver
+    /// sends them [default: combined]
+    #[arg(long, value_name = "HOW")]
+    replies: Option<String>,
+    /// What becomes of the memory that served a request: kept, threads reuse it; freed, threads free
+    /// it
+    #[arg(long, value_name = "HOW", default_value = "kept")]
+    spares: String,
     /// How threads wait for sockets: auto uses io_uring, or epoll if the system refuses io_uring;
     /// epoll always uses epoll
     #[arg(long, value_name = "HOW", default_value = "auto")]
@@ -80,7 +89,7 @@ const SOCKET_BUFFER: RangeInclusive<usize> = 4096..=1 << 30;
 
 impl Args {
     /// The server configuration that these options describe.
-    pub(super) fn config(&self) -> Result<Config, UserError> {
+    pub(crate) fn config(&self) -> Result<Config, UserError> {
         let ip = match self.bind.parse() {
             Ok(ip) => ip,
             Err(_) => loopback_of(&self.bind)?,
@@ -110,6 +119,12 @@ impl Args {
                 &self.receiver,
                 &[("shared", Receiver::Shared), ("dedicated", Receiver::Dedicated)],
             )?,
+            replies: self.replies()?,
+            spares: one_of(
+                "--spares",
+                &self.spares,
+                &[("kept", Spares::Kept), ("freed", Spares::Freed)],
+            )?,
             io: one_of("--io", &self.io, &[("auto", Io::Auto), ("epoll", Io::Epoll)])?,
             scope: scope.map_err(|error| UserError(format!("--scope: {error}")))?,
             clients_max: number("--max-clients", &self.max_clients, 1..=1_000_000)?,
@@ -120,6 +135,22 @@ impl Args {
             send_buffer: optional("--send-buffer", &self.send_buffer)?,
             receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
         })
+    }
+
+    fn replies(&self) -> Result<Replies, UserError> {
+        let Some(text) = &self.replies else { return Ok(Replies::default()) };
+        let allowed = [
+            ("combined", Replies::Combined),
+            ("locked", Replies::Locked),
+            ("returned", Replies::Returned),
+        ];
+        let replies = one_of("--replies", text, &allowed)?;
+        if self.receiver == "shared" {
+            return Err(UserError(format!(
+                "--replies '{text}': only with --receiver dedicated; otherwise one thread sends them"
+            )));
+        }
+        Ok(replies)
     }
 }
 
@@ -149,8 +180,15 @@ fn one_of<T: Copy>(flag: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, U
     let found = allowed.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
-        UserError(format!("{flag} '{text}': {} are allowed", names.join(" and ")))
+        UserError(format!("{flag} '{text}': {} are allowed", list(&names)))
     })
+}
+
+fn list(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.join(""),
+    }
 }
 
 fn number(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
@@ -211,6 +249,12 @@ mod tests {
             (["--notify", "loud"], "--notify 'loud': light and signal are allowed"),
             (["--io", "poll"], "--io 'poll': auto and epoll are allowed"),
             (["--receiver", "me"], "--receiver 'me': shared and dedicated are allowed"),
+            (["--replies", "lost"], "--replies 'lost': combined, locked and returned are allowed"),
+            (
+                ["--replies", "locked"],
+                "--replies 'locked': only with --receiver dedicated; otherwise one thread sends them",
+            ),
+            (["--spares", "sold"], "--spares 'sold': kept and freed are allowed"),
             (
                 ["--max-request", "2g"],
                 "--max-request '2g': 1024 to 1073741824 bytes are allowed, also as in 64k, 16m, 1g",
@@ -224,6 +268,21 @@ mod tests {
             assert_eq!(config(&flags).unwrap_err(), error);
         }
         assert!(config(&["--scope", "moon"]).unwrap_err().starts_with("--scope: "));
+    }
+
+    #[test]
+    fn parts_are_selected_by_name() {
+        let default = config(&["--receiver", "dedicated"]).unwrap();
+        assert_eq!((default.replies, default.spares), (Replies::Combined, Spares::Kept));
+        for (name, replies) in [
+            ("combined", Replies::Combined),
+            ("locked", Replies::Locked),
+            ("returned", Replies::Returned),
+        ] {
+            let flags = ["--receiver", "dedicated", "--replies", name, "--spares", "freed"];
+            let config = config(&flags).unwrap();
+            assert_eq!((config.replies, config.spares), (replies, Spares::Freed));
+        }
     }
 
     #[test]

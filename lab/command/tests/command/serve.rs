@@ -123,6 +123,9 @@ fn bad_settings_are_refused_with_what_is_allowed() {
     refused(&serve(&["--port", "70000"]), &["--port '70000'", "0 to 65535"]);
     refused(&serve(&["--threads", "many"]), &["--threads 'many'", "1 to 256"]);
     refused(&serve(&["--notify", "loud"]), &["light and signal are allowed"]);
+    refused(&serve(&["--replies", "lost"]), &["combined, locked and returned are allowed"]);
+    refused(&serve(&["--replies", "locked"]), &["--receiver dedicated"]);
+    refused(&serve(&["--spares", "sold"]), &["kept and freed are allowed"]);
     refused(&serve(&["--scope", "moon"]), &["--scope"]);
     let server = Serving::start(&[]);
     let port = server.address.rsplit(':').next().unwrap();
@@ -138,7 +141,11 @@ fn without_redis_the_benchmark_says_how_to_install_it() {
     let output = uwork(&["bench", "serve", "--case", "put"]).output().unwrap();
     refused(
         &output,
-        &["--case 'put'", "get, set, get-p16, set-p16, handover, handover-p16, digest, digest-p16"],
+        &[
+            "--case 'put'",
+            "get, set, get-p16, set-p16, threads, threads-p16, series, series-p16, handover, ",
+            "handover-p16, digest, digest-p16",
+        ],
     );
 }
 
@@ -153,7 +160,12 @@ fn the_benchmark_writes_its_figures_under_their_names() {
     let path = file.path().to_str().unwrap();
     let small = ["--requests", "1000", "--samples", "1", "--digest-bytes", "1024", "--json", path];
     let small = [&small[..], &["--client-threads", "2"]].concat();
-    let cases = ["bench", "serve", "--case", "get,set-p16,handover-p16,digest,digest-p16"];
+    let cases = [
+        "bench",
+        "serve",
+        "--case",
+        "get,set-p16,threads-p16,series,handover-p16,digest,digest-p16",
+    ];
     let output = uwork(&[&cases[..], &small].concat()).output().unwrap();
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -169,6 +181,10 @@ fn the_benchmark_writes_its_figures_under_their_names() {
             ("get", "redis-server", ""),
             ("get", "uwork", ""),
             ("set-p16", "uwork", ""),
+            ("threads-p16", "redis-server", ""),
+            ("threads-p16", "uwork", "threads2"),
+            ("series", "uwork", "default"),
+            ("series", "uwork", "returned"),
             ("handover-p16", "uwork", "signal"),
             ("digest", "uwork", "cache"),
             ("digest-p16", "uwork", "default"),

@@ -25,6 +25,28 @@ pub enum Receiver {
     Dedicated,
 }
 
+/// How the replies of a round reach the client, with a dedicated receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Replies {
+    /// The threads with keys send them, and combine their parts without a lock.
+    #[default]
+    Combined,
+    /// The threads with keys send them, and each waits for the connection's lock.
+    Locked,
+    /// The threads with keys return their parts to the receiver, which sends them.
+    Returned,
+}
+
+/// Memory that served a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spares {
+    /// Threads keep it for later requests.
+    #[default]
+    Kept,
+    /// Threads free it.
+    Freed,
+}
+
 /// How threads wait for sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Io {
@@ -46,6 +68,10 @@ pub struct Config {
     pub notify: Notify,
     /// Which thread receives requests.
     pub receiver: Receiver,
+    /// How replies reach the client with [`Receiver::Dedicated`]; otherwise without effect.
+    pub replies: Replies,
+    /// What becomes of the memory that served a request.
+    pub spares: Spares,
     /// How threads wait for sockets.
     pub io: Io,
     /// The affinity scope of the queue that runs `DIGEST`.
@@ -87,6 +113,8 @@ impl Default for Config {
             threads: (cpus / 2).clamp(1, Self::THREADS_MAX),
             notify: Notify::default(),
             receiver: Receiver::default(),
+            replies: Replies::default(),
+            spares: Spares::default(),
             io: Io::default(),
             scope: AffinityScopeChoice::Default,
             clients_max: 10_000,

@@ -76,7 +76,9 @@ impl Connection {
     pub(crate) fn new(socket: OwnedFd, limits: Limits, session: Session, thread: &Thread) -> Self {
         let buffer = || Buffer::new(&thread.shared.budget);
         let socket = Arc::new(socket);
-        let sink = thread.shared.lends_rounds().then(|| Sink::new(Arc::clone(&socket)));
+        let shared = &thread.shared;
+        let sink = || Sink::new(Arc::clone(&socket), shared.config.replies);
+        let sink = shared.lends_rounds().then(sink);
         Self {
             socket,
             sink,

@@ -32,7 +32,7 @@ use std::thread::JoinHandle;
 
 use uwork::task::{self, Delivery};
 
-pub use config::{Config, Io, Notify, Receiver};
+pub use config::{Config, Io, Notify, Receiver, Replies, Spares};
 use driver::Driver;
 use driver::epoll::Epoll;
 use driver::ring::Ring;

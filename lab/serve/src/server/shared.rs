@@ -10,7 +10,7 @@ use std::time::Instant;
 use uwork::Queue;
 use uwork::task::Notify;
 
-use super::config::{Config, Receiver};
+use super::config::{Config, Receiver, Replies};
 use super::failure::Failure;
 use super::handover::Item;
 use super::post::Post;
@@ -120,7 +120,7 @@ impl Shared {
 
     /// Whether the threads that execute requests also send the replies.
     pub(crate) fn lends_rounds(&self) -> bool {
-        self.config.receiver == Receiver::Dedicated
+        self.config.receiver == Receiver::Dedicated && self.config.replies != Replies::Returned
     }
 
     /// The thread that gets the next connection.

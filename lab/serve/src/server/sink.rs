@@ -6,15 +6,19 @@
 //! submitted meanwhile. With the last item, the holder assembles and sends the replies, and that
 //! item carries the round home. No thread waits for another. The receiver is woken only if it has
 //! work to do; otherwise its next request wakes it soon enough.
+//!
+//! With [`Replies::Locked`] a lock takes the combiner's place, for comparison: each thread waits for
+//! it and brings its own item.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::SendFlags;
 use uwork::combine::{Combiner, Parcel};
 
+use super::config::Replies;
 use super::handover::Item;
 use super::round::Round;
 use super::shared::Shared;
@@ -31,9 +35,15 @@ pub(crate) type Leaving = Box<Parcel<Left>>;
 
 /// See the module.
 pub(crate) struct Sink {
-    combiner: Combiner<Left, Outlet>,
+    meeting: Meeting,
     /// Whether the receiver has work to do once the round is back.
     waits: AtomicBool,
+}
+
+/// Where the round and its items meet.
+enum Meeting {
+    Combined(Combiner<Left, Outlet>),
+    Locked(Mutex<Outlet>),
 }
 
 struct Outlet {
@@ -43,9 +53,13 @@ struct Outlet {
 }
 
 impl Sink {
-    pub(crate) fn new(socket: Arc<OwnedFd>) -> Arc<Self> {
-        let combiner = Combiner::new(Outlet { socket, round: None });
-        Arc::new(Self { combiner, waits: AtomicBool::new(false) })
+    pub(crate) fn new(socket: Arc<OwnedFd>, replies: Replies) -> Arc<Self> {
+        let outlet = Outlet { socket, round: None };
+        let meeting = match replies {
+            Replies::Locked => Meeting::Locked(Mutex::new(outlet)),
+            Replies::Combined | Replies::Returned => Meeting::Combined(Combiner::new(outlet)),
+        };
+        Arc::new(Self { meeting, waits: AtomicBool::new(false) })
     }
 
     /// Lends a round, before any of its items is in flight.
@@ -71,25 +85,39 @@ impl Sink {
     }
 
     fn leave(&self, shared: &Shared, parcel: Option<Leaving>, left: Left) {
+        let combiner = match &self.meeting {
+            Meeting::Combined(combiner) => combiner,
+            Meeting::Locked(outlet) => {
+                // After a panic the server ends, whatever the outlet holds.
+                let mut outlet = outlet.lock().unwrap_or_else(PoisonError::into_inner);
+                return self.take(shared, &mut outlet, left, None);
+            }
+        };
         let mut parcel = parcel.unwrap_or_else(|| Parcel::new(Left::Nothing));
         **parcel = left;
         // It makes no difference which thread processes the parcels.
-        let _ = self.combiner.submit(parcel, |outlet, parcels| {
+        let _ = combiner.submit(parcel, |outlet, parcels| {
             while let Some(mut parcel) = parcels.pop() {
-                match std::mem::replace(&mut **parcel, Left::Nothing) {
-                    Left::Nothing => {}
-                    Left::Round(mut round) => {
-                        round.parcel = Some(parcel);
-                        outlet.round = Some(round);
-                    }
-                    Left::Item(mut item) => {
-                        item.as_mut().body().parcel = Some(parcel);
-                        self.collect(shared, outlet, item);
-                    }
-                }
+                let left = std::mem::replace(&mut **parcel, Left::Nothing);
+                self.take(shared, outlet, left, Some(parcel));
             }
             ControlFlow::Continue(())
         });
+    }
+
+    /// Takes a submission, which keeps its parcel.
+    fn take(&self, shared: &Shared, outlet: &mut Outlet, left: Left, parcel: Option<Leaving>) {
+        match left {
+            Left::Nothing => {}
+            Left::Round(mut round) => {
+                round.parcel = parcel;
+                outlet.round = Some(round);
+            }
+            Left::Item(mut item) => {
+                item.as_mut().body().parcel = parcel;
+                self.collect(shared, outlet, item);
+            }
+        }
     }
 
     fn collect(&self, shared: &Shared, outlet: &mut Outlet, mut item: Item) {

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use super::config::Spares;
 use super::handover::{Handover, Item};
 use super::round::Round;
 use super::shared::Shared;
 use crate::buffer::Buffer;
 
-/// Maximum number of entries of each kind.
+/// Maximum number of entries of each kind, unless all memory is freed.
 const ENTRIES_MAX: usize = 256;
 /// Number of buffers that stay even if memory is short, for requests that arrive in pieces.
 const BUFFERS_MIN: usize = 4;
@@ -26,6 +27,8 @@ pub(crate) struct Spare {
     rounds: Vec<Box<Round>>,
     /// Bytes charged for the kept entries.
     bytes: usize,
+    /// Maximum number of entries of each kind.
+    entries_max: usize,
     bytes_max: usize,
     /// The budget's refusals at the last check.
     refusals: usize,
@@ -34,11 +37,16 @@ pub(crate) struct Spare {
 
 impl Spare {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        let entries_max = match shared.config.spares {
+            Spares::Kept => ENTRIES_MAX,
+            Spares::Freed => 0,
+        };
         Self {
-            buffers: Vec::with_capacity(ENTRIES_MAX),
-            items: Vec::with_capacity(ENTRIES_MAX),
-            rounds: Vec::with_capacity(ENTRIES_MAX),
+            buffers: Vec::with_capacity(entries_max),
+            items: Vec::with_capacity(entries_max),
+            rounds: Vec::with_capacity(entries_max),
             bytes: 0,
+            entries_max,
             bytes_max: shared.budget.limit() / PART_OF_LIMIT / shared.posts.len(),
             refusals: 0,
             shared: Arc::clone(shared),
@@ -56,7 +64,10 @@ impl Spare {
     }
 
     pub(crate) fn give(&mut self, mut buffer: Buffer) {
-        if buffer.clear() && self.buffers.len() < ENTRIES_MAX && self.has_room(buffer.charged()) {
+        if buffer.clear()
+            && self.buffers.len() < self.entries_max
+            && self.has_room(buffer.charged())
+        {
             self.buffers.push(buffer);
         }
     }
@@ -86,12 +97,12 @@ impl Spare {
         for mut item in round.items.iter_mut().filter_map(Option::take) {
             let body = item.as_mut().body();
             body.clear();
-            if self.items.len() < ENTRIES_MAX && self.has_room(body.charged()) {
+            if self.items.len() < self.entries_max && self.has_room(body.charged()) {
                 self.items.push(item);
             }
         }
         round.clear();
-        if self.rounds.len() < ENTRIES_MAX && self.has_room(round.charged()) {
+        if self.rounds.len() < self.entries_max && self.has_room(round.charged()) {
             self.rounds.push(round);
         }
     }
@@ -132,10 +143,14 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// The spare memory of a server with one thread.
     fn spare(queue: &str) -> Spare {
+        spare_of(queue, Spares::Kept)
+    }
+
+    /// The spare memory of a server with one thread.
+    fn spare_of(queue: &str, spares: Spares) -> Spare {
         let heavy = uwork::Queue::builder(queue).build().unwrap();
-        let config = Config { memory_max: LIMIT, ..Config::default() };
+        let config = Config { memory_max: LIMIT, spares, ..Config::default() };
         let posts = vec![Post::current()];
         Spare::new(&Arc::new(Shared::new(config, 0, heavy, posts, "")))
     }
@@ -174,6 +189,21 @@ mod tests {
         round.here.append(&[0; 100]).unwrap();
         spare.keep(round);
         assert_eq!((spare.bytes, budget.used(), spare.rounds.len()), (LIMIT / 32, LIMIT / 32, 1));
+    }
+
+    #[test]
+    fn nothing_is_kept_when_memory_is_freed() {
+        let mut spare = spare_of("spare-freed", Spares::Freed);
+        let buffer = filled(&spare, 100);
+        let mut round = spare.take_round();
+        round.here.append(&[0; 100]).unwrap();
+        let item = spare.take_item();
+        round.add(0, item);
+        assert!(spare.shared.budget.used() > 0);
+        spare.give(buffer);
+        spare.keep(round);
+        assert_eq!((spare.bytes, spare.shared.budget.used()), (0, 0));
+        assert!(spare.buffers.is_empty() && spare.items.is_empty() && spare.rounds.is_empty());
     }
 
     #[test]

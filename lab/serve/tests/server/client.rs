@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use uwork_serve::{Config, Io, Notify, Receiver, Server};
+use uwork_serve::{Config, Io, Notify, Receiver, Replies, Server, Spares};
 
 use crate::guard::{CAP, Guard};
 
@@ -46,6 +46,9 @@ pub(crate) fn configs() -> Vec<Config> {
         Config { io: Io::Epoll, notify: Notify::Signal, ..config(2) },
         Config { receiver: Receiver::Dedicated, ..config(2) },
         Config { receiver: Receiver::Dedicated, io: Io::Epoll, ..config(1) },
+        Config { receiver: Receiver::Dedicated, replies: Replies::Locked, ..config(2) },
+        Config { receiver: Receiver::Dedicated, replies: Replies::Returned, ..config(2) },
+        Config { spares: Spares::Freed, ..config(2) },
     ]
 }
 

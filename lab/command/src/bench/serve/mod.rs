@@ -5,7 +5,8 @@
 //! bytes, random keys. `handover`, `handover-p16`: GET with as many server threads as clients, so
 //! that nearly every request concerns another thread's key; notification by `light` and by
 //! `signal`. `digest`, `digest-p16`: 12 clients request the digest of a large value, computed on a
-//! queue with the affinity scope `cache` or `default`.
+//! queue with the affinity scope `cache` or `default`. `threads`, `threads-p16`: GET with one and two
+//! server threads. `series`, `series-p16`: GET with the parts of the server on and off ([`series`]).
 //!
 //! redis-benchmark runs one thread per CPU. With a single thread it is slower than the servers, and
 //! would limit the result.
@@ -16,6 +17,7 @@
 mod client;
 mod process;
 mod sample;
+mod series;
 
 use std::cell::OnceCell;
 use std::process::ExitCode;
@@ -31,8 +33,20 @@ use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::options::{count, names_or_all, samples_or};
 use super::pipeline::{Output, Plan};
 
-const CASES: [&str; 8] =
-    ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest", "digest-p16"];
+const CASES: [&str; 12] = [
+    "get",
+    "set",
+    "get-p16",
+    "set-p16",
+    "threads",
+    "threads-p16",
+    "series",
+    "series-p16",
+    "handover",
+    "handover-p16",
+    "digest",
+    "digest-p16",
+];
 const CLIENTS: usize = 16;
 const PIPELINE: usize = 16;
 /// The number of clients in the report that led to the fallback of scopes.
@@ -46,11 +60,12 @@ pub(super) struct Args {
     /// Fewer requests and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest, digest-p16
+    /// Only these cases: get, set, get-p16, set-p16, threads, threads-p16, series, series-p16,
+    /// handover, handover-p16, digest, digest-p16
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Requests of each run [default: 300000; handover-p16: 1500000; get-p16 and set-p16: 3000000;
-    /// digest and digest-p16: 100000; --quick: a third]
+    /// Requests of each run [default: 300000; handover-p16 and series-p16: 1500000; get-p16,
+    /// set-p16 and threads-p16: 3000000; digest and digest-p16: 100000; --quick: a third]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
     /// Size in bytes of the value that digest and digest-p16 hash [default: 65536]
@@ -100,7 +115,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 
 /// Whether the case is also measured with redis-server.
 fn has_rival(case: &str) -> bool {
-    case.starts_with("get") || case.starts_with("set")
+    ["get", "set", "threads"].iter().any(|name| case.starts_with(name))
 }
 
 fn group(case: &'static str, options: &Options) -> Group<Served> {
@@ -115,6 +130,15 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
             // The number of threads in the report that led to the light path.
             let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
             (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
+        }
+        "series" | "series-p16" => {
+            let contestants = series::PARTS.iter().map(|(name, flags)| uwork(name, flags));
+            (contestants.collect(), RatioTo::Variant(series::DEFAULT))
+        }
+        "threads" | "threads-p16" => {
+            let of = |threads: &str| uwork(&format!("threads{threads}"), &["--threads", threads]);
+            let redis = contestant(case, "", Which::Redis, drive.clone());
+            (vec![redis, of("1"), of("2")], RatioTo::FastestRival)
         }
         "digest" | "digest-p16" => {
             let of = |scope: &str| uwork(scope, &["--scope", scope]);
@@ -144,8 +168,8 @@ fn drive(case: &str, options: &Options) -> Drive {
         "set" => (Request::Set, 300_000),
         "set-p16" => (Request::Set, 3_000_000),
         "digest" | "digest-p16" => (Request::Digest { bytes: options.digest_bytes }, 100_000),
-        "handover-p16" => (Request::Get, 1_500_000),
-        "get-p16" => (Request::Get, 3_000_000),
+        "handover-p16" | "series-p16" => (Request::Get, 1_500_000),
+        "get-p16" | "threads-p16" => (Request::Get, 3_000_000),
         _ => (Request::Get, 300_000),
     };
     Drive {
