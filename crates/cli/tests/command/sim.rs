@@ -129,6 +129,16 @@ fn seeds_have_the_published_figures_beside_simulated_ones() {
 }
 
 #[test]
+fn seeds_refuse_a_time_under_the_lock_beyond_the_items_own() {
+    let refused = sim(&["seeds", "--held-ns", "1000000000"]);
+    assert!(!refused.status.success());
+    let said = text(&refused.stderr);
+    assert!(said.contains("--held-ns 1000000000: at most "), "{said}");
+    let refused = sim(&["seeds", "--batches", "0"]);
+    assert!(text(&refused.stderr).contains("1..=1000"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn scale_has_a_row_for_each_size_and_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("scale.svg");

@@ -1,14 +1,17 @@
 //! `uwork-lab bench observe`: what it costs to be looked at, and how fast an attribute takes effect.
 //!
-//! - `flood`: floods of items: alone, while another process asks the control socket for the counters
-//!   ten times a second (`polled`), and while it has all items recorded (`traced`).
+//! - `flood`: floods of items, each in a process of its own: alone, while another process asks the
+//!   control socket for the counters ten times a second (`polled`), while it has all items recorded
+//!   (`traced`), while a thread pauses and resumes another queue a thousand times a second
+//!   (`paused`), and with thread hooks added before the first queue (`hooked`).
 //! - `set`: another process moves a flooded queue from one CPU to another. The time from the
 //!   request until the first item runs on the new CPU, with the count of items that were lost.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +20,7 @@ use uwork::Queue;
 use uwork_rivals::Load;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::measured::{self, ChildArgs, Measured};
+use super::measured::{self, ChildArgs, Figures, Measured};
 use super::options::{count, samples_or};
 use super::pipeline::{Output, Plan};
 use super::summary::{CPU, Metric, RATE};
@@ -27,10 +30,14 @@ const NAME: &str = "observe";
 const POLLS_PER_S: u64 = 10;
 /// A trace ends by itself after this time. It is longer than a flood.
 const TRACE_MAX_S: u64 = 600;
+/// Between two pauses of another queue.
+const PAUSE_INTERVAL: Duration = Duration::from_millis(1);
 /// Moves of the queue in a sample of `set`.
 const MOVES: usize = 40;
 /// Between two moves the flood runs on the new CPU for this long.
 const SETTLE: Duration = Duration::from_millis(20);
+/// A control socket that opens later than this is an error.
+const SOCKET_MAX: Duration = Duration::from_secs(5);
 /// A move that takes longer than this is an error.
 const MOVE_MAX: Duration = Duration::from_secs(10);
 
@@ -38,6 +45,8 @@ const EFFECT_P50: Metric =
     Metric { name: "effect_p50_ms", unit: "ms", title: "effect p50 ms", decimals: 2 };
 const EFFECT_MAX: Metric =
     Metric { name: "effect_max_ms", unit: "ms", title: "effect max ms", decimals: 2 };
+const PAUSE_P50: Metric =
+    Metric { name: "pause_p50_us", unit: "us", title: "pause p50 us", decimals: 2 };
 const LOST: Metric = Metric { name: "lost", unit: "items", title: "lost", decimals: 0 };
 
 /// The command line.
@@ -58,27 +67,41 @@ pub(super) struct Args {
     child: ChildArgs,
 }
 
-/// What the other process does: it sends each line of its standard input to this socket. Without
-/// input for a tenth of a second it asks for the counters, if it polls.
+/// What a child process does.
 #[derive(Serialize, Deserialize)]
-struct Order {
-    socket: String,
-    polls: bool,
+enum Order {
+    /// It floods, and prints its figures.
+    Flood { seconds: u64, beside: Option<Beside> },
+    /// It sends each line of its standard input to this socket. Without input for a tenth of a
+    /// second it asks for the counters, if it polls.
+    Ask { socket: String, polls: bool },
 }
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if let Some(order) = args.child.order::<Order>()? {
-        return ask(&order).map_err(|error| UserError(format!("the control socket: {error}")));
+    match args.child.order::<Order>()? {
+        Some(Order::Flood { seconds, beside }) => return flood_as_child(seconds, beside),
+        Some(Order::Ask { socket, polls }) => {
+            return ask(&socket, polls)
+                .map_err(|error| UserError(format!("the control socket: {error}")));
+        }
+        None => {}
     }
     let seconds = count("--seconds", &args.seconds, 1..=60)?;
-    let seconds = Duration::from_secs(if args.quick { 1 } else { seconds as u64 });
+    let seconds = if args.quick { 1 } else { seconds as u64 };
     let samples = samples_or(&args.samples, if args.quick { 1 } else { 9 })?;
-    let floods = [("alone", None), ("polled", Some(Looks::Polls)), ("traced", Some(Looks::Traces))]
-        .map(|(variant, looks)| contestant("flood", variant, move || flood(seconds, looks)));
+    let beside = [
+        ("alone", None),
+        ("polled", Some(Beside::Polls)),
+        ("traced", Some(Beside::Traces)),
+        ("paused", Some(Beside::Pauses)),
+        ("hooked", Some(Beside::Hooks)),
+    ];
+    let floods = beside
+        .map(|(variant, beside)| contestant("flood", variant, move || flood(seconds, beside)));
     let groups = vec![
         Group {
-            title: format!("flood  ({seconds:?} a sample, {POLLS_PER_S} polls a second)"),
+            title: format!("flood  ({seconds} s a sample, {POLLS_PER_S} polls a second)"),
             contestants: floods.into(),
             samples,
             ratio_to: RatioTo::Variant("alone"),
@@ -102,26 +125,81 @@ fn contestant(
     Contestant { names, standing: None, measure: Box::new(move |_| measure()) }
 }
 
-/// What the other process does during a flood.
-#[derive(Clone, Copy)]
-enum Looks {
-    /// It asks for the counters.
+/// What happens during a flood.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Beside {
+    /// Another process asks for the counters.
     Polls,
     /// It has all items recorded. It does not read the records, which a reader may do later.
     Traces,
+    /// A thread pauses and resumes an idle queue.
+    Pauses,
+    /// Each thread of the pools has called a start hook.
+    Hooks,
 }
 
-/// Floods for about that long.
-fn flood(length: Duration, looks: Option<Looks>) -> Result<Measured, UserError> {
-    let load = Load { producers: 8, items: 200_000, outstanding: 200_000, clock: false };
-    // The socket opens with the first queue.
+/// Floods for about that long, in a child process.
+fn flood(seconds: u64, beside: Option<Beside>) -> Result<Measured, UserError> {
+    let command = measured::again(NAME, &Order::Flood { seconds, beside })?;
+    Measured::by(command, "flood", &[RATE, CPU, PAUSE_P50])
+}
+
+/// Floods, and prints the figures for the parent.
+fn flood_as_child(seconds: u64, beside: Option<Beside>) -> Result<ExitCode, UserError> {
+    measured::end_on_panic();
+    let length = Duration::from_secs(seconds);
+    let hooks = (beside == Some(Beside::Hooks))
+        .then(|| uwork::threads::add_hooks(|_| AtomicU64::new(0), |_, _: AtomicU64| {}));
+    // Starts the watcher and the pools.
     drop(uwork_pool::queue("default"));
-    let mut other = looks.map(|looks| Other::start(matches!(looks, Looks::Polls))).transpose()?;
-    let trace = |other: &mut Option<Other>, request: &str| match (looks, other) {
-        (Some(Looks::Traces), Some(other)) => other.request(request),
-        _ => Ok(()),
-    };
-    trace(&mut other, &format!("trace on {TRACE_MAX_S}"))?;
+    assert!(hooks.is_none_or(|hooks| hooks.missed() == 0), "no thread has started before");
+    let mut figures = Figures::default();
+    match beside {
+        Some(Beside::Pauses) => flood_beside_pauses(length, &mut figures)?,
+        Some(Beside::Polls) => {
+            let _other = Other::start(true)?;
+            repeat_flood(length, &mut figures);
+        }
+        Some(Beside::Traces) => {
+            let mut other = Other::start(false)?;
+            other.request(&format!("trace on {TRACE_MAX_S}"))?;
+            repeat_flood(length, &mut figures);
+            other.request("trace off")?;
+        }
+        Some(Beside::Hooks) | None => repeat_flood(length, &mut figures),
+    }
+    figures.print();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Floods while a thread pauses and resumes another queue.
+fn flood_beside_pauses(length: Duration, figures: &mut Figures) -> Result<(), UserError> {
+    let refused = |error: uwork::Error| UserError(error.to_string());
+    let idle = Queue::builder("bench-paused").unbound().build().map_err(refused)?;
+    let is_over = AtomicBool::new(false);
+    let mut times = thread::scope(|scope| {
+        let pauses = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let start = Instant::now();
+                idle.pause()?;
+                idle.resume()?;
+                times.push(start.elapsed().as_secs_f64() * 1e6);
+                thread::sleep(PAUSE_INTERVAL);
+            }
+            Ok(times)
+        });
+        repeat_flood(length, figures);
+        is_over.store(true, Ordering::Relaxed);
+        pauses.join().expect("a pause does not panic").map_err(refused)
+    })?;
+    times.sort_by(f64::total_cmp);
+    figures.set(PAUSE_P50, times[times.len() / 2]);
+    Ok(())
+}
+
+fn repeat_flood(length: Duration, figures: &mut Figures) {
+    let load = Load { producers: 8, items: 200_000, outstanding: 200_000, clock: false };
     let (start, mut items, mut wall, mut cpu) = (Instant::now(), 0, 0.0, 0.0);
     while start.elapsed() < length {
         let sample = uwork_pool::measure_flood(&load);
@@ -129,10 +207,9 @@ fn flood(length: Duration, looks: Option<Looks>) -> Result<Measured, UserError> 
         wall += sample.wall.as_secs_f64();
         cpu += sample.cpu.as_secs_f64();
     }
-    trace(&mut other, "trace off")?;
-    drop(other);
     let items = items as f64;
-    Ok(Measured::new(vec![(RATE, items / wall), (CPU, cpu * 1e6 / items)]))
+    figures.set(RATE, items / wall);
+    figures.set(CPU, cpu * 1e6 / items);
 }
 
 /// The runs so far, the CPU that is waited for, and when an item first ran there.
@@ -222,6 +299,20 @@ fn move_to(cpu: u32, other: &mut Other, epoch: Instant) -> Result<f64, UserError
     Ok(seen.saturating_sub(asked).as_secs_f64() * 1e3)
 }
 
+/// The control socket, which the watcher opens soon after it has started.
+fn socket() -> Result<PathBuf, UserError> {
+    let start = Instant::now();
+    loop {
+        match uwork::control::socket() {
+            Ok(socket) => return Ok(socket),
+            Err(reason) if start.elapsed() > SOCKET_MAX => {
+                return Err(UserError(format!("no control socket: {reason}")));
+            }
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// The process that looks in from outside.
 struct Other {
     child: Child,
@@ -231,9 +322,8 @@ struct Other {
 
 impl Other {
     fn start(polls: bool) -> Result<Other, UserError> {
-        let socket = uwork::control::socket()
-            .map_err(|reason| UserError(format!("no control socket: {reason}")))?;
-        let order = Order { socket: socket.to_string_lossy().into_owned(), polls };
+        let socket = socket()?;
+        let order = Order::Ask { socket: socket.to_string_lossy().into_owned(), polls };
         let mut command = measured::again(NAME, &order)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let failed = |error| UserError(format!("cannot start the process that looks in: {error}"));
@@ -266,8 +356,8 @@ impl Drop for Other {
 }
 
 /// The other process: sends requests to the socket, and prints the first line of each answer.
-fn ask(order: &Order) -> std::io::Result<ExitCode> {
-    let socket = UnixStream::connect(&order.socket)?;
+fn ask(socket: &str, polls: bool) -> std::io::Result<ExitCode> {
+    let socket = UnixStream::connect(socket)?;
     let mut socket = BufReader::new(socket);
     let mut greeting = String::new();
     socket.read_line(&mut greeting)?;
@@ -282,7 +372,7 @@ fn ask(order: &Order) -> std::io::Result<ExitCode> {
     loop {
         match requests.recv_timeout(interval) {
             Ok(request) => println!("{}", answer(&mut socket, &request)?),
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) if order.polls => {
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) if polls => {
                 answer(&mut socket, "queues")?;
                 answer(&mut socket, "metrics")?;
             }

@@ -22,6 +22,16 @@ pub(super) struct Args {
     /// What instructions cost: the path of a file of `uwork sim calibrate`, or `typical`
     #[arg(long, value_name = "COSTS", default_value = TYPICAL)]
     costs: String,
+    /// Batches that count in the experiment of the deferred wake-up
+    #[arg(long, value_name = "N", default_value_t = BATCH.1 as u16,
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    batches: u16,
+    /// The time under the kernel's lock there, twice for each item, instead of the fitted one
+    #[arg(long, value_name = "NS")]
+    held_ns: Option<u64>,
+    /// Pins the issuers of the affinity study, to one CPU after the other
+    #[arg(long)]
+    pinned: bool,
 }
 
 /// The deferred wake-up: items a second with the wake under the lock and after it. B. Leitao,
@@ -94,11 +104,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let figures = costs::read(&args.costs)?;
     let mut text = String::new();
     put(&mut text, format_args!("costs: {}", figures.source));
-    let path = path(&figures)?;
-    deferred(&mut text, &figures, "batch", BATCH, path)?;
+    let batch = (BATCH.0, usize::from(args.batches));
+    let path = path(&figures, batch, args.held_ns)?;
+    deferred(&mut text, &figures, "batch", batch, path)?;
     deferred(&mut text, &figures, "wait", WAIT, path)?;
     single_cache(&mut text, &figures)?;
-    affinity(&mut text, &figures)?;
+    affinity(&mut text, &figures, args.pinned)?;
     golden(&mut text)?;
     print(&text)
 }
@@ -124,6 +135,8 @@ struct Path {
     each_ns: u64,
     /// For the producer, and as much for the worker, under the lock.
     held_ns: u64,
+    /// Whether the time under the lock is fitted to a published line.
+    fitted: bool,
 }
 
 /// The steps in which the time under the lock is searched.
@@ -131,10 +144,13 @@ const HELD_STEP_NS: u64 = 100;
 const HELD_STEPS: u64 = 7;
 
 /// Two published lines give the machine's speed. Scope `cpu`, where nothing contends: an item's time
-/// in all. Scope `system`, with locked wakes: how much of it is under the lock.
-fn path(figures: &Costs) -> Result<Path, UserError> {
+/// in all. Scope `system`, with locked wakes: how much of it is under the lock, unless `given` says.
+fn path(
+    figures: &Costs,
+    (batch, batches): (usize, usize),
+    given: Option<u64>,
+) -> Result<Path, UserError> {
     let rate = |scope, each_ns, held_ns| {
-        let (batch, batches) = BATCH;
         let scope = AffinityScopeChoice::Explicit(scope);
         let load = Load {
             producers: PRODUCERS,
@@ -150,12 +166,20 @@ fn path(figures: &Costs) -> Result<Path, UserError> {
     let [(alone, published, _), .., (shared, contended, _)] = DEFERRED;
     let item_ns = |rate: f64| PRODUCERS as f64 * 1e9 / rate;
     let all_ns = (item_ns(published) - item_ns(rate(alone, 0, 0)?)).max(0.0) as u64 / 2;
-    let mut best = (f64::MAX, Path { each_ns: all_ns, held_ns: 0 });
+    if let Some(held_ns) = given {
+        let Some(each_ns) = all_ns.checked_sub(held_ns) else {
+            return Err(UserError(format!(
+                "--held-ns {held_ns}: at most {all_ns}, which is half of an item's time"
+            )));
+        };
+        return Ok(Path { each_ns, held_ns, fitted: false });
+    }
+    let mut best = (f64::MAX, Path { each_ns: all_ns, held_ns: 0, fitted: true });
     for held_ns in (0..HELD_STEPS).map(|step| step * HELD_STEP_NS).filter(|&ns| ns <= all_ns) {
         let each_ns = all_ns - held_ns;
         let off = (rate(shared, each_ns, held_ns)? - contended).abs();
         if off < best.0 {
-            best = (off, Path { each_ns, held_ns });
+            best = (off, Path { each_ns, held_ns, fitted: true });
         }
     }
     Ok(best.1)
@@ -168,13 +192,14 @@ fn deferred(
     (batch, batches): (usize, usize),
     path: Path,
 ) -> Result<(), UserError> {
-    let Path { each_ns, held_ns } = path;
+    let Path { each_ns, held_ns, fitted } = path;
+    let source = if fitted { "both fitted to published lines" } else { "the latter as given" };
     put(
         text,
         format_args!(
             "\ndeferred wake-up, simulated on arm8: 8 producers, {name}, thousand items/s\nof each item \
              {each_ns} ns for the producer and as much for the worker, and twice {held_ns} ns under the \
-             kernel's lock, from two published lines"
+             kernel's lock, {source}"
         ),
     );
     put(
@@ -273,7 +298,7 @@ fn single_cache(text: &mut String, figures: &Costs) -> Result<(), UserError> {
 
 /// Two published lines, both of `system`, give the lengths. With 4 issuers the issuers are always
 /// busy; with 24, all CPUs are.
-fn affinity(text: &mut String, figures: &Costs) -> Result<(), UserError> {
+fn affinity(text: &mut String, figures: &Costs, pinned: bool) -> Result<(), UserError> {
     let ns_per_request = |cpus: f64, mib: f64| cpus * REQUEST_MIB / mib * 1e9;
     let submit_ns = ns_per_request(4.0, AFFINITY[2].1[0]) as u64;
     let work_ns = ns_per_request(24.0, AFFINITY[0].1[0]) as u64 - submit_ns;
@@ -282,8 +307,11 @@ fn affinity(text: &mut String, figures: &Costs) -> Result<(), UserError> {
         format_args!(
             "\naffinity scopes, simulated on ryzen3900x: MiB/s in requests of 32 KiB\n\
              of each request {submit_ns} ns for the issuer and {work_ns} ns for the worker, from two published \
-             lines\n{:<8} {:>28} | {:>28}",
-            "issuers", "published: system cache strict", "engine, simulated"
+             lines; issuers {}\n{:<8} {:>28} | {:>28}",
+            if pinned { "pinned" } else { "roam" },
+            "issuers",
+            "published: system cache strict",
+            "engine, simulated"
         ),
     );
     let cache = AffinityScope::Cache;
@@ -300,7 +328,7 @@ fn affinity(text: &mut String, figures: &Costs) -> Result<(), UserError> {
                 submit_ns,
                 work_ns,
                 strict,
-                roams: true,
+                roams: !pinned,
                 ..Load::new(AffinityScopeChoice::Explicit(scope))
             };
             let outcome = play_on("ryzen3900x", figures, Queue::Engine, load)?;
