@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
-	mutants mutants-install package msrv semver semver-install deb deb-test clean
+	mutants mutants-install package release-check msrv semver semver-install deb deb-test clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -57,7 +57,7 @@ bench: ## every benchmark with its rivals, and a page of the figures; more than 
 report-check: ## open the page of make bench in headless Chromium, and check its charts
 	@ci/report.sh $${CARGO_TARGET_DIR:-target}/bench/report.html
 
-native: ## install the native rivals (oneTBB, GLib, libuv) and build uwork-lab with them
+native: ## install the native rivals (oneTBB, Asio, GLib, libuv) and build uwork-lab with them
 	ci/native.sh
 
 deps: ## install what is missing to build and test, or say exactly how to get it
@@ -77,7 +77,7 @@ mutants-install: ## build cargo-mutants, which takes minutes
 	cargo install cargo-mutants --locked
 
 package: ## build each crate from its package, in the order of publishing; nothing is uploaded
-	ci/package.sh
+	ci/package.sh --build
 
 msrv: ## compile with the oldest supported compiler (rust-version in Cargo.toml)
 	ci/msrv.sh
@@ -90,6 +90,9 @@ semver-install: ## build cargo-semver-checks, which takes minutes
 
 deb: ## build Debian packages into target/deb: libuwork0, libuwork-dev, uwork
 	ci/deb.sh
+
+release-check: ## what a release needs beside a green test run: packages, the oldest compiler, licences, semver, Debian packages
+	ci/release.sh
 
 deb-test: ## build them, install them into a root of Debian's own packages, and use them there; needs root
 	ci/deb-test.sh

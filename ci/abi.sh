@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that the ABI of the C library is unchanged: the exported symbols with their versions, and sizes, offsets and
-# numbers. To record an intended change: ci/abi.sh --write
+# numbers; and that the library has its USDT probes. To record an intended change: ci/abi.sh --write
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,12 @@ status=0
 readelf --dynamic --wide "$library/libuwork.so" | grep -q NODELETE || { echo "libuwork.so can be unloaded"; status=1; }
 for list in symbols layout; do
     diff -u "$capi/abi/$list.txt" "$now/$list.txt" || status=1
+done
+
+# Tracing tools find the kernel's tracepoints by these notes.
+notes=$(readelf --notes --wide "$library/libuwork.so")
+for name in queue_work activate_work execute_start execute_end; do
+    grep -q "Name: workqueue_$name\$" <<<"$notes" || { echo "libuwork.so has no probe workqueue_$name"; status=1; }
 done
 
 # The header and the library have the same functions, and each function is in a manual page.

@@ -11,7 +11,7 @@ readonly STEP_SECONDS_MAX=1800
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
 # Two lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
 # waits and a C compiler use one CPU each; the other lane then uses the rest.
-readonly LANES=("fmt tidy clippy test doc" "loom stress capi")
+readonly LANES=("fmt tidy clippy test doc package" "loom stress capi")
 
 # Disabled, because nothing is built twice here and cargo's data for a second build is as large as the build.
 [ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0

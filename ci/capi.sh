@@ -19,7 +19,7 @@ ci/libuwork.sh dev "$target/libuwork-dev" libuwork-bridge >"$log" 2>&1 || { tail
 ci/abi.sh
 crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input porting
 crates/bridge-capi/tests/run.sh "$target/libuwork-dev"
-kernel/tests/run.sh "$target/libuwork-dev" headers missing own modules documented plain debug
+kernel/tests/run.sh "$target/libuwork-dev" headers missing flags own modules documented plain debug
 
 stage=$target/capi-stage
 rm -rf "$stage"

@@ -20,8 +20,12 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 major=${version%%.*}
 major_minor=${version%.*}
 
+# As in a kernel build, only on 64-bit machines.
+config_64bit=
+[[ $(${CC:-cc} -dM -E -x c /dev/null) != *__LP64__* ]] || config_64bit=-DCONFIG_64BIT=1
+
 # fill FILE: replaces the placeholders of a template.
-fill() { sed -e "s/@VERSION@/$version/; s/@MAJOR@/$major/; s/@MAJOR_MINOR@/$major_minor/; s|@PREFIX_FROM_LIBDIR@|$prefix_from_libdir|" "$1"; }
+fill() { sed -e "s/@VERSION@/$version/; s/@MAJOR@/$major/; s/@MAJOR_MINOR@/$major_minor/; s|@PREFIX_FROM_LIBDIR@|$prefix_from_libdir|; s/@CONFIG_64BIT@/$config_64bit/" "$1"; }
 
 ci/libuwork.sh "$profile" "$target/libuwork-$profile" >/dev/null
 built=$target/libuwork-$profile

@@ -3,10 +3,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ pkg-config libtbb-dev libglib2.0-dev libuv1-dev)
+packages=(g++ pkg-config libtbb-dev libasio-dev libglib2.0-dev libuv1-dev)
 install=(apt-get install -y --no-install-recommends)
 
-is_complete() { command -v c++ >/dev/null && pkg-config --exists tbb glib-2.0 libuv 2>/dev/null; }
+# Asio is headers only, and has no pkg-config file.
+has_asio() { echo '#include <asio/version.hpp>' | c++ -E -x c++ - >/dev/null 2>&1; }
+is_complete() { command -v c++ >/dev/null && has_asio && pkg-config --exists tbb glib-2.0 libuv 2>/dev/null; }
 
 if ! is_complete; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Opens the page of `uwork report` in headless Chromium: light, dark, and as wide as a phone. Fails on an error of the
-# console and if a chart is missing. Leaves screenshots beside the page.
+# console, and if a benchmark of the files of figures has no section with a chart. Leaves screenshots beside the page.
 #
-# usage: ci/report.sh PAGE.html
+# usage: ci/report.sh PAGE.html [BENCH.json...]; without files: those in the page's folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-page=${1:?usage: ci/report.sh PAGE.html}
+page=${1:?usage: ci/report.sh PAGE.html [BENCH.json...]}
 page=$(realpath "$page")
+shift
+[ $# -gt 0 ] || set -- "$(dirname "$page")"/*.json
 out=${page%.html}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -43,12 +45,18 @@ open() {
 
 timeout 120 chromium "${common[@]}" --dump-dom "file://$page" >"$scratch/dom" 2>"$scratch/log"
 ! grep CONSOLE "$scratch/log" || { echo "report: FAILED: the console has errors"; exit 1; }
-wanted=$(sed -n 's/.*data-charts="\([0-9]*\)".*/\1/p' "$scratch/dom" | head -n 1)
-found=$(grep -c '<figure class="chart' "$scratch/dom" || true)
-if [ "${wanted:-0}" = 0 ] || [ "$wanted" != "$found" ]; then
-    echo "report: FAILED: $found charts of ${wanted:-0}"
-    exit 1
-fi
+# The names come from the figures and not from the page.
+benches=$({ grep -oh '"bench": *"[^"]*"' "$@" || true; } | sed 's/.*"\([^"]*\)"$/\1/' | sort -u)
+[ -n "$benches" ] || { echo "report: FAILED: no figures in $*"; exit 1; }
+count=0
+for bench in $benches; do
+    charts=$(sed 's/<section/\n&/g; s/<figure/\n&/g' "$scratch/dom" | awk -v id="id=\"$bench\"" '
+        /^<section/ { inside = index($0, id) > 0 }
+        inside && /^<figure class="chart/ { n++ }
+        END { print n + 0 }')
+    [ "$charts" -gt 0 ] || { echo "report: FAILED: no chart of $bench"; exit 1; }
+    count=$((count + charts))
+done
 
 # A window is never narrower than 500 points, so the phone is a frame.
 printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="width:390px;height:2600px;border:0"></iframe>' \
@@ -56,4 +64,4 @@ printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="wid
 open light "file://$page" --window-size=1280,3200
 open dark "file://$page" --window-size=1280,3200 --force-dark-mode
 open phone "file://$scratch/phone.html" --window-size=500,2600 --allow-file-access-from-files
-echo "report: $found charts, no error of the console; $out-light.png, $out-dark.png, $out-phone.png"
+echo "report: $count charts of $(wc -w <<<"$benches") benchmarks, no error of the console; $out-light.png, $out-dark.png, $out-phone.png"

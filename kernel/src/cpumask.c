@@ -119,26 +119,5 @@ void uw_kernel_free_mask(cpumask_var_t mask)
 
 int uw_kernel_parse_list(const char *text, struct cpumask *mask)
 {
-	cpumask_clear(mask);
-	while (*text && *text != '\n') {
-		char *end;
-		unsigned long first = strtoul(text, &end, 10), last = first;
-
-		if (end == text)
-			return -EINVAL;
-		if (*end == '-') {
-			text = end + 1;
-			last = strtoul(text, &end, 10);
-			if (end == text || last < first)
-				return -EINVAL;
-		}
-		if (last >= NR_CPUS)
-			return -ERANGE;
-		for (; first <= last; first++)
-			__set_bit(first, mask->bits);
-		if (*end && *end != ',' && *end != '\n')
-			return -EINVAL;
-		text = *end == ',' ? end + 1 : end;
-	}
-	return 0;
+	return bitmap_parselist(text, cpumask_bits(mask), NR_CPUS);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/sysfs.h>
 #include "format.h"
 
 void uw_put(struct uw_out *out, const char *text, size_t length)
@@ -323,6 +325,30 @@ int uw_kernel_vscnprintf(char *buf, size_t size, const char *fmt, va_list args)
 	if (size == 0)
 		return 0;
 	return length < (int)size ? length : (int)size - 1;
+}
+
+int sysfs_emit(char *buf, const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, fmt);
+	length = uw_kernel_vscnprintf(buf, PAGE_SIZE, fmt, args);
+	va_end(args);
+	return length;
+}
+
+int sysfs_emit_at(char *buf, int at, const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	if (at < 0 || at >= (int)PAGE_SIZE)
+		return 0;
+	va_start(args, fmt);
+	length = uw_kernel_vscnprintf(buf + at, PAGE_SIZE - (size_t)at, fmt, args);
+	va_end(args);
+	return length;
 }
 
 int scnprintf(char *buf, size_t size, const char *fmt, ...)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Hexadecimal dumps of memory. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <linux/kernel.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Workers with one thread each: dedicated queues. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

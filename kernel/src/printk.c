@@ -154,6 +154,19 @@ void uw_kernel_dump_stack(void)
 		uw_kernel_printk(KERN_WARNING " %pS\n", calls.at[i]);
 }
 
+void panic(const char *fmt, ...)
+{
+	char text[MESSAGE_MAX];
+	va_list args;
+
+	va_start(args, fmt);
+	uw_kernel_vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	uw_kernel_printk(KERN_EMERG "Kernel panic - not syncing: %s\n", text);
+	uw_kernel_dump_stack();
+	abort();
+}
+
 void uw_kernel_bug(const char *what, const char *file, int line)
 {
 	uw_kernel_printk(KERN_EMERG "BUG: %s at %s:%d\n", what, file, line);

@@ -31,10 +31,47 @@ static struct uw_queue *callbacks(void)
 	return queue;
 }
 
+/*
+ * Grace periods that are polled. Each one takes the next number before it begins, and raises
+ * `completed` to that number at its end. A state is the number that the next one will take: all
+ * grace periods with that number or a higher one begin later. No number is taken twice in the life
+ * of a process.
+ */
+static unsigned long begun, completed;
+
+/*
+ * The caller has removed what readers see, and then reads `begun`. If it misses the number of a
+ * grace period, this fence and the one below order the removal before the begin of that period.
+ */
+unsigned long get_state_synchronize_rcu(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&begun, __ATOMIC_RELAXED) + 1;
+}
+
+static unsigned long begin_grace_period(void)
+{
+	unsigned long number = __atomic_add_fetch(&begun, 1, __ATOMIC_RELAXED);
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return number;
+}
+
+static void complete_grace_period(unsigned long number)
+{
+	unsigned long old = __atomic_load_n(&completed, __ATOMIC_RELAXED);
+
+	/* Release: the readers that it waited for have ended for each thread that reads the number. */
+	while (old < number &&
+	       !__atomic_compare_exchange_n(&completed, &old, number, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		;
+}
+
 static void run_callback(struct uw_work *item)
 {
 	struct rcu_head *head = UW_CONTAINER_OF(uw_to_rcu_work(item), struct rcu_head, uw_item);
 
+	complete_grace_period(head->uw_number);
 	head->func(head);
 }
 
@@ -43,6 +80,7 @@ void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
 	uw_rcu_work_init(&head->uw_item, run_callback);
 	head->func = func;
+	head->uw_number = begin_grace_period();
 	uw_kernel_queued(uw_queue_rcu_work(callbacks(), &head->uw_item));
 }
 
@@ -112,12 +150,46 @@ static void wait_behind(struct uw_queue *queue, const char *failed)
 /* Uses another queue than the callbacks: a callback itself may wait for a grace period. */
 void synchronize_rcu(void)
 {
+	unsigned long number = begin_grace_period();
+
 	wait_behind(uw_system_queue(UW_SYSTEM_DFL),
 		    "synchronize_rcu: no grace period has passed: the caller is a reader, or the library is shut down");
+	complete_grace_period(number);
+}
+
+static void free_head(struct rcu_head *head)
+{
+	free(head);
+}
+
+unsigned long start_poll_synchronize_rcu(void)
+{
+	unsigned long state = get_state_synchronize_rcu();
+	struct rcu_head *head = malloc(sizeof(*head));
+
+	if (head)
+		call_rcu(head, free_head);
+	else
+		synchronize_rcu();
+	return state;
+}
+
+bool poll_state_synchronize_rcu(unsigned long state)
+{
+	return __atomic_load_n(&completed, __ATOMIC_ACQUIRE) >= state;
+}
+
+void cond_synchronize_rcu(unsigned long state)
+{
+	if (!poll_state_synchronize_rcu(state))
+		synchronize_rcu();
 }
 
 void rcu_barrier(void)
 {
+	unsigned long number = begin_grace_period();
+
 	wait_behind(callbacks(),
 		    "rcu_barrier: the callbacks have not run: the caller is one of them, or the library is shut down");
+	complete_grace_period(number);
 }

@@ -193,8 +193,12 @@ void *uw_kernel_krealloc(const void *ptr, size_t size, gfp_t flags)
 		return ZERO_SIZE_PTR;
 	}
 	/* A large block that shrinks to a small one is moved, so that its memory is returned. */
-	if (has >= size && (has <= KMALLOC_CACHED || has / 2 < size))
+	if (has >= size && (has <= KMALLOC_CACHED || has / 2 < size)) {
+		/* A later call that grows it in place finds zeros there. */
+		if (flags & __GFP_ZERO)
+			memset((char *)(uintptr_t)ptr + size, 0, has - size);
 		return (void *)(uintptr_t)ptr;
+	}
 	moved = uw_kernel_kmalloc(size, flags);
 	if (!moved)
 		return NULL;

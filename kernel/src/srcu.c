@@ -23,7 +23,7 @@ void uw_kernel_srcu_run(struct uw_work *item)
 		oldest = newest;
 		newest = next;
 	}
-	if (oldest)
+	if (__atomic_exchange_n(&ssp->uw_is_polled, 0, __ATOMIC_ACQUIRE) || oldest)
 		synchronize_srcu(ssp);
 	while (oldest) {
 		/* The callback frees the head. */
@@ -44,6 +44,16 @@ void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t fu
 	} while (!__atomic_compare_exchange_n(&ssp->uw_callbacks, &top, head, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 	/* If the item is pending already, its next run takes this callback, too. */
 	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item));
+}
+
+unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
+{
+	unsigned long state = get_state_synchronize_srcu(ssp);
+
+	/* If the item is pending already, its next run sees this, too. */
+	__atomic_store_n(&ssp->uw_is_polled, 1, __ATOMIC_RELEASE);
+	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item));
+	return state;
 }
 
 struct barrier {

@@ -273,8 +273,29 @@ long uw_kernel_schedule(long timeout)
 
 /* ---------------------------------------------------------------------------- CPUs and priorities */
 
-/* The functions below call the system's, and not the kernel-compatible one. */
-#undef sched_setscheduler
+/* The 39th word of the system's description; the second, in parentheses, may have spaces. */
+unsigned int uw_kernel_task_cpu(const struct task_struct *task)
+{
+	char path[64], text[1024];
+	const char *at;
+	size_t length;
+	FILE *file;
+	int word;
+
+	if (task == uw_kernel_current())
+		return (unsigned int)uw_kernel_this_cpu();
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", task->pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	at = strrchr(text, ')');
+	for (word = 2; at && word < 39; word++)
+		at = strchr(at + 1, ' ');
+	return at ? (unsigned int)strtoul(at, NULL, 10) : 0;
+}
 
 /* The caller holds the lock, so that the thread id still belongs to the thread. */
 static int set_cpus(const struct task *task, const struct cpumask *mask)
@@ -319,7 +340,7 @@ static int set_scheduler(const struct task *task, int policy, const struct sched
 {
 	if (!task || !task->has_thread)
 		return 0;
-	return sched_setscheduler(task->public.pid, policy, param) == 0 ? 0 : -errno;
+	return uw_kernel_posix_sched_setscheduler(task->public.pid, policy, param) == 0 ? 0 : -errno;
 }
 
 int uw_kernel_set_scheduler(struct task_struct *public, int policy, const struct sched_param *param)

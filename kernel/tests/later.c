@@ -5,7 +5,9 @@
  * forked child.
  */
 #include <stdlib.h>
+#include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/async.h>
@@ -56,6 +58,26 @@ static void absurd_delays(void)
 	timer_setup(&timer, NULL, 0);
 	CHECK(!mod_timer(&timer, jiffies + MAX_JIFFY_OFFSET) && timer_pending(&timer));
 	CHECK(timer_delete(&timer));
+}
+
+/* The names of the C library's functions stay usable beside the kernel's. */
+static void posix_timer(void)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_NONE };
+	timer_t timer;
+
+	CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	CHECK(timer_delete(timer) == 0);
+}
+
+/* No signal has this number, so that none is allowed. */
+static void no_signal(void)
+{
+	allow_signal(0);
+	allow_signal(65);
+	CHECK(current->uw_allowed_signals == 0);
+	CHECK(send_sig(64, current, 0) == 0 && !signal_pending(current));
+	disallow_signal(0);
 }
 
 struct freed {
@@ -228,6 +250,8 @@ static int __init later_init(void)
 {
 	async_calls();
 	absurd_delays();
+	posix_timer();
+	no_signal();
 	srcu_calls();
 	mempools();
 	tasklets();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of the kernel-compatible headers against a built library. Arguments: the folder of the library, and the
-# parts to run: headers, missing, own, modules, documented, plain, debug, address, thread.
+# parts to run: headers, missing, flags, own, modules, documented, plain, debug, address, thread.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ../../crates/capi/tests/harness.sh
@@ -63,6 +63,12 @@ headers_part() {
             count=$((count + 1))
         done
     done
+    # Behind the C library's header, which declares less in ISO C mode.
+    printf '%s\n' '#include <string.h>' '#include <linux/string.h>' 'int use(char *text);' 'int use(char *text)' \
+        '{ return strcasecmp(text, strsep(&text, stpcpy(text, "a"))) + strncasecmp(text, "a", strnlen(text, 1)); }' >"$out/behind.c"
+    for compiler in "${compilers[@]}"; do
+        "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/behind.c"
+    done
     # The compiler checks formats, and accepts the kernel's own.
     local call
     for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
@@ -97,9 +103,9 @@ does_not_compile() {
 # What these headers do not have says what to do instead. A program's own header is taken, before and behind these.
 missing_part() {
     local header count=0
-    for header in $(cd "$kernel/include/uwork/kernel" && grep -l '^#error' linux/*.h); do
+    for header in $(cd "$kernel/include/uwork/kernel" && grep -rl '^#error' linux); do
         does_not_compile "$header: a " "#include <linux/module.h>\n#include <$header>" ""
-        mkdir -p "$out/brought/linux"
+        mkdir -p "$out/brought/$(dirname "$header")"
         echo 'static const int brought = 1;' >"$out/brought/$header"
         printf '#include <%s>\nint use(void);\nint use(void) { return brought; }\n' "$header" >"$out/missing.c"
         "$cc" "-I$out/brought" "${includes[@]}" -fsyntax-only "$out/missing.c"
@@ -109,9 +115,13 @@ missing_part() {
     done
     does_not_compile 'use work_pending(work) instead of list_empty' '#include <linux/module.h>' \
         'int f(struct work_struct *w);\nint f(struct work_struct *w) { return w->entry[0] != 0; }'
+    does_not_compile 'a process has no interrupts' '#include <linux/module.h>\n#include <linux/interrupt.h>' \
+        'int f(void);\nint f(void) { return request_irq(1, NULL, 0, "f", NULL); }'
+    printf '#define UW_KERNEL_HAS_ALL\n#include <linux/module.h>\nstatic inline int request_irq(int irq) { return irq; }\n' >"$out/missing.c"
+    "$cc" -std=gnu11 -Wall -Werror "${includes[@]}" -fsyntax-only "$out/missing.c"
     does_not_compile 'include linux/types.h first' '#include <linux/workqueue.h>' \
         'int f(struct work_struct *w);\nint f(struct work_struct *w) { return w->data != 0; }'
-    say missing "$count headers and two members: ok"
+    say missing "$count headers, two members and a function: ok"
 }
 
 # Modules as the kernel's documentation teaches to write them.
@@ -152,6 +162,21 @@ own_part() {
     say own "$count programs with kernel headers of their own: ok"
 }
 
+# The flags of pkg-config define what a source may ask for before its first include.
+flags_part() {
+    local flags
+    flags=$(sed -n 's/^Cflags: -I[^ ]* //p' "$kernel/packaging/uwork-kernel.pc.in")
+    flags=${flags/@CONFIG_64BIT@/$([[ $("$cc" -dM -E -x c /dev/null) != *__LP64__* ]] || echo -DCONFIG_64BIT=1)}
+    printf '%s\n' '#if !defined(__KERNEL__) || !defined(MODULE) || !defined(CONFIG_SMP)' '#error not a module' '#endif' \
+        '#if defined(__LP64__) != defined(CONFIG_64BIT)' '#error the wrong width' '#endif' '#include <linux/module.h>' >"$out/flags.c"
+    for cc in "${compilers[@]}"; do
+        # shellcheck disable=SC2086 # several flags
+        "$cc" -std=gnu11 -Wall -Werror $flags "${includes[@]}" -fsyntax-only "$out/flags.c"
+        ! "$cc" -std=gnu11 "${includes[@]}" -fsyntax-only "$out/flags.c" 2>/dev/null || { say flags "FAILED: needs no flags"; exit 1; }
+    done
+    say flags "$flags: ok"
+}
+
 # Modules in the kernel's style, by the headers that they include: they compile unchanged, and run.
 modules_part() {
     local module standard count=0
@@ -166,15 +191,17 @@ modules_part() {
         "$(plus_of "$cc")" -std=c++17 -O1 "${strict[@]}" "${includes[@]}" -o "$out/module" language.cpp "${libs[@]}"
         run modules "$out/module"
     done
-    # SIGTERM ends the process during init and exit, and unloads a module that is loaded.
-    local when
-    for when in init exit load; do
-        local want=143
-        [ $when != load ] || want=0
-        "$cc" -std=gnu11 -O1 "${strict[@]}" "${includes[@]}" -o "$out/interrupted" interrupted/interrupted.c "${libs[@]}"
-        local got=0
-        timeout 60 "$out/interrupted" during=$when uw.seconds=$([ $when = load ] && echo inf || echo 0.01) >"$out/log" 2>&1 || got=$?
-        [ $got = $want ] || { say modules "FAILED: SIGTERM during $when: status $got instead of $want"; exit 1; }
+    # A signal ends the process during init and exit, and unloads a module that is loaded.
+    "$cc" -std=gnu11 -O1 "${strict[@]}" "${includes[@]}" -o "$out/interrupted" interrupted/interrupted.c "${libs[@]}"
+    local when signal
+    for signal in 2 15; do
+        for when in init exit load; do
+            local want=$((128 + signal)) got=0
+            [ $when != load ] || want=0
+            timeout 60 env --default-signal=INT "$out/interrupted" during=$when signal=$signal \
+                uw.seconds=$([ $when = load ] && echo inf || echo 0.01) >"$out/log" 2>&1 || got=$?
+            [ $got = $want ] || { say modules "FAILED: signal $signal during $when: status $got instead of $want"; exit 1; }
+        done
     done
     say modules "$count: ok"
 }

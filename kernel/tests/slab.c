@@ -5,6 +5,8 @@
  * of malloc(), which those tools check; then the slab's own reports do not exist.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <sys/wait.h>
 
@@ -107,6 +109,11 @@ static void nothing_and_everything(void)
 	grown = kzalloc(5, GFP_KERNEL);
 	grown = krealloc(grown, 5000, GFP_KERNEL | __GFP_ZERO);
 	CHECK(grown && is_zero(grown, 5000));
+	/* What a call cuts off in place is zero when a later call adds it again. */
+	memset(grown, 0xff, 5000);
+	grown = krealloc(grown, 4500, GFP_KERNEL | __GFP_ZERO);
+	grown = krealloc(grown, 5000, GFP_KERNEL | __GFP_ZERO);
+	CHECK(grown && (grown[4499] & 0xff) == 0xff && is_zero(grown + 4500, 500));
 	kfree_sensitive(grown);
 
 	/* Memory of the C library, from functions that give it away. */

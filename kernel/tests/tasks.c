@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 
 #include <linux/completion.h>
 #include <linux/kthread.h>
+#include <linux/rcupdate.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 
@@ -320,6 +322,40 @@ static void ticks(void)
 		CHECK((before + rounded) % HZ == 0 || before != after);
 	}
 	CHECK(msecs_to_jiffies((unsigned int)-1) == MAX_JIFFY_OFFSET && msecs_to_jiffies(0) == 0);
+
+	/* A full second an hour from now, and the times around it. */
+	unsigned long hour = round_jiffies_up(jiffies + 3600 * HZ);
+
+	CHECK(hour % HZ == 0 && round_jiffies(hour) == hour && round_jiffies_up(hour) == hour);
+	CHECK(round_jiffies(hour + HZ / 4 - 1) == hour && round_jiffies(hour + HZ / 4) == hour + HZ);
+	CHECK(round_jiffies_up(hour + 1) == hour + HZ && round_jiffies_up(hour - 1) == hour);
+	/* Times of the past stay as they are, also where the full second is in the past alone. */
+	hour = jiffies / HZ * HZ - 3600 * HZ;
+	CHECK(round_jiffies(hour + 1) == hour + 1 && round_jiffies_up(hour + 1) == hour + 1);
+}
+
+static DECLARE_COMPLETION(grace_ended);
+
+static void note_grace(struct rcu_head *head)
+{
+	(void)head;
+	complete(&grace_ended);
+}
+
+/* The grace period of a callback and of a barrier completes earlier states. */
+static void polled_grace_periods(void)
+{
+	static struct rcu_head head;
+	unsigned long state = get_state_synchronize_rcu();
+
+	CHECK(!poll_state_synchronize_rcu(state));
+	call_rcu(&head, note_grace);
+	wait_for_completion(&grace_ended);
+	CHECK(poll_state_synchronize_rcu(state));
+	state = get_state_synchronize_rcu();
+	CHECK(!poll_state_synchronize_rcu(state));
+	rcu_barrier();
+	CHECK(poll_state_synchronize_rcu(state));
 }
 
 static int __init tasks_init(void)
@@ -337,6 +373,7 @@ static int __init tasks_init(void)
 	contexts();
 	hooks();
 	ticks();
+	polled_grace_periods();
 	destroy_workqueue(kworker);
 	destroy_workqueue(rcu);
 	return checked();

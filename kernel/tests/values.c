@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Values: numbers, strings, parameters, times, memory, atomics, per-CPU data, files. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

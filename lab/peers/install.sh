@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prepares the peers of `uwork-lab bench bridge` in target/peers: a Python environment, a folder of Node modules, a Go
-# program. A peer whose tools are missing is named and left out. Versions are those of the lists beside this file.
+# program. A peer whose tools are missing is named and left out. Versions, those of their dependencies included, are those
+# of the lists beside this file.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -27,8 +28,8 @@ python_peers() {
 }
 
 node_peer() {
-    cp lab/peers/package.json lab/peers/bullmq_peer.mjs "$peers" &&
-        (cd "$peers" && npm install --no-audit --no-fund --no-package-lock)
+    cp lab/peers/package.json lab/peers/package-lock.json lab/peers/bullmq_peer.mjs "$peers" &&
+        (cd "$peers" && npm ci --no-audit --no-fund)
 }
 
 go_peer() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares `uwork sum` with sha256sum under xargs -P, and with b3sum.
+"""Compares `uwork sum` with sha256sum under xargs -P, b3sum, rclone, sha256deep and rhash.
 
 Makes a tree of small files and one of large files, runs every contestant on both in turns, warm and
 cold, checks that contestants of one algorithm print the same sums, and prints medians. Cold: before
@@ -53,6 +53,9 @@ def contestants(uwork, cpus):
         ("uwork sum", "sha256", uwork, f"{uwork} sum ."),
         (f"xargs -P{cpus} sha256sum", "sha256", "sha256sum", f"{every} -P{cpus} -n64 sha256sum"),
         (f"xargs -P{cpus} -n1 sha256sum", "sha256", "sha256sum", f"{every} -P{cpus} -n1 sha256sum"),
+        ("rclone hashsum", "sha256", "rclone", f"rclone hashsum sha256 --checkers {cpus} ."),
+        ("sha256deep", "sha256", "sha256deep", f"sha256deep -r -l -j{cpus} ."),
+        ("rhash", "sha256", "rhash", "rhash --sha256 -r ."),
         ("uwork sum -a blake3", "blake3", uwork, f"{uwork} sum -a blake3 ."),
         ("xargs b3sum", "blake3", "b3sum", f"{every} b3sum"),
     ]

@@ -14,7 +14,7 @@ fn main() {
             Err(error) => {
                 eprintln!(
                     "feature `native` needs the development files of {library} (Debian: \
-                     libtbb-dev libglib2.0-dev libuv1-dev pkg-config g++)"
+                     libtbb-dev libasio-dev libglib2.0-dev libuv1-dev pkg-config g++)"
                 );
                 eprintln!("{error}");
                 std::process::exit(1);

@@ -75,7 +75,8 @@ struct uw_bridge_word {
 /*
  * Adds a command that the server runs in one step with the acknowledgement, if and only if this
  * attempt acknowledges the job. Its keys are on the stream's node. The words are copied. If a
- * command fails, the attempt fails, and the commands before it stay in effect.
+ * command fails, the attempt fails, and the commands before it stay in effect. With more than 7000
+ * words the job becomes a dead letter.
  */
 int uw_bridge_job_add_effect(struct uw_bridge_job *job, const struct uw_bridge_word *words, size_t count);
 
@@ -114,8 +115,8 @@ struct uw_bridge_config {
 	const char *ca_file;        /* for rediss://: the authority's certificate; the system's */
 	const char *cert_file;      /* the client's certificate and its key; none */
 	const char *key_file;
-	uint64_t heartbeat_ns;      /* when the jobs of a silent consumer are taken over; 10 s */
-	uint64_t limit_ns;          /* after which an attempt counts as failed; none */
+	uint64_t heartbeat_ns;      /* when the jobs of a silent consumer are taken over, 100 ms to 24 h; 10 s */
+	uint64_t limit_ns;          /* after which an attempt counts as failed, at least 1 ms; none */
 	uint64_t retry_first_ns;    /* the delay before the second attempt, which doubles; 1 s */
 	uint64_t retry_max_ns;      /* the longest delay; 10 minutes */
 	uint64_t result_key_ns;     /* each result to a key, which lives for so long; dropped */
@@ -150,7 +151,7 @@ struct uw_bridge_counters {
 	uint64_t dead;        /* jobs that became dead letters */
 	uint64_t reclaimed;   /* jobs taken over from other consumers */
 	uint64_t lost;        /* jobs that another consumer took over from this one */
-	uint64_t duplicates;  /* completions of jobs that were no longer pending */
+	uint64_t duplicates;  /* completions of jobs that were no longer pending: docs/bridge.md */
 	uint64_t handed_back; /* jobs that came back to the stream at the end */
 	uint64_t faults;      /* exchanges with a server that failed */
 	uint64_t held;        /* jobs held now */
@@ -163,7 +164,7 @@ int uw_bridge_get_counters(const struct uw_bridge *bridge, struct uw_bridge_coun
 /*
  * Ends a consumer and frees it: stops fetching, hands back jobs that have not begun, waits for
  * running ones up to the limit, hands back the rest, and acknowledges. It takes at most 6 s longer
- * than the limit, or 15 s if a server does not answer. `counters` may be NULL. A handler that is
+ * than the limit, or 12 s if a server does not answer. `counters` may be NULL. A handler that is
  * still running after the limit goes on, and its arguments must live on. From a handler of this
  * consumer it waits for itself up to the limit.
  */

@@ -8,7 +8,13 @@ use crate::policy::Backoff;
 use crate::server::Server;
 
 /// The largest number of shards of a stream.
-const SHARDS_MAX: u32 = 4_096;
+pub const SHARDS_MAX: u32 = 4_096;
+
+/// The range of a heartbeat.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
+const HEARTBEAT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The shortest time limit of an attempt.
+const LIMIT_MIN: Duration = Duration::from_millis(1);
 
 /// Where results go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,13 +48,13 @@ pub struct Config {
     /// How many jobs run at once, 1 to 2048.
     pub max_active: u32,
     /// After this time without a sign of life, other consumers take over a consumer's jobs. A
-    /// consumer gives three signs in this time. At least 100 ms.
+    /// consumer gives three signs in this time. From 100 ms to 24 hours.
     pub heartbeat: Duration,
     /// The number of attempts after which a job becomes a dead letter, at least 1.
     pub attempts_max: u32,
     /// The delays between attempts.
     pub backoff: Backoff,
-    /// After this time an attempt counts as failed.
+    /// After this time an attempt counts as failed. At least 1 ms.
     pub limit: Option<Duration>,
     /// Where results go.
     pub results: Results,
@@ -56,7 +62,9 @@ pub struct Config {
     pub keep: bool,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
-    /// The memory for payloads that are held, in bytes. A single payload may exceed it.
+    /// About the memory for payloads that are held, in bytes. How many jobs to read is estimated by
+    /// the largest recent payload, so a read of larger ones exceeds it. Jobs taken over from dead
+    /// consumers may take as much again, and what the last ten of each takeover exceed it by.
     pub payload_bytes_max: usize,
 }
 
@@ -105,8 +113,12 @@ impl Config {
         if self.attempts_max == 0 {
             return fail("0 attempts: at least 1 is needed".to_owned());
         }
-        if self.heartbeat < Duration::from_millis(100) {
-            return fail(format!("a heartbeat of {:?}: at least 100 ms", self.heartbeat));
+        if !(HEARTBEAT_MIN..=HEARTBEAT_MAX).contains(&self.heartbeat) {
+            let heartbeat = self.heartbeat;
+            return fail(format!("a heartbeat of {heartbeat:?}: allowed are 100 ms to 24 h"));
+        }
+        if let Some(limit) = self.limit.filter(|&limit| limit < LIMIT_MIN) {
+            return fail(format!("a time limit of {limit:?}: at least 1 ms"));
         }
         if self.group.is_empty() || self.name.is_empty() {
             return fail("the group and the name have at least one character".to_owned());
@@ -155,6 +167,8 @@ mod tests {
         assert!(refusal(|config| config.shards = 5_000).contains("1 to 4096"));
         assert!(refusal(|config| config.attempts_max = 0).contains("at least 1"));
         assert!(refusal(|config| config.heartbeat = Duration::ZERO).contains("100 ms"));
+        assert!(refusal(|config| config.heartbeat = Duration::MAX).contains("24 h"));
+        assert!(refusal(|config| config.limit = Some(Duration::ZERO)).contains("at least 1 ms"));
         assert!(refusal(|config| config.streams.push("jobs".to_owned())).contains("twice"));
         assert!(refusal(|config| config.streams.clear()).contains("one stream"));
     }

@@ -14,12 +14,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::fault::Error;
 use crate::handler::{Failure, Reply};
-use crate::job::Job;
+use crate::job::{Job, too_long};
 
 /// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
 const STATUS_DEAD: i32 = 65;
 /// How often a run looks whether its job was taken away.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Reads of a pipe in a row: a process that writes without end must not outlive its time limit.
+/// They empty the largest pipe that an unprivileged process gets.
+const READS_MAX: usize = 64;
+/// Bytes of one read.
+const READ_BYTES: usize = 16 << 10;
 /// Bytes of standard error in the error of a job.
 const ERROR_MAX: usize = 2_000;
 
@@ -102,7 +107,8 @@ impl Exec {
         let mut run = Run::new(child, self.output_max, &self.groups);
         let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {
-            return Err(Failure::again("its job was taken away"));
+            let failure = job.limit_exceeded().map(too_long);
+            return Err(failure.unwrap_or_else(|| Failure::again("its job was taken away")));
         };
         if status.success() {
             return Ok(Reply::result(std::mem::take(&mut run.out.kept)));
@@ -132,10 +138,11 @@ struct Output<R> {
 }
 
 impl<R: Read> Output<R> {
-    /// Reads what has arrived.
+    /// Reads what has arrived, up to a bound.
     fn read(&mut self) {
-        let mut bytes = [0; 16 << 10];
-        while let Some(from) = &mut self.from {
+        let mut bytes = [0; READ_BYTES];
+        for _ in 0..READS_MAX {
+            let Some(from) = &mut self.from else { return };
             match from.read(&mut bytes) {
                 Ok(count @ 1..) => self.keep(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -185,7 +192,8 @@ impl Run {
         }
     }
 
-    /// Feeds the process and reads its output until it ends. None if its job was taken away.
+    /// Feeds the process and reads its output until it ends. None if its job was taken away, or its
+    /// time is over.
     fn finish(&mut self, job: &Job) -> std::io::Result<Option<ExitStatus>> {
         let mut input = self.child.stdin.take();
         for pipe in [
@@ -229,7 +237,8 @@ impl Run {
             if has_ended {
                 break;
             }
-            if job.is_abandoned() {
+            // The time limit holds although the committer waits for a server that hangs.
+            if job.is_abandoned() || job.limit_exceeded().is_some() {
                 return Ok(None);
             }
         }
@@ -256,5 +265,18 @@ impl Drop for Run {
         if !self.is_reaped {
             let _ = self.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_without_end_is_read_in_parts() {
+        let from = Some(std::io::repeat(b'x'));
+        let mut output = Output { from, kept: Vec::new(), max: 10, keeps_end: false };
+        output.read();
+        assert_eq!((output.kept.len(), output.from.is_some()), (10, true));
     }
 }

@@ -66,9 +66,10 @@ pub(crate) enum Remedy {
     Report,
 }
 
-/// A failed exchange: what it asks for, and the error to report.
+/// A failed exchange: with which server, what it asks for, and the error to report.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
+    pub(crate) address: String,
     pub(crate) remedy: Remedy,
     pub(crate) error: Error,
 }
@@ -91,13 +92,16 @@ impl Fault {
             return Fault::of_reply("WRONGPASS", &text, address);
         }
         let text = format!("{address}: {text}");
-        Fault { remedy: Remedy::Reconnect, error: Error::new(ErrorKind::Unreachable, text) }
+        let error = Error::new(ErrorKind::Unreachable, text);
+        Fault { address: address.to_owned(), remedy: Remedy::Reconnect, error }
     }
 
     /// From an error reply.
     pub(crate) fn of_reply(code: &str, reply: &str, address: &str) -> Fault {
         let (remedy, kind, advice) = match code {
-            "LOADING" | "TRYAGAIN" | "BUSY" => (Remedy::Wait, ErrorKind::Busy, ""),
+            // ASK: the slot is on its way to another node, and its end is a MOVED.
+            "LOADING" | "TRYAGAIN" | "BUSY" | "ASK" => (Remedy::Wait, ErrorKind::Busy, ""),
+            "MISCONF" => (Remedy::Wait, ErrorKind::Busy, "; its log or snapshot cannot be written"),
             "OOM" => (Remedy::Wait, ErrorKind::Busy, "; raise maxmemory, or shorten the stream"),
             // The role of the node has changed, and its address may lead elsewhere now.
             "READONLY" | "MASTERDOWN" | "CLUSTERDOWN" | "UNBLOCKED" | "NOREPLICAS" => {
@@ -105,7 +109,7 @@ impl Fault {
             }
             // A restart empties the server's list of scripts; a connection loads them.
             "NOSCRIPT" => (Remedy::Reconnect, ErrorKind::Busy, ""),
-            "MOVED" | "ASK" => {
+            "MOVED" => {
                 let place = reply.rsplit(' ').next().and_then(|place| place.rsplit_once(':'));
                 let to = place.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
                 let remedy = to.map_or(Remedy::Wait, |(host, port)| Remedy::Move(host, port));
@@ -118,10 +122,12 @@ impl Fault {
                 "; give redis://USER:PASSWORD@HOST, or the option --password-file",
             ),
             "WRONGPASS" => (Remedy::Report, ErrorKind::Denied, "; check user and password"),
-            "NOPERM" => (Remedy::Report, ErrorKind::Denied, "; docs/bridge.md has the ACL rules"),
-            "WRONGTYPE" => {
-                (Remedy::Report, ErrorKind::Refused, "; choose another name for the stream")
+            "NOPERM" => (Remedy::Report, ErrorKind::Denied, ACL_ADVICE),
+            // Inside a script the refusal has no code of its own.
+            "ERR" if reply.contains("The user executing the script can't") => {
+                (Remedy::Report, ErrorKind::Denied, ACL_ADVICE)
             }
+            "WRONGTYPE" => (Remedy::Report, ErrorKind::Refused, TYPE_ADVICE),
             "CROSSSLOT" => (
                 Remedy::Report,
                 ErrorKind::Refused,
@@ -129,17 +135,17 @@ impl Fault {
             ),
             _ => (Remedy::Report, ErrorKind::Refused, ""),
         };
-        let text = format!("{address}: the server says: {}{advice}", reply.trim());
-        Fault { remedy, error: Error::new(kind, text) }
+        let said = without_script(reply.trim());
+        let text = format!("{address}: the server says: {said}{advice}");
+        Fault { address: address.to_owned(), remedy, error: Error::new(kind, text) }
     }
 
-    /// The fault of an error reply that concerns the node or the connection, so that no other reply
-    /// of the batch is worth reading.
+    /// The fault of an error reply that concerns the node, so that no other reply of the batch is
+    /// worth reading.
     pub(crate) fn of_batch(replies: &[Value], address: &str) -> Option<Fault> {
         replies.iter().find_map(|reply| {
             let fault = Fault::in_reply(reply, address)?;
-            let concerns_node = matches!(fault.remedy, Remedy::Reconnect | Remedy::Move(..))
-                || fault.error.kind == ErrorKind::Denied;
+            let concerns_node = matches!(fault.remedy, Remedy::Reconnect | Remedy::Move(..));
             concerns_node.then_some(fault)
         })
     }
@@ -147,10 +153,52 @@ impl Fault {
     /// The fault of an error reply.
     pub(crate) fn in_reply(reply: &Value, address: &str) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
-        let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-        Some(Fault::of_reply(error.code(), &text, address))
+        let (code, details) = (error.code(), error.details().unwrap_or_default());
+        let of_server = details_of_effect(code, details)
+            .map(|said| Fault::of_reply(said.split(' ').next().unwrap_or_default(), said, address));
+        if let Some(fault) = of_server.filter(Fault::passes) {
+            return Some(fault);
+        }
+        Some(Fault::of_reply(code, &format!("{code} {details}"), address))
+    }
+
+    /// The text of a reply that refuses a command of the handler for a reason of the command's own,
+    /// so that the attempt has failed. A state of the server passes by itself.
+    pub(crate) fn of_effect(reply: &Value) -> Option<String> {
+        let Value::ServerError(error) = reply else { return None };
+        let details = error.details().unwrap_or_default();
+        let said = details_of_effect(error.code(), details)?;
+        let code = said.split(' ').next().unwrap_or_default();
+        (!Fault::of_reply(code, said, "").passes()).then(|| details.to_owned())
+    }
+
+    /// Whether it is a state of the server that passes by itself.
+    fn passes(&self) -> bool {
+        self.error.kind == ErrorKind::Busy
+            && matches!(self.remedy, Remedy::Wait | Remedy::Reconnect)
     }
 }
+
+/// What the server said to a command of the handler: the script puts a code and the command before
+/// it.
+fn details_of_effect<'a>(code: &str, details: &'a str) -> Option<&'a str> {
+    (code == "EFFECT").then(|| details.split_once(": ").map_or(details, |(_, said)| said))
+}
+
+/// The reply without what the server adds to the error of a script: ` script: SHA, on
+/// @user_script:LINE.` A fault that several scripts meet is one fault.
+fn without_script(reply: &str) -> &str {
+    match reply.rsplit_once(" script: ") {
+        Some((said, place)) if place.contains(", on @user_script:") => said,
+        _ => reply,
+    }
+}
+
+/// For a key of another type: the reply does not name the key.
+const TYPE_ADVICE: &str = "; rename the key of another type: the stream, or its :delayed, :dead or \
+                           :results; or choose another name for the stream";
+/// For a user without the rights that the bridge needs.
+const ACL_ADVICE: &str = "; docs/bridge.md has the ACL rules";
 
 #[cfg(test)]
 mod tests {
@@ -169,6 +217,9 @@ mod tests {
         assert_eq!(of("READONLY You can't write"), (Remedy::Reconnect, ErrorKind::Busy));
         let moved = Remedy::Move("10.0.0.7".to_owned(), 7001);
         assert_eq!(of("MOVED 3999 10.0.0.7:7001"), (moved, ErrorKind::Busy));
+        assert_eq!(of("ASK 3999 10.0.0.7:7001"), (Remedy::Wait, ErrorKind::Busy));
+        let moved = Remedy::Move(String::new(), 7001);
+        assert_eq!(of("MOVED 3999 :7001"), (moved, ErrorKind::Busy), "the host stays");
         let moved = Remedy::Move("fd00::1".to_owned(), 7001);
         assert_eq!(of("MOVED 3999 fd00::1:7001"), (moved, ErrorKind::Busy));
         assert_eq!(of("NOGROUP No such key"), (Remedy::MakeGroup, ErrorKind::Busy));
@@ -176,5 +227,32 @@ mod tests {
         assert_eq!(of("WRONGPASS invalid"), (Remedy::Report, ErrorKind::Denied));
         assert_eq!(of("WRONGTYPE Operation against"), (Remedy::Report, ErrorKind::Refused));
         assert_eq!(of("ERR unknown command"), (Remedy::Report, ErrorKind::Refused));
+        let in_script = "ERR The user executing the script can't run this command or subcommand";
+        assert_eq!(of(in_script), (Remedy::Report, ErrorKind::Denied));
+    }
+
+    #[test]
+    fn an_effect_that_meets_a_state_of_the_server_is_no_failed_attempt() {
+        let reply = |text: &str| redis::parse_redis_value(text.as_bytes()).unwrap();
+        let own = reply("-EFFECT INCRBY: ERR value is not an integer\r\n");
+        assert_eq!(Fault::of_effect(&own).unwrap(), "INCRBY: ERR value is not an integer");
+        let denied = reply("-EFFECT SET: ERR The user executing the script can't run this\r\n");
+        assert!(Fault::of_effect(&denied).is_some());
+        for state in ["OOM command not allowed", "READONLY You can't write", "MISCONF Errors"] {
+            let state = reply(&format!("-EFFECT SET: {state}\r\n"));
+            assert_eq!(Fault::of_effect(&state), None);
+            assert!(Fault::in_reply(&state, "host").unwrap().passes());
+        }
+        assert_eq!(Fault::of_effect(&reply("-OOM command not allowed\r\n")), None);
+    }
+
+    #[test]
+    fn a_wrong_type_has_one_text_in_and_outside_of_scripts() {
+        let line = |reply: &str| Fault::of_reply("WRONGTYPE", reply, "host").error.to_string();
+        let direct = line("WRONGTYPE Operation against a key");
+        assert!(direct.contains("a key; rename the key of another type: the stream, or its :del"));
+        assert!(direct.ends_with("another name for the stream"), "{direct}");
+        let in_script = "WRONGTYPE Operation against a key script: 1f, on @user_script:7.";
+        assert_eq!(line(in_script), direct);
     }
 }

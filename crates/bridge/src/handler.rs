@@ -9,6 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::job::Job;
 
+/// The words of a command: a script passes them on its stack, which has 8000 places.
+const WORDS_MAX: usize = 7_000;
+
 /// What a handler returns for a job that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
@@ -30,7 +33,8 @@ impl Reply {
 
     /// Adds a command that the server runs in one transaction with the acknowledgement, if and only
     /// if this attempt acknowledges the job. Its keys are on the stream's node. If a command fails,
-    /// the attempt fails, and the commands before it stay in effect.
+    /// the attempt fails, and the commands before it stay in effect. A command has 1 to 7000 words:
+    /// with another number the job becomes a dead letter.
     ///
     /// ```
     /// use uwork_bridge::Reply;
@@ -41,6 +45,17 @@ impl Reply {
     pub fn effect<W: Into<Vec<u8>>>(mut self, words: impl IntoIterator<Item = W>) -> Reply {
         self.effects.push(words.into_iter().map(Into::into).collect());
         self
+    }
+
+    /// Refuses commands that no server can run. The script that runs them would fail each time, and
+    /// its job would be held for ever.
+    fn checked(self) -> Result<Reply, Failure> {
+        match self.effects.iter().map(Vec::len).find(|words| !(1..=WORDS_MAX).contains(words)) {
+            Some(words) => Err(Failure::dead(format!(
+                "an effect has {words} words: allowed are 1 to {WORDS_MAX}"
+            ))),
+            None => Ok(self),
+        }
     }
 }
 
@@ -160,7 +175,7 @@ impl Handlers {
                 "no handler is named {name:?}; this consumer has {known}"
             )));
         };
-        catch_unwind(AssertUnwindSafe(|| handler(job))).unwrap_or_else(|payload| {
+        let ran = catch_unwind(AssertUnwindSafe(|| handler(job))).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
             // A payload may panic when it is dropped, and so may that panic's payload. A panic that
@@ -168,7 +183,8 @@ impl Handlers {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
             dropped.unwrap_or_else(std::mem::forget);
             Err(Failure::again(format!("the handler panicked: {}", text.unwrap_or_default())))
-        })
+        });
+        ran.and_then(Reply::checked)
     }
 }
 

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::Value;
+
+use crate::handler::Failure;
+use crate::scripts::ms;
 
 /// The number of an entry: milliseconds and sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +38,7 @@ pub struct Job {
     pub(crate) key: Option<String>,
     pub(crate) attempt: u32,
     pub(crate) last_error: Option<String>,
+    pub(crate) limit: Option<Duration>,
     pub(crate) ticket: Arc<Ticket>,
 }
 
@@ -80,6 +84,17 @@ impl Job {
     pub fn is_abandoned(&self) -> bool {
         self.ticket.is_settled()
     }
+
+    /// The time limit, if the run has exceeded it. The committer decides such attempts; it cannot
+    /// while it waits for a server that hangs.
+    pub(crate) fn limit_exceeded(&self) -> Option<Duration> {
+        self.limit.filter(|&limit| self.ticket.running_ms().is_some_and(|of| of >= ms(limit)))
+    }
+}
+
+/// The failure of an attempt that runs for longer than its limit.
+pub(crate) fn too_long(limit: Duration) -> Failure {
+    Failure::again(format!("the time limit of {limit:?} is over"))
 }
 
 /// The fields of an entry.

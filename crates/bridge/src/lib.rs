@@ -44,7 +44,7 @@ mod server;
 mod stat;
 mod wire;
 
-pub use config::{Config, Results, placed};
+pub use config::{Config, Results, SHARDS_MAX, placed};
 pub use consumer::{Bridge, Stopped};
 pub use counters::Counters;
 pub use exec::Exec;

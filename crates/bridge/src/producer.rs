@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use crate::config::SHARDS_MAX;
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::keys::{Keys, shard_name, shard_of};
-use crate::scripts::{SCRIPTS, call};
+use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
 
@@ -98,14 +99,17 @@ impl Producer {
     /// [`Config`](crate::Config) does. It connects at the first push.
     ///
     /// # Errors
-    /// No server, or no shard.
+    /// No server, no name, or not 1 to [`SHARDS_MAX`] shards.
     pub fn new(
         servers: Vec<Server>,
         stream: impl AsRef<str>,
         shards: u32,
     ) -> Result<Producer, Error> {
-        if servers.is_empty() || shards == 0 || stream.as_ref().is_empty() {
-            return Err(Error::config("at least one server, one shard and a stream are needed"));
+        if servers.is_empty() || stream.as_ref().is_empty() {
+            return Err(Error::config("at least one server and a stream are needed"));
+        }
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            return Err(Error::config(format!("{shards} shards: allowed are 1 to {SHARDS_MAX}")));
         }
         let server = |shard: u32| servers[shard as usize % servers.len()].clone();
         Ok(Producer {
@@ -172,7 +176,7 @@ impl Producer {
     }
 
     fn shard(&self, push: &Push) -> usize {
-        // Both fit: there are at most 2^32 shards.
+        // It fits: there are at most `SHARDS_MAX`.
         let shards = self.shards.len() as u32;
         match push.key.as_ref().or(push.id.as_ref()) {
             Some(key) => shard_of(key, shards) as usize,
@@ -183,10 +187,10 @@ impl Producer {
     fn command(&self, shard: usize, push: Push) -> Cmd {
         let keys = &self.shards[shard];
         let window_ms = match &push.id {
-            Some(_) => self.window.as_millis() as u64,
+            Some(_) => ms(self.window),
             None => 0,
         };
-        let delay_ms = push.delay.as_millis() as u64;
+        let delay_ms = ms(push.delay);
         let mut command = if window_ms == 0 && delay_ms == 0 {
             let mut command = redis::cmd("XADD");
             command.arg(&keys.stream).arg("*");
@@ -243,6 +247,15 @@ impl std::fmt::Debug for Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_shards_out_of_range_is_refused_with_the_allowed_ones() {
+        for shards in [0, SHARDS_MAX + 1] {
+            let server = Server::new("redis://127.0.0.1:1").unwrap();
+            let error = Producer::new(vec![server], "jobs", shards).unwrap_err();
+            assert!(error.to_string().contains("allowed are 1 to 4096"), "{error}");
+        }
+    }
 
     #[test]
     fn a_payload_beyond_the_servers_limit_is_refused_before_anything_is_sent() {

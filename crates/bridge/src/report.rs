@@ -1,14 +1,19 @@
-//! Reports of faults: one line when a fault begins, another when it ends, and no line in between.
+//! Reports of faults: one line when a fault begins, another when it ends, and no line in between,
+//! however many threads meet it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::fault::Error;
+use crate::fault::{ErrorKind, Fault};
 
 /// The delay after a first fault, which doubles.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
 const DELAY_MAX: Duration = Duration::from_secs(2);
+/// The first failure of a thread so soon after the same failure of another belongs to the same fault:
+/// the thread has only now used its connection.
+const TAIL: Duration = Duration::from_secs(2);
 
 type Print = dyn Fn(&str) + Send + Sync;
 
@@ -26,52 +31,121 @@ impl Reporter {
     }
 }
 
-/// The faults of one thread: reported once, and followed by growing delays.
+/// The identity of a fault: the server, and the text unless the server is unreachable,
+/// which has many texts.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    address: String,
+    text: String,
+}
+
+impl Key {
+    fn of(fault: &Fault) -> Key {
+        let text = match fault.error.kind() {
+            ErrorKind::Unreachable => String::new(),
+            _ => fault.error.to_string(),
+        };
+        Key { address: fault.address.clone(), text }
+    }
+}
+
+/// The failures of a thread since its last success.
+struct Failing {
+    key: Key,
+    count: u32,
+    is_reported: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the number of the thread.
+    failing: HashMap<usize, Failing>,
+    threads: usize,
+    /// The servers with a fault that was reported and has not ended.
+    open: HashSet<String>,
+    /// When reported faults were met last, not long ago.
+    recent: HashMap<Key, Instant>,
+}
+
+/// The faults of a consumer, which all its threads share.
+#[derive(Clone)]
 pub(crate) struct Faults {
     reporter: Reporter,
-    current: Mutex<Option<(String, u32)>>,
+    state: Arc<Mutex<State>>,
 }
 
 impl Faults {
     pub(crate) fn new(reporter: Reporter) -> Faults {
-        Faults { reporter, current: Mutex::new(None) }
+        Faults { reporter, state: Arc::default() }
     }
 
-    /// Records a fault and returns the delay before the next try.
-    pub(crate) fn failed(&self, error: &Error) -> Duration {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = error.to_string();
-        let count = match &*current {
-            Some((known, count)) if *known == text => count.saturating_add(1),
-            Some((_, count)) => {
-                self.reporter.say(&text);
-                count.saturating_add(1)
-            }
-            None => {
-                self.reporter.say(&text);
-                0
-            }
-        };
-        *current = Some((text, count));
+    /// The faults that one thread meets.
+    pub(crate) fn of_thread(&self) -> ThreadFaults {
+        let mut state = self.lock();
+        state.threads += 1;
+        ThreadFaults { all: self.clone(), thread: state.threads }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The faults that one thread meets: each is followed by a growing delay.
+pub(crate) struct ThreadFaults {
+    all: Faults,
+    thread: usize,
+}
+
+impl ThreadFaults {
+    /// Records a failure, reports it if it is a new fault, and returns the delay before the next try.
+    pub(crate) fn failed(&self, fault: &Fault) -> Duration {
+        let key = Key::of(fault);
+        let mut state = self.all.lock();
+        let before = state.failing.remove(&self.thread);
+        let count = before.as_ref().map_or(0, |before| before.count.saturating_add(1));
+        state.recent.retain(|_, met| met.elapsed() < TAIL);
+        let mut known = state.failing.values().chain(&before);
+        let is_reported = known.any(|other| other.is_reported && other.key == key);
+        let is_first = before.as_ref().is_none_or(|before| before.key != key);
+        let is_tail = is_first && state.recent.contains_key(&key);
+        let is_new = !is_reported && !is_tail;
+        if is_new {
+            state.open.insert(fault.address.clone());
+        }
+        if is_reported || is_new {
+            state.recent.insert(key.clone(), Instant::now());
+        }
+        let failing = Failing { key, count, is_reported: is_reported || is_new };
+        state.failing.insert(self.thread, failing);
+        drop(state);
+        if is_new {
+            self.all.reporter.say(&fault.error.to_string());
+        }
         let delay = DELAY_FIRST.saturating_mul(2_u32.saturating_pow(count)).min(DELAY_MAX);
         // Consumers that lost one server do not all come back at once.
         delay.mul_f64(1.0 - fastrand::f64() / 4.0)
     }
 
-    /// The exchange succeeds again.
+    /// The thread's exchange succeeds, with the server at this address. The fault is over when no
+    /// thread has it.
     pub(crate) fn succeeded(&self, address: &str) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.take().is_some() {
-            self.reporter.say(&format!("{address}: works again"));
+        let mut state = self.all.lock();
+        let Some(before) = state.failing.remove(&self.thread) else { return };
+        let is_last = !state.failing.values().any(|other| other.key.address == before.key.address);
+        let has_ended = is_last && state.open.remove(&before.key.address);
+        drop(state);
+        if has_ended {
+            self.all.reporter.say(&format!("{address}: works again"));
         }
     }
 }
 
 /// Sleeps, but looks ten times a second whether `is_over`.
 pub(crate) fn pause(delay: Duration, is_over: impl Fn() -> bool) {
-    let end = std::time::Instant::now() + delay;
+    let end = Instant::now() + delay;
     while !is_over() {
-        let left = end.saturating_duration_since(std::time::Instant::now());
+        let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
         }
@@ -82,19 +156,66 @@ pub(crate) fn pause(delay: Duration, is_over: impl Fn() -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::ErrorKind;
+    use crate::fault::{Error, Remedy};
 
-    #[test]
-    fn a_lasting_fault_is_reported_once_and_its_end_once() {
+    fn unreachable(address: &str, text: &str) -> Fault {
+        let error = Error::new(ErrorKind::Unreachable, format!("{address}: {text}"));
+        Fault { address: address.to_owned(), remedy: Remedy::Reconnect, error }
+    }
+
+    /// Faults, and the lines that they have caused.
+    fn faults() -> (Faults, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = lines.clone();
         let reporter = Reporter::new(move |line| sink.lock().unwrap().push(line.to_owned()));
-        let faults = Faults::new(reporter);
-        let error = Error::new(ErrorKind::Busy, "host: the server says: LOADING");
-        let delays: Vec<Duration> = (0..10).map(|_| faults.failed(&error)).collect();
+        (Faults::new(reporter), lines)
+    }
+
+    #[test]
+    fn a_lasting_fault_is_reported_once_and_its_end_once() {
+        let (faults, lines) = faults();
+        let thread = faults.of_thread();
+        let loading = Fault::of_reply("LOADING", "LOADING", "host");
+        let delays: Vec<Duration> = (0..10).map(|_| thread.failed(&loading)).collect();
         assert!(delays[0] <= DELAY_FIRST && delays[9] > DELAY_MAX / 2 && delays[9] <= DELAY_MAX);
-        faults.succeeded("host");
-        faults.succeeded("host");
-        assert_eq!(*lines.lock().unwrap(), [error.to_string(), "host: works again".to_owned()]);
+        thread.succeeded("host");
+        thread.succeeded("host");
+        assert_eq!(*lines.lock().unwrap(), ["host: the server says: LOADING", "host: works again"]);
+    }
+
+    #[test]
+    fn a_fault_that_several_threads_meet_is_reported_once() {
+        let (faults, lines) = faults();
+        let threads = [faults.of_thread(), faults.of_thread(), faults.of_thread()];
+        let refused = unreachable("host", "connection refused");
+        let reset = unreachable("host", "connection reset");
+        threads[0].failed(&refused);
+        threads[1].failed(&reset);
+        threads[0].succeeded("host");
+        threads[1].succeeded("host");
+        // This thread finds its connection cut a moment later.
+        threads[2].failed(&reset);
+        threads[2].succeeded("host");
+        assert_eq!(*lines.lock().unwrap(), ["host: connection refused", "host: works again"]);
+        threads[2].failed(&reset);
+        threads[2].failed(&reset);
+        assert_eq!(lines.lock().unwrap().len(), 3, "a second failure is a fault of its own");
+    }
+
+    #[test]
+    fn faults_of_two_servers_and_two_refusals_of_one_are_different() {
+        let (faults, lines) = faults();
+        let threads = [faults.of_thread(), faults.of_thread(), faults.of_thread()];
+        let oom = Fault::of_reply("OOM", "OOM", "a");
+        let readonly = Fault::of_reply("READONLY", "READONLY", "a");
+        let other = unreachable("b", "timed out");
+        threads[0].failed(&oom);
+        threads[1].failed(&readonly);
+        threads[2].failed(&other);
+        threads[0].succeeded("a");
+        assert_eq!(lines.lock().unwrap().len(), 3, "the server still refuses another thread");
+        threads[1].succeeded("a");
+        threads[2].succeeded("b");
+        assert_eq!(lines.lock().unwrap()[3..], ["a: works again", "b: works again"]);
     }
 }

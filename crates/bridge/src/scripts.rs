@@ -5,6 +5,7 @@
 //! nothing has changed.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use redis::Script;
 
@@ -17,11 +18,17 @@ local function ended(stream, group, id, keep)
   redis.call('XACK', stream, group, id)
   if keep == '0' then redis.call('XDEL', stream, id) end
 end
+-- Counts decide nothing: a counter that cannot be written stops no job.
+local function tally(stats, name, by)
+  redis.pcall('HINCRBY', stats, name, by)
+end
+-- The stack of a script has 8000 places: an entry with more words keeps the first ones.
+local words_max = 7000
 local function fields_of(stream, id, attempt, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if #found == 0 then return nil end
   local fields = {}
-  for i = 1, #found[1][2], 2 do
+  for i = 1, math.min(#found[1][2], words_max), 2 do
     local name = found[1][2][i]
     if name ~= 'n' and name ~= 'e' then
       fields[#fields + 1] = name
@@ -48,8 +55,8 @@ while from <= #ARGV do
   if ARGV[2] == '0' then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
   from = to + 1
 end
-if done > 0 then redis.call('HINCRBY', KEYS[2], 'done', done) end
-if done < #ARGV - 2 then redis.call('HINCRBY', KEYS[2], 'duplicates', #ARGV - 2 - done) end
+if done > 0 then tally(KEYS[2], 'done', done) end
+if done < #ARGV - 2 then tally(KEYS[2], 'duplicates', #ARGV - 2 - done) end
 return done
 ";
 
@@ -58,7 +65,7 @@ return done
 /// is not.
 const EFFECTS: &str = r"
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
-  redis.call('HINCRBY', KEYS[2], 'duplicates', 1)
+  tally(KEYS[2], 'duplicates', 1)
   return 0
 end
 local at = 4
@@ -71,7 +78,7 @@ while at <= #ARGV do
   at = at + words + 1
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
-redis.call('HINCRBY', KEYS[2], 'done', 1)
+tally(KEYS[2], 'done', 1)
 return 1
 ";
 
@@ -83,7 +90,7 @@ local fields = fields_of(KEYS[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
   redis.call('ZADD', KEYS[2], now_ms() + ARGV[7], member)
-  redis.call('HINCRBY', KEYS[3], 'retries', 1)
+  tally(KEYS[3], 'retries', 1)
 end
 ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
 return 1
@@ -102,7 +109,7 @@ if fields then
   else
     redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(fields))
   end
-  redis.call('HINCRBY', KEYS[3], 'dead', 1)
+  tally(KEYS[3], 'dead', 1)
 end
 ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
 return 1
@@ -122,33 +129,52 @@ end
 return lost
 ";
 
-/// KEYS stream stats; ARGV group consumer idle_ms start count: takes over entries that were idle
-/// for so long, at most `count`. One call of XAUTOCLAIM looks at ten times as many entries as it
-/// may take, so there are up to 100 calls. Returns where to go on, and for each entry its id, its
-/// deliveries and its fields.
+/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max: takes over entries that
+/// were idle for so long, at most `count`, and ends with the ten that reach `bytes_max`. One call of
+/// XAUTOCLAIM looks at ten times as many entries as it may take, so there are up to 100 calls.
+/// Returns where to go on, and for each entry its id, its deliveries and its fields.
 const RECLAIM: &str = r"
 local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
+local bytes, bytes_max = 0, tonumber(ARGV[6])
 for _ = 1, 100 do
   local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
-    'COUNT', count - #entries)
+    'COUNT', math.min(10, count - #entries))
   cursor = found[1]
   for _, entry in ipairs(found[2]) do
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
     entries[#entries + 1] = {entry[1], pending[1][4], entry[2]}
+    for _, word in ipairs(entry[2]) do bytes = bytes + #word end
   end
-  if cursor == '0-0' or #entries >= count then break end
+  if cursor == '0-0' or #entries >= count or bytes >= bytes_max then break end
 end
-if #entries > 0 then redis.call('HINCRBY', KEYS[2], 'reclaimed', #entries) end
+if #entries > 0 then tally(KEYS[2], 'reclaimed', #entries) end
 return {cursor, entries}
 ";
 
-/// KEYS delayed stream; ARGV count: moves jobs that are due to the stream. Returns how many, and
-/// the milliseconds until the next one is due, or -1.
+/// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
+/// are no jobs to the dead letters. Returns how many, and the milliseconds until the next one is
+/// due, or -1.
 const PROMOTE: &str = r"
+local function fields_in(member)
+  local is_packed, job = pcall(cmsgpack.unpack, member)
+  local fields = is_packed and type(job) == 'table' and job[2]
+  if type(fields) ~= 'table' or #fields == 0 or #fields % 2 == 1 or #fields > words_max + 4 then
+    return nil
+  end
+  for _, field in ipairs(fields) do
+    if type(field) ~= 'string' then return nil end
+  end
+  return fields
+end
 local now = now_ms()
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, member in ipairs(due) do
-  redis.call('XADD', KEYS[2], '*', unpack(cmsgpack.unpack(member)[2]))
+  local fields = fields_in(member)
+  if fields then
+    redis.call('XADD', KEYS[2], '*', unpack(fields))
+  else
+    redis.call('XADD', KEYS[3], '*', 'p', member, 'e', 'it is not a delayed job of uwork')
+  end
   redis.call('ZREM', KEYS[1], member)
 end
 local next = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
@@ -157,30 +183,37 @@ return {#due, math.max(0, math.ceil(next[2] - now))}
 ";
 
 /// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a
-/// job of its id was added within the window. Returns its entry, `delayed`, or nil.
+/// job of its id was added within the window. The mark of the id comes last: a refused job leaves
+/// none, and may be pushed again. Returns its entry, `delayed`, or nil.
 const PUSH: &str = r"
-if ARGV[1] ~= '0' then
-  if not redis.call('SET', KEYS[3], ARGV[3], 'NX', 'PX', ARGV[1]) then return false end
+if ARGV[1] ~= '0' and redis.call('EXISTS', KEYS[3]) == 1 then return false end
+local place = 'delayed'
+if ARGV[2] == '0' then
+  place = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4))
+else
+  local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
+  redis.call('ZADD', KEYS[2], now_ms() + ARGV[2], member)
 end
-if ARGV[2] == '0' then return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4)) end
-local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
-redis.call('ZADD', KEYS[2], now_ms() + ARGV[2], member)
-return 'delayed'
+if ARGV[1] ~= '0' then redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[1]) end
+return place
 ";
 
 /// KEYS stream; ARGV group consumer idle_ms id...: makes the consumer's entries look idle, and
-/// takes back their last delivery. The next reclaim of any consumer takes them.
+/// takes back their last delivery. An entry that looks idle already was handed back before. The
+/// next reclaim of any consumer takes them.
 const HAND_BACK: &str = r"
-local count = 0
+local returned = 0
 for i = 4, #ARGV do
   local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
   if #pending > 0 then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
-      'IDLE', ARGV[3], 'RETRYCOUNT', math.max(0, pending[1][4] - 1), 'JUSTID')
-    count = count + 1
+    if pending[1][3] < tonumber(ARGV[3]) then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+        'IDLE', ARGV[3], 'RETRYCOUNT', math.max(0, pending[1][4] - 1), 'JUSTID')
+    end
+    returned = returned + 1
   end
 end
-return count
+return returned
 ";
 
 /// KEYS stream; ARGV group idle_ms [consumer]: removes consumers without pending entries: the named
@@ -237,6 +270,11 @@ fn script(text: &str) -> Script {
 
 fn whole(text: &str) -> String {
     format!("{SHARED}{text}")
+}
+
+/// Milliseconds as an argument: at most 2000 years, which the server can add to its time.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(1 << 46)
 }
 
 /// The call of a script.

@@ -43,11 +43,16 @@ impl Server {
                 "{hidden:?}: #insecure is refused; give the certificate of the server's authority"
             )));
         }
-        Ok(Server {
+        let mut server = Server {
             client,
             #[cfg(feature = "tls")]
             certificates: None,
-        })
+        };
+        // The client's name would cost each connection two replies, each with its own time limit.
+        let settings = server.info().redis_settings().clone().set_skip_set_lib_name();
+        let info = server.info().clone().set_redis_settings(settings);
+        server.open(info);
+        Ok(server)
     }
 
     /// Replaces the address's password, so that a command line need not have it. The user is the
@@ -136,8 +141,14 @@ impl Server {
         self.client.get_connection_info()
     }
 
-    /// The same user and settings at another address, as a cluster demands.
-    pub(crate) fn moved_to(&mut self, host: String, port: u16) {
+    /// The same user and settings at another address, as a cluster demands. An empty host is that of
+    /// the node that has named the address.
+    pub(crate) fn moved_to(&mut self, host: &str, port: u16) {
+        let host = match self.info().addr() {
+            _ if !host.is_empty() => host.to_owned(),
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            _ => "127.0.0.1".to_owned(),
+        };
         let addr = match self.info().addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
                 host,
@@ -163,5 +174,20 @@ impl Server {
         if let Ok(client) = opened {
             self.client = client;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_without_a_host_changes_the_port_alone() {
+        let mut server = Server::new("redis://me:secret@10.0.0.5:7000").unwrap();
+        server.moved_to("", 7001);
+        assert_eq!(server.name(), "10.0.0.5:7001");
+        server.moved_to("10.0.0.6", 7002);
+        assert_eq!(server.name(), "10.0.0.6:7002");
+        assert_eq!(server.info().redis_settings().username(), Some("me"));
     }
 }

@@ -18,7 +18,7 @@ pub struct ConsumerStat {
     pub name: String,
     /// Jobs that it holds.
     pub pending: u64,
-    /// The time since it last talked to the server.
+    /// The time since its last sign of life: a read, or a heartbeat.
     pub idle: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Stat {
         }
         // The server counts the lag unless entries in the middle were deleted, and its count is too
         // large after it has loaded a log. What has no owner is in the stream and not pending.
-        let lag = groups(&replies[5])
+        let lag = rows(&replies[5])
             .find(|about| field(about, "name").map(text).as_deref() == Some(group));
         let lag = lag.and_then(|about| match field(about, "lag") {
             Some(Value::Int(lag)) => Some(lag.cast_unsigned()),
@@ -116,13 +116,7 @@ impl Stat {
         });
         let lag_max = length.saturating_sub(stat.in_flight);
         stat.lag = lag.map_or(lag_max, |lag| lag.min(lag_max));
-        stat.consumers = groups(&replies[6])
-            .map(|about| ConsumerStat {
-                name: field(about, "name").map(text).unwrap_or_default(),
-                pending: field(about, "pending").map_or(0, number),
-                idle: Duration::from_millis(field(about, "idle").map_or(0, number)),
-            })
-            .collect();
+        stat.consumers = consumers(&replies[6]);
         Ok(stat)
     }
 
@@ -161,8 +155,23 @@ impl Stat {
     }
 }
 
+/// The consumers in a reply to XINFO CONSUMERS; none in an error.
+pub(crate) fn consumers(reply: &Value) -> Vec<ConsumerStat> {
+    let consumer = |about: &[Value]| ConsumerStat {
+        name: field(about, "name").map(text).unwrap_or_default(),
+        pending: field(about, "pending").map_or(0, number),
+        idle: Duration::from_millis(field(about, "idle").map_or(0, number)),
+    };
+    rows(reply).map(consumer).collect()
+}
+
+/// The groups in a reply to XINFO GROUPS; none in an error.
+pub(crate) fn groups(reply: &Value) -> Vec<String> {
+    rows(reply).filter_map(|about| field(about, "name").map(text)).collect()
+}
+
 /// The rows of a reply to XINFO.
-fn groups(reply: &Value) -> impl Iterator<Item = &[Value]> {
+fn rows(reply: &Value) -> impl Iterator<Item = &[Value]> {
     let rows = if let Value::Array(rows) = reply { &rows[..] } else { &[] };
     rows.iter().filter_map(|row| if let Value::Array(row) = row { Some(&row[..]) } else { None })
 }

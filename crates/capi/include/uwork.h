@@ -809,6 +809,11 @@ void *uw_thread_state(const struct uw_thread_hooks *hooks);
 char *uw_dump(void);
 char *uw_queue_dump(const struct uw_queue *queue);
 char *uw_dump_queues(unsigned flags);
+/*
+ * Each such signal to the process writes a dump with call stacks to standard error. A second call
+ * adds a signal. The signal must have no handler.
+ */
+int uw_dump_on_signal(int signal);
 
 /*
  * The attribute tree, with the kernel's names: "devices/NAME/affinity_scope", "cpumask",
@@ -825,6 +830,11 @@ int uw_sysfs_list(const char *path, char **list);
  * process.
  */
 int uw_set_reporter(void (*reporter)(const char *text));
+/*
+ * The same in place of the present reporter, if there is one. The argument stays valid: a thread may
+ * be inside a reporter that was replaced.
+ */
+int uw_replace_reporter(void (*reporter)(void *arg, const char *text), void *arg);
 
 /*
  * The watchdog reports, once per stall, work that waits without progress for the threshold (30 s by
@@ -839,7 +849,7 @@ void uw_watchdog_touch(void);
  * The counters of every queue and of every function that has run, at the time of the call. Workers
  * count once for each batch. Histograms are given as their sums and percentiles; a percentile is 0
  * without values, and true to a factor of 1.5. New members come at the end of a structure. Free it by
- * uw_counters_free(). docs/operations.md explains each counter.
+ * uw_counters_free(). docs/operating.md explains each counter.
  */
 struct uw_times {
 	uint64_t count, sum_ns, p50_ns, p90_ns, p99_ns;

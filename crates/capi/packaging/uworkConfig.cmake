@@ -21,5 +21,7 @@ if(NOT TARGET uwork::uwork)
   add_library(uwork::kernel INTERFACE IMPORTED)
   set_target_properties(uwork::kernel PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${uwork_KERNEL_INCLUDE_DIR}"
+    INTERFACE_COMPILE_DEFINITIONS
+      "__KERNEL__=1;MODULE=1;CONFIG_SMP=1;$<$<EQUAL:${CMAKE_SIZEOF_VOID_P},8>:CONFIG_64BIT=1>"
     INTERFACE_LINK_LIBRARIES uwork::uwork)
 endif()

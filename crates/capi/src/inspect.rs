@@ -94,6 +94,15 @@ pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
     }))
 }
 
+/// Has a signal write a dump.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_dump_on_signal(signal: c_int) -> c_int {
+    guard(|| {
+        let outcome = uwork::control::dump_on_signal(signal);
+        outcome.map_or_else(|reason| fail(libc::EINVAL, reason), |()| 0)
+    })
+}
+
 /// The function that receives reports.
 pub type UwReporter = Option<unsafe extern "C-unwind" fn(*const c_char)>;
 
@@ -120,4 +129,36 @@ pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
         return fail(libc::EEXIST, "a reporter was set before");
     }
     0
+}
+
+/// The function that receives reports, with an argument of the program's.
+pub type UwReporterWith = Option<unsafe extern "C-unwind" fn(*mut c_void, *const c_char)>;
+
+/// An argument that the program passes to its reporter.
+struct Argument(*mut c_void);
+
+// SAFETY: only passed on; by uwork.h the reporter may be called from any thread.
+unsafe impl Send for Argument {}
+// SAFETY: as above.
+unsafe impl Sync for Argument {}
+
+/// Replaces the function that receives the library's reports.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_replace_reporter(reporter: UwReporterWith, arg: *mut c_void) -> c_int {
+    let reporter = match crate::cpu::given(reporter) {
+        Ok(reporter) => reporter,
+        Err(code) => return code,
+    };
+    let arg = Argument(arg);
+    guard(|| {
+        uwork::replace_reporter(move |report| {
+            // The whole of it is captured, which may be sent to other threads.
+            let Argument(arg) = &arg;
+            if let Some(text) = foreign::report_text(report) {
+                // SAFETY: by uwork.h.
+                unsafe { reporter(*arg, c_string(text).as_ptr()) };
+            }
+        });
+        0
+    })
 }

@@ -44,6 +44,7 @@ typedef int (*UwTaskWaitFn)(void *arg);
 typedef void *(*UwThreadStart)(const struct uw_thread *thread, void *arg);
 typedef void (*UwThreadStop)(const struct uw_thread *thread, void *state, void *arg);
 typedef void (*UwReporter)(const char *text);
+typedef void (*UwReporterWith)(void *arg, const char *text);
 typedef void (*UwPercpuFn)(int cpu, void *block, void *arg);
 typedef void (*UwPercpuSink)(void *const *items, size_t count, void *arg);
 /* Not exported: between the library's own Rust and C. */

@@ -43,6 +43,10 @@ enum Command {
     /// Record when a running process's items are queued, start and end, for ui.perfetto.dev.
     Trace(process::TraceArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
+    ///
+    /// It looks twice, half a second apart. Where a queue does not move, it asks the threads in that
+    /// queue's items for their call stacks by a signal, whose handler has SA_RESTART. Some system
+    /// calls of those items return EINTR nevertheless, such as poll and nanosleep (signal(7)).
     Doctor(process::DoctorArgs),
     /// Turn the figures of benchmarks into a page with charts.
     Report(report::ReportArgs),

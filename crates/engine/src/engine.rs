@@ -25,7 +25,7 @@ use crate::queue::pwq::Pwq;
 use crate::queue::registry::Registry;
 use crate::queue::{Names, Wq};
 use crate::slab::Slab;
-use crate::slot::Slot;
+use crate::slot::{Slot, SpareSlots};
 use crate::timer::grace::Grace;
 use crate::watch::Hogs;
 use crate::watch::Watch;
@@ -86,6 +86,7 @@ pub struct Engine<H: Host> {
     pub(crate) config: Config,
     pub(crate) versions: Versions,
     pub(crate) slots: Slab<Slot<H>>,
+    pub(crate) spare_slots: SpareSlots,
     pub(crate) pwqs: Slab<Pwq<H>>,
     pub(crate) pools: Slab<Pool<H>>,
     pub(crate) sets: PoolSets,
@@ -116,6 +117,7 @@ impl<H: Host> Engine<H> {
             cpu_limit: config.cpu_limit,
         };
         let fit = Fit::new(cpus, Housekeeping::new(&config));
+        let spare_slots = SpareSlots::new(config.topology.cpus().len());
         Arc::new_cyclic(|me| Engine {
             host,
             me: me.clone(),
@@ -123,6 +125,7 @@ impl<H: Host> Engine<H> {
             standbys: Standbys::new(config.topology.cpus()),
             config,
             slots: Slab::new(SLOTS_MAX),
+            spare_slots,
             pwqs: Slab::new(Ticket::PWQS_MAX),
             pools: Slab::new(POOLS_MAX),
             sets: PoolSets::new(),

@@ -102,12 +102,13 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// The locks of the engine, if it exists, and of the symbol lookup; and the part that holds locks of
-/// its own.
+/// The locks of the engine, if it exists, of the symbol lookup, the thread hooks and the kept files;
+/// and the part that holds locks of its own.
 struct Held {
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
     hooks: crate::hooks::Held,
+    kept: crate::blocked::kept::Held,
     part: Option<&'static dyn AcrossForks>,
     making: first_use::Making,
 }
@@ -151,21 +152,24 @@ extern "C" fn prepare() {
     let names = crate::symbols::hold();
     // A thread holds this lock for a few instructions, and takes no other meanwhile.
     let hooks = crate::hooks::hold();
+    // The same, but for a few system calls.
+    let kept = crate::blocked::kept::hold();
     let forking = started().map(|engine| engine.before_fork(Memory::pages()));
     // Last: a holder of one of that part's locks takes no other lock.
     let part = PART.get().copied();
     if let Some(part) = part {
         part.hold(Memory::pages());
     }
-    let held = Held { forking, _names: names, hooks, part, making };
+    let held = Held { forking, _names: names, hooks, kept, part, making };
     // SAFETY: this is the forking thread, which holds the lock of `first_use`.
     unsafe { HELD.put(held) };
 }
 
 extern "C" fn parent() {
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, hooks, part, making }) = unsafe { HELD.take() } {
-        drop(hooks);
+    if let Some(Held { forking, _names: names, hooks, kept, part, making }) = unsafe { HELD.take() }
+    {
+        drop((hooks, kept));
         // First, as the engine may free objects of a per-CPU cache.
         if let Some(part) = part {
             part.parent();
@@ -192,8 +196,10 @@ extern "C" fn child() {
     super::signals::child();
     super::control::child();
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, hooks, part, making }) = unsafe { HELD.take() } {
+    if let Some(Held { forking, _names: names, hooks, kept, part, making }) = unsafe { HELD.take() }
+    {
         hooks.child();
+        kept.child();
         if let Some(part) = part {
             part.child();
         }

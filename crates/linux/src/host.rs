@@ -213,6 +213,10 @@ impl Placement for Linux {
         false
     }
 
+    fn is_caller_real_time(&self) -> bool {
+        thread::is_real_time()
+    }
+
     fn rename_thread(&self, name: &str) {
         thread::rename(name);
     }

@@ -96,7 +96,7 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
 ///
 /// # Errors
 /// Another value than those `allowed`: the report that it is ignored.
-fn variable<T>(
+pub(crate) fn variable<T>(
     variable: &'static str,
     allowed: &str,
     parse: impl FnOnce(&str) -> Option<T>,

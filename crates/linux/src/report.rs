@@ -17,9 +17,16 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 /// What receives the reports.
 pub type Reporter = dyn Fn(&Report) + Send + Sync;
 
-/// Null, or the reporter. One that was replaced is never freed, since a thread may be inside: so a
-/// report takes no lock, which a fork could find taken.
-static REPORTER: AtomicPtr<Box<Reporter>> = AtomicPtr::new(ptr::null_mut());
+/// A reporter that was set.
+struct SetReporter {
+    reporter: Box<Reporter>,
+    /// The one that it replaced, or null. It is never freed, since a thread may be inside: so a report
+    /// takes no lock, which a fork could find taken. The link is for tools that look for leaks.
+    replaced: *mut SetReporter,
+}
+
+/// Null, or the reporter.
+static REPORTER: AtomicPtr<SetReporter> = AtomicPtr::new(ptr::null_mut());
 
 /// Gives a report to the program. If the calling thread is creating an object of first use
 /// (`first_use`), the report is deferred until that object exists, since the reporter may need it.
@@ -47,7 +54,7 @@ pub(crate) fn deliver(mut report: Report) {
         crate::spans::report(&report);
         // SAFETY: null, or a reporter that is never freed. Acquire: it is complete.
         match unsafe { REPORTER.load(Ordering::Acquire).as_ref() } {
-            Some(reporter) => reporter(&report),
+            Some(set) => (set.reporter)(&report),
             None => print(&report),
         }
     }));
@@ -89,8 +96,8 @@ pub fn report_panic(payload: &(dyn Any + Send)) {
 /// Sets what receives the reports. False if it was set before; then nothing changes.
 #[must_use]
 pub fn set_reporter(reporter: Box<Reporter>) -> bool {
-    let new = Box::into_raw(Box::new(reporter));
     let none = ptr::null_mut();
+    let new = Box::into_raw(Box::new(SetReporter { reporter, replaced: none }));
     let set = REPORTER.compare_exchange(none, new, Ordering::AcqRel, Ordering::Relaxed);
     if set.is_err() {
         // SAFETY: it was not published.
@@ -101,5 +108,12 @@ pub fn set_reporter(reporter: Box<Reporter>) -> bool {
 
 /// Replaces what receives the reports, if anything does.
 pub fn replace_reporter(reporter: Box<Reporter>) {
-    REPORTER.store(Box::into_raw(Box::new(reporter)), Ordering::Release);
+    let new = Box::into_raw(Box::new(SetReporter { reporter, replaced: ptr::null_mut() }));
+    let publish = |replaced| {
+        // SAFETY: it is not published yet.
+        unsafe { (*new).replaced = replaced };
+        Some(new)
+    };
+    // The closure returns a pointer each time, so this succeeds.
+    let _ = REPORTER.fetch_update(Ordering::AcqRel, Ordering::Acquire, publish);
 }

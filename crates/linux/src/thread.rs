@@ -36,6 +36,7 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
             Some(runner) => hooks::run(&hooks::Thread { name, runner }, main),
             None => main(),
         }
+        super::blocked::kept::thread_ends(id());
     };
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
 }
@@ -121,6 +122,14 @@ fn set_idle(thread: libc::pid_t) -> std::io::Result<()> {
     }
 }
 
+/// Whether the calling thread has a real-time policy. False if the system does not say.
+pub(super) fn is_real_time() -> bool {
+    // SAFETY: no pointers; 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    let real_time = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
+    policy >= 0 && real_time.contains(&(policy & !libc::SCHED_RESET_ON_FORK))
+}
+
 /// `CLOCK_MONOTONIC`, in nanoseconds.
 pub(super) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -192,6 +201,30 @@ fn set_nice(wanted: i32) {
         if got != wanted && granted.swap(got, Ordering::Relaxed) == AS_REQUESTED {
             // Not on this thread, as in `spawn`.
             super::engine().report_apart(Report::NiceRefused { wanted, got });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_the_calling_thread_is_told() {
+        let of_policy = |policy| {
+            let asks = move || {
+                let parameters = libc::sched_param { sched_priority: 1 };
+                // SAFETY: the structure is live; 0 is the calling thread.
+                let set =
+                    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == 0;
+                set.then(is_real_time)
+            };
+            std::thread::spawn(asks).join().unwrap()
+        };
+        assert!(!is_real_time());
+        for policy in [libc::SCHED_FIFO, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK] {
+            // Without the privilege the system refuses it.
+            assert_ne!(of_policy(policy), Some(false));
         }
     }
 }

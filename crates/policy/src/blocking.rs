@@ -122,6 +122,26 @@ pub fn usual_block_ns(usual_ns: u64, slept_ns: u64) -> u64 {
 /// before the next run is presumed to block.
 pub const PRESUME_BLOCKED_AFTER: u32 = 8;
 
+/// The greatest count of consecutive runs that were found blocked.
+const BLOCK_SCORE_MAX: u32 = 2 * PRESUME_BLOCKED_AFTER - 2;
+
+/// The number of runs in a row that may be presumed to block without a look at the one presumed
+/// last, where all runs of late have blocked. A look is several system calls.
+pub const UNVERIFIED_MAX: u32 = 3;
+
+/// Whether one more run is presumed to block without a look at the one presumed last, after
+/// `unverified` runs without a look.
+/// ```
+/// use uwork_policy::blocking::{UNVERIFIED_MAX, block_score_after, trusts_presumption};
+/// let sure = (0..100).fold(0, |block_score, _| block_score_after(block_score, true));
+/// assert!(trusts_presumption(sure, 0));
+/// assert!(!trusts_presumption(sure, UNVERIFIED_MAX));
+/// assert!(!trusts_presumption(block_score_after(sure, false), 0), "one of late has not blocked");
+/// ```
+pub fn trusts_presumption(block_score: u32, unverified: u32) -> bool {
+    block_score >= BLOCK_SCORE_MAX && unverified < UNVERIFIED_MAX
+}
+
 /// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, blocked for most of its time. If it
 /// did, it was right not to count its worker as running from the start.
 /// ```
@@ -145,7 +165,7 @@ pub fn was_block(wall_ns: u64, cpu_ns: u64) -> bool {
 /// ```
 pub fn block_score_after(block_score: u32, slept: bool) -> u32 {
     match slept {
-        true => (block_score + 1).min(2 * PRESUME_BLOCKED_AFTER - 2),
+        true => (block_score + 1).min(BLOCK_SCORE_MAX),
         false if block_score < PRESUME_BLOCKED_AFTER => 0,
         false => block_score - PRESUME_BLOCKED_AFTER / 2 - 1,
     }

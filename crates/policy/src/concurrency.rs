@@ -3,6 +3,7 @@
 //! Counters go in, a decision comes out. The counters are those of one pool at one instant.
 
 use crate::batch::RunEstimate;
+use crate::blocking::WAKE_COST_NS;
 
 /// The counters of one pool at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,12 +95,41 @@ pub fn hog_report_due(count: u64, threshold: u64) -> bool {
 }
 
 /// A worker without work compares this many overloaded pools at a time, the nearest ones first, and
-/// takes from the one that has waited longest.
+/// takes from the one that has waited longest. Before its yield it looks at the nearest ones only, and
+/// takes back overdue batches of these only.
 pub const STEAL_CHOICE: usize = 8;
+
+/// How long ago a neighbour's last batch must be, or how long its items must be on average, before a
+/// worker without work steals unprompted. About the cost of a batch that moves to another CPU: its
+/// cache lines, and the neighbour's next wake.
+pub const STEAL_AFTER_NS: u64 = 20_000;
+
+/// Whether a worker without work, which was not woken for a neighbour's items, takes those of an
+/// overloaded neighbour. `since_batch_ns`: how long ago a worker took a batch there. `estimate`: of
+/// the items in that batch's queue.
+///
+/// A neighbour that takes batches of short items all the time needs no help: its own worker is
+/// sooner there than the items' cache lines are here.
+/// ```
+/// use uwork_policy::batch::RunEstimate;
+/// use uwork_policy::concurrency::may_steal_unprompted;
+/// let short = RunEstimate { item_ns: 100, residual_ns: 1_000 };
+/// let long = RunEstimate { item_ns: 20_000, residual_ns: 20_000 };
+/// assert!(!may_steal_unprompted(5_000, short));
+/// assert!(may_steal_unprompted(20_000, short));
+/// assert!(may_steal_unprompted(0, long));
+/// ```
+#[inline]
+#[must_use]
+pub fn may_steal_unprompted(since_batch_ns: u64, estimate: RunEstimate) -> bool {
+    since_batch_ns.max(estimate.item_ns) >= STEAL_AFTER_NS
+}
 
 /// The approximate cost of a cross-CPU wake, to the thread that sends it and to the worker that is
 /// woken. Work that is worth less than this stays in its pool.
 pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
+// The same wake, weighed against a block instead of a backlog.
+const _: () = assert!(NEIGHBOUR_WAKE_COST_NS == WAKE_COST_NS);
 
 /// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
 /// some of its backlog: `backlog` items, which take as long as `estimate` says.

@@ -1,6 +1,8 @@
 //! Which CPU an item is queued for when the caller named a node, and which of the parked workers of a
 //! pod with several CPUs is woken.
 
+use crate::batch::RunEstimate;
+use crate::concurrency::STEAL_AFTER_NS;
 use crate::cpuset::CpuSet;
 use crate::topology::Topology;
 
@@ -125,6 +127,28 @@ pub struct Waker {
     pub cpu: u32,
 }
 
+/// The habit that decides for a waker whose CPU a worker of the pool has begun a run on.
+/// `run_ns`: how long ago, if that run has not ended. Its items take as long as `estimate` says.
+///
+/// The waker has interrupted that run, which continues as soon as the waker waits. A worker that is
+/// moved there shares the CPU with it while other CPUs of the pod idle. A short run ends before a
+/// worker comes up on another CPU, so it changes nothing.
+/// ```
+/// use uwork_policy::batch::RunEstimate;
+/// use uwork_policy::cpu_choice::{Habit, habit_beside_run};
+/// let of = |item_ns| RunEstimate { item_ns, residual_ns: item_ns / 2 };
+/// assert_eq!(habit_beside_run(Habit::Waits, None, of(100_000)), Habit::Waits);
+/// assert_eq!(habit_beside_run(Habit::Waits, Some(0), of(100_000)), Habit::Computes);
+/// assert_eq!(habit_beside_run(Habit::Waits, Some(1_000), of(1_000)), Habit::Waits);
+/// ```
+#[must_use]
+pub fn habit_beside_run(habit: Habit, run_ns: Option<u64>, estimate: RunEstimate) -> Habit {
+    match (habit, run_ns) {
+        (Habit::Waits, Some(ns)) if ns.max(estimate.item_ns) >= STEAL_AFTER_NS => Habit::Computes,
+        _ => habit,
+    }
+}
+
 /// The most parked workers among which one is chosen.
 pub const CANDIDATES_MAX: usize = 4;
 
@@ -191,6 +215,28 @@ mod tests {
             assert_eq!(choice(Habit::Waits), waits, "{last:?}");
             assert_eq!(choice(Habit::Computes), computes, "{last:?}");
             assert_eq!(choice(Habit::Unknown), Stays(0), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_on_the_cpu_of_a_waker_that_waits_keeps_others_away() {
+        use Habit::{Computes, Unknown, Waits};
+        let (short, long) = (STEAL_AFTER_NS - 1, STEAL_AFTER_NS);
+        for (run_ns, item_ns, waits) in [
+            (None, 0, Waits),
+            (None, u64::MAX, Waits),
+            (Some(0), short, Waits),
+            (Some(short), 0, Waits),
+            (Some(0), long, Computes),
+            (Some(long), 0, Computes),
+            (Some(u64::MAX), u64::MAX, Computes),
+        ] {
+            let habit = |habit| {
+                let estimate = RunEstimate { item_ns, residual_ns: u64::MAX };
+                habit_beside_run(habit, run_ns, estimate)
+            };
+            assert_eq!(habit(Waits), waits, "{run_ns:?} {item_ns}");
+            assert_eq!((habit(Computes), habit(Unknown)), (Computes, Unknown));
         }
     }
 

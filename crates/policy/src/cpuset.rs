@@ -199,7 +199,25 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    fn at_or_after(&self, cpu: u32) -> Option<u32> {
+    /// The lowest CPU that is in both sets.
+    ///
+    /// ```
+    /// use uwork_policy::cpuset::CpuSet;
+    ///
+    /// let (a, b): (CpuSet, CpuSet) = ("0-3,70".parse().unwrap(), "4-99".parse().unwrap());
+    /// assert_eq!(a.first_common(&b), Some(70));
+    /// assert_eq!(b.first_common(&CpuSet::single(3)), None);
+    /// ```
+    #[must_use]
+    pub fn first_common(&self, other: &Self) -> Option<u32> {
+        let common = self.words.iter().zip(&other.words).map(|(a, b)| a & b);
+        let (word, index) = common.zip(0u32..).find(|&(word, _)| word != 0)?;
+        Some(index * BITS + word.trailing_zeros())
+    }
+
+    /// The lowest CPU of the set from this one on.
+    #[must_use]
+    pub fn at_or_after(&self, cpu: u32) -> Option<u32> {
         let start = (cpu / BITS) as usize;
         let mut word = self.words.get(start)? & (u64::MAX << (cpu % BITS));
         let mut index = start;

@@ -1,5 +1,5 @@
 //! How a pool saves wakes at the price of latency: when more than one worker runs, when the watcher
-//! is called, and on which CPU a worker sleeps that will wake by itself.
+//! is called, and on which CPU a worker sleeps that will wake by itself, or wakes.
 //!
 //! The pool of power-efficient queues has unpinned workers. Its items are many and short, and its
 //! timers have slack. One worker that is awake anyway runs such items in less time than a second
@@ -14,6 +14,37 @@ pub const LONG_ITEM_NS: u64 = 10_000_000;
 /// The least slack of a timer that is served on a CPU with other work. The scheduler may let that
 /// work run on for a part of this time.
 pub const SHARED_CPU_SLACK_NS: u64 = 1_000_000;
+
+/// Whether a worker is woken on the CPU of the thread that wakes it: that thread waits next, or the
+/// item may wait for that long beside what the thread computes, and is short.
+/// ```
+/// use uwork_policy::saving::joins_waker;
+/// assert!(joins_waker(true, 0, 50_000_000));
+/// assert!(joins_waker(false, 2_000_000, 20_000));
+/// assert!(!joins_waker(false, 0, 20_000));
+/// assert!(!joins_waker(false, 2_000_000, 50_000_000));
+/// ```
+#[must_use]
+pub fn joins_waker(waits: bool, slack_ns: u64, item_ns: u64) -> bool {
+    waits || permits_other_work(slack_ns, item_ns)
+}
+
+/// Whether an item may share its CPU with other work.
+fn permits_other_work(slack_ns: u64, item_ns: u64) -> bool {
+    slack_ns >= SHARED_CPU_SLACK_NS && item_ns < LONG_ITEM_NS
+}
+
+/// When a worker wakes for a window of this length on a CPU with other work, which may run on for a
+/// while: before the end, so that the item begins within the window.
+/// ```
+/// use uwork_policy::saving::wake_beside_other_work;
+/// assert_eq!(wake_beside_other_work(12_500_000, 2_500_000), 11_500_000);
+/// assert_eq!(wake_beside_other_work(12_500_000, 0), 12_500_000);
+/// ```
+#[must_use]
+pub fn wake_beside_other_work(end_ns: u64, slack_ns: u64) -> u64 {
+    end_ns - slack_ns.min(SHARED_CPU_SLACK_NS).min(end_ns)
+}
 
 /// Whether the items that wait in a saving pool are left to one worker, which has worked for
 /// `busy_ns`.
@@ -36,7 +67,7 @@ pub fn spares_watcher(item_ns: u64, expects_blocks: bool) -> bool {
 pub struct Sleeper {
     /// The CPU that it is on.
     pub cpu: u32,
-    /// How long after the timer's deadline its item may begin.
+    /// How long the timer's window is.
     pub slack_ns: u64,
     /// How long an item takes.
     pub item_ns: u64,
@@ -59,7 +90,7 @@ pub struct Sleeper {
 /// ```
 #[must_use]
 pub fn sleep_on(sleeper: Sleeper, awake: impl IntoIterator<Item = (u32, u32)>) -> Option<u32> {
-    if sleeper.slack_ns < SHARED_CPU_SLACK_NS || sleeper.item_ns >= LONG_ITEM_NS {
+    if !permits_other_work(sleeper.slack_ns, sleeper.item_ns) {
         return None;
     }
     let rank = |&(cpu, capacity): &(u32, u32)| (capacity, cpu != sleeper.cpu, cpu);

@@ -3,6 +3,8 @@
 //! Facts go in, a decision comes out. `watch/mod.rs` of the engine has the protocol by which the
 //! watcher publishes that it rests.
 
+use crate::progress::NEVER;
+
 /// How long a batch may run, or a ready pwq wait, before another worker takes over.
 pub const STUCK_NS: u64 = 200_000;
 /// The next scan after a worker was counted out comes this soon, unless standbys serve its pool: its
@@ -73,6 +75,8 @@ pub fn retry(pool: Starved) -> Retry {
 pub struct Leftover {
     /// Whether workers of other pods may take its items.
     pub shares: bool,
+    /// Whether any of those runs fewer workers than it should.
+    pub room: bool,
     /// Whether a queue still has items here that a worker could take.
     pub ready: bool,
     /// How long ago a worker last took items here.
@@ -85,6 +89,18 @@ pub fn wakes_neighbour(pool: Leftover) -> bool {
     pool.shares && pool.ready && pool.since_progress_ns >= STUCK_NS
 }
 
+/// When the watcher scans this pool again at the latest: when its items have waited for [`STUCK_NS`],
+/// if a neighbour then has a worker for them.
+#[must_use]
+pub fn looks_again_at(pool: Leftover, now: u64) -> u64 {
+    if !(pool.shares && pool.ready && pool.room) {
+        return NEVER;
+    }
+    // If they are stuck, a neighbour is woken now, but that wake may be used up elsewhere.
+    let left_ns = STUCK_NS.checked_sub(pool.since_progress_ns).filter(|&ns| ns > 0);
+    now.saturating_add(left_ns.unwrap_or(STUCK_NS))
+}
+
 /// The result of a scan of all pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
@@ -92,7 +108,7 @@ pub struct Scanned {
     pub waiting: bool,
     /// Whether anything waits in a suspect pool.
     pub suspect: bool,
-    /// The latest time at which the next scan is worthwhile; [`NEVER`](crate::progress::NEVER).
+    /// The latest time at which the next scan is worthwhile; [`NEVER`].
     pub next: u64,
 }
 

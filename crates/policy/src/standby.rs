@@ -20,6 +20,24 @@ pub const ROUNDS_MAX: u32 = 64;
 /// find blocked workers by itself.
 pub const STARVED_NS: u64 = 2_000_000;
 
+/// A standby that ran on another CPU than its own is spawned again after this long, then after twice
+/// as long, and so on.
+pub const RESPAWN_NS: u64 = 1_000_000_000;
+/// How often that time doubles at most.
+const RESPAWN_DOUBLINGS_MAX: u32 = 6;
+
+/// How long a standby stays away that ran on another CPU than its own, and had done so `moves` times
+/// before. Where the system refuses to pin a thread, each one does.
+/// ```
+/// use uwork_policy::standby::{RESPAWN_NS, respawns_after_ns};
+/// assert_eq!([0, 1, 2].map(respawns_after_ns), [1, 2, 4].map(|times| times * RESPAWN_NS));
+/// assert_eq!(respawns_after_ns(u32::MAX), 64 * RESPAWN_NS);
+/// ```
+#[must_use]
+pub fn respawns_after_ns(moves: u32) -> u64 {
+    RESPAWN_NS << moves.min(RESPAWN_DOUBLINGS_MAX)
+}
+
 /// A pool, as a standby sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFacts {

@@ -2,7 +2,8 @@
 
 use uwork_policy::progress::NEVER;
 use uwork_policy::scan::{
-    Backlog, Leftover, Pace, Rest, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
+    Backlog, Leftover, Pace, Rest, Retry, Scanned, Starved, looks_again_at, retry, something_waits,
+    wakes_neighbour,
 };
 
 const FLAGS: [bool; 2] = [false, true];
@@ -47,13 +48,32 @@ fn a_starved_pool_tries_again_in_time_and_calls_rescuers_until_then() {
 #[test]
 fn a_neighbour_is_woken_for_items_that_no_worker_takes() {
     for shares in FLAGS {
-        for ready in FLAGS {
+        for (ready, room) in [(false, false), (false, true), (true, false), (true, true)] {
             for (since_progress_ns, stuck) in
                 [(0, false), (200 * US - 1, false), (200 * US, true), (u64::MAX, true)]
             {
-                let pool = Leftover { shares, ready, since_progress_ns };
+                let pool = Leftover { shares, room, ready, since_progress_ns };
                 assert_eq!(wakes_neighbour(pool), [shares, ready, stuck] == [true; 3], "{pool:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_pool_is_scanned_again_when_its_items_can_be_stuck_and_a_neighbour_has_room() {
+    for since_progress_ns in [0, 1, 200 * US - 1, 200 * US, u64::MAX] {
+        let again = |shares, room, ready| {
+            looks_again_at(Leftover { shares, room, ready, since_progress_ns }, NOW)
+        };
+        for (room, ready) in [(false, false), (false, true), (true, false), (true, true)] {
+            assert_eq!(again(false, room, ready), NEVER);
+            let in_ns = match since_progress_ns {
+                0 | 1 => 200 * US - since_progress_ns,
+                ns if ns == 200 * US - 1 => 1,
+                _ => 200 * US,
+            };
+            let at = if room && ready { NOW + in_ns } else { NEVER };
+            assert_eq!(again(true, room, ready), at, "{room} {ready} {since_progress_ns}");
         }
     }
 }

@@ -27,6 +27,9 @@ pub struct Chaos {
     pub park_ns: u64,
     /// How long a computing thread keeps a CPU that others want. 0: until it finishes.
     pub slice_ns: u64,
+    /// Whether a thread that is ready waits for the CPU on which it ran last, until it has parked or
+    /// dozed: a system that balances its CPUs late.
+    pub stays_on_cpu: bool,
 }
 
 impl Chaos {
@@ -44,6 +47,7 @@ impl Chaos {
         spawn_ns: 0,
         park_ns: 0,
         slice_ns: 0,
+        stays_on_cpu: false,
     };
 }
 

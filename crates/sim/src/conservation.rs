@@ -14,6 +14,7 @@
 //! |---|---|
 //! | at least `LONG_NS` | `LONG_WAIT_NS`, and the wakes of the workers for it and those before it |
 //! | shorter | [`WATCHED_NS`] and wakes, since the pod last started an item |
+//! | any, and items block undeclared | [`FOUND_NS`] and wakes, since the pod last started an item |
 //!
 //! In the second case no thread decides at the submission: the item waits for the watcher.
 
@@ -31,8 +32,12 @@ const LONG_NS: u64 = 40 * US;
 /// How long an item may wait there.
 const LONG_WAIT_NS: u64 = 50 * US;
 /// How long an item may wait for the watcher where no item of its pod starts. The interval between
-/// two scans is 2 ms, and a scan leaves a pod alone in which an item started less than 200 us ago.
-pub const WATCHED_NS: u64 = 2_200 * US;
+/// two scans is at most 2 ms. A scan that finds an item in its way is followed by one as soon as no
+/// item has started for 0.2 ms.
+pub const WATCHED_NS: u64 = 2_050 * US;
+/// The same where items block undeclared: a scan sees a run, the next one finds it blocked, and its
+/// replacement may block at once, which takes two more scans.
+pub const FOUND_NS: u64 = 4 * 2_000 * US;
 /// Items of the trace that a failure prints.
 const PRINTED: usize = 60;
 
@@ -84,6 +89,8 @@ pub struct Conservation {
     items: Vec<Passage>,
     /// The cost of one wake.
     wake_ns: u64,
+    /// Whether items block undeclared.
+    blocks: bool,
     /// Since when some CPU idles without interruption.
     idle_since: Option<u64>,
 }
@@ -95,7 +102,21 @@ impl Conservation {
         let cpus: Vec<u32> = (0..pod_of.len() as u32).filter(in_mask).collect();
         let pods = cpus.iter().map(|&cpu| pod_of[cpu as usize] + 1).max().unwrap_or(0);
         let pods = (0..pods).map(|_| Pod::default()).collect();
-        Conservation { cpus, pod_of, pods, items: Vec::new(), wake_ns, idle_since: None }
+        Conservation {
+            cpus,
+            pod_of,
+            pods,
+            items: Vec::new(),
+            wake_ns,
+            blocks: false,
+            idle_since: None,
+        }
+    }
+
+    /// Items block undeclared: no thread decides at a submission, since blocked workers count as
+    /// running until they are found.
+    pub fn expect_blocks(&mut self) {
+        self.blocks = true;
     }
 
     /// The CPUs of the mask.
@@ -163,8 +184,10 @@ impl Conservation {
                 let wakes = (passage.ahead + 2) * self.wake_ns;
                 let waited = &mut passage.waited_beside_idle_ns;
                 *waited = (*waited).max(until - since);
-                let watched = (since.max(pod.last_start), WATCHED_NS + wakes);
-                let long = pod.long_since.map(|long| (since.max(long), LONG_WAIT_NS + wakes));
+                let watched_ns = if self.blocks { FOUND_NS } else { WATCHED_NS };
+                let watched = (since.max(pod.last_start), watched_ns + wakes);
+                let long = pod.long_since.filter(|_| !self.blocks);
+                let long = long.map(|long| (since.max(long), LONG_WAIT_NS + wakes));
                 for (since, bound) in long.into_iter().chain([watched]) {
                     assert!(
                         until - since <= bound,

@@ -35,8 +35,9 @@ pub fn draw(seed: u64) -> Script {
     let machine = *chance.pick(&MACHINES);
     let topology = machines::machine(machine).expect("a notation");
     let cpus = topology.online().len() as u32;
+    let nodes = topology.nodes().len();
     let queues: Vec<QueueLine> =
-        (0..1 + chance.below(4)).map(|at| queue(&mut chance, at, cpus)).collect();
+        (0..1 + chance.below(4)).map(|at| queue(&mut chance, at, cpus, nodes)).collect();
     let mut script = Script {
         machine: machine.to_owned(),
         seed,
@@ -89,7 +90,7 @@ fn faults(chance: &mut Chance) -> Faults {
     faults
 }
 
-fn queue(chance: &mut Chance, at: u64, cpus: u32) -> QueueLine {
+fn queue(chance: &mut Chance, at: u64, cpus: u32, nodes: usize) -> QueueLine {
     let (kind, flags) = match chance.below(10) {
         0..3 => (QueueKind::PerCpu, *chance.pick(&[Flags::empty(), Flags::HIGHPRI])),
         3 => (QueueKind::PerCpu, *chance.pick(&[Flags::CPU_INTENSIVE, Flags::MEM_RECLAIM])),
@@ -100,8 +101,12 @@ fn queue(chance: &mut Chance, at: u64, cpus: u32) -> QueueLine {
     };
     let is_unbound = kind == QueueKind::Unbound;
     let is_limited = is_unbound || kind == QueueKind::PerCpu;
-    let max_active =
-        if is_limited { *chance.pick(&[Some(1), Some(2), Some(3), None]) } else { None };
+    // Only a limit above the least share of a node is divided among the nodes.
+    let limits: &[Option<u32>] = match nodes {
+        1 => &[Some(1), Some(2), Some(3), None],
+        _ => &[Some(1), Some(2), Some(3), Some(12), Some(20), None],
+    };
+    let max_active = if is_limited { *chance.pick(limits) } else { None };
     let scope = *chance.pick(&AffinityScope::ALL);
     let some_cpus = is_unbound && chance.below(3) == 0;
     QueueLine {

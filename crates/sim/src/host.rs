@@ -24,9 +24,12 @@ mod paying;
 
 pub use observer::Records;
 
+use std::cell::{RefCell, RefMut};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fragile::Fragile;
 
 use uwork_engine::host::{
     Cure, Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, WorkerSpec,
@@ -75,14 +78,15 @@ pub struct BrokenSpawn {
 pub struct VirtualHost(Arc<Inner>);
 
 struct Inner {
-    machine: Mutex<Machine>,
+    machine: Fragile<RefCell<Machine>>,
     reports: Mutex<Vec<Report>>,
     changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
     /// A thread for reports was refused; then the watcher delivers them.
     has_refused_reporter: AtomicBool,
     detection: Mutex<Detecting>,
-    reverted: Mutex<Option<Cure>>,
+    /// The number of the cure, from 1 on; 0: none.
+    reverted: AtomicUsize,
     /// Runs that the probes saw begin, and end.
     probed: [AtomicUsize; 2],
     /// Whether the machine has a bill.
@@ -109,7 +113,7 @@ impl VirtualHost {
     /// The platform of an engine on this machine.
     pub fn new(machine: Machine) -> VirtualHost {
         VirtualHost(Arc::new(Inner {
-            machine: Mutex::new(machine),
+            machine: Fragile::new(RefCell::new(machine)),
             reports: Mutex::new(Vec::new()),
             changed: Mutex::new(None),
             broken_spawn: Mutex::new(None),
@@ -122,7 +126,7 @@ impl VirtualHost {
                 samples: 0,
                 asked: 0,
             }),
-            reverted: Mutex::new(None),
+            reverted: AtomicUsize::new(0),
             probed: Default::default(),
             pays: AtomicBool::new(false),
         }))
@@ -133,9 +137,12 @@ impl VirtualHost {
         self.0.detection.lock().expect("no panic under this lock")
     }
 
-    /// The machine. The guard is never held across a switch.
-    pub fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.0.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The machine. The reference is never held across a switch.
+    ///
+    /// # Panics
+    /// The caller runs on another thread of the system than the simulation.
+    pub fn machine(&self) -> RefMut<'_, Machine> {
+        self.0.machine.get().borrow_mut()
     }
 
     /// Uses the CPU for `ns`.
@@ -202,7 +209,7 @@ impl VirtualHost {
 
     /// Reverts the fix of a defect.
     pub fn revert(&self, cure: Cure) {
-        *self.0.reverted.lock().expect("no panic under this lock") = Some(cure);
+        self.0.reverted.store(cure as usize + 1, Ordering::Relaxed);
     }
 
     /// Runs `f` without preemption of the calling thread.
@@ -218,6 +225,11 @@ impl VirtualHost {
         self.machine().join_idle_class();
         self.pause(Doing::Ready, 0, None);
         true
+    }
+
+    /// From now on, the calling thread says that it has a real-time policy. It is scheduled as before.
+    pub fn claim_real_time(&self) {
+        self.machine().claim_real_time();
     }
 
     /// Starts a thread of the test.
@@ -265,7 +277,7 @@ impl VirtualHost {
         if stall_one_in > 0
             && machine.is_worker()
             && !machine.is_shielded()
-            && machine.chance.one_in(stall_one_in)
+            && machine.strikes("stall", stall_one_in)
         {
             let until = machine.now + 1 + machine.chance.below(STALLED_NS_MAX);
             drop(machine);
@@ -273,7 +285,7 @@ impl VirtualHost {
             return;
         }
         let one_in = machine.chaos.preempt_one_in;
-        if one_in == 0 || machine.is_shielded() || !machine.chance.one_in(one_in) {
+        if one_in == 0 || machine.is_shielded() || !machine.strikes("preempt", one_in) {
             return;
         }
         let briefly = machine.chance.one_in(2);
@@ -297,7 +309,7 @@ impl VirtualHost {
             None => {
                 let mut machine = self.machine();
                 let one_in = machine.chaos.spawn_fails_one_in;
-                let fails = !machine.is_shielded() && machine.chance.one_in(one_in);
+                let fails = !machine.is_shielded() && machine.strikes("spawn", one_in);
                 drop(machine);
                 fails || self.refuses_memory()
             }
@@ -308,7 +320,7 @@ impl VirtualHost {
     fn refuses_memory(&self) -> bool {
         let mut machine = self.machine();
         let one_in = machine.chaos.memory_fails_one_in;
-        !machine.is_shielded() && machine.chance.one_in(one_in)
+        !machine.is_shielded() && machine.strikes("memory", one_in)
     }
 }
 
@@ -378,7 +390,7 @@ impl Host for VirtualHost {
         self.settle();
         let mut machine = self.machine();
         let one_in = machine.chaos.early_one_in;
-        let early = machine.chance.one_in(one_in);
+        let early = machine.strikes("early", one_in);
         let late = deadline.is_some_and(|at| at <= machine.now);
         let sleeps = !early && !late && !event.set.load(Ordering::Relaxed);
         if sleeps {
@@ -460,18 +472,20 @@ impl Host for VirtualHost {
         };
     }
 
-    /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
-    /// its parking.
     fn grants_memory(&self) -> bool {
         !self.refuses_memory()
     }
 
+    /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
+    /// its parking.
     fn reverts(&self, cure: Cure) -> bool {
-        let park_ns = self.machine().chaos.park_ns;
-        if cure == Cure::NeighbourAtPark && park_ns > 0 {
-            self.burn(park_ns);
+        if cure == Cure::NeighbourAtPark {
+            let park_ns = self.machine().chaos.park_ns;
+            if park_ns > 0 {
+                self.burn(park_ns);
+            }
         }
-        *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
+        self.0.reverted.load(Ordering::Relaxed) == cure as usize + 1
     }
 
     fn report(&self, report: Report) {
@@ -502,6 +516,10 @@ impl Placement for VirtualHost {
 
     fn run_when_idle(&self) -> bool {
         VirtualHost::run_when_idle(self)
+    }
+
+    fn is_caller_real_time(&self) -> bool {
+        self.machine().is_real_time()
     }
 
     fn rename_thread(&self, _: &str) {}

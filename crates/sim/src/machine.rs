@@ -6,15 +6,18 @@
 //! unless `Chaos::slice_ns` gives the CPUs time slices. `schedule` has the scheduler, with its idle
 //! class.
 
+mod holders;
 mod observe;
 mod paying;
 mod record;
+mod reports;
 mod schedule;
 
+use holders::Holders;
 pub use schedule::IDLE_YIELD_NS;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -70,6 +73,8 @@ struct Thread {
     burns_until: u64,
     /// Whether it keeps its CPU when its burn ends.
     keeps_cpu: bool,
+    /// Whether it has had no CPU since it was created or woke.
+    is_woken: bool,
     /// Whether there is an event for the end of its time slice.
     is_sliced: bool,
     /// The CPU that the engine was told last, and those told since [`Machine::begin_cpu_reports`].
@@ -88,6 +93,8 @@ struct Thread {
     shields: u32,
     /// Whether it has a CPU only while no normal thread is ready there.
     is_idle_class: bool,
+    /// Whether it says that it has a real-time policy.
+    is_real_time: bool,
 }
 
 /// The counters of a run.
@@ -140,6 +147,8 @@ pub struct Machine {
     pub chaos: Chaos,
     /// The counters so far.
     pub counts: Counts,
+    /// How often each fault has occurred, by its name in a script.
+    pub faults: BTreeMap<&'static str, u64>,
     /// The thread that executes instructions.
     pub current: Option<ThreadId>,
     /// Records the run, if present.
@@ -156,7 +165,7 @@ pub struct Machine {
     pub bill: Option<Box<Bill>>,
     online: CpuSet,
     /// The thread that holds each CPU.
-    cpus: Vec<Option<ThreadId>>,
+    holders: Holders,
     threads: Vec<Thread>,
     ready: VecDeque<ThreadId>,
     /// No ready thread can get a CPU before this time, unless a thread or a CPU changes first.
@@ -182,6 +191,7 @@ impl Machine {
             chance: Chance::new(seed),
             chaos,
             counts: Counts::default(),
+            faults: BTreeMap::new(),
             current: None,
             tape: None,
             bound_ns: u64::MAX,
@@ -190,7 +200,7 @@ impl Machine {
             conservation: None,
             bill: None,
             online,
-            cpus: vec![None; cpus],
+            holders: Holders::new(cpus),
             threads: Vec::new(),
             ready: VecDeque::new(),
             no_choice_until: 0,
@@ -218,6 +228,7 @@ impl Machine {
             burns_since: 0,
             burns_until: 0,
             keeps_cpu: false,
+            is_woken: true,
             is_sliced: false,
             reported_cpu: cpu,
             told: CpuSet::new(),
@@ -228,6 +239,7 @@ impl Machine {
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
             is_idle_class: false,
+            is_real_time: false,
         });
         let id = self.threads.len() - 1;
         self.push_ready(id);
@@ -282,32 +294,6 @@ impl Machine {
         self.current_thread().waits
     }
 
-    /// Returns the CPU of the executing thread to the engine, and records it.
-    pub fn report_cpu(&mut self) -> u32 {
-        let current = self.current.expect("called from outside of the simulation");
-        let thread = &mut self.threads[current];
-        thread.reported_cpu = thread.cpu;
-        thread.told.insert(thread.cpu);
-        thread.cpu
-    }
-
-    /// The executing thread begins a call. `has_reported_several_cpus` then says whether the engine was told
-    /// more than one CPU during it.
-    pub fn begin_cpu_reports(&mut self) {
-        let current = self.current.expect("called from outside of the simulation");
-        self.threads[current].told = CpuSet::new();
-    }
-
-    /// Whether the engine was told different CPUs of this thread since then.
-    pub fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
-        self.threads[id].told.len() > 1
-    }
-
-    /// The CPU that the engine was told last on this thread.
-    pub fn reported_cpu(&self, id: ThreadId) -> u32 {
-        self.threads[id].reported_cpu
-    }
-
     /// The thread's name.
     pub fn name_of(&self, id: ThreadId) -> &str {
         &self.threads[id].name
@@ -337,10 +323,11 @@ impl Machine {
         }
         let thread = &mut self.threads[id];
         thread.doing = doing;
+        thread.is_woken = doing != Doing::Ready;
         thread.burn = burn;
         thread.pause += 1;
         thread.waits += u64::from(matches!(doing, Doing::Dozing | Doing::Parked));
-        self.cpus[thread.cpu as usize] = None;
+        self.holders.clear(thread.cpu);
         self.no_choice_until = 0;
         if doing == Doing::Dozing {
             thread.asleep_since = Some(self.now);
@@ -370,7 +357,7 @@ impl Machine {
         let id = self.current.take().expect("a thread ended");
         self.record(id, What::Exits);
         self.threads[id].doing = Doing::Gone;
-        self.cpus[self.threads[id].cpu as usize] = None;
+        self.holders.clear(self.threads[id].cpu);
         self.no_choice_until = 0;
     }
 
@@ -417,7 +404,7 @@ impl Machine {
         } else {
             self.counts.wake_ups += 1;
         }
-        let late = self.chance.one_in(self.chaos.late_one_in);
+        let late = self.strikes("late", self.chaos.late_one_in);
         let late_ns = if late { self.chance.below(LATE_NS_MAX) } else { 0 };
         let wake_ns = self.chaos.wake_ns + late_ns + self.idle_ns(self.threads[id].cpu);
         if wake_ns > 0 {
@@ -471,7 +458,7 @@ impl Machine {
     /// jumps over some events, which are then late.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
-        let jumps = self.chance.one_in(self.chaos.jump_one_in);
+        let jumps = self.strikes("jump", self.chaos.jump_one_in);
         let at = at.max(self.now) + if jumps { self.chance.below(JUMP_NS_MAX) } else { 0 };
         if at > self.now {
             self.dispatches_now = 0;
@@ -491,7 +478,7 @@ impl Machine {
                 }
                 Doing::Burning => {
                     // The thread has the CPU already, so it continues before others get the CPU.
-                    self.cpus[self.threads[id].cpu as usize] = None;
+                    self.holders.clear(self.threads[id].cpu);
                     self.threads[id].doing = Doing::Ready;
                     self.ready.push_front(id);
                     self.no_choice_until = 0;

@@ -77,7 +77,7 @@ pub fn machine(text: &str) -> Result<Topology, UnknownMachine> {
     notation.parse().map_err(|error| {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         let names = names.join(", ");
-        UnknownMachine(format!("machine: {error} (presets: {THIS}, {names})"))
+        UnknownMachine(format!("machine: {error} (presets: {names})"))
     })
 }
 

@@ -86,7 +86,11 @@ pub fn json(script: &Script, run: &Run) -> String {
         events.slice(from, until, cpu_track(cpu), &run.threads[thread]);
     }
     let (machine, seed) = (quoted(&script.machine), script.seed);
-    events.file(&format!("\"simulated\":true,\"machine\":{machine},\"seed\":{seed}"))
+    let costs = run.bill.as_ref().map_or("none", |bill| &bill.costs().source);
+    let costs = quoted(costs);
+    events.file(&format!(
+        "\"simulated\":true,\"machine\":{machine},\"seed\":{seed},\"costs\":{costs}"
+    ))
 }
 
 #[cfg(test)]
@@ -103,6 +107,7 @@ mod tests {
         let machine = machines::machine(&script.machine).unwrap();
         let text = json(&script, &play::play(&script, &machine, None).unwrap());
         assert!(text.contains(r#""simulated":true,"machine":"core:2""#), "{text}");
+        assert!(text.contains(r#""costs":"none""#), "{text}");
         assert!(text.contains(r#""name":"a","ph":"B","ts":0.000"#), "{text}");
         assert!(text.contains(r#""name":"a","ph":"E","ts":1005.000"#), "{text}");
         assert!(text.contains(r#""ph":"X","ts":0.000,"pid":1,"tid":0,"dur":5.000"#), "{text}");

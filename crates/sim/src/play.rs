@@ -61,6 +61,8 @@ pub struct Run {
     pub ended_at: u64,
     /// The machine's counters.
     pub counts: Counts,
+    /// How often each fault has occurred, by its name.
+    pub faults: BTreeMap<&'static str, u64>,
     /// Workers that the watcher had to add, for no known reason. A defect if it is not 0.
     pub rescues: u64,
     /// The items that were pending at the end.
@@ -125,6 +127,15 @@ pub fn play_on<P>(
             return Err(format!("queue '{name}': the machine has none of its CPUs ({online})"));
         }
     }
+    let all = script.items.iter().map(|item| &item.steps).chain(&script.threads).flatten();
+    for step in all {
+        if let Step::Queue(no, Some(cpu)) = step
+            && !machine.possible().contains(*cpu)
+        {
+            let (name, cpus) = (&script.items[*no].name, machine.possible());
+            return Err(format!("step 'queue {name} {cpu}': the machine has the CPUs {cpus}"));
+        }
+    }
     let mut computer = Machine::new(online.clone(), script.faults.chaos(), script.seed);
     computer.tape = Some(Tape::default());
     computer.bound_ns = script.bound_ns;
@@ -156,7 +167,8 @@ pub fn play_on<P>(
     let tape = computer.tape.take().unwrap_or_default();
     let (ended_at, counts, threads) = (computer.now, computer.counts, computer.names());
     let (bill, busy_ns) = (computer.bill.take(), computer.busy_ns());
-    Ok(Run { tape, ending, ended_at, counts, rescues, pending, threads, bill, busy_ns })
+    let faults = std::mem::take(&mut computer.faults);
+    Ok(Run { tape, ending, ended_at, counts, faults, rescues, pending, threads, bill, busy_ns })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,56 +7,89 @@ use crate::script::{Script, Step};
 /// It removes halves, quarters and so on of the threads, the steps and the items, sets faults to
 /// zero, and repeats until nothing more can go.
 pub fn shrink(script: &Script, tries: usize, mut fails: impl FnMut(&Script) -> bool) -> Script {
-    let (mut best, mut left) = (script.clone(), tries);
-    let mut attempt = |candidate: Script, best: &mut Script, left: &mut usize| {
-        if *left == 0 || candidate == *best {
+    let mut search = Search { best: script.clone(), left: tries, fails: &mut fails };
+    loop {
+        let before = search.best.clone();
+        search.faults();
+        search.threads();
+        let unused = without_unused(&search.best);
+        search.attempt(unused);
+        search.steps_of_items();
+        if search.best == before || search.left == 0 {
+            return search.best;
+        }
+    }
+}
+
+/// A search for a smaller script.
+struct Search<'a> {
+    /// The smallest script so far that fails.
+    best: Script,
+    /// Trials that are left.
+    left: usize,
+    fails: &'a mut dyn FnMut(&Script) -> bool,
+}
+
+impl Search<'_> {
+    /// Tries the best script with a change. Returns whether it still fails; then it is the best.
+    fn change(&mut self, change: impl FnOnce(&mut Script)) -> bool {
+        let mut candidate = self.best.clone();
+        change(&mut candidate);
+        self.attempt(candidate)
+    }
+
+    fn attempt(&mut self, candidate: Script) -> bool {
+        if self.left == 0 || candidate == self.best {
             return false;
         }
-        *left -= 1;
-        let found = fails(&candidate);
+        self.left -= 1;
+        let found = (self.fails)(&candidate);
         if found {
-            *best = candidate;
+            self.best = candidate;
         }
         found
-    };
-    loop {
-        let before = best.clone();
-        for name in before.faults.all().iter().map(|fault| fault.0) {
-            let mut candidate = best.clone();
-            candidate.faults.set(name, 0);
-            attempt(candidate, &mut best, &mut left);
+    }
+
+    fn faults(&mut self) {
+        let names: Vec<&str> = self.best.faults.all().iter().map(|fault| fault.0).collect();
+        for name in names {
+            self.change(|script| {
+                script.faults.set(name, 0);
+            });
         }
-        for thread in (0..best.threads.len()).rev() {
-            let mut candidate = best.clone();
-            candidate.threads.remove(thread);
-            attempt(candidate, &mut best, &mut left);
+    }
+
+    fn threads(&mut self) {
+        for thread in (0..self.best.threads.len()).rev() {
+            self.change(|script| {
+                script.threads.remove(thread);
+            });
         }
-        for thread in 0..best.threads.len() {
-            let mut size = best.threads[thread].len();
+        for thread in 0..self.best.threads.len() {
+            let mut size = self.best.threads[thread].len();
             while size > 0 {
                 let mut at = 0;
-                while at < best.threads[thread].len() {
-                    let mut candidate = best.clone();
-                    let steps = &mut candidate.threads[thread];
-                    let _ = steps.drain(at..(at + size).min(steps.len()));
-                    if !attempt(candidate, &mut best, &mut left) {
+                while at < self.best.threads[thread].len() {
+                    let shorter = self.change(|script| {
+                        let steps = &mut script.threads[thread];
+                        let _ = steps.drain(at..(at + size).min(steps.len()));
+                    });
+                    if !shorter {
                         at += size;
                     }
                 }
                 size /= 2;
             }
         }
-        let unused = without_unused(&best);
-        attempt(unused, &mut best, &mut left);
-        for item in 0..best.items.len() {
-            for step in (0..best.items[item].steps.len()).rev() {
-                let mut candidate = best.clone();
-                let _ = candidate.items[item].steps.remove(step);
-                attempt(candidate, &mut best, &mut left);
+    }
+
+    fn steps_of_items(&mut self) {
+        for item in 0..self.best.items.len() {
+            for step in (0..self.best.items[item].steps.len()).rev() {
+                self.change(|script| {
+                    let _ = script.items[item].steps.remove(step);
+                });
             }
-        }
-        if best == before || left == 0 {
-            return best;
         }
     }
 }

@@ -53,8 +53,8 @@ impl Anchor {
 struct Watcher {
     /// Receives the description of each simulation that begins, and `None` at its end.
     simulations: Sender<Option<String>>,
-    /// Steps of all simulations.
-    steps: Arc<AtomicU64>,
+    /// Dispatches of all simulations.
+    dispatches: Arc<AtomicU64>,
 }
 
 thread_local! {
@@ -67,14 +67,14 @@ impl Watcher {
     /// Starts a thread that aborts the process when a simulation hangs.
     fn start() -> Watcher {
         let (sender, simulations) = channel::<Option<String>>();
-        let steps = Arc::new(AtomicU64::new(0));
-        let seen = steps.clone();
+        let dispatches = Arc::new(AtomicU64::new(0));
+        let seen = dispatches.clone();
         std::thread::spawn(move || {
             while let Ok(begun) = simulations.recv() {
                 let Some(message) = begun else { continue };
                 let mut last = None;
                 while simulations.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
-                    // The check uses the steps and not the clock alone: on a loaded machine a
+                    // The check uses the dispatches and not the clock alone: on a loaded machine a
                     // simulation takes many times as long.
                     let now = Some(seen.load(Ordering::Relaxed));
                     if now == last {
@@ -89,7 +89,7 @@ impl Watcher {
                 }
             }
         });
-        Watcher { simulations: sender, steps }
+        Watcher { simulations: sender, dispatches }
     }
 
     fn tell(&self, begun: Option<String>) {
@@ -133,7 +133,7 @@ pub fn drive(host: &VirtualHost, about: &str) -> Result<(), Failure> {
     let outcome = WATCHER.with(|watcher| {
         watcher.tell(Some(about.to_owned()));
         let outcome =
-            catch_unwind(AssertUnwindSafe(|| dispatch(host, &mut fibers, &watcher.steps)));
+            catch_unwind(AssertUnwindSafe(|| dispatch(host, &mut fibers, &watcher.dispatches)));
         watcher.tell(None);
         outcome
     });
@@ -152,18 +152,22 @@ pub fn drive(host: &VirtualHost, about: &str) -> Result<(), Failure> {
 fn dispatch(
     host: &VirtualHost,
     fibers: &mut Vec<Option<Fiber>>,
-    steps: &AtomicU64,
+    dispatches: &AtomicU64,
 ) -> Result<(), Failure> {
+    // Only this thread writes the count.
+    let mut count = dispatches.load(Ordering::Relaxed);
     loop {
-        steps.fetch_add(1, Ordering::Relaxed);
-        let next = host.machine().dispatch();
-        let id = match next {
+        count += 1;
+        dispatches.store(count, Ordering::Relaxed);
+        let mut machine = host.machine();
+        let id = match machine.dispatch() {
             Next::Run(id) => id,
             Next::Done => return Ok(()),
             Next::Stuck => return Err(Failure::Deadlocked),
             Next::Over => return Err(Failure::Unending),
         };
-        let main = host.machine().take_main(id);
+        let main = machine.take_main(id);
+        drop(machine);
         if let Some(main) = main {
             fibers.resize_with(fibers.len().max(id + 1), || None);
             fibers[id] = Some(fiber(host.clone(), id, main));

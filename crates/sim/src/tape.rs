@@ -4,13 +4,14 @@
 //! at its begin and at its end; its effect lies between them.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::ThreadId;
 
 /// A call of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Queues an item, on a CPU if one is named.
     Queue(Option<u32>),
@@ -25,7 +26,7 @@ pub enum Call {
 }
 
 /// What a thread does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum What {
     /// It begins a call for this item.
     Begins(Call, usize),
@@ -65,8 +66,8 @@ pub enum What {
     Wakes(ThreadId),
 }
 
-/// What a thread did, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a thread did, and when: a step of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The time, in nanoseconds.
     pub at: u64,
@@ -94,6 +95,46 @@ impl Tape {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// A number that two different records hardly ever have in common, the same on every machine
+    /// with 64 bits and this byte order.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest(0);
+        self.entries.hash(&mut digest);
+        digest.finish()
+    }
+}
+
+/// Unlike the standard library's hashers, it is the same in every version.
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

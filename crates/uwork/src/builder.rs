@@ -248,6 +248,9 @@ impl Builder {
     /// An item with a longer slack ([`DelayedWork::with_slack`](crate::DelayedWork::with_slack))
     /// keeps its own. The default is zero; [`Queue::set_timer_slack`] changes it later.
     ///
+    /// On a queue that saves power, 1 ms and more also permits that an item which is queued without
+    /// delay begins on the CPU of a submitter that goes on computing there, and waits for it.
+    ///
     /// ```
     /// use std::time::Duration;
     /// let slack = Duration::from_millis(50);

@@ -55,8 +55,8 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
     queues
 }
 
-/// The workers that are in one batch for at least `time`, with the stacks of eight of them, and the
-/// items among those that wait for each other: what the [`watchdog`](crate::watchdog) reports, at any
+/// The workers that are in one batch for at least `time`, the oldest first, with the stacks of eight
+/// of them, and the items among those that wait for each other: what the [`watchdog`](crate::watchdog) reports, at any
 /// time. `uwork dump --stacks` prints it.
 ///
 /// A thread is asked for its stack by a signal, whose handler has `SA_RESTART`. Some system calls of
@@ -71,8 +71,13 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn long_runs(time: std::time::Duration) -> LongRuns {
+    long_runs_of(time, None)
+}
+
+/// As [`long_runs`], of the workers in items of the queue with this name.
+pub(crate) fn long_runs_of(time: std::time::Duration, queue: Option<&str>) -> LongRuns {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut runs = engine().long_runs(ns);
+    let mut runs = engine().long_runs(ns, queue);
     runs.replace_items(&mut represented_item);
     runs.name_functions(&mut names());
     runs

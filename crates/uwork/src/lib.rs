@@ -45,6 +45,7 @@
 //! | `control` (default) | `control`: the socket of operators and of the command `uwork`; `symbols`, `sysfs` |
 //! | `serde` | `Serialize` for dumps and reports |
 //! | `tracing` | a span of `tracing` for each run of an item, an event for each report |
+//! | `locked-wake` | for measurements: workers are woken under the pool's lock, and not after it |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
 //! through them row by row.
@@ -72,6 +73,8 @@
 //! |join a handle           |4,8  |5   |4     |6    |9   |7  |no    |10   |
 //! |join two closures       |20   |20  |2     |20   |yes |yes|no    |10   |
 //! |spawn a closure, future |yes  |1   |2     |no   |yes |yes|no    |yes  |
+//! |execute closures        |21   |1   |2     |no   |yes |yes|no    |yes  |
+//! |enqueue_all             |22   |1   |2     |no   |yes |yes|no    |yes  |
 //! |scope                   |yes  |yes |2,4   |yes  |yes |no |no    |yes  |
 //! |blocking                |4    |11  |4     |no   |yes |no |no    |yes  |
 //! |make a queue            |yes  |yes |yes   |no   |yes |yes|no    |yes  |
@@ -131,6 +134,9 @@
 //! 20. A thread's first call allocates. Mutexes as in note 1 if a worker is
 //!     called for the second half. If one has taken it, one more, and the
 //!     caller waits for that half.
+//! 21. A chunk for up to 127 closures, or, for a closure of more than some
+//!     200 bytes, memory of its own.
+//! 22. If an item is returned.
 //!
 //! With UWORK_DEBUG=objects every call of the C library takes one more
 //! mutex and may allocate. In any call an error or a report may allocate.

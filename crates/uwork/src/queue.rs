@@ -234,10 +234,10 @@ impl Queue {
         self.0.max_active()
     }
 
-    /// Changes `max_active` while the queue is in use: 1 to 2048. A higher limit holds at once. A
-    /// lower limit lets running items finish, and starts no item until fewer run than it allows. It
-    /// also lowers [`Queue::min_active`] where necessary; a later increase does not raise that
-    /// again.
+    /// Changes `max_active` while the queue is in use: 1 to 2048. For an unbound queue each NUMA node
+    /// gets its new share ([`Builder::max_active`]). A higher limit holds at once. A lower limit lets
+    /// running items finish, and starts no item until fewer run than it allows. It also lowers
+    /// [`Queue::min_active`] where necessary; a later increase does not raise that again.
     ///
     /// # Errors
     /// The number is out of range, or the queue is ordered or a BH queue.

@@ -16,6 +16,12 @@ use crate::system;
 /// was queued before `unblock`. The worker waits in it, and other workers take the queue's other items.
 /// A dropped handle lets the call go on.
 ///
+/// Each call that waits occupies a worker until it returns. At most 1024 run at once, the
+/// `max_active` of that queue, of which each NUMA node has its share; and never more than the pool
+/// may have workers ([`Setup::pool_workers_max`](crate::Setup::pool_workers_max)). Further calls
+/// begin when others return. So a call must not wait for what only a later `unblock` does: a chain
+/// of so many calls would wait forever.
+///
 /// In a future that runs on the very queue, it is how to wait for the rest of the queue: between two
 /// polls, the future is no item.
 ///

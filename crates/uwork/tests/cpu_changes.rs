@@ -8,13 +8,13 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::{fs, thread};
 
+use support::cgroup::Group;
 use support::items::Job;
 use support::machine::{current_cpu, mask, two_cpus};
 use support::offline::Offline;
@@ -215,43 +215,6 @@ fn cpus_that_were_offline_at_the_start_are_used() {
     set_affinity(flood.pid(), &all);
     flood.expect(&format!("changed to {all}"));
     flood.expect_on(&all);
-}
-
-/// A control group below the root, removed on drop. If its creation fails, the test is skipped.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(controller: &str) -> Result<Group, String> {
-        let root = Path::new("/sys/fs/cgroup");
-        let version1 = root.join(controller);
-        let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
-        let parent = match () {
-            () if version1.join("cgroup.procs").exists() => version1,
-            () if enabled.split_whitespace().any(|name| name == controller) => root.to_owned(),
-            () => return Err(format!("no {controller} controller for groups below {root:?}")),
-        };
-        let group = parent.join(format!("uwork-test-{}-{controller}", std::process::id()));
-        fs::create_dir(&group).map_err(|error| format!("{group:?}: {error}"))?;
-        Ok(Group(group))
-    }
-
-    /// Writes the first of these files that exists.
-    fn set(&self, names: &[&str], value: &str) -> Result<(), String> {
-        let there = names.iter().map(|name| self.0.join(name)).find(|path| path.exists());
-        let path = there.ok_or_else(|| format!("{names:?}: not in {:?}", self.0))?;
-        fs::write(&path, value).map_err(|error| format!("{path:?} = {value:?}: {error}"))
-    }
-
-    fn add(&self, pid: u32) -> Result<(), String> {
-        self.set(&["cgroup.procs"], &pid.to_string())
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The processes in the group have been waited for; their last thread may still be exiting.
-        support::until("the group is empty", || fs::remove_dir(&self.0).is_ok());
-    }
 }
 
 fn skip(test: &str, why: &str) {

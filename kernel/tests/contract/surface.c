@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* The functions that the other contract tests do not call: they exist, and return. */
+#include <stddef.h>
+
+/* As C libraries and sources that know these functions declare them. */
+extern size_t strlcat(char *, const char *, size_t);
+extern size_t strlcpy(char *, const char *, size_t);
+
 #include <linux/cpumask.h>
 #include <linux/rcupdate.h>
 #include <linux/smp.h>
+#include <linux/string.h>
 
 #include "contract.h"
 
@@ -237,6 +244,16 @@ static void grace_periods(void)
 	synchronize_rcu();
 }
 
+static void bounded_texts(void)
+{
+	const char *texts[] = { "abc", "defgh" }, **next = texts;
+	char text[8];
+
+	CHECK(strlcpy(text, *next++, sizeof(text)) == 3 && next == texts + 1);
+	CHECK(strlcat(text, *next++, sizeof(text)) == 8 && next == texts + 2);
+	CHECK(strcmp(text, "abcdefg") == 0);
+}
+
 static void surface(void)
 {
 	system_queues();
@@ -247,6 +264,7 @@ static void surface(void)
 	inside();
 	workers();
 	grace_periods();
+	bounded_texts();
 	show_all_workqueues();
 	show_freezable_workqueues();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A module that gets SIGTERM at a given time: in init and in exit it ends the process; while the
- * module is loaded, it unloads it.
+ * A module that gets SIGINT or SIGTERM at a given time: in init and in exit it ends the process;
+ * while the module is loaded, it unloads it.
  */
 #include <linux/module.h>
 #include <linux/signal.h>
@@ -9,11 +9,13 @@
 
 static char *during = "never";
 module_param(during, charp, 0);
+static int signal_number = SIGTERM;
+module_param_named(signal, signal_number, int, 0);
 
 static void interrupt_fn(struct work_struct *work)
 {
 	(void)work;
-	kill(current->tgid, SIGTERM);
+	kill(current->tgid, signal_number);
 }
 
 static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
@@ -21,7 +23,7 @@ static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
 static int __init interrupted_init(void)
 {
 	if (strcmp(during, "init") == 0)
-		raise(SIGTERM);
+		raise(signal_number);
 	if (strcmp(during, "load") == 0)
 		schedule_delayed_work(&interrupt_work, 1);
 	return 0;
@@ -31,7 +33,7 @@ static void __exit interrupted_exit(void)
 {
 	cancel_delayed_work_sync(&interrupt_work);
 	if (strcmp(during, "exit") == 0)
-		raise(SIGTERM);
+		raise(signal_number);
 	pr_info("unloaded\n");
 }
 

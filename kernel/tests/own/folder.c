@@ -19,5 +19,6 @@
 /* Names that the program may still define itself. */
 static int cpumask_weight, rcu_read_lock, kmalloc, cpu_relax, msecs_to_jiffies, complete, mutex_lock;
 
+#define HAS_OWN_JIFFIES
 #define EXPECTED_HZ (100 + cpumask_weight + rcu_read_lock + kmalloc + cpu_relax + msecs_to_jiffies + complete + mutex_lock)
 #include "use.h"

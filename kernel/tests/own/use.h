@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Shared by the programs: their use of the two headers. */
 
+#ifndef HAS_OWN_JIFFIES
+/* A member of this name. */
+struct stamp {
+	unsigned long jiffies;
+};
+#else
+struct stamp {
+	unsigned long ticks;
+};
+#endif
+
 struct object {
 	struct list_head list;
 	struct work_struct work;
 	struct delayed_work later;
 	struct timer_list timer;
 	int ran;
+	struct stamp stamp;
 };
 
 static void on_work(struct work_struct *work)

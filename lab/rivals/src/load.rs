@@ -52,6 +52,20 @@ pub trait Producer {
     /// it queued has completed.
     unsafe fn submit(&mut self, index: usize);
 
+    /// Queues the items with the first `count` indices. By default one after the other; a pool that
+    /// takes several items at once does that instead. Not called if every enqueue is timed.
+    ///
+    /// # Safety
+    ///
+    /// As of [`submit`](Producer::submit), for each of these indices.
+    #[inline]
+    unsafe fn submit_all(&mut self, count: usize) {
+        for index in 0..count {
+            // SAFETY: by this function's contract.
+            unsafe { self.submit(index) };
+        }
+    }
+
     /// Waits for all submitted items. By default sleeps on the progress; a pool that can join its
     /// items does that instead.
     fn settle(&mut self, progress: &'static Progress) {
@@ -167,14 +181,18 @@ fn produce<P: Pool>(
         sent += count;
         // The conversion cannot truncate: `measure` has checked the total.
         progress.expect(sent as u32);
-        for index in 0..count {
-            let before = load.clock.then(Instant::now);
-            // SAFETY: index < batch. The previous batch has settled, and the last batch settles
-            // before the producer is dropped (on a panic the process aborts first).
-            unsafe { producer.submit(index) };
-            if let Some(before) = before {
+        // The indices are below `batch`. The previous batch has settled, and the last batch settles
+        // before the producer is dropped (on a panic the process aborts first).
+        if load.clock {
+            for index in 0..count {
+                let before = Instant::now();
+                // SAFETY: as above.
+                unsafe { producer.submit(index) };
                 enqueue_ns.push(before.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
             }
+        } else {
+            // SAFETY: as above.
+            unsafe { producer.submit_all(count) };
         }
         producer.settle(progress);
         assert_eq!(progress.done() as usize, sent, "a settled batch has run, each item once");

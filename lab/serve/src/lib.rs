@@ -1,7 +1,7 @@
 //! A server that speaks RESP, the protocol of Redis, built on uwork's task work and queues.
 //!
-//! - [`Server`]: threads that own connections and keys, and hand requests for other threads' keys
-//!   over
+//! - [`Server`]: threads that own connections and keys; requests for other threads' keys are
+//!   executed in place or handed over
 //! - [`resp`]: the protocol
 //! - [`keyspace`]: keys and values, plain data that one thread owns
 
@@ -13,4 +13,4 @@ mod notes;
 pub mod resp;
 mod server;
 
-pub use server::{Config, Io, Notify, Receiver, Replies, Server, Spares, StartError};
+pub use server::{Config, ForeignKeys, Io, Notify, Receiver, Replies, Server, Spares, StartError};

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use uwork_serve::{Config, Io, Receiver, Server};
+use uwork_serve::{Config, ForeignKeys, Io, Receiver, Server};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -86,18 +86,20 @@ fn round_trip(stream: &mut TcpStream, buffer: &mut [u8]) {
 
 #[test]
 fn a_request_allocates_nothing_after_the_first_ones() {
-    let config = |threads, receiver, io| Config {
+    let config = |threads, receiver, io, foreign_keys| Config {
         address: "127.0.0.1:0".parse().unwrap(),
         threads,
         receiver,
         io,
+        foreign_keys,
         ..Config::default()
     };
     for config in [
-        config(1, Receiver::Shared, Io::Auto),
-        config(3, Receiver::Shared, Io::Auto),
-        config(2, Receiver::Shared, Io::Epoll),
-        config(2, Receiver::Dedicated, Io::Auto),
+        config(1, Receiver::Shared, Io::Auto, ForeignKeys::InPlace),
+        config(3, Receiver::Shared, Io::Auto, ForeignKeys::InPlace),
+        config(3, Receiver::Shared, Io::Auto, ForeignKeys::HandedOver),
+        config(2, Receiver::Shared, Io::Epoll, ForeignKeys::HandedOver),
+        config(2, Receiver::Dedicated, Io::Auto, ForeignKeys::HandedOver),
     ] {
         eprintln!("with {config:?}");
         let server = Server::start(config).unwrap();

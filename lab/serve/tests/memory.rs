@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use uwork_serve::{Config, Receiver, Server};
+use uwork_serve::{Config, ForeignKeys, Receiver, Server};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -94,18 +94,19 @@ fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String +
 #[test]
 fn requests_for_very_many_keys_stay_within_the_limit() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let config = |threads, receiver| Config {
+    let config = |threads, receiver, foreign_keys| Config {
         address: "127.0.0.1:0".parse().unwrap(),
         threads,
         receiver,
+        foreign_keys,
         memory_max: LIMIT,
         ..Config::default()
     };
     for config in [
-        config(1, Receiver::Shared),
-        config(2, Receiver::Shared),
-        config(3, Receiver::Shared),
-        config(2, Receiver::Dedicated),
+        config(1, Receiver::Shared, ForeignKeys::InPlace),
+        config(2, Receiver::Shared, ForeignKeys::InPlace),
+        config(3, Receiver::Shared, ForeignKeys::HandedOver),
+        config(2, Receiver::Dedicated, ForeignKeys::HandedOver),
     ] {
         eprintln!("with {config:?}");
         let server = Server::start(config).unwrap();

@@ -75,7 +75,7 @@ const LAYERS: &[Layer] = &[
     // The virtual machine; it never calls the system.
     Layer {
         package: "uwork-sim",
-        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei"]),
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "corosensei", "fragile"]),
         may_use_under_loom: &[],
     },
     // The same sources as the simulator and the engine, built with the model of costs.
@@ -86,7 +86,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "uwork-sim-costs",
-        may_use: Uses::Only(&["uwork-policy", "uwork-engine-recorded", "corosensei"]),
+        may_use: Uses::Only(&[
+            "uwork-policy",
+            "uwork-engine-recorded",
+            "corosensei",
+            "fragile",
+            "mimalloc",
+        ]),
         may_use_under_loom: &[],
     },
     Layer {

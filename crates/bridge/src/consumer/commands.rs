@@ -1,12 +1,12 @@
 //! The commands for outcomes: which script, with which keys and arguments.
 
-use redis::{Cmd, Value};
+use redis::Cmd;
 
 use super::link::{Link, Outcome, Place};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
 use crate::policy::{Fate, after_failure};
-use crate::scripts::{SCRIPTS, call};
+use crate::scripts::{SCRIPTS, call, ms};
 
 /// The acknowledgement of completed jobs of a stream.
 pub(super) fn complete(link: &Link, stream: usize, places: &[Place]) -> Cmd {
@@ -24,7 +24,7 @@ pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
     let (shared, keys) = (&link.shared, &link.streams[stream].1);
     let mut command = call(&SCRIPTS.hand_back, &[&keys.stream]);
     command.arg(&shared.config.group).arg(&shared.consumer);
-    command.arg(shared.config.heartbeat.as_millis() as u64 + 1);
+    command.arg(ms(shared.config.heartbeat) + 1);
     places.iter().for_each(|(_, id)| {
         command.arg(id.to_string());
     });
@@ -33,18 +33,6 @@ pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
 
 pub(super) fn has_effects(reply: &Reply, results: Results) -> bool {
     !reply.effects.is_empty() || (reply.result.is_some() && results != Results::Dropped)
-}
-
-pub(super) fn is_effect_error(reply: &Value) -> bool {
-    // OOM is refused before the first command has had an effect, and passes by itself.
-    matches!(reply, Value::ServerError(error)
-        if error.code() == "EFFECT" && !error.details().is_some_and(|text| text.contains(": OOM ")))
-}
-
-pub(super) fn fate(link: &Link, outcome: &Outcome, failure: &Failure) -> Fate {
-    let config = &link.shared.config;
-    let spread = fastrand::f64();
-    after_failure(outcome.attempt, config.attempts_max, failure.is_final, config.backoff, spread)
 }
 
 /// The acknowledgement of a job with its result and effects.
@@ -58,7 +46,7 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     let result = reply.result.as_ref().and_then(|result| match config.results {
         Results::Dropped => None,
         Results::Key(life) => {
-            let life_ms = life.as_millis().max(1).to_string();
+            let life_ms = ms(life).max(1).to_string();
             let key = keys.result(&id).into_bytes();
             Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
         }
@@ -78,17 +66,29 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     command
 }
 
-/// The retry or the burial of a failed job.
-pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> Cmd {
+/// The retry or the burial of a failed job, and which of the two it is.
+pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd, Fate) {
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    let (script, place, last) = match fate(link, outcome, failure) {
-        Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, delay.as_millis() as u64),
+    let (attempt, max, is_final) = (outcome.attempt, config.attempts_max, failure.is_final);
+    let fate = after_failure(attempt, max, is_final, config.backoff, fastrand::f64());
+    let (script, place, last) = match fate {
+        Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, ms(delay)),
         Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),
     };
     let mut command = call(script, &[&keys.stream, place, &keys.stats]);
     command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
     command.arg(u8::from(config.keep)).arg(outcome.attempt).arg(&failure.text).arg(last);
+    (command, fate)
+}
+
+/// A sign of life of a consumer that holds nothing: a read of its own entries behind the last
+/// possible one. Servers before Redis 7.2 count only reads that return entries, and this kind.
+pub(super) fn present(link: &Link, stream: usize) -> Cmd {
+    let shared = &link.shared;
+    let mut command = redis::cmd("XREADGROUP");
+    command.arg("GROUP").arg(&shared.config.group).arg(&shared.consumer).arg("COUNT").arg(1);
+    command.arg("STREAMS").arg(&*link.streams[stream].0).arg("18446744073709551615-0");
     command
 }

@@ -7,7 +7,10 @@ use crate::fault::{Fault, Remedy};
 use crate::wire::Wire;
 
 /// Creates the groups that do not exist, from the first entry of their streams on, so that jobs
-/// pushed before count too.
+/// pushed before count too. The consumer becomes a member of all groups, so that [`Stat`] shows it
+/// before its first job.
+///
+/// [`Stat`]: crate::Stat
 pub(super) fn make_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     let group = &link.shared.config.group;
     for (name, _) in &link.streams {
@@ -17,6 +20,7 @@ pub(super) fn make_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
             Err(Fault { remedy: Remedy::MakeGroup, .. }) => {}
             answer => {
                 answer?;
+                join(link, wire, name)?;
                 continue;
             }
         }
@@ -28,6 +32,16 @@ pub(super) fn make_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
         if let Some(fault) = Fault::in_reply(&reply, &wire.name()).filter(|_| !exists) {
             return Err(fault);
         }
+        join(link, wire, name)?;
     }
     Ok(())
+}
+
+/// Makes the consumer a member of a group. A server that refuses it, for example without memory,
+/// makes it one with its first job.
+fn join(link: &Link, wire: &mut Wire, name: &str) -> Result<(), Fault> {
+    let config = &link.shared.config;
+    let mut command = redis::cmd("XGROUP");
+    command.arg("CREATECONSUMER").arg(name).arg(&config.group).arg(&link.shared.consumer);
+    wire.ask(&[command]).map(drop)
 }

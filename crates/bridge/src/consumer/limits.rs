@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::link::{End, Link};
-use crate::handler::Failure;
-use crate::job::Ticket;
+use crate::job::{Ticket, too_long};
+use crate::scripts::ms;
 
 /// The interval at which time limits are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
@@ -33,13 +33,11 @@ impl Limits {
             return;
         }
         self.next = now + CHECK_EVERY.min(limit / 2);
-        let limit_ms = limit.as_millis() as u64;
+        let limit_ms = ms(limit);
         let is_over = |ticket: &Ticket| {
             ticket.running_ms().is_some_and(|ms| ms >= limit_ms) && ticket.settle()
         };
-        let hung = link.settle(is_over, || {
-            End::Failed(Failure::again(format!("the time limit of {limit:?} is over")))
-        });
+        let hung = link.settle(is_over, || End::Failed(too_long(limit)));
         link.shared.has_hung(hung);
         self.hand_back_if_stuck(link, now);
     }

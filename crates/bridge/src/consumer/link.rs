@@ -1,6 +1,6 @@
 //! What the threads of one shard share: the jobs that are held, and the outcomes to be committed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::handler::{Failure, Handlers, Reply};
 use crate::job::{Entry, EntryId, Job, Ticket};
 use crate::keys::Keys;
 use crate::policy::{self, Window};
-use crate::report::Reporter;
+use crate::report::{Faults, Reporter};
 
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
@@ -52,8 +52,12 @@ pub(crate) struct Shared {
     pub(crate) consumer: String,
     pub(crate) tally: Tally,
     pub(crate) reporter: Reporter,
+    pub(crate) faults: Faults,
     /// The readers end; nothing new is fetched.
     stopping: AtomicBool,
+    /// Entries that still arrive are left to other consumers. Set before the last jobs are settled
+    /// under the lock of their table, and read under it.
+    sealed: AtomicBool,
     window: Mutex<Window>,
     total: Mutex<usize>,
     room: Condvar,
@@ -79,8 +83,10 @@ impl Shared {
             queue,
             consumer,
             tally: Tally::default(),
+            faults: Faults::new(reporter.clone()),
             reporter,
             stopping: AtomicBool::new(false),
+            sealed: AtomicBool::new(false),
             window: Mutex::new(window),
             total: Mutex::new(0),
             room: Condvar::new(),
@@ -98,6 +104,11 @@ impl Shared {
         self.room.notify_all();
     }
 
+    /// Admits no entry from now on.
+    pub(crate) fn seal(&self) {
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
     /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
     pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
         let window = lock(&self.window).clone();
@@ -111,6 +122,15 @@ impl Shared {
     pub(crate) fn room_now(&self) -> usize {
         let total = *lock(&self.total);
         self.size().saturating_sub(total)
+    }
+
+    /// The number of jobs of dead consumers that may be taken over. Up to as many as can run at once
+    /// go beyond the window, and the reader waits until they are within it: the reader fills each
+    /// place that becomes free at once, so orphans would find none while there is a backlog.
+    pub(crate) fn room_for_orphans(&self) -> usize {
+        let total = *lock(&self.total);
+        let size = self.size();
+        (size + size.min(self.permits())).saturating_sub(total)
     }
 
     fn size(&self) -> usize {
@@ -222,6 +242,9 @@ impl Link {
         let mut jobs = Vec::with_capacity(entries.len());
         {
             let mut held = lock(&self.held);
+            if self.shared.sealed.load(Ordering::Relaxed) {
+                return;
+            }
             for entry in entries {
                 let place = (stream, entry.id);
                 let attempt = entry.fields.attempts.saturating_add(entry.deliveries);
@@ -233,10 +256,11 @@ impl Link {
                 vacant.insert(Held { ticket: ticket.clone(), id, attempt });
                 jobs.push((place, attempt, ticket, entry.fields));
             }
+            // Before another thread can decide and release them: the count would fall below zero.
+            self.shared.add(jobs.len());
         }
-        self.shared.add(jobs.len());
         for (place, attempt, ticket, fields) in jobs {
-            let fail = |failure| {
+            let fail = |attempt, failure| {
                 if ticket.settle() {
                     let id = fields.id.clone();
                     self.deliver(Outcome { place, id, attempt, end: End::Failed(failure) });
@@ -244,13 +268,13 @@ impl Link {
             };
             if policy::is_spent(attempt, self.shared.config.attempts_max) {
                 let before = fields.last_error.as_deref().unwrap_or("none was recorded");
-                fail(Failure::dead(format!(
-                    "its consumer died or was cut off in each attempt; the last error: {before}"
-                )));
+                let text = "its consumer died or was cut off in each attempt; the last error:";
+                // This attempt is not made.
+                fail(attempt - 1, Failure::dead(format!("{text} {before}")));
                 continue;
             }
             let Some(payload) = fields.payload else {
-                fail(Failure::dead("the entry has no field \"p\", the payload"));
+                fail(attempt, Failure::dead("the entry has no field \"p\", the payload"));
                 continue;
             };
             let job = Job {
@@ -262,6 +286,7 @@ impl Link {
                 key: fields.key,
                 attempt,
                 last_error: fields.last_error,
+                limit: self.shared.config.limit,
                 ticket,
             };
             let run = Run { link: self.clone(), place, job: Some(job) };
@@ -305,12 +330,10 @@ impl Link {
         lock(&self.held).contains_key(place)
     }
 
-    /// The entries that are held, of each stream.
-    pub(crate) fn held_by_stream(&self) -> Vec<Vec<EntryId>> {
-        let mut ids = vec![Vec::new(); self.streams.len()];
-        lock(&self.held).keys().for_each(|(stream, id)| ids[*stream].push(*id));
-        ids.iter_mut().for_each(|ids| ids.sort_unstable());
-        ids
+    /// The entries of a stream that are held.
+    pub(crate) fn held_of(&self, stream: usize) -> HashSet<EntryId> {
+        let held = lock(&self.held);
+        held.keys().filter(|(of, _)| *of == stream).map(|(_, id)| *id).collect()
     }
 
     /// Decides attempts from outside: those that `choose` picks by their tickets.

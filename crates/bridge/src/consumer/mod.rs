@@ -6,35 +6,40 @@ mod group;
 mod limits;
 mod link;
 mod reader;
+mod schedule;
+mod sent;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use redis::Value;
 
 use crate::config::Config;
 use crate::counters::{Counters, to_openmetrics};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
-use crate::report::{Faults, Reporter};
+use crate::report::Reporter;
 use crate::server::Server;
+use crate::stat::{ConsumerStat, consumers, groups};
 use crate::wire::Wire;
 use link::{End, Link, Shared, lock};
 
 /// A server that is not ready within this time fails the start.
 const START_MAX: Duration = Duration::from_secs(10);
+/// The time for the last reads of a stop. A read that takes longer has a server that hangs.
+const READ_MAX: Duration = Duration::from_secs(1);
 /// The time for the last exchange with the servers at a stop.
 const COMMIT_MAX: Duration = Duration::from_secs(5);
 
-/// A running consumer. Dropping it stops it within a second and hands back what runs; see
-/// [`Bridge::stop`].
+/// A running consumer. Dropping it is a stop with a limit of a second; see [`Bridge::stop`].
 pub struct Bridge {
     shared: Arc<Shared>,
     links: Vec<Arc<Link>>,
     readers: Vec<JoinHandle<()>>,
+    /// Disconnected when all readers have ended.
+    reading: Receiver<()>,
     committers: Vec<JoinHandle<()>>,
 }
 
@@ -52,8 +57,8 @@ pub struct Stopped {
 
 impl Bridge {
     /// Starts a consumer: connects, creates the groups that do not exist, and begins to fetch. Its
-    /// queue has the name `bridge` and a number. `report` gets a line for each fault that begins or
-    /// ends, and for each dead letter; it must not block.
+    /// queue has the name `bridge` and a number, and is part of the attribute tree. `report` gets a
+    /// line for each fault that begins or ends, and for each dead letter; it must not block.
     ///
     /// # Errors
     /// The configuration is not valid, a server refuses it, or is not ready within 10 s.
@@ -68,7 +73,7 @@ impl Bridge {
             return Err(Error::config("there is no handler: at least one is needed"));
         }
         let name = format!("bridge-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let builder = uwork::Queue::builder(name).max_active(config.max_active);
+        let builder = uwork::Queue::builder(name).max_active(config.max_active).sysfs();
         let queue = builder.build().map_err(|error| Error::config(error.to_string()))?;
         let consumer = format!("{}:{}:{:08x}", config.name, std::process::id(), fastrand::u32(..));
         let placed = config.placed();
@@ -81,14 +86,20 @@ impl Bridge {
             let wire = first_contact(&link, server.clone())?;
             ready.push((link, wire, Wire::new(server)));
         }
-        let mut bridge =
-            Bridge { shared, links: Vec::new(), readers: Vec::new(), committers: Vec::new() };
-        for (link, reading, committing) in ready {
+        let (until_end, reading) = mpsc::channel();
+        let (links, readers, committers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bridge = Bridge { shared, links, readers, reading, committers };
+        for (link, read, commit) in ready {
             bridge.links.push(link.clone());
             let (reader, committer) = (link.clone(), link);
-            let committer = spawn("bridge/commit", move || committer::run(committer, committing))?;
+            let committer = spawn("bridge/commit", move || committer::run(committer, commit))?;
             bridge.committers.push(committer);
-            bridge.readers.push(spawn("bridge/read", move || reader::run(&reader, reading))?);
+            let until_end = until_end.clone();
+            let reader = spawn("bridge/read", move || {
+                reader::run(&reader, read);
+                drop(until_end);
+            });
+            bridge.readers.push(reader?);
         }
         Ok(bridge)
     }
@@ -110,24 +121,27 @@ impl Bridge {
 
     /// Ends the consumer: stops fetching, hands back jobs that have not begun, waits for running ones
     /// up to `limit`, hands back the rest, acknowledges, and leaves the groups. It takes at most 6
-    /// seconds longer than `limit`, or 15 if a server does not answer.
+    /// seconds longer than `limit`, or 12 if a server does not answer.
     pub fn stop(mut self, limit: Duration) -> Stopped {
         self.end(limit)
     }
 
     fn end(&mut self, limit: Duration) -> Stopped {
         self.shared.begin_stop();
-        // A thread that has panicked has ended too.
-        self.readers.drain(..).for_each(|reader| drop(reader.join()));
+        // No message arrives: it waits for the end of all readers.
+        let _ = self.reading.recv_timeout(READ_MAX);
         for link in &self.links {
             link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
         self.shared.wait_until_empty(limit);
+        self.shared.seal();
         let running = |link: &Arc<Link>| link.settle(|ticket| ticket.settle(), || End::HandBack);
         let abandoned = self.links.iter().map(running).sum();
         self.shared.wait_until_empty(COMMIT_MAX);
         self.links.iter().for_each(|link| link.close());
+        // A thread that has panicked has ended too.
         self.committers.drain(..).for_each(|committer| drop(committer.join()));
+        self.readers.drain(..).for_each(|reader| drop(reader.join()));
         let uncommitted = self.shared.held();
         Stopped { counters: self.counters(), abandoned, uncommitted }
     }
@@ -150,17 +164,21 @@ impl fmt::Debug for Bridge {
 /// A connection whose groups exist. Faults that pass by themselves get 10 s to do so.
 fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
     let mut wire = Wire::new(server);
-    let faults = Faults::new(link.shared.reporter.clone());
+    let faults = link.shared.faults.of_thread();
     let deadline = Instant::now() + START_MAX;
     loop {
-        match group::make_groups(link, &mut wire).and_then(|()| greet_namesakes(link, &mut wire)) {
+        let greeted = group::make_groups(link, &mut wire)
+            .and_then(|()| greet_namesakes(link, &mut wire))
+            .and_then(|()| greet_groups(link, &mut wire));
+        match greeted {
             Ok(()) => break,
-            Err(Fault { error, .. }) => {
-                let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy);
+            Err(fault) => {
+                let kind = fault.error.kind();
+                let passes = matches!(kind, ErrorKind::Unreachable | ErrorKind::Busy);
                 if !passes || Instant::now() >= deadline {
-                    return Err(error);
+                    return Err(fault.error);
                 }
-                thread::sleep(faults.failed(&error));
+                thread::sleep(faults.failed(&fault));
             }
         }
     }
@@ -174,15 +192,11 @@ fn greet_namesakes(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     let Some((stream, _)) = link.streams.first() else { return Ok(()) };
     let mut command = redis::cmd("XINFO");
     let command = command.arg("CONSUMERS").arg(&**stream).arg(&shared.config.group).clone();
-    let Value::Array(consumers) = wire.ask_one(command)? else { return Ok(()) };
-    let heartbeat_ms = shared.config.heartbeat.as_millis() as i64;
+    let consumers = consumers(&wire.ask_one(command)?);
     let prefix = format!("{}:", shared.config.name);
-    let is_namesake = |consumer: &&Value| {
-        let Value::Array(facts) = consumer else { return false };
-        let [_, Value::BulkString(name), _, _, _, Value::Int(idle_ms), ..] = &facts[..] else {
-            return false;
-        };
-        name.starts_with(prefix.as_bytes()) && *idle_ms < heartbeat_ms
+    let is_namesake = |other: &&ConsumerStat| {
+        let is_live = other.idle < shared.config.heartbeat;
+        is_live && other.name != shared.consumer && other.name.starts_with(&prefix)
     };
     let count = consumers.iter().filter(is_namesake).count();
     if count > 0 && shared.config.name != "uwork" {
@@ -190,6 +204,22 @@ fn greet_namesakes(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
         shared.reporter.say(&format!(
             "{stream}: {count} other consumer(s) have the name {name:?}; each keeps its own jobs"
         ));
+    }
+    Ok(())
+}
+
+/// Reports other groups of streams whose completed entries this consumer deletes.
+fn greet_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
+    let config = &link.shared.config;
+    for (stream, _) in link.streams.iter().filter(|_| !config.keep) {
+        let mut command = redis::cmd("XINFO");
+        let reply = wire.ask_one(command.arg("GROUPS").arg(&**stream).clone())?;
+        if let Some(other) = groups(&reply).into_iter().find(|name| *name != config.group) {
+            link.shared.reporter.say(&format!(
+                "{stream}: the group {other:?} reads it too, and may lose jobs: completed ones are \
+                 deleted for all groups, unless each of them keeps entries (--keep)"
+            ));
+        }
     }
     Ok(())
 }
@@ -217,4 +247,27 @@ fn show(shared: &Arc<Shared>) {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
     spawned.map_err(|error| Error::new(ErrorKind::Refused, format!("no thread: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{HURRIED_CONNECT_MAX, HURRIED_REPLY_MAX, REPLY_MAX};
+
+    /// The bounds in the documentation of `Bridge::stop`, beyond its limit: with a server that
+    /// answers, and with one that hangs.
+    const STOP_MAX: Duration = Duration::from_secs(6);
+    const HUNG_STOP_MAX: Duration = Duration::from_secs(12);
+
+    #[test]
+    fn the_waits_of_a_stop_are_within_its_documented_bounds() {
+        let until_closing = READ_MAX + COMMIT_MAX;
+        assert!(until_closing <= STOP_MAX);
+        // A read, or an exchange of the committer, that began when the stop did.
+        assert!(reader::BLOCK + REPLY_MAX <= HUNG_STOP_MAX);
+        // The committer's exchange that began when the time was over, on a connection that exists,
+        // or on a new one: the handshake has as long as the connection itself.
+        assert!(until_closing + HURRIED_REPLY_MAX <= HUNG_STOP_MAX);
+        assert!(until_closing + 2 * HURRIED_CONNECT_MAX <= HUNG_STOP_MAX);
+    }
 }

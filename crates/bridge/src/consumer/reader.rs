@@ -9,13 +9,12 @@ use super::group::make_groups;
 use super::link::Link;
 use crate::fault::{Fault, Remedy};
 use crate::job::{Entry, EntryId, Fields};
-use crate::report::{Faults, pause};
-use crate::wire::Wire;
+use crate::report::pause;
+use crate::scripts::ms;
+use crate::wire::{REPLY_MAX, Wire};
 
 /// How long a read waits on the server. A stop takes so long at most.
-const BLOCK: Duration = Duration::from_millis(500);
-/// A reply of a blocking read that takes longer is a lost connection.
-const REPLY_MAX: Duration = Duration::from_secs(10);
+pub(super) const BLOCK: Duration = Duration::from_millis(500);
 /// One read in so many begins with the last stream.
 const LAST_FIRST: u64 = 16;
 /// Entries of one read.
@@ -25,7 +24,7 @@ const ORPHANS_MAX: usize = 10_000;
 
 /// The thread of the reader.
 pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
-    let faults = Faults::new(link.shared.reporter.clone());
+    let faults = link.shared.faults.of_thread();
     let mut reads = 0;
     let mut connects = wire.connects();
     while !link.shared.is_stopping() {
@@ -48,7 +47,7 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             Ok(()) => faults.succeeded(&wire.name()),
             Err(fault) => {
                 link.shared.tally.faults(1);
-                let delay = faults.failed(&fault.error);
+                let delay = faults.failed(&fault);
                 if fault.remedy == Remedy::MakeGroup && make_groups(link, &mut wire).is_ok() {
                     continue;
                 }
@@ -137,11 +136,14 @@ fn first(entry: Value, deliveries: u32) -> Option<Entry> {
     Some(Entry { id: EntryId::parse(&id)?, deliveries, fields })
 }
 
-/// Admits entries that the server has delivered to this consumer in a reply that was lost.
+/// Admits entries that the server has delivered to this consumer in a reply that was lost. Entries
+/// that look idle are left to RECLAIM: this consumer may have handed them back, and any other may
+/// take them over at once.
 fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
+    let heartbeat_ms = ms(link.shared.config.heartbeat);
     for (stream, (name, _)) in link.streams.iter().enumerate() {
         // Before the question: an entry that is committed meanwhile is no orphan.
-        let known = link.held_by_stream().swap_remove(stream);
+        let known = link.held_of(stream);
         let mut pending = redis::cmd("XPENDING");
         pending.arg(&**name).arg(&link.shared.config.group).arg("-").arg("+").arg(ORPHANS_MAX);
         let reply = wire.ask_one(pending.arg(&link.shared.consumer).clone())?;
@@ -149,9 +151,15 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
         let mut orphans = Vec::new();
         for row in rows {
             let Value::Array(row) = row else { continue };
-            let [Value::BulkString(id), _, _, Value::Int(deliveries)] = &row[..] else { continue };
+            let [Value::BulkString(id), _, Value::Int(idle_ms), Value::Int(deliveries)] = &row[..]
+            else {
+                continue;
+            };
+            if u64::try_from(*idle_ms).is_ok_and(|idle_ms| idle_ms >= heartbeat_ms) {
+                continue;
+            }
             let Some(id) = EntryId::parse(id) else { continue };
-            if known.binary_search(&id).is_err() && !link.is_held(&(stream, id)) {
+            if !known.contains(&id) && !link.is_held(&(stream, id)) {
                 orphans.push((id, u32::try_from(*deliveries).unwrap_or(u32::MAX)));
             }
         }

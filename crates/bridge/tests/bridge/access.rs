@@ -8,20 +8,31 @@ use uwork_bridge::{
 
 use crate::support::count::{Count, config};
 use crate::support::server::Redis;
+use crate::support::until::wait_until;
 
-/// The rules in the guide for users.
-fn documented(of: &str) -> String {
-    let guide = include_str!("../../../../docs/bridge.md");
-    let line = guide.lines().find(|line| line.contains(&format!("ACL SETUSER {of} ")));
-    let line = line.expect("the guide has rules for this user").trim();
-    line.replace("redis-cli ", "").replace('\'', "")
+const GUIDE: &str = include_str!("../../../../docs/bridge.md");
+
+/// The file of users in the guide, but the test's own user keeps its rights.
+fn users() -> String {
+    let lines = GUIDE.lines().filter(|line| line.starts_with("user "));
+    let lines: Vec<&str> = lines.filter(|&line| line != "user default off").collect();
+    assert_eq!(lines.len(), 3, "the guide has rules for an administrator and two users");
+    format!("user default on nopass ~* &* +@all\n{}\n", lines.join("\n"))
+}
+
+/// The rules in a row of the guide's table.
+fn row(name: &str) -> &'static str {
+    let line = GUIDE.lines().find(|line| line.starts_with(&format!("| {name}")));
+    line.expect("the guide has this row").rsplit('`').nth(1).unwrap()
 }
 
 #[test]
 fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
-    let Some(redis) = Redis::start("the_documented_rules_suffice", &[]) else { return };
-    redis.ask(&documented("consumer"));
-    redis.ask(&documented("producer"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users.acl");
+    std::fs::write(&file, users()).unwrap();
+    let flags = ["--aclfile", file.to_str().unwrap()];
+    let Some(redis) = Redis::start("the_documented_rules_suffice", &flags) else { return };
     let at = |user: &str| {
         Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
     };
@@ -45,6 +56,43 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
     assert_eq!((stopped.counters.done, stopped.counters.faults), (2, 0));
     let stat = Stat::read(at("consumer"), "jobs", "uwork").unwrap();
     assert_eq!((stat.done, stat.dead_letters, stat.lag), (2, 1, 0));
-    let other = Producer::new(vec![at("producer")], "other", 1).unwrap().push(Push::new("x"));
-    assert_eq!(other.unwrap_err().kind(), ErrorKind::Denied);
+    let push = |stream: &str, shards: u32| {
+        let producer = Producer::new(vec![at("producer")], stream, shards);
+        producer.unwrap().push(Push::new("x").id("x")).map_err(|error| error.kind())
+    };
+    assert_eq!(push("high", 1).unwrap_err(), ErrorKind::Denied);
+    assert_eq!(push("jobs", 4).unwrap_err(), ErrorKind::Denied);
+    let rows = [row("shards"), row("a second stream"), row("effects")].join(" ");
+    redis.ask(&format!("ACL SETUSER producer {rows}"));
+    redis.ask(&format!("ACL SETUSER consumer {rows}"));
+    push("jobs", 4).unwrap();
+    push("high", 1).unwrap();
+    for (streams, shards) in [(&["jobs"][..], 4), (&["high", "jobs"], 1)] {
+        let mut settings = config(at("consumer"), "jobs");
+        settings.streams = streams.iter().map(|&stream| stream.to_owned()).collect();
+        settings.shards = shards;
+        let effect = |_: &uwork_bridge::Job| Ok(Reply::done().effect(["INCRBY", "balance:7", "1"]));
+        let handlers = Handlers::new().otherwise(effect);
+        let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
+        wait_until("the job is done", || bridge.counters().done == 1);
+        assert_eq!(bridge.stop(Duration::from_secs(60)).counters.faults, 0);
+    }
+    assert_eq!(redis.number("GET balance:7"), 2);
+}
+
+#[test]
+fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
+    let Some(redis) = Redis::start("a_right_that_is_missing_in_a_script", &[]) else { return };
+    redis.ask("ACL SETUSER poor on >secret ~* +@all -zadd");
+    let at = |user: &str| {
+        Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
+    };
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
+    let bridge = Bridge::start(config(at("poor"), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("; docs/bridge.md has the ACL rules");
+    redis.ask("ACL SETUSER poor +zadd");
+    lines.wait_line("dead letter after 3 attempt(s): once more");
+    bridge.stop(Duration::from_secs(60));
 }

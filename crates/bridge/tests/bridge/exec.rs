@@ -90,6 +90,31 @@ fn the_time_limit_kills_the_whole_process_group() {
 }
 
 #[test]
+fn the_time_limit_kills_a_command_although_the_server_hangs() {
+    let Some(redis) = Redis::start("the_time_limit_kills_although", &[]) else { return };
+    push(&redis, Push::new("x"));
+    let mut config = config(redis.server(), "jobs");
+    config.limit = Some(Duration::from_secs(1));
+    let runs = Count::default();
+    let sink = runs.clone();
+    let exec = Exec::new(["sleep", "1000"].map(Into::into).to_vec(), 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| {
+        sink.add("begun");
+        let outcome = exec.run(job);
+        // Had the committer decided, it would be: its job was taken away.
+        sink.add(format!("{outcome:?}"));
+        outcome
+    });
+    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+    runs.wait_for("begun", 1);
+    // The committer promotes ten times a second, and then waits for the server.
+    redis.pause();
+    runs.wait_line("the time limit of 1s is over");
+    redis.resume();
+    bridge.stop(LONG);
+}
+
+#[test]
 fn a_process_left_behind_ends_with_its_job_and_delays_it_not() {
     let Some(redis) = Redis::start("a_process_left_behind", &[]) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Config, Failure, Handlers, Producer, Push, Pushed, Reply, Results};
+use uwork_bridge::{
+    Bridge, Config, ErrorKind, Failure, Handlers, Producer, Push, Pushed, Reply, Results, Stat,
+};
 
 use crate::support::count::{Count, config};
 use crate::support::server::Redis;
@@ -26,6 +28,8 @@ fn each_job_runs_once_and_leaves_nothing_behind() {
     producer(&redis, "jobs").push_all(pushes).unwrap();
     let count = Count::default();
     let bridge = start(config(redis.server(), "jobs"), count.handlers());
+    let stat = Stat::read(redis.server(), "jobs", "uwork").unwrap();
+    assert_eq!((stat.consumers.len(), &*stat.consumers[0].name), (1, bridge.consumer()));
     count.wait_distinct(20_000);
     let shown = uwork::control::answer("metrics");
     let of_consumer = format!("uwork_bridge_consumer_held{{consumer=\"{}\"}} ", bridge.consumer());
@@ -110,6 +114,22 @@ fn an_id_is_accepted_once_within_the_window_and_delays_pass_by_the_servers_clock
     bridge.stop(LONG);
     assert_eq!((count.of("once"), count.of("soon"), count.of("late")), (1, 2, 0));
     assert_eq!(redis.number("ZCARD {jobs}:delayed"), 1);
+}
+
+#[test]
+fn a_push_that_is_refused_leaves_no_mark_of_its_id() {
+    let Some(redis) = Redis::start("a_push_that_is_refused_leaves_no_mark", &[]) else { return };
+    let mut producer = producer(&redis, "jobs");
+    let now = || Push::new("now").id("7");
+    let later = || Push::new("later").id("8").delay(LONG);
+    redis.ask("SET jobs text");
+    redis.ask("SET {jobs}:delayed text");
+    assert_eq!(producer.push(now()).unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(producer.push(later()).unwrap_err().kind(), ErrorKind::Refused);
+    redis.ask("DEL jobs {jobs}:delayed");
+    assert!(matches!(producer.push(now()).unwrap(), Pushed::Added(_)));
+    assert_eq!(producer.push(later()).unwrap(), Pushed::Delayed);
+    assert_eq!(producer.push(now()).unwrap(), Pushed::Duplicate);
 }
 
 #[test]

@@ -4,9 +4,13 @@ mod access;
 mod bad_input;
 mod clock;
 mod cluster;
+mod consumers;
+mod examples;
 mod exec;
 mod faults;
 mod jobs;
+mod stop;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
+mod trouble;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Server, Stat};
 
 use crate::support::count::{Count, config};
+use crate::support::left_out::left_out;
 use crate::support::server::{FREE_PORT, Redis};
 
 fn openssl(folder: &Path, words: &str) {
@@ -27,7 +28,7 @@ fn certificate(folder: &Path, name: &str) {
 #[test]
 fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("a_server_with_tls: left out, openssl is not installed (ci/deps.sh)");
+        return left_out("a_server_with_tls", "openssl is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,13 @@ static void reporter(const char *text)
 		sem_post(&reported_slack);
 	if (strstr(text, "that were chosen for unbound queues"))
 		sem_post(&reported_mask);
+}
+
+/* The same, after a replacement: passes on the reports and counts them in its argument. */
+static void counting_reporter(void *arg, const char *text)
+{
+	atomic_fetch_add((atomic_int *)arg, 1);
+	reporter(text);
 }
 
 static void stuck_on_a_pipe(struct uw_work *work)
@@ -126,6 +134,38 @@ static void watchdog(void)
 	CHECK(uw_watchdog_thresh() == 0);
 }
 
+/* Reads from the pipe until the text has come. */
+static void read_until(int from, const char *wanted)
+{
+	static char text[1 << 20];
+	size_t length = 0;
+	ssize_t got;
+
+	while (!strstr(text, wanted)) {
+		CHECK(length < sizeof(text) - 1);
+		got = read(from, text + length, sizeof(text) - 1 - length);
+		CHECK(got > 0 || (got < 0 && errno == EINTR));
+		length += got > 0 ? (size_t)got : 0;
+	}
+}
+
+static void dump_on_a_signal(void)
+{
+	struct uw_queue *queue = uw_queue_create("signalled", 0, 0);
+	int before = dup(2), ends[2];
+
+	CHECK(queue && before >= 0 && pipe(ends) == 0);
+	CHECK(uw_dump_on_signal(SIGKILL) == -EINVAL && strstr(uw_error_text(), "signal 9"));
+	CHECK(uw_dump_on_signal(SIGSEGV) == -EINVAL && strstr(uw_error_text(), "reports faults"));
+	CHECK(uw_dump_on_signal(SIGUSR2) == 0 && uw_dump_on_signal(SIGUSR2) == 0);
+	CHECK(dup2(ends[1], 2) == 2);
+	CHECK(raise(SIGUSR2) == 0);
+	/* The last part. */
+	read_until(ends[0], "\nstacks of ");
+	CHECK(dup2(before, 2) == 2 && close(before) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
 static struct uw_queue *saving;
 static struct uw_delayed_work periodic, late;
 static int cpu_of_late;
@@ -181,13 +221,18 @@ static void mask_becomes_empty(void)
 
 static void power(void)
 {
+	static atomic_int reports;
+
 	CHECK(sem_init(&reported_slack, 0, 0) == 0 && sem_init(&reported_mask, 0, 0) == 0);
+	CHECK(getenv("UWORK_DEBUG") || uw_replace_reporter(NULL, NULL) == -EINVAL);
+	CHECK(uw_replace_reporter(counting_reporter, &reports) == 0 && uw_set_reporter(reporter) == -EEXIST);
 	saving = uw_queue_create("saving", UW_POWER_EFFICIENT, 0);
 	CHECK(saving && uw_queue_set_timer_slack(saving, 5 * 1000 * 1000) == 0);
 	uw_delayed_work_init(&periodic, again, 0, 0);
 	uw_delayed_work_init(&late, note_cpu, 0, 0);
 	CHECK(uw_queue_delayed_work(saving, &periodic, 1000 * 1000) == 1);
 	wait_for(&reported_slack);
+	CHECK(atomic_load(&reports) >= 1);
 	mask_becomes_empty();
 	/* It has armed itself many times, and was reported once. */
 	CHECK(sem_trywait(&reported_slack) == -1 && errno == EAGAIN);
@@ -199,6 +244,7 @@ int main(void)
 {
 	setup();
 	watchdog();
+	dump_on_a_signal();
 	power();
 	puts("ok");
 	return 0;

@@ -4,6 +4,8 @@ pub(crate) mod about;
 pub(crate) mod bridge;
 pub(crate) mod process;
 pub(crate) mod report;
+pub(crate) mod scope;
+pub(crate) mod signals;
 pub(crate) mod sim;
 pub(crate) mod sum;
 pub(crate) mod topology;

@@ -1,78 +1,25 @@
 //! `uwork bridge` with a redis-server of the test's own.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
-/// In the place of a flag's value: a port that is free when the server starts.
-const FREE_PORT: &str = "FREE_PORT";
-/// Far above the duration of any test.
-const IN_VAIN: Duration = Duration::from_secs(60);
+#[path = "../../../uwork/tests/support/left_out.rs"]
+mod left_out;
+#[path = "../../../bridge/tests/bridge/support/server.rs"]
+#[allow(dead_code, reason = "shared by the tests of two crates")]
+mod server;
+#[path = "../../../bridge/tests/bridge/support/until.rs"]
+mod until;
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// Waits until a condition holds. A test that waits in vain fails with the words for it.
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < IN_VAIN, "waited in vain until {what}");
-        std::thread::yield_now();
-    }
-}
-
-/// A redis-server on a free port, killed on drop.
-struct Redis {
-    child: Child,
-    url: String,
-    flags: Vec<String>,
-}
+use left_out::left_out;
+use server::{FREE_PORT, Redis};
+use until::wait_until;
 
 impl Redis {
-    fn start(name: &str, flags: &[&str]) -> Option<Redis> {
-        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-        if found.is_err() {
-            eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
-            return None;
-        }
-        // A port that is free now may be taken a moment later: the server then ends at once.
-        for _ in 0..20 {
-            let value = |&flag: &&str| match flag {
-                FREE_PORT => free_port().to_string(),
-                flag => flag.to_owned(),
-            };
-            let flags: Vec<String> = flags.iter().map(value).collect();
-            let port = free_port();
-            let mut command = Command::new("redis-server");
-            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-            command.args(["--save", "", "--dir", "/"]).args(&flags);
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-            let mut redis = Redis { child, url: format!("redis://127.0.0.1:{port}"), flags };
-            let mut is_up = false;
-            wait_until("redis-server listens or has ended", || {
-                is_up = TcpStream::connect(("127.0.0.1", port)).is_ok();
-                is_up || redis.child.try_wait().unwrap().is_some()
-            });
-            if is_up {
-                return Some(redis);
-            }
-        }
-        panic!("redis-server does not start");
-    }
-
-    /// The value of a flag that the server was started with.
-    fn flag(&self, name: &str) -> &str {
-        let at = self.flags.iter().position(|flag| flag == name).unwrap();
-        &self.flags[at + 1]
-    }
-
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", &self.url);
+        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", self.url());
         command
     }
 
@@ -83,19 +30,12 @@ impl Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn jobs_are_pushed_run_and_shown() {
     let Some(redis) = Redis::start("jobs_are_pushed_run_and_shown", &[]) else { return };
     let mut lines = redis.command(&["push", "--stream", "jobs", "--lines"]);
     let mut lines = lines.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    lines.stdin.take().unwrap().write_all(b"1\n2\n3\n").unwrap();
+    lines.stdin.take().unwrap().write_all(b"1\n2\r\n3\n").unwrap();
     assert_eq!(lines.wait_with_output().unwrap().stdout, b"3 jobs\n");
     let push = ["push", "--stream", "jobs", "--id", "7", "four"];
     assert!(redis.text(&push).contains('-'));
@@ -103,7 +43,8 @@ fn jobs_are_pushed_run_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let script = format!("cat >>{}; echo >>{0}", out.display());
-    let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
+    // Without the word `run`.
+    let run = ["--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
     let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("all jobs are done", || {
         let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
@@ -124,6 +65,46 @@ fn jobs_are_pushed_run_and_shown() {
     let table = redis.text(&["stat", "--stream", "jobs"]);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["jobs", "0", "0", "0", "0", "4", "0", "0", "0", "0"], "{table}");
+}
+
+#[test]
+fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
+    let Some(redis) = Redis::start("the_attributes_of_a_consumers_queue", &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (begun, gate) = (folder.path().join("begun"), folder.path().join("gate"));
+    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    // Each job waits for a line of the test.
+    let script = format!("echo >>{}; read line <{}", begun.display(), gate.display());
+    let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
+    redis.text(&["push", "--stream", "jobs", "one"]);
+    redis.text(&["push", "--stream", "jobs", "two"]);
+    let mut consumer = redis.command(&run).spawn().unwrap();
+    let began = || std::fs::read(&begun).unwrap_or_default().len();
+    wait_until("the first job has begun", || began() == 1);
+    let pid = consumer.id().to_string();
+    let uwork = |args: &[&str]| {
+        let command = env!("CARGO_BIN_EXE_uwork");
+        let Output { status, stdout, stderr } = Command::new(command).args(args).output().unwrap();
+        assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    };
+    let listed = uwork(&["ls"]);
+    let row = listed.lines().find(|line| line.split_whitespace().any(|word| word == pid));
+    assert!(row.is_some(), "the consumer is among the processes: {listed}");
+    let limit = "workqueue/devices/bridge-1/max_active";
+    assert_eq!(uwork(&["get", &pid, limit]), "1\n");
+    assert_eq!(began(), 1, "the second job waits");
+    uwork(&["set", &pid, limit, "2"]);
+    wait_until("the second job has begun beside the first", || began() == 2);
+    let mut lines = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
+    lines.write_all(b"go\ngo\n").unwrap();
+    wait_until("both jobs are done", || {
+        let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
+        metrics.contains("uwork_bridge_done_total{stream=\"jobs\"} 2\n")
+    });
+    let process = rustix::process::Pid::from_child(&consumer);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert!(consumer.wait().unwrap().success());
 }
 
 #[test]
@@ -169,6 +150,35 @@ fn bad_settings_are_refused_in_one_line() {
     assert!(refused(&["run", "--stream", "jobs"]).contains("--exec"));
     let limit = ["run", "--stream", "jobs", "--limit", "soon", "--exec", "true"];
     assert!(refused(&limit).contains("allowed are seconds"));
+    let limit = ["--stream", "jobs", "--limit", "0", "--exec", "true"];
+    assert_eq!(refused(&limit), "uwork: a time limit of 0ns: at least 1 ms\n");
+    assert!(refused(&["--stream", "jobs"]).contains("--exec"));
+    for command in [&["stat"][..], &["push", "x"], &["run", "--exec", "true"]] {
+        for shards in ["0", "5000"] {
+            let place = ["--shards", shards, "--stream", "jobs"];
+            let line = refused(&[&command[..1], &place[..], &command[1..]].concat());
+            assert!(line.contains("allowed are 1 to 4096"), "{line}");
+        }
+    }
+    assert!(refused(&[]).contains("Usage: uwork bridge"));
+}
+
+#[test]
+fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
+    let name = "lines_that_are_not_text_are_jobs";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let push = |lines: &[u8]| {
+        let mut command = redis.command(&["push", "--stream", "jobs", "--lines"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut push = command.spawn().unwrap();
+        push.stdin.take().unwrap().write_all(lines).unwrap();
+        push.wait_with_output().unwrap()
+    };
+    assert_eq!(push(b"\xff\xfe\nb\n").stdout, b"2 jobs\n");
+    assert_eq!(redis.number("XLEN jobs"), 2);
+    redis.ask("SET jobs text");
+    let refused = String::from_utf8(push(b"c\n").stderr).unwrap();
+    assert!(refused.starts_with("uwork: after 0 jobs: ") && refused.contains("WRONGTYPE"));
 }
 
 #[test]
@@ -185,6 +195,11 @@ fn a_password_comes_from_a_file_or_the_environment() {
     assert!(redis.text(&["push", "--password-file", file, "--stream", "jobs", "x"]).contains('-'));
     let from_environment = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "right").output();
     assert!(from_environment.unwrap().status.success());
+    // An empty variable is none.
+    let in_address = format!("redis://:right@127.0.0.1:{}", redis.port());
+    let mut command = redis.command(&push);
+    command.env("UWORK_BRIDGE_SERVER", in_address).env("UWORK_BRIDGE_PASSWORD", "");
+    assert!(command.output().unwrap().status.success());
     let wrong = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "left").output().unwrap();
     let line = String::from_utf8(wrong.stderr).unwrap();
     assert!(line.contains("check user and password") && !line.contains("left"), "{line}");
@@ -199,7 +214,7 @@ fn openssl(folder: &Path, words: &str) {
 #[test]
 fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("options_for_tls: left out, openssl is not installed (ci/deps.sh)");
+        return left_out("options_for_tls", "openssl is not installed");
     }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -231,5 +246,5 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     refused(&[&server, "--tls-ca", "/no/such/file"], "/no/such/file: No such file");
     refused(&[&server, "--tls-ca", &key], "not in PEM: -----BEGIN CERTIFICATE-----");
     refused(&[&format!("{server}#insecure")], "#insecure is refused");
-    refused(&[&redis.url, "--tls-ca", &ca], "begin with rediss://");
+    refused(&[&redis.url(), "--tls-ca", &ca], "begin with rediss://");
 }

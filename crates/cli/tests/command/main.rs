@@ -1,5 +1,6 @@
 //! The command `uwork`: the output, the files and the exit code of each subcommand.
 
+mod answering;
 mod bridge;
 mod process;
 mod report;

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use uwork::{DelayedWork, Queue, WorkItem, control};
 
+use crate::answering::{answering, ok};
+
 /// Runs the command.
 fn uwork(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_uwork")).args(args).output().unwrap()
@@ -56,6 +58,58 @@ fn ls_lists_this_process_and_removes_the_files_of_ended_ones() {
 }
 
 #[test]
+fn ls_removes_a_socket_that_never_got_its_name() {
+    let (_queue, _) = looked_at("unnamed");
+    let path = control::socket().unwrap();
+    let unnamed = path.with_file_name(".99999998");
+    drop(UnixListener::bind(&unnamed).unwrap());
+    // Of a process that lives: it may be about to name it.
+    let own = path.with_file_name(".1");
+    drop(UnixListener::bind(&own).unwrap());
+    text(&["ls"]);
+    assert!(!fs::exists(&unnamed).unwrap() && fs::exists(&own).unwrap());
+    fs::remove_file(own).unwrap();
+}
+
+/// A process of its own, which listens and never answers.
+#[test]
+fn a_process_that_does_not_answer_is_named_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let said = refused(&["dump", path.to_str().unwrap()]);
+    assert!(said.ends_with("does not answer: it is stopped, or gets no CPU"), "{said}");
+}
+
+#[test]
+fn a_socket_under_the_name_of_another_process_is_refused() {
+    let (_queue, _) = looked_at("impostor");
+    // The parent exists, and does not listen here.
+    let parent = std::os::unix::process::parent_id();
+    let path = control::socket().unwrap().with_file_name(format!("{parent}.sock"));
+    let listener = UnixListener::bind(&path).unwrap();
+    let said = refused(&["dump", &parent.to_string()]);
+    drop(listener);
+    fs::remove_file(path).unwrap();
+    let own = format!("process {} listens here, not {parent}", std::process::id());
+    assert!(said.ends_with(&own), "{said}");
+}
+
+#[test]
+fn a_queue_with_a_space_in_its_name_is_tuned() {
+    let (queue, pid) = looked_at("a/b c");
+    assert_eq!(text(&["set", &pid, "devices/a!b c/max_active", "5"]), "");
+    assert_eq!(queue.max_active(), 5);
+    assert_eq!(text(&["get", &pid, "devices/a!b!c/max_active"]), "5\n");
+    // Without the flag as well.
+    let plain = Queue::builder("unflagged").build().unwrap();
+    assert_eq!(text(&["set", &pid, "devices/unflagged/max_active", "6"]), "");
+    assert_eq!(plain.max_active(), 6);
+}
+
+#[test]
 fn attributes_are_listed_read_described_and_set() {
     let (queue, pid) = looked_at("tuned");
     let tree = text(&["ls", &pid, "devices/tuned"]);
@@ -83,6 +137,9 @@ fn attributes_are_listed_read_described_and_set() {
     let wrong = refused(&["get", &pid, "devices/tuned/color"]);
     assert!(wrong.contains("there are affinity_scope, affinity_strict, "), "{wrong}");
     assert!(refused(&["ls", &pid, "nowhere"]).contains("no such attribute"));
+    for path in ["devices/none", "/devices/none", "devices/none/"] {
+        assert!(refused(&["ls", &pid, path]).contains("none"), "{path}");
+    }
 }
 
 #[test]
@@ -119,8 +176,12 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
     assert!(refused(&["monitor", "-i", "often", &pid]).ends_with("(allowed: 0 to 86400)"));
 }
 
+/// A process has one trace at a time.
+static TRACE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
+    let _only = TRACE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (queue, pid) = looked_at("traced");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
@@ -140,6 +201,74 @@ fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
     assert!(events.iter().any(|event| is_run(&event)), "{trace}");
     assert!(events.iter().any(|event| event["ph"] == "f" && event["name"] == "queued"), "{trace}");
     assert!(refused(&["trace", &pid, "-o", "/nowhere/t.json"]).contains("No such file"));
+}
+
+#[test]
+fn a_trace_that_is_refused_leaves_the_file_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    fs::write(&path, "an earlier trace").unwrap();
+    let file = path.to_str().unwrap();
+    let (_folder, busy) = answering(|_| "err refused a trace is on\n".to_owned());
+    for process in ["99999998", &busy] {
+        refused(&["trace", process, "-o", file]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "an earlier trace", "{process}");
+    }
+}
+
+#[test]
+fn a_trace_that_is_refused_later_is_ended_and_written() {
+    let (asked, requests) = std::sync::mpsc::channel();
+    let reads = std::cell::Cell::new(0);
+    let (folder, socket) = answering(move |request| {
+        asked.send(request.to_owned()).unwrap();
+        match request {
+            "trace read" => {
+                reads.set(reads.get() + 1);
+                let record = "lost\t0\nmore\t0\nstarted\t5000\t1\tbeef\t7\t3\ta0\n";
+                if reads.get() == 1 { ok(record) } else { "err refused not now\n".to_owned() }
+            }
+            "queues" => ok("name\tran\n"),
+            _ => ok(""),
+        }
+    });
+    let path = folder.path().join("trace.json");
+    let output = uwork(&["trace", &socket, "-o", path.to_str().unwrap(), "-s", "3600"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 runs") && said.contains("not now; the file has what"), "{said}");
+    assert!(requests.try_iter().any(|request| request == "trace off"));
+    assert!(fs::read_to_string(&path).unwrap().contains("has not ended"));
+}
+
+#[test]
+fn a_signal_ends_a_trace_and_the_file_is_written() {
+    let _only = TRACE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (queue, pid) = looked_at("cut-short");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let file = path.to_str().unwrap().to_owned();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    command.args(["trace", &pid, "-o", &file, "-s", "3600"]).stderr(std::process::Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    while !control::answer("trace read").contains("\nqueued\t") {
+        queue.spawn(std::thread::yield_now).join().unwrap();
+        assert!(running.try_wait().unwrap().is_none());
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&running),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    let status = running.wait().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut running.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(status.success() && said.contains("ended by a signal"), "{said}");
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(trace["traceEvents"].is_array());
+    assert!(control::answer("trace on 1").starts_with("ok "), "it was ended in the process, too");
+    control::answer("trace off");
 }
 
 #[test]
@@ -191,16 +320,117 @@ fn waits_on_a_channel(held: &std::sync::mpsc::Receiver<()>) {
 fn doctor_names_a_frozen_queue() {
     let (_queue, pid) = looked_at("thawed");
     let queue = Queue::builder("cold").freezable().build().unwrap();
+    // It began before the freeze. Its sleep is not why the other item waits.
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = std::sync::mpsc::channel();
+    let asleep = queue.spawn(move || {
+        began.send(()).unwrap();
+        waits_on_a_channel(&held);
+    });
+    begun.recv().unwrap();
     uwork::freeze::begin().unwrap();
     let waits = queue.spawn(|| ());
     let (line, below) = finding_of(&pid, "cold");
+    release.send(()).unwrap();
     uwork::freeze::thaw().unwrap();
+    asleep.join().unwrap();
     waits.join().unwrap();
     // Inactive, if a worker looked at the queue meanwhile.
     let waits = |line: &&str| line.contains("pending  item ") || line.contains("inactive  item ");
     let item = below.lines().find(waits);
     assert!(item.is_some_and(|line| line.contains("doctor_names_a_frozen_queue")), "{below}");
     assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
+}
+
+#[test]
+fn doctor_names_a_paused_queue() {
+    let (_queue, pid) = looked_at("resumed");
+    let queue = Queue::builder("halted").build().unwrap();
+    queue.pause().unwrap();
+    let waits = queue.spawn(|| ());
+    let (line, below) = finding_of(&pid, "halted");
+    queue.resume().unwrap();
+    waits.join().unwrap();
+    assert_eq!(line, "  LOOK  queue halted is paused, and 1 items wait");
+    assert!(below.contains("the program has called pause and not resume"), "{below}");
+}
+
+#[test]
+fn doctor_keeps_its_findings_if_there_are_too_many_queues() {
+    let (_folder, socket) = answering(|request| match request {
+        "queues" => "err too-long too many queues\n".to_owned(),
+        "status" => ok("pid\t1\nblocking_tier\tdeclared\npanics\t3\n"),
+        _ => ok(""),
+    });
+    let output = uwork(&["doctor", &socket]);
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{found}");
+    let remedy = format!("`uwork monitor {} NAME`", std::process::id());
+    for part in ["tier declared", "3 items have panicked", "too many queues", &remedy] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+}
+
+#[test]
+fn paused_queues_take_no_place_of_those_that_are_asked() {
+    let row = |name: &str, gate: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\t{gate}\tunbound\n");
+    let paused: String = (0..30).map(|n| row(&format!("a{n:02}"), "paused")).collect();
+    let queues = format!(
+        "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n{paused}{}",
+        row("last", "open")
+    );
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&queues),
+        "stacks 100 last" => ok(
+            "stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep, in a::F of queue \"last\"\n",
+        ),
+        _ => ok(""),
+    });
+    let found = String::from_utf8(uwork(&["doctor", &socket]).stdout).unwrap();
+    assert!(found.contains("in a::F of queue \"last\""), "{found}");
+}
+
+/// More workers are stuck than an answer has stacks. In a process of its own: doctor asks for the
+/// stacks of 16 queues, and those of other tests may be stuck as well.
+#[test]
+fn doctor_has_the_stack_of_each_stuck_queue() {
+    const IS_ALONE: &str = "UWORK_TEST_DOCTOR_IS_ALONE";
+    if std::env::var_os(IS_ALONE).is_none() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "process::doctor_has_the_stack_of_each_stuck_queue", "--nocapture"])
+            .env(IS_ALONE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let (_queue, pid) = looked_at("crowd");
+    let release = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+    let queues: Vec<Queue> =
+        (0..12).map(|n| Queue::builder(format!("crowd-{n}")).ordered().build().unwrap()).collect();
+    let begun = Arc::new(std::sync::Barrier::new(13));
+    let stuck: Vec<_> = queues
+        .iter()
+        .map(|queue| {
+            let (release, begun) = (release.clone(), begun.clone());
+            queue.spawn(move || {
+                begun.wait();
+                let mut is_over = release.0.lock().unwrap();
+                while !*is_over {
+                    is_over = release.1.wait(is_over).unwrap();
+                }
+            })
+        })
+        .collect();
+    begun.wait();
+    let output = String::from_utf8(uwork(&["doctor", &pid]).stdout).unwrap();
+    *release.0.lock().unwrap() = true;
+    release.1.notify_all();
+    stuck.into_iter().for_each(|stuck| stuck.join().unwrap());
+    for n in 0..12 {
+        assert!(output.contains(&format!("of queue \"crowd-{n}\"")), "{n}: {output}");
+    }
 }
 
 #[test]
@@ -219,6 +449,7 @@ fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
     drop(release);
     asleep.join().unwrap();
     assert_eq!(line, "  LOOK  queue sleepy: 1 items run, none ends, 1 are left");
+    assert!(below.contains("an item sleeps in BH context"), "{below}");
     for text in [&dump, &below] {
         assert!(text.contains("an_item_that_sleeps_in_bottom_half_context"), "{text}");
         assert!(text.contains("waits_on_a_channel"), "{text}");
@@ -246,7 +477,12 @@ fn doctor_and_dump_name_both_queues_of_a_deadlock() {
             "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 items run, 1 have not ended"
         );
         assert_eq!(line, expected);
-        assert!(below.contains("  deadlock: item ") && below.contains("flush"), "{below}");
+        assert!(below.contains("        a deadlock, items wait for each other: "), "{below}");
+        assert!(below.contains("  deadlock: item ") && below.contains("::flush"), "{below}");
+        let function = "doctor_and_dump_name_both_queues_of_a_deadlock";
+        assert!(
+            below.lines().any(|line| line.contains(", waiting, in ") && line.contains(function))
+        );
         assert!(
             dump.lines()
                 .any(|line| line.contains("waiting") && line.contains(&format!("queue {name} "))),
@@ -301,7 +537,12 @@ fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
     assert!(line.contains("all permits of max_active 1 are taken"), "{line}");
     assert!(below.contains("waits_on_a_channel"), "{below}");
     let (_, below) = finding_of(&pid, "timers");
+    let dump = text(&["dump", "--stacks", &pid]);
     drop((lock, release));
+    assert!(below.contains("an item sleeps where its stack says"), "{below}");
+    let named =
+        ["waits_on_a_channel", "takes_the_lock", "::Timed", "queue starved", "queue timers"];
+    named.iter().for_each(|part| assert!(dump.contains(part), "{part}: {dump}"));
     assert!(below.contains("::Timed") && below.contains("takes_the_lock"), "{below}");
     holder.join().unwrap();
     starved.join().unwrap();

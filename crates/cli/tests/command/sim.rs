@@ -143,12 +143,17 @@ fn scale_has_a_row_for_each_size_and_a_picture() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("scale.svg");
     let picture = picture.to_str().unwrap();
-    let shown = text(&sim(&["scale", "--cpus", "4", "--svg", picture]).stdout);
+    let shown = text(&sim(&["scale", "--cpus", "4", "--batches", "4", "--svg", picture]).stdout);
     assert!(shown.starts_with("simulated: ") && shown.contains("costs: typical"), "{shown}");
     assert_eq!(shown.lines().filter(|line| line.starts_with("system ")).count(), 3, "{shown}");
     let svg = std::fs::read_to_string(picture).unwrap();
     assert_eq!(svg.matches("<polyline ").count(), 4, "{svg}");
     assert!(svg.contains("simulated"), "{svg}");
+    let two = ["scale", "--cpus", "4", "--from", "4", "--batches", "4", "--scope", "smt"];
+    let shown = text(&sim(&[&two[..], &["--scope", "numa"]].concat()).stdout);
+    let row = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+    let rows: Vec<_> = shown.lines().skip(3).map(row).collect();
+    assert_eq!(rows, ["smt 4 4", "numa 4 1"], "{shown}");
     let refused = sim(&["scale", "--cpus", "1025"]);
     assert!(!refused.status.success());
 }

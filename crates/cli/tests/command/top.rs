@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZero;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,8 +14,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use uwork::{Queue, control};
 
-/// Output that does not come for so long fails the test.
-const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+/// Far above the duration of any wait: a screen that does not come within it fails the test.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Terminal {
     parser: vt100::Parser,
@@ -53,14 +53,26 @@ impl Terminal {
 
     /// Reads until the screen is as wanted.
     fn until(&mut self, what: &str, is_wanted: impl Fn(&vt100::Screen) -> bool) {
-        let mut bytes = [0; 4096];
+        let deadline = Instant::now() + PATIENCE;
         while !is_wanted(self.parser.screen()) {
-            let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
-            let events = poll(&mut ready, Some(&PATIENCE)).unwrap();
-            assert_eq!(events, 1, "{what}:\n{}", self.parser.screen().contents());
-            let count = self.ours.read(&mut bytes).unwrap();
-            self.parser.process(&bytes[..count]);
+            let in_time = self.read_until(deadline);
+            assert!(in_time, "{what}:\n{}", self.parser.screen().contents());
         }
+    }
+
+    /// Reads once. False if nothing came in time.
+    fn read_until(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
+        if poll(&mut ready, Some(&left)).unwrap() == 0 {
+            return false;
+        }
+        let mut bytes = [0; 4096];
+        let count = self.ours.read(&mut bytes).unwrap();
+        self.parser.process(&bytes[..count]);
+        true
     }
 
     fn until_shown(&mut self, part: &str) {
@@ -78,10 +90,16 @@ impl Terminal {
         kill_process(command, Signal::WINCH).unwrap();
     }
 
-    /// Ends the command by its key.
+    /// Ends the command by its key. The key is repeated: crossterm leaves one that comes together with
+    /// SIGWINCH unread until the next one.
     fn quit(mut self) {
-        self.press("q");
-        self.until("the former screen", |screen| !screen.alternate_screen());
+        let deadline = Instant::now() + PATIENCE;
+        while self.parser.screen().alternate_screen() {
+            assert!(Instant::now() < deadline, "{}", self.parser.screen().contents());
+            self.press("q");
+            let again = Instant::now() + Duration::from_secs(1);
+            while self.parser.screen().alternate_screen() && self.read_until(again) {}
+        }
         assert!(self.command.wait().unwrap().success());
     }
 
@@ -121,6 +139,7 @@ fn top_shows_filters_resizes_and_sets_attributes() {
     terminal.until_shown("not a value of it");
     // Any key ends the message.
     terminal.press("r");
+    terminal.until_shown("q quit");
     terminal.resize(12, 50);
     terminal.until("the narrow screen", |screen| {
         let lines: Vec<String> = screen.rows(0, 50).collect();
@@ -140,6 +159,88 @@ fn workers_have_colours_and_functions() {
     assert!(terminal.has_colour());
     release.send(()).unwrap();
     waits.join().unwrap().unwrap();
+    terminal.quit();
+}
+
+#[test]
+fn keys_sort_and_move_in_each_list() {
+    let (queue, socket) = looked_at("top-sort-a");
+    let other = Queue::builder("top-sort-b").build().unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    let mut terminal = Terminal::top(&socket, false);
+    terminal.until_shown("tier ");
+    terminal.press("/top-sort\r");
+    terminal.until_shown("2 queues with \"top-sort\"");
+    // The mark moves from column to column; the last is the name.
+    for column in ["busy↓", "infl↓", "pend↓", "p99↓", "wait↓", "queue↓"] {
+        terminal.press("s");
+        terminal.until_shown(column);
+    }
+    let row_of = |screen: &vt100::Screen, name: &str| {
+        screen.rows(0, 80).position(|line| line.starts_with(name))
+    };
+    let is_ordered = |screen: &vt100::Screen, first: &str, second: &str| {
+        let (first, second) = (row_of(screen, first), row_of(screen, second));
+        first.is_some() && first < second
+    };
+    terminal.until("sorted", |screen| is_ordered(screen, "top-sort-a", "top-sort-b"));
+    terminal.press("r");
+    terminal.until("reversed", |screen| is_ordered(screen, "top-sort-b", "top-sort-a"));
+    // The selected line is inverse; that of the queues stays so beside that of another list.
+    let selected = |screen: &vt100::Screen| {
+        (0..24).rev().find(|&row| screen.cell(row, 0).is_some_and(|cell| cell.inverse()))
+    };
+    let is_selected = |screen: &vt100::Screen, name: &str| {
+        row_of(screen, name).is_some_and(|row| selected(screen) == Some(row as u16))
+    };
+    terminal.until("the first", |screen| is_selected(screen, "top-sort-b"));
+    terminal.press("\x1b[B");
+    terminal.until("the second", |screen| is_selected(screen, "top-sort-a"));
+    terminal.press("\x1b[A");
+    terminal.until("the first again", |screen| is_selected(screen, "top-sort-b"));
+    // In the pools, then in the workers.
+    let is_between = |screen: &vt100::Screen, above: &str, below: &str| {
+        let row = |part: &str| screen.rows(0, 80).position(|line| line.contains(part));
+        let selected = selected(screen).map(usize::from);
+        selected > row(above) && selected < row(below)
+    };
+    terminal.press("\t");
+    terminal.until("a pool", |screen| is_between(screen, "pools: #", "workers, the longest"));
+    terminal.press("\t \x1b[B");
+    terminal.until("a worker", |screen| is_between(screen, "workers, the longest", "q quit"));
+    terminal.quit();
+    drop(other);
+}
+
+/// Another process, which ends in its own way.
+#[test]
+fn a_real_process_that_exits_is_shown_as_gone() {
+    const SHOWN: &str = "UWORK_TEST_TOP_IS_SHOWN";
+    if std::env::var_os(SHOWN).is_some() {
+        let (_queue, socket) = looked_at("top-ends");
+        println!("\n{socket}");
+        // Until the end of the input.
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        // With its queue.
+        std::process::exit(0);
+    }
+    let test = "top::a_real_process_that_exits_is_shown_as_gone";
+    let mut shown = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(SHOWN, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(shown.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let socket = lines.by_ref().find(|line| line.ends_with(".sock")).unwrap();
+    let mut terminal = Terminal::top(&socket, false);
+    terminal.until_shown("top-ends");
+    drop(shown.stdin.take());
+    lines.for_each(drop);
+    assert!(shown.wait().unwrap().success());
+    terminal.until_shown(&format!("GONE  process {} is gone", shown.id()));
+    assert!(terminal.parser.screen().contents().contains("top-ends"), "the last state stays");
     terminal.quit();
 }
 
@@ -165,6 +266,77 @@ fn a_process_that_exits_is_shown_as_gone() {
     terminal.until_shown("GONE  process 4711 is gone");
     terminal.press("/top-gone\r");
     terminal.until_shown("1 queues with \"top-gone\"");
+    terminal.quit();
+}
+
+/// Greets and answers a client until it leaves.
+fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> std::io::Result<()> {
+    let requests = BufReader::new(stream.try_clone()?).lines();
+    stream.write_all(format!("uwork-control 1 {}\n", std::process::id()).as_bytes())?;
+    for request in requests {
+        stream.write_all(answer(&request?).as_bytes())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_answers_again_is_shown_again() {
+    let (_queue, _) = looked_at("top-again");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut terminal = Terminal::top(path.to_str().unwrap(), false);
+    let (mut first, _) = listener.accept().unwrap();
+    // Until the process is on the screen, and no longer.
+    let answers = std::cell::Cell::new(0);
+    let served = serve(first.try_clone().unwrap(), |request| {
+        answers.set(answers.get() + 1);
+        if answers.get() == 6 {
+            first.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+        control::answer(request)
+    });
+    assert!(served.is_err() && first.write_all(b"x").is_err(), "closed");
+    terminal.until_shown("GONE  process ");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let _ = serve(stream, control::answer);
+        }
+    });
+    terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
+    terminal.press("/top-again\r");
+    terminal.until_shown("1 queues with \"top-again\"");
+    terminal.quit();
+}
+
+#[test]
+fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
+    let (_queue, _) = looked_at("top-many");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (asked, requests) = std::sync::mpsc::channel();
+    let mut terminal = Terminal::top(path.to_str().unwrap(), false);
+    let (stream, _) = listener.accept().unwrap();
+    std::thread::spawn(move || {
+        let _ = serve(stream, |request| {
+            let _ = asked.send(request.to_owned());
+            match request.starts_with("queues") {
+                true => "err too-long too many\n".to_owned(),
+                false => control::answer(request),
+            }
+        });
+    });
+    terminal.until_shown("too many: / and a part of the names");
+    terminal.press("/x");
+    terminal.until_shown("type a part of the names");
+    // The second refusal has come when another request follows it.
+    requests.iter().find(|request| request == "queues x").unwrap();
+    requests.iter().find(|request| request == "status").unwrap();
+    terminal.press("yz");
+    terminal.until_shown("0 queues with \"xyz\"");
+    terminal.press("\r");
+    terminal.until_shown("too many: / and a part of the names");
     terminal.quit();
 }
 

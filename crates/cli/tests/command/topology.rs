@@ -235,16 +235,35 @@ fn an_impossible_machine_is_refused_with_file_and_line() {
 
 #[test]
 fn an_unknown_scope_or_shard_size_is_refused() {
-    assert_eq!(
-        refused(&["--scope", "socket"], ""),
-        "uwork: --scope: 'socket' is not an affinity scope (allowed: default, cpu, smt, \
-            cluster, cache_shard, cache, numa, system)"
-    );
+    let output = topology(&["--scope", "socket"], "");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("invalid value 'socket' for '--scope <SCOPE>'"), "{errors}");
+    assert!(errors.contains(SCOPES), "{errors}");
     assert_eq!(
         refused(&["--shard-size", "many"], ""),
         "uwork: --shard-size: 'many' is not a number of cores (allowed: 0 to 8192)"
     );
     assert!(refused(&["--shard-size=8193"], "").ends_with("(allowed: 0 to 8192)"));
+}
+
+const SCOPES: &str = "default, cpu, smt, cluster, cache_shard, cache, numa, system";
+
+#[test]
+fn help_and_completions_list_the_scopes() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_uwork")).args(args).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for command in
+        [["topology", "--help"].as_slice(), &["sum", "--help"], &["sim", "bench", "--help"]]
+    {
+        let help = run(command);
+        assert!(help.contains(&format!("[possible values: {SCOPES}]")), "{command:?}: {help}");
+    }
+    let script = run(&["completions", "bash"]);
+    let offer = format!("compgen -W \"{}\"", SCOPES.replace(", ", " "));
+    assert_eq!(script.matches(&offer).count(), 3, "{script}");
 }
 
 #[test]

@@ -98,6 +98,8 @@ pub struct ScopeDump {
     pub pod_cpus: Vec<CpuSet>,
     /// The pod of each possible CPU.
     pub cpu_pod: Vec<(u32, usize)>,
+    /// The NUMA node of each pod; none for a pod that spans several.
+    pub pod_node: Vec<Option<u32>>,
 }
 
 /// A pool.

@@ -44,6 +44,13 @@ impl fmt::Display for ScopeDump {
         for (cpu, pod) in &self.cpu_pod {
             write!(f, " {cpu}:{pod}")?;
         }
+        write!(f, "  pod_node")?;
+        for (pod, node) in self.pod_node.iter().enumerate() {
+            match node {
+                Some(node) => write!(f, " {pod}:{node}")?,
+                None => write!(f, " {pod}:-")?,
+            }
+        }
         writeln!(f)
     }
 }

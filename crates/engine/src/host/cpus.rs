@@ -49,6 +49,10 @@ pub trait Placement {
     /// offers [`Tier::Standby`](uwork_policy::blocking::Tier::Standby). Takes a microsecond.
     fn run_when_idle(&self) -> bool;
 
+    /// Whether the calling thread has a real-time policy, so that normal threads run on its CPU only
+    /// while it sleeps. Takes one system call.
+    fn is_caller_real_time(&self) -> bool;
+
     /// Renames the calling thread, which has moved to another pool. Takes a microsecond.
     fn rename_thread(&self, name: &str);
 

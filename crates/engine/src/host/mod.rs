@@ -434,6 +434,8 @@ pub enum Cure {
     OldestFirst,
     /// A queue has the limit that it was given.
     GivenLimit,
+    /// A NUMA node has a share of the limit of an unbound queue.
+    DividedLimit,
     /// A submission that names a CPU goes to that CPU.
     NamedCpu,
     /// A flush waits for the item.
@@ -442,4 +444,12 @@ pub enum Cure {
     AwaitedCancel,
     /// A worker that ends a batch brings another worker only if items wait.
     NeededWake,
+    /// A waker that waits gets no worker on its CPU where another worker is in a long run.
+    BusyCpuOfWaker,
+    /// A worker without work takes back the tails of overdue batches before it parks.
+    OverdueTails,
+    /// Of several overloaded neighbours, a worker takes from the one that has waited longest.
+    LongestWait,
+    /// A worker of a saving pool sleeps and wakes on a CPU that is awake.
+    AwakeCpu,
 }

@@ -250,14 +250,15 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Restricts the worker, which was picked, to some of its pod's CPUs until it arrives.
+    /// Restricts the worker, which was picked, to some of its pod's CPUs until it arrives. In a
+    /// saving pool it stays on the first of them until it parks (`worker/keep.rs`).
     ///
-    /// A change of the CPUs that is applied in between is not lost: the worker lifts the restriction
-    /// before it runs anything, and then uses the current value.
+    /// A change of the CPUs that is applied in between is not lost: before the worker runs anything
+    /// it lifts or renews the restriction, with the current value.
     pub(crate) fn restrict(&self, engine: &Engine<H>, cpus: &CpuSet) {
         let (thread, cpus) = (self.thread(), cpus.and(&engine.cpus().allowed));
         if thread != 0 && !cpus.is_empty() {
-            self.set_restricted(true);
+            self.set_restricted(cpus.first());
             engine.host().set_cpus(thread, &cpus);
         }
     }
@@ -265,7 +266,7 @@ impl<H: Host> Slot<H> {
     /// Lifts the restriction of the calling thread, if there is one.
     pub(crate) fn lift_restriction(&self, engine: &Engine<H>, pod: &CpuSet) {
         if self.is_restricted() {
-            self.set_restricted(false);
+            self.set_restricted(None);
             self.go_to(engine, pod);
         }
     }

@@ -30,7 +30,7 @@
 //! whose last reference is the fork's are released later, by a thread that creates or drops a queue
 //! (`release_unreleased_queues`).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use uwork_policy::flags::Flags;
@@ -47,12 +47,12 @@ use crate::pool::PoolInner;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
 use crate::queue::owner::Owner;
-use crate::queue::pwq::{Inner, Pwq};
+use crate::queue::pwq::{Inner, Pwq, Row};
 use crate::queue::registry::HeldRegistry;
 use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{AtomicBool, Link, LockGuard, Ordering, take_all};
+use crate::sync::{AtomicBool, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
@@ -75,7 +75,7 @@ struct Held<'a, H: Host> {
     grace: HeldGrace<'a, H>,
     timers: PageList<'a, H, LockGuard<'a, Timers<H>>>,
     pools: PageList<'a, H, LockGuard<'a, PoolInner<H>>>,
-    rows: PageList<'a, H, LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
+    rows: PageList<'a, H, LockGuard<'a, Row<H>>>,
     disposal: LockGuard<'a, Disposed<H>>,
     slots: PageList<'a, H, RemoteSlot<'a, H>>,
     pwqs: PageList<'a, H, LockGuard<'a, Inner<H>>>,
@@ -351,6 +351,7 @@ impl<H: Host> Forking<'_, H> {
         let mut kept = PageList::new(self.pages);
         kept.extend(in_use.iter().copied().chain(rescuers.map(|rescuer| rescuer.slot())));
         held.ids[0].free_all_but(&kept);
+        engine.spare_slots.forget();
         drop(held);
         take_all(false);
         engine.slots.for_each(|(id, slot)| slot.forget(in_use.contains(&id)));

@@ -321,6 +321,10 @@ impl Placement for LoomHost {
         unreachable!("the models run the steps of a standby themselves")
     }
 
+    fn is_caller_real_time(&self) -> bool {
+        false
+    }
+
     fn rename_thread(&self, _: &str) {}
 
     fn cpus_changed(&self) -> Option<Cpus> {

@@ -3,19 +3,28 @@
 //!
 //! **Proves.** No item is stranded: while one waits in a pwq and the node has a permit, the pwq is
 //! ready or some thread is about to make it ready. This also holds when a pwq that was granted the
-//! permit has become empty, when the limit is raised, and when the queue is frozen and thawed
-//! meanwhile. No more workers than the limit are in items, none begins an item while frozen, and no
-//! permit is lost.
+//! permit has become empty, when another pwq keeps the permit, when the limit is raised, and when
+//! the queue is frozen and thawed meanwhile. No more workers than the limit are in items, none
+//! begins an item while frozen or above a lowered limit, and no permit is lost.
 //!
 //! **Bounds.** Two pwqs (three where one is emptied), a worker for each, one item each. The steps
 //! between the pwq's own are those of the worker's `work_on`, without an engine. Any number of
-//! preemptions on a full node and past an emptied pwq, four when the limit is raised, five in a
-//! freeze: 8,454, 6, 360 and 4,421 executions.
+//! preemptions, but four when the limit is raised or kept permits are collected, and five in a
+//! freeze of a node on which nothing is kept.
 //!
 //! **Seen to fail** when a full node is not checked again after joining the waiting list, when a
 //! permit is released after the check of that list, when raising the limit does not check it, when
 //! a declined permit is not released, when a permit granted to an emptied pwq is kept, and when an
 //! offer does not check whether the queue is frozen.
+//!
+//! Of kept permits, when
+//!
+//! - the row or the epoch is not read again after a permit was kept;
+//! - a pwq that joins the row collects nothing, or collects before it joins;
+//! - a change of the limit collects nothing, or changes the epoch before the limit;
+//! - a permit that another thread collected is not passed on;
+//! - a helper collects nothing;
+//! - a permit is kept in another epoch than that in which it was taken.
 
 use std::sync::Mutex;
 
@@ -41,6 +50,8 @@ struct World {
     node: PwqNode<LoomHost>,
     /// The pwqs, each with an item of its own.
     pwqs: Vec<(Pwq<LoomHost>, Work)>,
+    /// Items that a model queues later, on the first two.
+    later: [Work; 2],
     slots: Slab<Slot<LoomHost>>,
     runs: Mutex<usize>,
     inside: Mutex<u32>,
@@ -55,6 +66,7 @@ impl World {
             pool: Pool::new(0),
             node: PwqNode::new(),
             pwqs: (0..pwqs).map(pwq).collect(),
+            later: [Work::new(nothing), Work::new(nothing)],
             slots: Slab::new(2),
             runs: Mutex::new(0),
             inside: Mutex::new(0),
@@ -76,15 +88,21 @@ impl World {
             // A first round, after which every state counts as stored with `SeqCst` (see `sync`).
             world.node.enqueue(pwq);
             world.node.pass_on(&mut |_| unreachable!("nothing waits"));
-            let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
-            item.set_ticket(Ticket::new(pwq.id, false));
-            item.set_location(Location::Inbox);
-            // SAFETY: live and ours.
-            unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
-            assert!(pwq.claim_ready());
-            world.pool.push_ready(pwq).ignore_in_model();
+            world.queue(pwq, item);
         }
         world
+    }
+
+    /// Queues an item that was not queued yet.
+    fn queue(&self, pwq: &Pwq<LoomHost>, item: &Work) {
+        let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
+        item.set_ticket(Ticket::new(pwq.id, false));
+        item.set_location(Location::Inbox);
+        // SAFETY: live and ours.
+        unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
+        if pwq.claim_ready() {
+            self.pool.push_ready(pwq).ignore_in_model();
+        }
     }
 
     /// Takes the first ready pwq, runs a batch, and releases the pwq. `inside` is called in each
@@ -187,12 +205,108 @@ fn a_permit_is_passed_on_past_an_emptied_pwq() {
     });
 }
 
+#[test]
+fn a_kept_permit_is_collected_by_a_pwq_that_finds_the_node_full() {
+    explore("node: a kept permit is collected", Preemptions::AtMost(4), || {
+        let world = World::crowded();
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let alone = || assert_eq!(*world.inside.lock().unwrap(), 1, "one permit is left");
+                world.serve(1, alone)
+            })
+        };
+        world.serve(0, || assert_eq!(*world.inside.lock().unwrap(), 1, "one permit is left"));
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+        assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+        assert!(world.node_has_its_permit());
+    });
+}
+
+/// Lowers the limit while a worker runs the item of a pwq and keeps its permit. No item begins
+/// from then on, neither of this pwq nor of the other, until the limit is raised again.
+fn lower_then_raise_limit(world: &Arc<World>, lower: u32, upper: u32) {
+    assert!(world.empty(1));
+    let worker = {
+        let world = world.clone();
+        thread::spawn(move || world.serve_all())
+    };
+    world.set_limit(lower);
+    worker.join().unwrap();
+    let ran = world.runs();
+    for (pwq, item) in world.pwqs.iter().zip(&world.later) {
+        world.queue(&pwq.0, item);
+    }
+    world.serve_all();
+    assert_eq!(world.runs(), ran, "no permit is left");
+    world.set_limit(upper);
+    world.serve_all();
+    assert_eq!(world.runs(), 3);
+    assert!(world.node_has_its_permit());
+}
+
+// The thread that collects has no use for the permit, as one that collects two at once.
+#[test]
+fn a_permit_that_another_thread_collected_is_passed_on() {
+    explore("node: a collected permit is passed on", Preemptions::AtMost(4), || {
+        let world = World::crowded();
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || world.serve(1, || {}))
+        };
+        let collector = {
+            let world = world.clone();
+            thread::spawn(move || world.node.collect_kept())
+        };
+        world.serve(0, || {});
+        collector.join().unwrap();
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+        assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+        assert!(world.node_has_its_permit());
+    });
+}
+
+#[test]
+fn no_permit_is_kept_past_a_lowered_limit() {
+    explore("node: no permit is kept past a lowered limit", Preemptions::Any, || {
+        let world = World::crowded();
+        world.set_limit(5);
+        world.occupy(1);
+        lower_then_raise_limit(&world, 4, 5);
+    });
+}
+
+#[test]
+fn a_freeze_collects_kept_permits() {
+    explore("node: a freeze collects what is kept", Preemptions::Any, || {
+        let world = World::crowded();
+        lower_then_raise_limit(&world, 0, 4);
+    });
+}
+
 impl World {
+    /// Two pwqs of a node with four permits, so that each may keep one; but only one is left.
+    fn crowded() -> Arc<World> {
+        let world = World::new(2, 4);
+        world.occupy(3);
+        world
+    }
+
+    /// Takes permits for workers of which the model has none.
+    fn occupy(&self, permits: u32) {
+        (0..permits).for_each(|_| assert!(self.node.try_take().is_some()));
+    }
+
     /// Whether a permit can be taken again, after all threads have finished.
     fn node_has_its_permit(&self) -> bool {
-        let (pwq, _) = &self.pwqs[0];
-        let mut inner = pwq.lock();
-        pwq.take_permit_to_help(&mut inner)
+        // Not the one that keeps it.
+        let pwq = self.pwqs.iter().map(|(pwq, _)| pwq).find(|pwq| !pwq.keeps_permit());
+        let pwq = pwq.expect("one permit is left");
+        pwq.take_permit_to_help(&mut pwq.lock())
     }
 }
 

@@ -46,6 +46,19 @@ fn queued_while(name: &str, steps: fn(&Engine<LoomHost>)) {
     });
 }
 
+/// The parent could not spawn the standby, or lost it, and was to try again later.
+#[test]
+fn an_absent_standby_is_due_at_once_in_a_forked_child() {
+    explore("standby: absent at a fork", Preemptions::AtMost(1), || {
+        let world = World::new(1, 1);
+        world.engine.standby_fails();
+        assert!(!world.engine.is_standby_due());
+        world.engine.standbys.forget();
+        assert!(world.engine.is_standby_due());
+        assert!(world.end().is_empty());
+    });
+}
+
 #[test]
 fn an_item_is_queued_while_the_standby_goes_to_sleep() {
     queued_while("standby: queued while it goes to sleep", Engine::standby_sleeps);

@@ -1,7 +1,7 @@
 //! What a pool knows of its undeclared blocks. Hints, all of them: they decide how often the watcher
 //! samples the workers and how long it waits with a replacement, never whether an item runs.
 
-use uwork_policy::blocking::{patience_ns, usual_block_ns};
+use uwork_policy::blocking::{patience_ns, trusts_presumption, usual_block_ns};
 
 use super::NO_SLOT;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,6 +25,8 @@ pub(crate) struct BlockingState {
     presumed_at: AtomicU64,
     /// The worker of that item.
     presumed: AtomicU32,
+    /// Presumptions since the last one that was verified.
+    unverified: AtomicU32,
     /// How long an undeclared block typically lasts.
     usual_ns: AtomicU64,
     /// When the last batch had been taken when a standby last had the pool examined, when that was,
@@ -43,6 +45,7 @@ impl BlockingState {
             returns_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
+            unverified: AtomicU32::new(0),
             usual_ns: AtomicU64::new(UNKNOWN_BLOCK_NS),
             examined_batch: AtomicU64::new(0),
             examined_at: AtomicU64::new(0),
@@ -131,6 +134,22 @@ impl BlockingState {
     /// The worker that began such an item last.
     pub(crate) fn presumed_last(&self) -> Option<u32> {
         Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
+    }
+
+    /// Whether an item of a queue with this score is presumed to block without a look at the one
+    /// presumed last.
+    pub(crate) fn takes_on_trust(&self, block_score: u32) -> bool {
+        let unverified = self.unverified.load(Ordering::Relaxed);
+        let trusts = trusts_presumption(block_score, unverified);
+        if trusts {
+            self.unverified.store(unverified + 1, Ordering::Relaxed);
+        }
+        trusts
+    }
+
+    /// The item presumed last was found blocked.
+    pub(crate) fn note_verified(&self) {
+        self.unverified.store(0, Ordering::Relaxed);
     }
 
     /// Takes a block that is over into account.

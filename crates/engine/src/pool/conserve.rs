@@ -5,12 +5,15 @@ use uwork_policy::batch::BATCH_OVERDUE_NS;
 use uwork_policy::concurrency::wake_neighbour;
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
+
+/// How many workers' slots are copied under the pool's lock at once.
+const WORKERS_AT_ONCE: usize = 16;
 
 impl<H: Host> Slot<H> {
     /// Moves the items scheduled behind the present item of the owner back in front of
@@ -108,8 +111,19 @@ impl<H: Host> Pool<H> {
     /// Wakes a parked worker of this pool, if one is parked and fewer run than the target. Returns
     /// whether one was woken.
     fn wake_any_idle(&self, engine: &Engine<H>) -> bool {
-        if self.state.counts().idle == 0 || !self.state.begin_wake(self.target()) {
+        let counts = self.state.counts();
+        if counts.idle == 0 {
             return false;
+        }
+        if !self.state.begin_wake(self.target()) {
+            // A worker on its way up may find items of its own pool. See `wake_neighbour_worker`.
+            if !counts.waking {
+                return false;
+            }
+            self.note_coming_help();
+            if !self.state.begin_wake(self.target()) {
+                return false;
+            }
         }
         self.note_coming_help();
         let woken = self.wake_idle(engine);
@@ -171,25 +185,34 @@ impl<H: Host> Pool<H> {
         if self.scheduled_batches.load(Ordering::Relaxed) == 0 {
             return false;
         }
+        // Workers call this between items, so nothing is allocated. A worker that one call misses
+        // is found by the next.
         let mut any = false;
-        for id in self.list_workers() {
-            let slot = engine.slot(id);
-            if slot.batch_began().saturating_add(BATCH_OVERDUE_NS) > now {
-                continue;
+        let mut buffer = [0; WORKERS_AT_ONCE];
+        let mut first = 0;
+        loop {
+            let workers = self.copy_workers(first, &mut buffer);
+            for slot in workers.iter().map(|&id| engine.slot(id)) {
+                if slot.batch_began().saturating_add(BATCH_OVERDUE_NS) <= now {
+                    slot.end_batch_hint(engine);
+                    any |= slot.take_back(engine, |_| Some(())).is_some();
+                }
             }
-            slot.end_batch_hint(engine);
-            any |= slot.take_back(engine, |_| Some(())).is_some();
+            if workers.len() < WORKERS_AT_ONCE {
+                return any;
+            }
+            first += WORKERS_AT_ONCE;
         }
-        any
     }
 
-    /// Called by a worker of this pool that has nothing to do: takes back the overdue batches of
-    /// this pool and of its neighbours. Returns whether there were any.
+    /// Called by a worker of this pool that has nothing to do: takes back the overdue batches of this
+    /// pool and of its nearest neighbours. Returns whether there were any. The watcher takes back
+    /// those of all pools.
     pub(crate) fn take_back_for_caller(&self, engine: &Engine<H>, now: u64) -> bool {
-        if !self.others_may_help() {
+        if !self.others_may_help() || engine.host().reverts(Cure::OverdueTails) {
             return false;
         }
-        let near = self.spec().neighbours.iter().map(|&id| engine.pool(id));
+        let near = self.spec().near().iter().map(|&id| engine.pool(id));
         std::iter::once(self).chain(near).any(|pool| pool.take_back_overdue(engine, now))
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod state;
 mod transfer;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
+use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
@@ -86,6 +87,12 @@ impl PoolSpec {
         Runner { kind, queue }
     }
 
+    /// The nearest neighbours. Their lines are written all the time, so a worker reads those of all
+    /// pools as rarely as work conservation permits (README.md).
+    pub(crate) fn near(&self) -> &[u32] {
+        &self.neighbours[..self.neighbours.len().min(STEAL_CHOICE)]
+    }
+
     /// The CPU of a pod of one CPU.
     pub(crate) fn single_cpu(&self) -> Option<u32> {
         self.cpus.first().filter(|_| self.cpus.first() == self.cpus.last())
@@ -135,6 +142,8 @@ pub(crate) struct Pool<H: Host> {
     full_reported: AtomicBool,
     /// How long the keeper sleeps; `NEVER` if unknown. Written by the keeper, under the pool lock.
     keeper_until: AtomicU64,
+    /// In a saving pool: the timer slack of the queue that made a pwq ready last. A hint.
+    slack_of_ready: AtomicU64,
     /// Whether its timers were left to the watcher lately. A hint.
     left_timers: AtomicBool,
     /// Whether a wake is claimed for a worker that the watcher is to spawn.
@@ -187,6 +196,7 @@ impl<H: Host> Pool<H> {
             full_reported: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
             keeper_until: AtomicU64::new(NEVER),
+            slack_of_ready: AtomicU64::new(0),
             left_timers: AtomicBool::new(false),
             is_spawn_requested: AtomicBool::new(false),
             stranded_since: AtomicU64::new(0),
@@ -315,6 +325,13 @@ impl<H: Host> Pool<H> {
     pub(crate) fn next_wake(&self) -> u64 {
         let next = self.timers.next(Ordering::SeqCst);
         if self.has_no_routes() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
+    }
+
+    /// How long the window is that ends at [`Pool::next_wake`]. A hint.
+    pub(crate) fn slack_of_next_wake(&self) -> u64 {
+        let next = |base: &TimerBase<H>| base.next(Ordering::Relaxed);
+        let by_deferrable = self.has_no_routes() && next(&self.deferrable) < next(&self.timers);
+        if by_deferrable { self.deferrable.slack_ns() } else { self.timers.slack_ns() }
     }
 
     /// Both wheels.
@@ -522,6 +539,17 @@ impl<H: Host> Pool<H> {
         let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
         workers.extend_from_slice(&self.lock().workers);
         workers
+    }
+
+    /// Copies slots of workers into `buffer`, from position `first` of the pool's list on, and
+    /// returns those copied: fewer than the buffer holds at the end of the list. A caller that
+    /// reads the list in several calls can miss a worker that has moved meanwhile.
+    pub(crate) fn copy_workers<'b>(&self, first: usize, buffer: &'b mut [u32]) -> &'b [u32] {
+        let inner = self.lock();
+        let rest = inner.workers.get(first..).unwrap_or_default();
+        let n = rest.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&rest[..n]);
+        &buffer[..n]
     }
 
     /// The slots of all workers at this moment, and whether each is idle.

@@ -4,7 +4,8 @@
 //! depends on the machine. A pod of several CPUs therefore remembers where each worker parked, and
 //! prefers a worker on the right CPU: the waker's own if the waker waits next, another one if it goes
 //! on computing. If there is none, a worker is moved: it is restricted to the right CPUs before the
-//! wake, and lifts the restriction when it arrives.
+//! wake, and lifts the restriction when it arrives. In a saving pool it stays there until it parks
+//! (`worker/keep.rs`).
 //!
 //! ```text
 //! thread that has claimed the wake         the worker, parked
@@ -12,11 +13,14 @@
 //!   off the stack, home = MOVING, picked = true
 //! unlock                                   may wake by itself: picked, but MOVING,
 //! restricts the worker's thread            so it parks again
-//! is_restricted = true, home = the pool
-//! wakes it                                 is_restricted: back to all CPUs of the pod, arrives
+//! restricted_to = CPU, home = the pool
+//! wakes it                                 is restricted: back to all CPUs of the pod, or keeps to
+//!                                            that CPU (a saving pool); arrives
 //! ```
 
-use uwork_policy::cpu_choice::{CANDIDATES_MAX, Habit, Waker, WorkerChoice, choose_worker};
+use uwork_policy::cpu_choice::{
+    CANDIDATES_MAX, Habit, Waker, WorkerChoice, choose_worker, habit_beside_run,
+};
 use uwork_policy::cpuset::CpuSet;
 
 use super::{Pool, PoolInner};
@@ -57,15 +61,33 @@ impl<H: Host> Pool<H> {
 
     /// The calling thread as a waker. `None` if the choice of the worker does not depend on it.
     fn waker(&self, engine: &Engine<H>) -> Option<Waker> {
-        if self.spec().cpus.len() == 1 || self.spec().saves || self.state.counts().idle == 0 {
+        if self.spec().cpus.len() == 1 || self.state.counts().idle == 0 {
             return None;
+        }
+        if self.spec().saves {
+            return self.waker_to_join(engine);
         }
         let habit = engine.caller().note_wake();
         if habit == Habit::Unknown {
             return None;
         }
         let cpu = engine.host().current_cpu();
+        let habit = match habit {
+            Habit::Waits if !engine.host().reverts(Cure::BusyCpuOfWaker) => {
+                habit_beside_run(habit, self.run_on(engine, cpu), self.estimate())
+            }
+            habit => habit,
+        };
         self.spec().cpus.contains(cpu).then_some(Waker { habit, cpu })
+    }
+
+    /// How long a worker that took a batch on this CPU has been in it. Blocked workers do not count.
+    /// A hint.
+    fn run_on(&self, engine: &Engine<H>, cpu: u32) -> Option<u64> {
+        let recent = self.recent().map(|id| engine.slot(id));
+        let here = recent.filter(|slot| slot.batch.cpu() == Some(cpu) && slot.computes());
+        let began = here.filter_map(|slot| slot.batch.get().1).min()?;
+        Some(engine.host().now().saturating_sub(began))
     }
 
     /// Takes a worker off the idle stack: one that parked lately, and the keeper only if it is the
@@ -92,7 +114,12 @@ impl<H: Host> Pool<H> {
         if found == 0 {
             return None;
         }
-        let choice = waker.map_or(WorkerChoice::Stays(0), |w| choose_worker(w, &cpus[..found]));
+        let choice = match waker {
+            None => WorkerChoice::Stays(0),
+            // Also a worker that parked on this CPU: the system may wake it on an idle one.
+            Some(_) if self.spec().saves => WorkerChoice::MovesToWaker(0),
+            Some(waker) => choose_worker(waker, &cpus[..found]),
+        };
         let cpu = waker.map_or(0, |waker| waker.cpu);
         let (at, moves_to) = match choice {
             WorkerChoice::Stays(at) => (at, None),

@@ -1,10 +1,12 @@
 //! Pools that save wakes: those of power-efficient queues. README.md has the design.
 
-use uwork_policy::saving::{Sleeper, sleep_on, spares_watcher, works_alone};
+use uwork_policy::cpu_choice::{Habit, Waker};
+use uwork_policy::saving::{Sleeper, joins_waker, sleep_on, spares_watcher, works_alone};
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
+use crate::sync::Ordering;
 
 /// The most workers that are asked for an awake CPU.
 const ASKED_MAX: u32 = 256;
@@ -17,15 +19,8 @@ impl<H: Host> Pool<H> {
         self.spec().saves && spares_watcher(self.estimate().item_ns, self.blocking.expects_any())
     }
 
-    /// Items still wait after a worker has taken a batch; it has been awake for `busy_ns`. A saving
-    /// pool begins with one worker, and gets as many as any other pool if that is not enough.
-    pub(crate) fn reconsider_target(&self, engine: &Engine<H>, busy_ns: u64) {
-        if !works_alone(busy_ns) {
-            self.use_all_workers(engine);
-        }
-    }
-
-    /// Lets as many workers run as in a pool that does not save wakes. The caller settles the pool.
+    /// Lets as many workers run as in a pool that does not save wakes: a saving pool begins with one
+    /// worker, and this is not enough. The caller settles the pool.
     pub(crate) fn use_all_workers(&self, engine: &Engine<H>) {
         let target = engine.cpus().target(&self.spec().cpus);
         if self.spec().saves && self.target() != target {
@@ -40,20 +35,63 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// The CPU on which this pool's keeper should sleep, which is on `cpu`; `None` if any will do.
-    pub(crate) fn cpu_to_sleep_on(&self, engine: &Engine<H>, me: u32, cpu: u32) -> Option<u32> {
-        let (open, next) = (self.timers.open(), self.next_wake());
-        let (slack_ns, item_ns) = (next.saturating_sub(open), self.estimate().item_ns);
+    /// The CPU on which the calling worker should sleep, which is on `cpu` and is this pool's keeper
+    /// next; `None` if any will do.
+    pub(crate) fn cpu_to_sleep_on(&self, engine: &Engine<H>, cpu: u32) -> Option<u32> {
+        if engine.host().reverts(Cure::AwakeCpu) {
+            return None;
+        }
+        let (slack_ns, item_ns) = (self.slack_of_next_wake(), self.estimate().item_ns);
         let topology = &engine.config().topology;
         let usable = engine.cpus().place(&self.spec().cpus);
-        let slots = (0..ASKED_MAX).map_while(|id| engine.slots.get(id).map(|slot| (id, slot)));
-        let busy =
-            slots.filter(|&(id, slot)| id != me && slot.present_run().is_some() && !slot.waits());
-        let awake =
-            busy.filter_map(|(_, slot)| slot.batch.cpu()).filter(|&cpu| usable.contains(cpu));
+        let awake = cpus_in_use(engine).filter(|&cpu| usable.contains(cpu));
         let capacity = |cpu: u32| topology.cpu(cpu).map_or(0, |known| known.capacity);
         sleep_on(Sleeper { cpu, slack_ns, item_ns }, awake.map(|cpu| (cpu, capacity(cpu))))
     }
+
+    /// The calling thread, if the worker that it wakes is to run on its CPU, which is awake. `None`
+    /// if the system places the worker.
+    pub(super) fn waker_to_join(&self, engine: &Engine<H>) -> Option<Waker> {
+        // A pool that needs more than one worker needs other CPUs for them.
+        if self.target() > 1 || engine.host().reverts(Cure::AwakeCpu) {
+            return None;
+        }
+        let caller = engine.caller();
+        let soon_parks = caller
+            .worker()
+            .map(|worker| worker.pool())
+            .is_some_and(|pool| pool.spec().saves && works_alone(pool.estimate().item_ns));
+        let waits = caller.note_wake() == Habit::Waits || soon_parks;
+        let cpu = engine.host().current_cpu();
+        // A waker that waits leaves its CPU to a worker that is in an item there, if there is one.
+        let frees_cpu = waits && cpus_in_use(engine).all(|used| used != cpu);
+        let slack_ns = self.slack_of_ready.load(Ordering::Relaxed);
+        if !joins_waker(frees_cpu, slack_ns, self.estimate().item_ns) {
+            return None;
+        }
+        // Beside a real-time thread that goes on computing, the item would wait for longer than its
+        // slack.
+        if !frees_cpu && engine.host().is_caller_real_time() {
+            return None;
+        }
+        self.spec().cpus.contains(cpu).then_some(Waker { habit: Habit::Waits, cpu })
+    }
+
+    /// A queue with this slack is about to make a pwq ready.
+    pub(crate) fn note_slack(&self, slack_ns: u64) {
+        if self.slack_of_ready.load(Ordering::Relaxed) != slack_ns {
+            self.slack_of_ready.store(slack_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The CPUs on which workers are in items, except for those that the calling thread is in. Hints.
+fn cpus_in_use<H: Host>(engine: &Engine<H>) -> impl Iterator<Item = u32> {
+    let caller = engine.caller();
+    let slots = (0..ASKED_MAX).map_while(|id| engine.slots.get(id).map(|slot| (id, slot)));
+    let busy = slots.filter(|(_, slot)| slot.present_run().is_some() && !slot.waits());
+    let others = busy.filter(move |&(id, _)| !caller.thread.runs_slot(id));
+    others.filter_map(|(_, slot)| slot.batch.cpu())
 }
 
 impl<H: Host> Engine<H> {

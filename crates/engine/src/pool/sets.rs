@@ -218,9 +218,9 @@ impl PoolSets {
             saves: key.saves,
             neighbours,
         };
-        let one = key.bound || key.context != Context::Managed;
-        let one = one || key.saves;
-        let target = if one { 1 } else { engine.cpus().target(pod) };
+        let has_one_worker = key.bound || key.context != Context::Managed;
+        let begins_with_one = has_one_worker || key.saves;
+        let target = if begins_with_one { 1 } else { engine.cpus().target(pod) };
         engine.pool(id).configure(spec, target);
     }
 

@@ -33,6 +33,7 @@ pub use submit::Queued;
 
 use crate::engine::Engine;
 use crate::host::{Cpus, Cure, Host};
+use crate::item::Work;
 use crate::pool::Pool;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
@@ -85,8 +86,11 @@ pub struct Wq<H: Host> {
     flags: Flags,
     /// How much later than their deadlines its timers may expire, in nanoseconds.
     timer_slack_ns: AtomicU64,
-    /// The shortest delay, below its slack, for which an item has armed itself.
-    shortest_period_ns: AtomicU64,
+    /// The shortest delay, below its slack, for which an item has armed itself, and the item: an
+    /// [`armed_for`].
+    shortest_period: AtomicU64,
+    /// The last such delay and item.
+    last_period: AtomicU64,
     tunable: Lock<Tunable>,
     /// Whether `pauses` of `tunable` is not 0: for readers under the lock of a pwq.
     paused: AtomicBool,
@@ -100,6 +104,16 @@ pub struct Wq<H: Host> {
     sets: Lock<Vec<UsedSet>>,
     /// Set while the queue is created.
     rescuer: OnceLock<Rescuer<H>>,
+}
+
+/// A delay and the item that has armed itself for it, in one word: the shorter the delay, the
+/// smaller. The lowest bits are a hash of the item's address.
+fn armed_for(item: &Work, delay_ns: u64) -> u64 {
+    const HASH_BITS: u32 = 20;
+    let address = std::ptr::from_ref(item).addr() as u64;
+    // 2^64 divided by the golden ratio: nearby addresses get distant values.
+    let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - HASH_BITS);
+    delay_ns.min(u64::MAX >> HASH_BITS) << HASH_BITS | hash
 }
 
 /// A pool set that a queue uses.
@@ -169,7 +183,10 @@ impl<H: Host> Wq<H> {
         }
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
         let doubled = if engine.host().reverts(Cure::GivenLimit) { 2 } else { 1 };
-        let tunable = Tunable::new(spec.kind.clone(), spec.max_active * doubled);
+        let mut tunable = Tunable::new(spec.kind.clone(), spec.max_active * doubled);
+        if engine.host().reverts(Cure::DividedLimit) {
+            tunable.min_active = tunable.max_active;
+        }
         let wq = Box::new(Wq {
             engine: engine.clone(),
             name,
@@ -185,7 +202,8 @@ impl<H: Host> Wq<H> {
             floats: AtomicBool::new(false),
             flags: spec.flags,
             timer_slack_ns: AtomicU64::new(0),
-            shortest_period_ns: AtomicU64::new(u64::MAX),
+            shortest_period: AtomicU64::new(u64::MAX),
+            last_period: AtomicU64::new(u64::MAX),
             tunable: Lock::ranked(Rank::Tunable, tunable),
             paused: AtomicBool::new(false),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
@@ -248,10 +266,14 @@ impl<H: Host> Wq<H> {
         self.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
     }
 
-    /// An item has armed itself for so long. Whether the shortest such delay of the queue recurs, and
-    /// so is a period: an item that follows a fixed grid has another delay after each run.
-    pub(crate) fn is_period(&self, delay_ns: u64) -> bool {
-        self.shortest_period_ns.fetch_min(delay_ns, Ordering::Relaxed) == delay_ns
+    /// An item has armed itself for so long. Whether the shortest such delay of the queue recurs with
+    /// that item, or the last one, and so is a period: an item that follows a fixed grid has another
+    /// delay after each run.
+    pub(crate) fn is_period(&self, item: &Work, delay_ns: u64) -> bool {
+        let armed = armed_for(item, delay_ns);
+        let shortest = self.shortest_period.fetch_min(armed, Ordering::Relaxed);
+        let last = self.last_period.swap(armed, Ordering::Relaxed);
+        shortest == armed || last == armed
     }
 
     /// The engine that runs the queue.

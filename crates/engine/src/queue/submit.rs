@@ -277,6 +277,9 @@ impl<H: Host> Wq<H> {
         // The only pwq of an ordered queue goes to the pool of the submitting CPU; every other pwq
         // has a home pool.
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
+        if pool.spec().saves {
+            pool.note_slack(self.timer_slack());
+        }
         let changed = pool.push_ready(pwq);
         changed.settle_for_submitter(self.engine());
         if pool.spec().shares

@@ -8,6 +8,7 @@ mod idle;
 mod not_running;
 mod now;
 mod parking;
+mod spare;
 mod wait;
 
 use std::cell::UnsafeCell;
@@ -17,7 +18,8 @@ pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
 pub(crate) use parking::MOVING;
-use parking::NO_BATCH;
+use parking::{NO_BATCH, UNRESTRICTED};
+pub(crate) use spare::SpareSlots;
 pub(crate) use wait::WaitsFor;
 
 use crate::account::Functions;
@@ -81,8 +83,9 @@ pub(crate) struct Slot<H: Host> {
     waits: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
     picked: AtomicBool,
-    /// Whether the thread that wakes this worker has restricted it to some of its pod's CPUs.
-    is_restricted: AtomicBool,
+    /// The first of the pod's CPUs to which the thread that wakes this worker has restricted it;
+    /// `UNRESTRICTED` if it has not.
+    restricted_to: AtomicU32,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     home: AtomicU32,
     /// The worker's place on the idle stack.
@@ -159,7 +162,7 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
-            is_restricted: AtomicBool::new(false),
+            restricted_to: AtomicU32::new(UNRESTRICTED),
             home: AtomicU32::new(0),
             idle: idle::IdleLink::new(),
             description: now::Description::new(),

@@ -6,6 +6,8 @@ use crate::sync::Ordering;
 
 /// A value of a slot's home: the worker is moving from one pool to another.
 pub(crate) const MOVING: u32 = u32::MAX;
+/// A value of `restricted_to`: the worker is not restricted.
+pub(super) const UNRESTRICTED: u32 = u32::MAX;
 /// No batch is in progress.
 pub(super) const NO_BATCH: u64 = u64::MAX;
 
@@ -62,12 +64,17 @@ impl<H: Host> Slot<H> {
     /// Whether the thread that picked this worker has restricted it to some CPUs. Ordered by
     /// `end_move` and `home_after_move`.
     pub(crate) fn is_restricted(&self) -> bool {
-        self.is_restricted.load(Ordering::Relaxed)
+        self.restricted_to() != UNRESTRICTED
+    }
+
+    /// The first of those CPUs. See [`Slot::is_restricted`].
+    pub(crate) fn restricted_to(&self) -> u32 {
+        self.restricted_to.load(Ordering::Relaxed)
     }
 
     /// See [`Slot::is_restricted`].
-    pub(crate) fn set_restricted(&self, restricted: bool) {
-        self.is_restricted.store(restricted, Ordering::Relaxed);
+    pub(crate) fn set_restricted(&self, to: Option<u32>) {
+        self.restricted_to.store(to.unwrap_or(UNRESTRICTED), Ordering::Relaxed);
     }
 
     /// Release: its partner is the Acquire load in `home_after_move`. The worker sees that it is on

@@ -10,10 +10,11 @@
 //!
 //! A timer has a window: from its expiry, before which it never expires, to its latest time, at
 //! which a thread must be awake for it. The wheel is ordered by expiries; a bucket also keeps a
-//! lower bound of the latest times in it. The next wake is the first latest time of all, and then
-//! every timer expires whose window is open. This stabs the windows greedily, with the fewest wakes
-//! that any choice of times permits. In a pool that does not save wakes, each window is one
-//! instant, which `uwork_policy::timer::expiry` has chosen.
+//! lower bound of the latest times in it, and the slack of the timer to which that belongs. The next
+//! wake is the first latest time of all, and then every timer expires whose window is open. This
+//! stabs the windows greedily, with the fewest wakes that any choice of times permits. In a pool
+//! that does not save wakes, each window is one instant, which `uwork_policy::timer::expiry` has
+//! chosen.
 
 pub(crate) mod delayed;
 pub(crate) mod grace;
@@ -43,6 +44,8 @@ pub(crate) struct TimerBase<H: Host> {
     next: AtomicU64,
     /// When the first window opens, or `NEVER`; no later than `next`. Written under the lock.
     open: AtomicU64,
+    /// The slack of the timer whose window ends at `next`. Written under the lock.
+    slack_ns: AtomicU64,
     /// Whether the wheel has its buckets: they are allocated without the lock, for the first timer.
     has_buckets: AtomicBool,
     timers: Lock<Timers<H>>,
@@ -53,6 +56,7 @@ impl<H: Host> TimerBase<H> {
         TimerBase {
             next: AtomicU64::new(NEVER),
             open: AtomicU64::new(NEVER),
+            slack_ns: AtomicU64::new(0),
             has_buckets: AtomicBool::new(false),
             timers: Lock::ranked(Rank::Timers, Timers::new()),
         }
@@ -70,6 +74,11 @@ impl<H: Host> TimerBase<H> {
     #[inline]
     pub(crate) fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// How long the window is that ends at `next`. A hint.
+    pub(crate) fn slack_ns(&self) -> u64 {
+        self.slack_ns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, Timers<H>> {
@@ -101,9 +110,11 @@ impl<H: Host> TimerBase<H> {
 
     /// Publishes the next wake after a change. True if it is earlier than before.
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
-        let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
-        // Relaxed: no thread sleeps until this time.
+        let (before, (next, slack_ns)) = (self.next.load(Ordering::Relaxed), timers.next());
+        // Relaxed: no thread sleeps until the first, and the second decides only where it sleeps and
+        // how much earlier it wakes.
         self.open.store(timers.open(), Ordering::Relaxed);
+        self.slack_ns.store(slack_ns, Ordering::Relaxed);
         if next != before {
             // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the
             // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
@@ -135,19 +146,20 @@ struct Bucket<H: Host> {
     head: *mut Delayed<H>,
     /// No expiry in the bucket is earlier.
     earliest: u64,
-    /// No latest time in the bucket is earlier.
-    latest: u64,
+    /// No latest time in the bucket is earlier; and the slack of the timer that it belongs to, the
+    /// shortest if there are several.
+    ends: (u64, u64),
 }
 
 impl<H: Host> Bucket<H> {
     fn empty() -> Bucket<H> {
-        Bucket { head: std::ptr::null_mut(), earliest: NEVER, latest: NEVER }
+        Bucket { head: std::ptr::null_mut(), earliest: NEVER, ends: (NEVER, 0) }
     }
 
     /// A timer with this window is in the bucket.
     fn cover(&mut self, expiry: u64, latest: u64) {
         self.earliest = self.earliest.min(expiry);
-        self.latest = self.latest.min(latest);
+        self.ends = self.ends.min((latest, latest - expiry));
     }
 }
 
@@ -182,23 +194,23 @@ impl<H: Host> Timers<H> {
         Some(Position { level, bucket: self.occupied[level].trailing_zeros() as usize })
     }
 
-    /// The first latest time: exact, or too early if its timer was removed. `NEVER` if nothing is
-    /// armed.
-    fn next(&self) -> u64 {
+    /// The first latest time, and the slack of its timer: exact, or too early if that timer was
+    /// removed. `NEVER` if nothing is armed.
+    fn next(&self) -> (u64, u64) {
         if !self.due.is_null() {
-            return self.open();
+            return (self.open(), 0);
         }
-        let Some(levels) = self.levels.as_ref() else { return NEVER };
-        let mut next = NEVER;
+        let mut next = (NEVER, 0);
+        let Some(levels) = self.levels.as_ref() else { return next };
         for (level, &buckets) in self.occupied.iter().enumerate() {
             let mut buckets = buckets;
             while buckets != 0 {
                 let at = Position { level, bucket: buckets.trailing_zeros() as usize };
                 // Buckets come in the order of time: no later window ends before this bucket begins.
-                if first_tick(self.tick, at) << TICK_SHIFT >= next {
+                if first_tick(self.tick, at) << TICK_SHIFT > next.0 {
                     return next;
                 }
-                next = next.min(levels[level][at.bucket].latest);
+                next = next.min(levels[level][at.bucket].ends);
                 buckets &= buckets - 1;
             }
         }

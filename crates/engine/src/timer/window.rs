@@ -57,7 +57,9 @@ impl<H: Host> Queue<H> {
         let caller = self.engine().caller();
         let (_, run) = item.work().word.snapshot();
         let is_in_its_run = run.is_some_and(|run| caller.runs(run, item.work()));
-        if is_in_its_run && self.is_period(period_ns) && self.warn_once(Warned::SLACK_BEYOND_PERIOD)
+        if is_in_its_run
+            && self.is_period(item.work(), period_ns)
+            && self.warn_once(Warned::SLACK_BEYOND_PERIOD)
         {
             let queue = self.name().to_owned();
             caller.report(Report::SlackBeyondPeriod { queue, period_ns, slack_ns });

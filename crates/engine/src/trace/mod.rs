@@ -93,6 +93,15 @@ pub enum TraceError {
     IsRead,
 }
 
+/// A renewal of the tokens, or the end of the trace, that a worker has found due.
+struct Due {
+    /// The time that it found.
+    at: u64,
+    /// The next time.
+    next: u64,
+    tokens: u32,
+}
+
 /// The fields that submitters and workers look at.
 #[repr(align(128))]
 struct Tokens {
@@ -163,19 +172,32 @@ impl Tracer {
 
     #[cold]
     fn renew(&self, now: u64) {
-        if now >= self.until.load(Ordering::Relaxed) {
-            return self.stop();
+        if let Some(due) = self.due(now) {
+            self.take_turn(due);
         }
-        let due = self.tokens.renew_at.load(Ordering::Relaxed);
-        let next = now + INTERVAL_NS;
-        let renews = now >= due
-            && self
-                .tokens
-                .renew_at
-                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if renews {
-            self.tokens.left.store(ITEMS_PER_MS, Ordering::Relaxed);
+    }
+
+    /// What is due now. The acquire load comes first: a worker that finds the time which a start has
+    /// stored finds that trace's end as well.
+    fn due(&self, now: u64) -> Option<Due> {
+        let at = self.tokens.renew_at.load(Ordering::Acquire);
+        if now < at {
+            return None;
+        }
+        Some(match now >= self.until.load(Ordering::Relaxed) {
+            true => Due { at, next: NEVER, tokens: 0 },
+            false => Due { at, next: now + INTERVAL_NS, tokens: ITEMS_PER_MS },
+        })
+    }
+
+    /// Does what was due, unless another worker, a start or a stop came first: then the time is
+    /// another. A trace that starts between the two writes may lose the tokens of its first
+    /// interval, and has new ones after it. After a stop between them up to [`ITEMS_PER_MS`] tokens
+    /// remain: so many items are recorded after the stop, and no worker renews the tokens.
+    fn take_turn(&self, Due { at, next, tokens }: Due) {
+        let turn = &self.tokens.renew_at;
+        if turn.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.tokens.left.store(tokens, Ordering::Relaxed);
         }
     }
 
@@ -187,7 +209,8 @@ impl Tracer {
         // Submitters may hold locks of the program, and must not allocate: their rings come first.
         cpus.for_each(|cpu| _ = self.submitters[cpu as usize % RINGS].ring());
         self.until.store(until, Ordering::Relaxed);
-        self.tokens.renew_at.store(now + INTERVAL_NS, Ordering::Relaxed);
+        // Release: with `due`.
+        self.tokens.renew_at.store(now + INTERVAL_NS, Ordering::Release);
         self.tokens.left.store(ITEMS_PER_MS, Ordering::Relaxed);
     }
 
@@ -473,6 +496,24 @@ mod tests {
         assert!(tracer.has_tokens());
         tracer.heartbeat(2 * INTERVAL_NS);
         assert!(!tracer.has_tokens(), "ended by itself");
+    }
+
+    #[test]
+    fn a_worker_that_found_the_old_end_leaves_a_new_trace_on() {
+        let tracer = Tracer::new();
+        tracer.start(0, INTERVAL_NS, [0].into_iter());
+        let old = tracer.due(INTERVAL_NS).expect("it has ended");
+        let (now, until) = (2 * INTERVAL_NS, 9 * INTERVAL_NS);
+        tracer.start(now, until, [0].into_iter());
+        tracer.take_turn(old);
+        assert!(tracer.has_tokens());
+        tracer.heartbeat(now + INTERVAL_NS);
+        assert!(tracer.has_tokens(), "they are renewed");
+        // A stop in the same place.
+        let old = tracer.due(4 * INTERVAL_NS).expect("a renewal");
+        tracer.stop();
+        tracer.take_turn(old);
+        assert!(!tracer.has_tokens());
     }
 
     #[test]

@@ -55,13 +55,18 @@ impl<H: Host> Engine<H> {
         if matches!(at, Location::Disposal(_)) && unsafe { self.disposal.dispose_of(self, work) } {
             return Helped::Ran;
         }
-        let Some(id) = Slot::allocate(&self.slots) else { return Helped::No };
+        let cpu = self.host().current_cpu();
+        let Some(id) = self.spare_slots.take(cpu).or_else(|| Slot::allocate(&self.slots)) else {
+            return Helped::No;
+        };
         // SAFETY: by this function's contract.
         match unsafe { help_in(self, id, work) } {
             // In the child the slot stays allocated.
             Helped::Forked => Helped::Ran,
             helped => {
-                self.slots.release(id);
+                if !self.spare_slots.put(cpu, id) {
+                    self.slots.release(id);
+                }
                 helped
             }
         }

@@ -312,11 +312,12 @@ impl<H: Host> Pool<H> {
         pwq.presumes_block()
             && !self.spec().single
             && engine.observer().tier() != Tier::Declared
-            && self.last_presumed_sleeps(engine)
+            && (self.blocking.takes_on_trust(pwq.block_score())
+                || self.last_presumed_sleeps(engine))
     }
 
     /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This
-    /// limits unverified presumptions to one at a time.
+    /// limits the presumptions that are not verified.
     fn last_presumed_sleeps(&self, engine: &Engine<H>) -> bool {
         let Some(id) = self.blocking.presumed_last() else { return true };
         let slot = engine.slot(id);
@@ -324,8 +325,12 @@ impl<H: Host> Pool<H> {
             return true;
         }
         let thread = slot.thread();
-        slot.present_run().is_some()
-            && matches!(engine.observer().activity(thread), Some(Activity::Sleeps { .. }) | None)
+        let sleeps = slot.present_run().is_some()
+            && matches!(engine.observer().activity(thread), Some(Activity::Sleeps { .. }) | None);
+        if sleeps {
+            self.blocking.note_verified();
+        }
+        sleeps
     }
 
     /// Runs `f`, an item that is presumed to sleep, as worker `id` of this pool: the worker stops

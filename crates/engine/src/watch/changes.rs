@@ -83,14 +83,14 @@ impl<H: Host> Watch<H> {
         Some(next)
     }
 
-    /// Whether any worker searches for items or computes in one, or will do so for a timer before
-    /// `next`. A worker that wakes for its timers would call the watcher, which costs one wake more
+    /// Whether any worker searches for items or computes in one, is on its way up, or will be for a
+    /// timer before `next`. A worker that wakes for its timers would call the watcher, which costs one wake more
     /// than a check that is planned.
     fn is_any_worker_busy_before(&self, engine: &Engine<H>, next: u64) -> bool {
         let mut found = false;
         engine.for_each_pool(|pool| {
             let counts = pool.state.counts();
-            found |= counts.running > 0 || pool.next_wake() < next;
+            found |= counts.running > 0 || counts.waking || pool.next_wake() < next;
             if !found && counts.workers > counts.idle {
                 found = pool.list_workers().iter().any(|&id| engine.slot(id).computes());
             }

@@ -7,6 +7,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{AffinityScope, Pods};
 
 use super::running::running_of;
@@ -194,11 +195,17 @@ impl<'a, H: Host> Survey<'a, H> {
         let scope = |scope: AffinityScope| {
             let pods = Pods::of(topology, scope, size);
             let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));
+            let node_of = |pod: &CpuSet| {
+                let mut nodes = pod.iter().filter_map(|cpu| topology.cpu(cpu)).map(|cpu| cpu.node);
+                let first = nodes.next()?;
+                nodes.all(|node| node == first).then_some(first)
+            };
             ScopeDump {
                 scope,
                 nr_pods: pods.pods().len(),
                 pod_cpus: pods.pods().to_vec(),
                 cpu_pod: topology.possible().iter().filter_map(pod_of).collect(),
+                pod_node: pods.pods().iter().map(node_of).collect(),
             }
         };
         AffinityScope::ALL.into_iter().map(scope).collect()

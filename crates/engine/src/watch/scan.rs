@@ -2,7 +2,8 @@
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::scan::{
-    Backlog, Leftover, Retry, Scanned, Starved, retry, something_waits, wakes_neighbour,
+    Backlog, Leftover, Retry, Scanned, Starved, looks_again_at, retry, something_waits,
+    wakes_neighbour,
 };
 
 use uwork_policy::saving::ALONE_NS;
@@ -30,13 +31,22 @@ pub(super) struct ScanState<H: Host> {
     pub(super) samples: Samples<H::Observer>,
     /// When samples of workers that have begun no run for long are dropped next.
     tidy_at: u64,
+    /// The pools that share their work and have room for another running worker, in order. Of use
+    /// within one scan.
+    room: Vec<u32>,
     /// When all samples are dropped, if the watcher sleeps until then.
     pub(super) clear_at: u64,
 }
 
 impl<H: Host> ScanState<H> {
     pub(super) fn new() -> ScanState<H> {
-        ScanState { runs: Runs::default(), samples: Samples::new(), tidy_at: 0, clear_at: NEVER }
+        ScanState {
+            runs: Runs::default(),
+            samples: Samples::new(),
+            tidy_at: 0,
+            room: Vec::new(),
+            clear_at: NEVER,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -55,6 +65,7 @@ impl<H: Host> Watch<H> {
     pub(super) fn scan(&self, engine: &Engine<H>, now: u64, state: &mut ScanState<H>) -> Scan {
         let (mut waiting, mut suspect) = (Vec::new(), false);
         state.samples.begin(now);
+        state.room.clear();
         if state.tidy_at <= now {
             state.tidy_at = now.saturating_add(REMEMBER_NS);
             state.samples.forget_before(now.saturating_sub(REMEMBER_NS));
@@ -66,11 +77,16 @@ impl<H: Host> Watch<H> {
             let scheduled = pool.has_scheduled_batches();
             let ready = pool.looks_ready();
             let starved = pool.create_again_at() != 0;
+            let shares = !pool.spec().neighbours.is_empty();
+            if shares && pool.state.counts().running < pool.target() {
+                state.room.push(pool.id);
+            }
             let watcher_helps = pool.watcher_helps(engine);
             if something_waits(Backlog { ready, scheduled, starved, watcher_helps }) {
                 waiting.push(pool.id);
             }
         });
+        state.room.sort_unstable();
         let stranded_at = self.find_stranded(engine);
         // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(engine, &waiting) {
@@ -100,13 +116,14 @@ impl<H: Host> Watch<H> {
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
             pool.retry_starved(engine, now);
-            let (shares, ready) = (pool.others_may_help(), pool.looks_ready());
-            let since_progress_ns = pool.since_progress(now);
-            if wakes_neighbour(Leftover { shares, ready, since_progress_ns }) {
+            let left = pool.leftover(now, &state.room);
+            next = next.min(looks_again_at(left, now));
+            if wakes_neighbour(left) {
                 pool.wake_neighbour_worker(engine, Maker::Caller);
             }
         }
-        Scan { scanned: Scanned { waiting: !waiting.is_empty(), suspect, next }, stranded_at }
+        let scanned = Scanned { waiting: !waiting.is_empty(), suspect, next };
+        Scan { scanned, stranded_at }
     }
 
     /// Whether sleeps are expected anywhere.
@@ -134,6 +151,22 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Pool<H> {
+    /// `room`: the pools that share their work and have room, in order.
+    fn leftover(&self, now: u64, room: &[u32]) -> Leftover {
+        let (shares, ready) = (self.spec().shares, self.looks_ready());
+        let has_room = |id: &u32| room.binary_search(id).is_ok();
+        Leftover {
+            shares,
+            // Asked last: the neighbours can be many.
+            room: shares
+                && ready
+                && !room.is_empty()
+                && self.spec().neighbours.iter().any(has_room),
+            ready,
+            since_progress_ns: self.since_progress(now),
+        }
+    }
+
     /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
     fn retry_starved(&self, engine: &Engine<H>, now: u64) {
         let (again_at, ready) = (self.create_again_at(), self.looks_ready());

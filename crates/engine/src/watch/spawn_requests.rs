@@ -2,15 +2,15 @@
 //!
 //! A submitter that finds that one more worker should run, and that none is parked, would spend
 //! some 20 us on creating a thread. Instead it leaves its claim on the wake to the watcher: WAKING
-//! stays set, so the pool counts as served, and the watcher uses the claim. While the watcher's
-//! thread does not serve (before it has begun, in a forked child, at the end of the engine) the
-//! claim stays with the submitter.
+//! stays set, so the pool counts as served. The watcher gives the claim up and settles the pool,
+//! which brings a worker if one is still owed. While the watcher's thread does not serve (before it
+//! has begun, in a forked child, at the end of the engine) the claim stays with the submitter.
 //!
 //! ```text
 //! submitter                                the watcher, at its end
 //! W1: the pool's and the watch's request   W2: present = false
 //! R1: present ?                            R2: a request ?
-//!   no: takes its claim back                 yes: uses the claims
+//!   no: takes its claim back                 yes: settles the pools
 //! ```
 //!
 //! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the
@@ -26,7 +26,6 @@
 use super::Watch;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
-use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
 use crate::wake::WakeToken;
@@ -59,7 +58,7 @@ impl<H: Host> Watch<H> {
         }
     }
 
-    /// Uses up the claims that were left to the watcher.
+    /// Settles the pools whose claims were left to the watcher.
     pub(super) fn spawn_requested(&self, engine: &Engine<H>) {
         let watch = self;
         if !watch.is_spawn_requested.load(Ordering::SeqCst)
@@ -69,7 +68,10 @@ impl<H: Host> Watch<H> {
         }
         engine.for_each_pool(|pool| {
             if pool.take_spawn_request() {
-                pool.bring_worker(engine, Maker::Caller);
+                // Another worker may have taken the items since: the claim is worth what the pool
+                // and its neighbours need now.
+                pool.give_up_wake().settle(engine);
+                pool.kick_for_neighbours(engine);
             }
         });
     }

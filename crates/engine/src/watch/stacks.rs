@@ -7,19 +7,27 @@ use crate::engine::Engine;
 use crate::host::Host;
 
 impl<H: Host> Engine<H> {
-    /// The workers and helpers whose batch is older than `ns`, with the stacks of some of them, and
-    /// the items among those that wait for each other.
+    /// The workers and helpers whose batch is older than `ns`, the oldest first, with the stacks of
+    /// some of them, and the items among those that wait for each other. With a queue's name: only
+    /// those in an item of that queue.
     ///
     /// Each of them takes a signal, which makes some system calls return early, and may take 100 ms
     /// to answer. The caller holds no locks.
-    pub fn long_runs(&self, ns: u64) -> LongRuns {
+    pub fn long_runs(&self, ns: u64, queue: Option<&str>) -> LongRuns {
         let survey = Survey::of(self);
         let now = self.host().now();
-        let is_long = |&id: &u32| {
-            let began = self.slot(id).batch.get().1;
-            began.is_some_and(|began| now.saturating_sub(began) >= ns)
+        let is_of = |pwq: Option<u32>| {
+            let pwq = pwq.and_then(|id| self.pwqs.get(id));
+            queue.is_none_or(|name| pwq.is_some_and(|pwq| pwq.queue_name() == name))
         };
-        let slots: Vec<u32> = survey.slots_at_work().filter(is_long).collect();
+        let age = |id: u32| {
+            let (pwq, began) = self.slot(id).batch.get();
+            let age = now.saturating_sub(began?);
+            (age >= ns && is_of(pwq)).then_some((age, id))
+        };
+        let mut found: Vec<(u64, u32)> = survey.slots_at_work().filter_map(age).collect();
+        found.sort_by_key(|&(age, _)| std::cmp::Reverse(age));
+        let slots: Vec<u32> = found.into_iter().map(|(_, id)| id).collect();
         let listed = |&slot: &u32| Listed { slot, thread: survey.thread_of(slot), idle: false };
         let mut runs = Stall {
             at_ns: now,

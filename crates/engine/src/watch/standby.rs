@@ -10,7 +10,8 @@ use uwork_policy::blocking::Tier;
 use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::standby::{
-    After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, serves, wakes,
+    After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, respawns_after_ns, serves,
+    wakes,
 };
 use uwork_policy::topology::Cpu;
 
@@ -33,9 +34,11 @@ struct Standby<H: Host> {
     state: AtomicU32,
     /// When it last ran. A hint.
     ran_at: AtomicU64,
-    /// When the watcher tries again to spawn its thread, which has failed; 0 if it has not. The
-    /// watcher alone.
+    /// When the watcher may spawn its thread again, after a failure or a move; 0 if neither happened.
+    /// Written by the watcher, and by the thread before it ends.
     again_at: AtomicU64,
+    /// How often it was found on another CPU. Its thread alone writes it.
+    moves: AtomicU32,
     /// Pools in which something waits behind workers of this CPU. Hints.
     pools: [AtomicU32; POOLS],
     event: H::Event,
@@ -55,6 +58,7 @@ impl<H: Host> Standby<H> {
             state: AtomicU32::new(State::Absent as u32),
             ran_at: AtomicU64::new(0),
             again_at: AtomicU64::new(0),
+            moves: AtomicU32::new(0),
             pools: std::array::from_fn(|_| AtomicU32::new(NONE)),
             event: H::Event::default(),
         }
@@ -224,10 +228,14 @@ impl<H: Host> Standbys<H> {
 
     /// In a forked child, where the threads do not exist.
     pub(crate) fn forget(&self) {
-        for standby in self.by_cpu.iter().filter(|standby| standby.state() != State::Absent) {
-            standby.event.renew();
+        for standby in &self.by_cpu {
+            // Also of one that is absent: the parent's failures are not the child's.
             standby.again_at.store(0, Ordering::Relaxed);
-            standby.set_state(State::Absent);
+            standby.moves.store(0, Ordering::Relaxed);
+            if standby.state() != State::Absent {
+                standby.event.renew();
+                standby.set_state(State::Absent);
+            }
         }
     }
 }
@@ -240,9 +248,11 @@ fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
         let mut rounds = 0;
         while !standbys.retired.load(Ordering::SeqCst) {
             if host.current_cpu() != cpu {
-                // The system has moved it: the CPU is offline, or not allowed any more. Here it would
-                // run while the worker computes. The watcher spawns another one when it is needed.
-                let again_at = host.now().saturating_add(COOL_DOWN_NS);
+                // The system has moved it, or has refused to pin it: the CPU is offline, or not allowed
+                // any more. Here it would run while the worker computes. The watcher spawns another one
+                // when it is needed, and later each time.
+                let moves = me.moves.fetch_add(1, Ordering::Relaxed);
+                let again_at = host.now().saturating_add(respawns_after_ns(moves));
                 me.again_at.store(again_at, Ordering::Relaxed);
                 break;
             }
@@ -347,6 +357,21 @@ mod model {
         pub(crate) fn standby_is_called(&self) -> bool {
             let standby = self.standbys.of(0).expect("the model has CPU 0");
             standby.state() == State::Awake
+        }
+
+        /// That standby is absent, and is to be spawned later.
+        pub(crate) fn standby_fails(&self) {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            standby.set_state(State::Absent);
+            standby.again_at.store(u64::MAX, Ordering::SeqCst);
+            standby.moves.store(9, Ordering::SeqCst);
+        }
+
+        /// Whether the watcher may spawn it now, and spawns it no later than a new one after a move.
+        pub(crate) fn is_standby_due(&self) -> bool {
+            let standby = self.standbys.of(0).expect("the model has CPU 0");
+            let moves = standby.moves.load(Ordering::SeqCst);
+            standby.again_at.load(Ordering::SeqCst) == 0 && moves == 0
         }
 
         /// Takes a request to examine a pool.

@@ -39,13 +39,19 @@ impl<'a, H: Host> Caller<'a, H> {
     }
 
     /// What the thread does next, after the wake that it is about to send. A worker is known to
-    /// compute, unless it has just begun a declared wait.
+    /// compute, unless it has just begun a declared wait. The watcher waits, but any CPU may be its
+    /// own: no worker is moved there.
     pub(crate) fn note_wake(self) -> Habit {
         match self.worker() {
             Some(worker) if worker.waits.get() > 0 => Habit::Waits,
             Some(_) => Habit::Computes,
+            None if self.is_watcher() => Habit::Unknown,
             None => self.thread.note_wake(|| self.engine.host().waits()),
         }
+    }
+
+    fn is_watcher(self) -> bool {
+        self.thread.number(|| self.engine.host().thread_id()) == self.engine.watch.thread()
     }
 
     /// The queue of the innermost item that the thread is in. `None` outside of items, and while it

@@ -3,6 +3,7 @@
 
 mod batch;
 mod caller;
+mod keep;
 mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use uwork_policy::batch::{TakenBatch, plan_batch};
 use uwork_policy::concurrency::{may_start_another, too_many_workers};
-use uwork_policy::cpuset::CpuSet;
+use uwork_policy::saving::{LONG_ITEM_NS, works_alone};
 
 use crate::account;
 use crate::engine::Engine;
@@ -31,6 +32,7 @@ use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
 use crate::worker::batch::run_batch;
+use crate::worker::keep::{KEEPS_TO_NONE, KeepsTo};
 
 /// What a worker does next.
 enum Step {
@@ -66,7 +68,7 @@ pub(crate) struct Worker<H: Host> {
     /// When this worker last came up.
     up_since: Cell<u64>,
     /// The CPU that it keeps to although its pod has others, and the CPUs for which that was chosen.
-    keeps_to: Cell<(Option<u32>, Link<Cpus>)>,
+    keeps_to: Cell<KeepsTo>,
     /// Declared waits that the worker is in; they nest.
     waits: Cell<u32>,
     /// Whether the worker joins the running count again when the outermost wait ends.
@@ -85,7 +87,7 @@ impl<H: Host> Worker<H> {
             helps: Cell::new(false),
             idle_since: Cell::new(0),
             up_since: Cell::new(0),
-            keeps_to: Cell::new((None, Link(std::ptr::null_mut()))),
+            keeps_to: Cell::new(KEEPS_TO_NONE),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
             meter: account::CpuMeter::default(),
@@ -149,7 +151,7 @@ impl<H: Host> Worker<H> {
                 return self.go_idle(now);
             }
         }
-        let pwq = self.find_pwq();
+        let pwq = self.find_pwq(now);
         let Some((pwq, from)) = pwq else {
             if self.yields.get() < YIELDS_BEFORE_PARK {
                 self.yields.set(self.yields.get() + 1);
@@ -234,12 +236,16 @@ impl<H: Host> Worker<H> {
             self.note_steal(from, now);
         }
         if from.looks_ready() {
-            if from.spec().saves {
-                from.reconsider_target(engine, now.saturating_sub(self.up_since.get()));
+            if from.spec().saves && !works_alone(now.saturating_sub(self.up_since.get())) {
+                from.use_all_workers(engine);
+                self.leave_kept_cpu();
             }
             self.share(from, plan.settle_source, left as u64, estimate);
         }
         pwq.events.stolen.add(if stolen { count.into() } else { 0 });
+        if estimate.item_ns >= LONG_ITEM_NS {
+            self.leave_kept_cpu();
+        }
         pool.settle(engine);
         let batch = account::Batch::begin(engine, slot, &self.meter, (now, waited_ns), estimate);
         let before = slot.number();
@@ -337,6 +343,7 @@ impl<H: Host> Worker<H> {
     fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         if pool.spec().saves {
+            pool.begin_alone();
             self.choose_cpu_to_sleep_on();
         }
         let cpu = engine.host().current_cpu();
@@ -375,27 +382,10 @@ impl<H: Host> Worker<H> {
         Step::Park(deadline)
     }
 
-    /// Before this worker of a saving pool parks: moves it to the CPU that is to wake for the pool's
-    /// timers, or permits it all CPUs of its pod again.
-    fn choose_cpu_to_sleep_on(&self) {
-        let (pool, engine) = (self.pool(), &*self.engine);
-        pool.begin_alone();
-        let cpu = pool.cpu_to_sleep_on(engine, self.slot, engine.host().current_cpu());
-        let (kept, placed) = self.keeps_to.get();
-        let cpus = Link(std::ptr::from_ref(engine.cpus()).cast_mut());
-        // A change of the CPUs has permitted it all of its pod meanwhile.
-        let kept = kept.filter(|_| std::ptr::eq(placed.0, cpus.0));
-        if cpu != kept {
-            let pod = cpu.map(CpuSet::single);
-            self.slot().go_to(engine, pod.as_ref().unwrap_or(&pool.spec().cpus));
-        }
-        self.keeps_to.set((cpu, cpus));
-    }
-
     /// When a parked worker must wake without being picked: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
-        let timer = if keeps_timers { pool.keep_until() } else { NEVER };
+        let timer = if keeps_timers { self.wake_for_timer(pool.keep_until()) } else { NEVER };
         let retire = self.retires_at().unwrap_or(NEVER);
         let deadline = timer.min(retire);
         (deadline != NEVER).then_some(deadline)
@@ -421,6 +411,10 @@ impl<H: Host> Worker<H> {
             }
             if slot.is_picked() {
                 break;
+            }
+            if pool.spec().saves && !pool.has_due_timers(engine.host().now()) {
+                // Another timer may be the next one now, with less slack.
+                self.choose_cpu_to_sleep_on();
             }
             let mut inner = pool.lock();
             if slot.is_picked_locked() {
@@ -484,7 +478,12 @@ impl<H: Host> Worker<H> {
             slot.go_to(engine, &spec.cpus);
             engine.host().rename_thread(&spec.thread_name());
         }
-        slot.lift_restriction(engine, &spec.cpus);
+        match (spec.saves, slot.is_restricted()) {
+            (true, true) => self.keep_to_cpu_of_waker(),
+            // The item need not be the one for which the worker chose the CPU to sleep on.
+            (true, false) => self.leave_kept_cpu(),
+            (false, _) => slot.lift_restriction(engine, &spec.cpus),
+        }
         self.pool()
     }
 

@@ -1,10 +1,10 @@
 //! Work of neighbouring pods: a worker that has none of its own takes it, and brings up others.
 
 use uwork_policy::batch::RunEstimate;
-use uwork_policy::concurrency::{STEAL_CHOICE, spills};
+use uwork_policy::concurrency::{STEAL_CHOICE, may_steal_unprompted, spills};
 
-use super::Worker;
-use crate::host::Host;
+use super::{Worker, YIELDS_BEFORE_PARK};
+use crate::host::{Cure, Host};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
@@ -12,22 +12,40 @@ use crate::queue::pwq::Pwq;
 impl<H: Host> Worker<H> {
     /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
     /// overloaded neighbour.
-    pub(super) fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
+    pub(super) fn find_pwq(&self, now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
         if pool.looks_ready()
             && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
         {
             return Some((pwq, pool));
         }
-        pool.spec().neighbours.chunks(STEAL_CHOICE).find_map(|near| self.steal(near))
+        // Before its yield a worker looks at the nearest only: after it, and before it parks, it looks
+        // at all. One that was woken for a neighbour's items looks at all at once.
+        let spec = pool.spec();
+        let looks_at_all = self.helps.get() || self.yields.get() == YIELDS_BEFORE_PARK;
+        let pools = if looks_at_all { &spec.neighbours[..] } else { spec.near() };
+        pools.chunks(STEAL_CHOICE).find_map(|near| self.steal(near, now))
     }
 
-    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no
-    /// batch for the longest time, because its items wait longest.
-    fn steal(&self, pools: &[u32]) -> Option<(&Pwq<H>, &Pool<H>)> {
-        let overloaded =
-            || pools.iter().map(|&id| self.engine.pool(id)).filter(|p| p.is_overloaded());
-        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
+    /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no batch
+    /// for the longest time, because its items wait longest.
+    ///
+    /// Unless this worker was woken for a neighbour's items, a pool whose workers keep taking batches
+    /// of short items is left alone. That delays nothing for good: if a neighbour is overloaded when a
+    /// worker parks, the worker wakes one of its pool, usually itself, for the neighbour's items.
+    fn steal(&self, pools: &[u32], now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let may_take_from = |pool: &Pool<H>| {
+            let since = now.saturating_sub(pool.last_batch_at());
+            self.helps.get() || may_steal_unprompted(since, pool.estimate())
+        };
+        let overloaded = || {
+            let pools = pools.iter().map(|&id| self.engine.pool(id));
+            pools.filter(|pool| pool.is_overloaded() && may_take_from(pool))
+        };
+        let oldest = match self.engine.host().reverts(Cure::LongestWait) {
+            false => overloaded().min_by_key(|pool| pool.last_batch_at())?,
+            true => overloaded().next()?,
+        };
         // Another worker may be faster: then any of the others will do.
         std::iter::once(oldest).chain(overloaded()).find_map(|other| {
             let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;

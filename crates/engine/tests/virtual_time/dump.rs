@@ -37,13 +37,13 @@ machine  allowed 0-1  unbound 0-1
 blocking declared: the test says so
 
 scopes
-  cpu          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
-  smt          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
-  cluster      nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
-  cache_shard  nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
-  cache        nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
-  numa         nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
-  system       nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
+  cpu          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1  pod_node 0:0 1:0
+  smt          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1  pod_node 0:0 1:0
+  cluster      nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1  pod_node 0:0 1:0
+  cache_shard  nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0  pod_node 0:0
+  cache        nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0  pod_node 0:0
+  numa         nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0  pod_node 0:0
+  system       nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0  pod_node 0:0
 
 pools
   pool 0    cpus 0  nice 0  target 1  workers 1  running 0  idle 1  max 2
@@ -91,6 +91,50 @@ fn the_text_of_a_known_state() {
         text
     });
     assert_eq!(text, KNOWN_STATE, "\n{text}");
+}
+
+// Catches: nodes that are left out, the limit of the queue instead of the node's, permits of another
+// node.
+#[test]
+fn a_node_whose_pods_share_a_limit_is_shown_with_it() {
+    with_engine(Setup::exact("node:2 llc:2 core:2"), |engine| {
+        let cache = attrs(engine, AffinityScope::Cache, true);
+        let spec = QueueSpec { max_active: 4, ..spec("shared", Kind::Unbound(cache)) };
+        let queue = make(engine, spec);
+        queue.set_min_active(1).unwrap();
+        // CPUs 4 and 6 are in two pods of node 1, which has half of the limit. The test runs on CPU 0.
+        let items: Vec<_> = (0..4).map(|_| burning(engine, 10 * MS)).collect();
+        for (item, cpu) in items.iter().zip([4, 4, 6, 6]) {
+            assert_eq!(item.queue_on(&queue, cpu), Queued::Yes);
+            engine.host().doze(MS);
+        }
+        let dump = engine.dump();
+        let nodes = &dump.queues.iter().find(|queue| queue.name == "shared").unwrap().nodes;
+        let figures: Vec<_> =
+            nodes.iter().map(|node| (node.node, node.nr, node.max, node.waiting)).collect();
+        assert_eq!(figures, [(Some(0), 0, 2, 0), (Some(1), 2, 2, 1)]);
+        let shown = dump.to_string();
+        assert!(shown.contains("    node 1    active 2/2  waiting pwqs 1"), "{shown}");
+        queue.flush().unwrap();
+    });
+}
+
+/// A pod is of the node of its CPUs. A pod that spans several nodes is of none.
+#[test]
+fn each_pod_has_its_node() {
+    with_engine(Setup::exact("node:2 llc:2 core:1"), |engine| {
+        let dump = engine.dump();
+        let nodes = |scope: AffinityScope| {
+            let of = dump.scopes.iter().find(|found| found.scope == scope).expect("every scope");
+            of.pod_node.clone()
+        };
+        assert_eq!(nodes(AffinityScope::Cache), [0, 0, 1, 1].map(Some));
+        assert_eq!(nodes(AffinityScope::Numa), [0, 1].map(Some));
+        assert_eq!(nodes(AffinityScope::System), [None]);
+        let text = dump.to_string();
+        assert!(text.contains("  pod_node 0:0 1:0 2:1 3:1\n"), "{text}");
+        assert!(text.contains("  pod_node 0:-\n"), "{text}");
+    });
 }
 
 /// A worker that was found blocked is shown so until it is back.

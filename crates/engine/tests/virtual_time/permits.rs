@@ -138,3 +138,34 @@ fn max_active_has_bounds() {
         }
     });
 }
+
+// Catches: a permit that a pod without items keeps is lost for the others; one that is kept past a
+// lowered limit.
+#[test]
+fn permits_that_pods_keep_count_as_free_but_never_beyond_the_limit() {
+    with_engine(Setup::exact("node:1 llc:2 core:6"), |engine| {
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::Cache, true));
+        let queue = make(engine, QueueSpec { max_active: 4, ..spec("q", kind) });
+        let begun = Begun::default();
+        // Both pods run an item, and keep a permit.
+        for cpu in [1, 6] {
+            assert_eq!(item(engine, &begun, "first").queue_on(&queue, cpu), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        for (limit, rounds) in [(4, 1), (2, 2), (1, 4), (4, 1)] {
+            queue.set_max_active(limit).unwrap();
+            begun.lock().unwrap().clear();
+            let begin = engine.host().time() / MS;
+            for _ in 0..4 {
+                assert_eq!(item(engine, &begun, "next").queue_on(&queue, 1), Queued::Yes);
+            }
+            queue.flush().unwrap();
+            let mut at: Vec<u64> = begun.lock().unwrap().iter().map(|begun| begun.1).collect();
+            at.sort_unstable();
+            at.iter_mut().for_each(|at| *at -= begin);
+            let expected: Vec<u64> =
+                (0..rounds).flat_map(|round| vec![10 * round; 4 / rounds as usize]).collect();
+            assert_eq!(at, expected, "limit {limit}");
+        }
+    });
+}

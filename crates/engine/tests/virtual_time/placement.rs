@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use uwork_engine::host::Cure;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -11,7 +12,7 @@ use uwork_policy::scope::AffinityScope;
 
 use crate::chance::Chaos;
 use crate::item::Item;
-use crate::setup::{MS, Setup, attrs, make, spec, with_engine};
+use crate::setup::{MS, Setup, US, attrs, make, spec, with_engine};
 
 /// Queues `count` items of 10 ms from CPU 0. Returns when all have run, and on which CPUs.
 fn from_cpu_0(machine: &'static str, strict: bool, count: u32) -> (u64, BTreeSet<u32>) {
@@ -58,10 +59,11 @@ fn a_strict_pod_keeps_its_items() {
     assert_eq!(took, 160 * MS);
 }
 
-/// The first items are short, so that the worker takes many at once; then a long item follows.
-#[test]
-fn items_scheduled_behind_a_long_item_are_taken_over() {
-    with_engine(Setup::exact("core:2"), |engine| {
+/// The first items are short, so that a worker takes many at once; then a long item follows. The last
+/// item ends before the watcher scans. Returns when the last short item began.
+fn behind_a_long_item(reverted: Option<Cure>) -> u64 {
+    with_engine(Setup::exact("core:2"), move |engine| {
+        reverted.into_iter().for_each(|cure| engine.host().revert(cure));
         let host = engine.host().clone();
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
         let queue = make(engine, spec("q", kind));
@@ -74,18 +76,66 @@ fn items_scheduled_behind_a_long_item_are_taken_over() {
         for index in 0..64 {
             let (host, last) = (host.clone(), last.clone());
             let item = Item::new(move || {
-                if index == 8 {
-                    host.burn(100 * MS);
-                } else {
-                    *last.lock().unwrap() = host.time();
+                *last.lock().unwrap() = host.time();
+                match index {
+                    8 => host.burn(100 * MS),
+                    63 => host.burn(60 * US),
+                    _ => {}
                 }
             });
             assert_eq!(item.queue(&queue), Queued::Yes);
         }
         queue.flush().unwrap();
         assert_eq!(host.time() - begin, 100 * MS);
-        assert!(*last.lock().unwrap() - begin < 10 * MS, "{}", *last.lock().unwrap() - begin);
-    });
+        *last.lock().unwrap() - begin
+    })
+}
+
+#[test]
+fn items_scheduled_behind_a_long_item_are_taken_over() {
+    assert_eq!(behind_a_long_item(None), 60 * US);
+    let by_the_watcher = behind_a_long_item(Some(Cure::OverdueTails));
+    assert!((100 * US..10 * MS).contains(&by_the_watcher), "{by_the_watcher}");
+}
+
+/// The pods of CPUs 1 and 2 are in long runs, which began first on CPU `first`, and an item waits in
+/// each. Then the worker of CPU 3 runs dry. Returns the pods in the order in which it takes the items.
+fn taken_from(first: u32, reverted: Option<Cure>) -> Vec<u32> {
+    with_engine(Setup::exact("core:4"), move |engine| {
+        let host = engine.host().clone();
+        reverted.into_iter().for_each(|cure| host.revert(cure));
+        let mut attrs = attrs(engine, AffinityScope::Cpu, false);
+        attrs.cpumask = "1-3".parse().unwrap();
+        let queue = make(engine, spec("q", Kind::Unbound(attrs)));
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let put = |cpu, ns| {
+            let (host, taken) = (host.clone(), taken.clone());
+            let item = Item::new(move || {
+                taken.lock().unwrap().push(cpu);
+                host.burn(ns);
+            });
+            assert_eq!(item.queue_on(&queue, cpu), Queued::Yes);
+        };
+        let second = 3 - first;
+        put(first, 8 * MS);
+        host.doze(MS);
+        put(second, 8 * MS);
+        put(3, 4 * MS);
+        host.doze(MS);
+        [second, first].into_iter().for_each(|cpu| put(cpu, MS));
+        queue.flush().unwrap();
+        let mut taken = taken.lock().unwrap();
+        taken.split_off(3)
+    })
+}
+
+#[test]
+fn a_worker_without_work_takes_from_the_neighbour_that_has_waited_longest() {
+    for first in [1, 2] {
+        assert_eq!(taken_from(first, None), [first, 3 - first]);
+    }
+    let nearest = [1, 2].map(|first| taken_from(first, Some(Cure::LongestWait)));
+    assert_eq!(nearest[0], nearest[1], "the cure is not needed");
 }
 
 /// On one CPU, where no other pod can help: the wait itself gives the worker's batch back.

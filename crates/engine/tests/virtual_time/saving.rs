@@ -1,6 +1,7 @@
 //! Power-efficient queues: which CPUs wake for them, how often, and what a change of the settings
 //! does to their items.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use uwork_engine::host::Report;
@@ -13,40 +14,46 @@ use crate::chance::{Chance, Chaos};
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, VirtualQueue, make, spec, with_engine};
 
-/// The number of an item, the time and the CPU of each run.
-type Runs = Arc<Mutex<Vec<(usize, u64, u32)>>>;
+/// The number of an item, the time and the CPU of each run. A periodic item has, instead of a number,
+/// the time from its deadline to the run.
+pub(crate) type Runs = Arc<Mutex<Vec<(usize, u64, u32)>>>;
 
 /// The watcher checks the CPUs this often while any worker is busy.
 const CHECK: u64 = 250 * MS;
 
 /// CPUs that are shared in time slices, as by a system's scheduler.
-fn sliced(machine: &'static str) -> Setup {
+pub(crate) fn sliced(machine: &'static str) -> Setup {
     Setup { machine, chaos: Chaos { slice_ns: MS, ..Chaos::STEADY }, seed: 0 }
 }
 
-fn efficient(engine: &Arc<VirtualEngine>, name: &str, more: Flags) -> VirtualQueue {
+pub(crate) fn efficient(engine: &Arc<VirtualEngine>, name: &str, more: Flags) -> VirtualQueue {
     let flags = Flags::PERCPU | Flags::POWER_EFFICIENT | more;
     make(engine, QueueSpec { flags, ..spec(name, Kind::PerCpu) })
 }
 
-fn save(engine: &Arc<VirtualEngine>, saves: bool) {
+pub(crate) fn save(engine: &Arc<VirtualEngine>, saves: bool) {
     let change = || engine.set_housekeeping(|settings| settings.power_efficient = saves);
     engine.host().unpreempted(change).expect("no mask is changed");
 }
 
-fn choose(engine: &Arc<VirtualEngine>, cpumask: &str) -> Result<(), QueueError> {
+pub(crate) fn choose(engine: &Arc<VirtualEngine>, cpumask: &str) -> Result<(), QueueError> {
     let cpumask: CpuSet = cpumask.parse().expect("a list");
     let change = || engine.set_housekeeping(|settings| settings.cpumask = Some(cpumask));
     engine.host().unpreempted(change)
 }
 
-fn noting(engine: &Arc<VirtualEngine>, runs: &Runs, index: usize, slack: u64) -> Arc<Item> {
+pub(crate) fn noting(
+    engine: &Arc<VirtualEngine>,
+    runs: &Runs,
+    index: usize,
+    slack: u64,
+) -> Arc<Item> {
     let (host, runs) = (engine.host().clone(), runs.clone());
     Item::with_slack(slack, move || runs.lock().unwrap().push((index, host.time(), host.cpu())))
 }
 
 /// Arms an item that records its runs, computes for 20 us and arms itself again.
-fn arm_periodic(
+pub(crate) fn arm_periodic(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
     runs: &Runs,
@@ -56,11 +63,14 @@ fn arm_periodic(
     let me: Arc<OnceLock<Arc<Item>>> = Arc::default();
     let (host, runs, queue, again) =
         (engine.host().clone(), runs.clone(), queue.clone(), me.clone());
+    let due = AtomicU64::new(host.time() + period);
     let item = Item::with_slack(slack, {
         let queue = queue.clone();
         move || {
-            runs.lock().unwrap().push((0, host.time(), host.cpu()));
+            let late = host.time() - due.load(Ordering::Relaxed);
+            runs.lock().unwrap().push((late as usize, host.time(), host.cpu()));
             host.burn(20 * US);
+            due.store(host.time() + period, Ordering::Relaxed);
             let item = again.get().expect("it is set before it is armed");
             assert_ne!(item.queue_delayed(&queue, None, period), Queued::AlreadyPending);
         }
@@ -70,39 +80,18 @@ fn arm_periodic(
     item
 }
 
-fn taken(runs: &Runs) -> Vec<(usize, u64, u32)> {
-    std::mem::take(&mut runs.lock().unwrap())
+/// Queues an item on this CPU that computes for so long.
+pub(crate) fn hog(engine: &Arc<VirtualEngine>, cpu: u32, ns: u64) -> (VirtualQueue, Arc<Item>) {
+    engine.set_cpu_intensive_thresh(0);
+    let (host, bound) =
+        (engine.host().clone(), make(engine, spec(&format!("hog-{cpu}"), Kind::PerCpu)));
+    let item = Item::new(move || host.burn(ns));
+    assert_eq!(item.queue_on(&bound, cpu), Queued::Yes);
+    (bound, item)
 }
 
-/// Ten seconds in which CPU 5 computes: after the first runs, no other CPU wakes for the item.
-#[test]
-fn a_periodic_item_wakes_no_idle_cpu_while_another_is_awake() {
-    with_engine(sliced("core:8"), |engine| {
-        engine.set_cpu_intensive_thresh(0);
-        let host = engine.host();
-        save(engine, true);
-        let queue = efficient(engine, "pe", Flags::empty());
-        let bound = make(engine, spec("bound", Kind::PerCpu));
-        let hog = {
-            let host = host.clone();
-            Item::new(move || host.burn(11 * SEC))
-        };
-        let runs = Runs::default();
-        let periodic = arm_periodic(engine, &queue, &runs, 10 * MS, 2_500 * US);
-        host.doze(50 * MS);
-        assert_eq!(hog.queue_on(&bound, 5), Queued::Yes);
-        host.doze(50 * MS);
-        taken(&runs);
-        host.doze(10 * SEC);
-        let seen = taken(&runs);
-        assert!(seen.len() > 700, "{}", seen.len());
-        assert_eq!(seen.iter().find(|&&(_, _, cpu)| cpu != 5), None);
-        // The worker is permitted all CPUs again once none is known to be awake.
-        bound.flush().unwrap();
-        host.doze(SEC);
-        assert!(host.threads() > 0 && !taken(&runs).is_empty());
-        periodic.disable(engine).unwrap();
-    });
+pub(crate) fn taken(runs: &Runs) -> Vec<(usize, u64, u32)> {
+    std::mem::take(&mut runs.lock().unwrap())
 }
 
 /// A worker that wakes for its timers is idle at almost every check of the CPUs. The next check stays
@@ -130,17 +119,11 @@ fn the_watcher_wakes_only_to_check_the_cpus_beside_a_periodic_item() {
 #[test]
 fn a_mask_without_an_awake_cpu_is_kept() {
     with_engine(sliced("core:8"), |engine| {
-        engine.set_cpu_intensive_thresh(0);
         let host = engine.host();
         save(engine, true);
         choose(engine, "2-3").unwrap();
         let queue = efficient(engine, "pe", Flags::empty());
-        let bound = make(engine, spec("bound", Kind::PerCpu));
-        let hog = {
-            let host = host.clone();
-            Item::new(move || host.burn(2 * SEC))
-        };
-        assert_eq!(hog.queue_on(&bound, 5), Queued::Yes);
+        let (_bound, _hog) = hog(engine, 5, 2 * SEC);
         let runs = Runs::default();
         let periodic = arm_periodic(engine, &queue, &runs, 10 * MS, 2_500 * US);
         host.doze(SEC);
@@ -199,7 +182,8 @@ fn windows_are_stabbed_with_the_fewest_wakes() {
     }
 }
 
-/// Queues of another niceness have another pool; a worker of one pool that is awake serves both.
+/// Queues of another niceness have another pool. A worker that wakes for its timers also queues the
+/// items of the other pool, whose worker is woken on the same CPU.
 #[test]
 fn saving_pools_share_a_wake() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -213,9 +197,15 @@ fn saving_pools_share_a_wake() {
         let second = noting(engine, &runs, 1, 30 * MS);
         assert_eq!(first.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         assert_eq!(second.queue_delayed(&highpri, None, 15 * MS), Queued::Yes);
+        host.doze(MS);
+        let before = host.counts();
         host.doze(SEC);
-        let times: Vec<u64> = taken(&runs).iter().map(|&(_, at, _)| at - begin).collect();
-        assert_eq!(times, [20 * MS; 2]);
+        let seen = taken(&runs);
+        assert_eq!(seen.iter().map(|&(_, at, _)| at - begin).collect::<Vec<_>>(), [20 * MS; 2]);
+        assert_eq!(seen[0].2, seen[1].2, "on one CPU");
+        // The first worker wakes by its timer, and wakes the second.
+        let (wakes, wake_ups) = (host.counts().wakes, host.counts().wake_ups);
+        assert_eq!((wakes - before.wakes, wake_ups - before.wake_ups), (1, 2));
     });
 }
 
@@ -246,6 +236,58 @@ fn a_slack_beyond_the_period_lengthens_the_period() {
         assert_eq!(never.queue_delayed(&queue, None, u64::MAX), Queued::Yes);
         host.doze(3600 * SEC);
         assert!(taken(&runs).is_empty() && never.cancel(engine));
+    });
+}
+
+/// A single shorter delay, such as that of a retry, is no period.
+#[test]
+fn a_slack_beyond_the_period_is_reported_after_a_shorter_delay() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let (host, runs) = (engine.host(), AtomicU64::new(0));
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let me: Arc<OnceLock<Arc<Item>>> = Arc::default();
+        let (inner, again) = (queue.clone(), me.clone());
+        let item = Item::with_slack(25 * MS, move || {
+            let delay = if runs.fetch_add(1, Ordering::Relaxed) == 0 { MS } else { 10 * MS };
+            let item = again.get().expect("it is set before it is armed");
+            assert_ne!(item.queue_delayed(&inner, None, delay), Queued::AlreadyPending);
+        });
+        me.set(item.clone()).ok().expect("it is new");
+        assert_eq!(item.queue(&queue), Queued::Yes);
+        host.doze(SEC);
+        let (period_ns, slack_ns) = (10 * MS, 25 * MS);
+        let report = Report::SlackBeyondPeriod { queue: "pe".to_owned(), period_ns, slack_ns };
+        assert_eq!(host.reports(), [report]);
+        item.disable(engine).unwrap();
+    });
+}
+
+/// Two items arm themselves for the same delay, each once: neither has a period.
+#[test]
+fn a_delay_that_two_items_have_once_is_no_period() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let items = [(); 2].map(|()| {
+            let (me, runs): (Arc<OnceLock<Arc<Item>>>, _) = (Arc::default(), AtomicU64::new(0));
+            let (inner, again) = (queue.clone(), me.clone());
+            let item = Item::with_slack(25 * MS, move || {
+                if runs.fetch_add(1, Ordering::Relaxed) == 0 {
+                    let item = again.get().expect("it is set before it is queued");
+                    assert_eq!(item.queue_delayed(&inner, None, 10 * MS), Queued::Yes);
+                }
+            });
+            me.set(item.clone()).ok().expect("it is new");
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            item
+        });
+        host.doze(SEC);
+        assert_eq!(host.reports(), []);
+        for item in &items {
+            item.disable(engine).unwrap();
+        }
     });
 }
 

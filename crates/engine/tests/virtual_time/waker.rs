@@ -3,14 +3,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::host::Host;
+use uwork_engine::host::{Cure, Host};
 use uwork_engine::{Kind, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 
+use uwork_sim::chance::Chaos;
 use uwork_sim::host::{Event, VirtualHost};
 use uwork_sim::item::Item;
-use uwork_sim::setup::{Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
+use uwork_sim::setup::{
+    MS, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
+};
+
+/// Machines with one pod of 4, 16 and 64 CPUs in the scope `system`.
+const MACHINES: [&str; 3] = ["core:4", "core:16", "llc:8 core:8"];
 
 /// The submitter's CPU. New workers start on CPU 0.
 const HERE: u32 = 2;
@@ -18,7 +24,7 @@ const ROUNDS: usize = 100;
 /// By then, the submitter's habit is known and the worker has been moved.
 const LEARNED: usize = 50;
 
-/// A pod of four CPUs.
+/// A pod of all CPUs.
 fn pod(engine: &Arc<VirtualEngine>) -> VirtualQueue {
     let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
     make(engine, spec("q", kind))
@@ -45,7 +51,11 @@ fn wait_for_item(host: &VirtualHost, queue: &VirtualQueue) -> u32 {
 
 #[test]
 fn a_submitter_that_waits_gets_a_worker_on_its_cpu() {
-    with_engine(Setup::exact("core:4"), |engine| {
+    MACHINES.into_iter().for_each(a_submitter_waits);
+}
+
+fn a_submitter_waits(machine: &'static str) {
+    with_engine(Setup::exact(machine), move |engine| {
         let (host, queue) = (engine.host().clone(), pod(engine));
         let ran_on = Arc::new(Mutex::new(Vec::new()));
         let (inner, seen) = (host.clone(), ran_on.clone());
@@ -63,9 +73,52 @@ fn a_submitter_that_waits_gets_a_worker_on_its_cpu() {
     });
 }
 
+/// A submitter that sleeps between its items: each takes 100 us, and one comes every 70 us. Returns
+/// how long each took from its submission to its end. A thread that has lost its CPU waits for it.
+fn sojourns_behind_sleeps(machine: &'static str, reverted: Option<Cure>) -> Vec<u64> {
+    let chaos = Chaos { slice_ns: MS, stays_on_cpu: true, ..Chaos::STEADY };
+    with_engine(Setup { machine, chaos, seed: 1 }, move |engine| {
+        let (host, queue) = (engine.host().clone(), pod(engine));
+        reverted.into_iter().for_each(|cure| host.revert(cure));
+        let sojourns = Arc::new(Mutex::new(Vec::new()));
+        let (inner, seen, items) = (host.clone(), sojourns.clone(), queue.clone());
+        submit_here(&host, move || {
+            for _ in 0..ROUNDS {
+                let (host, seen, queued_at) = (inner.clone(), seen.clone(), inner.time());
+                let item = Item::new(move || {
+                    host.burn(100 * US);
+                    seen.lock().unwrap().push(host.time() - queued_at);
+                });
+                assert_eq!(item.queue(&items), Queued::Yes);
+                inner.doze(70 * US);
+            }
+        });
+        queue.flush().expect("not inside of an item");
+        let sojourns = sojourns.lock().unwrap();
+        sojourns[LEARNED..].to_vec()
+    })
+}
+
+#[test]
+fn a_submitter_that_sleeps_gets_no_second_worker_on_its_cpu() {
+    for machine in MACHINES {
+        assert_eq!(
+            sojourns_behind_sleeps(machine, None),
+            [100 * US; ROUNDS - LEARNED],
+            "{machine}"
+        );
+        let together = sojourns_behind_sleeps(machine, Some(Cure::BusyCpuOfWaker));
+        assert!(together.iter().any(|&ns| ns > 100 * US), "{machine}: the cure is not needed");
+    }
+}
+
 #[test]
 fn a_submitter_that_computes_gets_a_worker_on_another_cpu() {
-    with_engine(Setup::exact("core:4"), |engine| {
+    MACHINES.into_iter().for_each(a_submitter_computes);
+}
+
+fn a_submitter_computes(machine: &'static str) {
+    with_engine(Setup::exact(machine), move |engine| {
         let (host, queue) = (engine.host().clone(), pod(engine));
         let late = Arc::new(Mutex::new(Vec::new()));
         let (inner, seen) = (host.clone(), late.clone());

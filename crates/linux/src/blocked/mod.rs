@@ -4,6 +4,7 @@
 //! `UWORK_BLOCKING` or a `Setup` asks for, if the system permits it. It may be
 //! lowered later, if the system refuses what it had permitted; it is never raised.
 
+pub(super) mod kept;
 mod perf;
 mod proc;
 mod ring;
@@ -87,7 +88,7 @@ impl BlockDetector {
     }
 
     pub(super) fn activity(&self, thread: u64) -> Option<Activity> {
-        proc::activity(thread)
+        kept::activity(thread)
     }
 
     /// Records a thread. Returns a report too, if a refusal must be reported.

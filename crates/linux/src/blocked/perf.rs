@@ -123,7 +123,7 @@ fn is_warm() -> bool {
 
 /// Whether this file is in the last quarter of the numbers that the process may use: these are left
 /// to the program.
-fn is_of_the_last(file: &OwnedFd) -> bool {
+pub(super) fn is_of_the_last(file: &OwnedFd) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is live.
     let outcome = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };

@@ -36,9 +36,7 @@ pub(super) fn folder() -> Result<PathBuf, String> {
 
 /// `XDG_RUNTIME_DIR`, unless the program has more rights than its user.
 fn from_environment() -> Option<OsString> {
-    // SAFETY: no pointers.
-    let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if is_privileged { None } else { std::env::var_os("XDG_RUNTIME_DIR") }
+    if super::is_privileged() { None } else { std::env::var_os("XDG_RUNTIME_DIR") }
 }
 
 fn parent(from_environment: Option<OsString>) -> PathBuf {

@@ -17,7 +17,7 @@ use crate::Event;
 use crate::{first_use, stack};
 
 pub use connection::{LINE_MAX, OUTPUT_MAX};
-pub use on_signal::call_on_signal;
+pub use on_signal::{call_on_signal, call_on_signal_of_environment};
 pub use server::CONNECTIONS_MAX;
 
 /// The answers to the requests of clients. Called on the thread of the control socket, which holds
@@ -51,21 +51,21 @@ enum State {
     Open(listener::Listener),
 }
 
-/// Offers a service on this process's socket, which the watcher opens. Later calls do nothing.
-/// `UWORK_CONTROL=0` in the environment switches the socket off.
+/// Offers a service on this process's socket, which the watcher opens. True at the first call; later
+/// calls do nothing. `UWORK_CONTROL=0` in the environment switches the socket off.
 #[inline]
-pub fn offer(service: &'static dyn Service) {
-    if SERVICE.get().is_none() {
-        offer_first(service);
-    }
+pub fn offer(service: &'static dyn Service) -> bool {
+    SERVICE.get().is_none() && offer_first(service)
 }
 
 #[cold]
-fn offer_first(service: &'static dyn Service) {
-    if SERVICE.set(service).is_ok() {
+fn offer_first(service: &'static dyn Service) -> bool {
+    let is_first = SERVICE.set(service).is_ok();
+    if is_first {
         // For a watcher that began before.
         notify();
     }
+    is_first
 }
 
 /// The socket of this process, or the reason why it has none.
@@ -140,6 +140,7 @@ fn open() -> bool {
 pub(crate) fn child() {
     listener::close_inherited();
     server::close_inherited();
+    on_signal::child();
     WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
     NOTICED.store(false, Ordering::SeqCst);
     SERVING.store(false, Ordering::SeqCst);
@@ -150,6 +151,12 @@ pub(crate) fn child() {
         let inherited = State::None("this process is a forked child that has used no queue yet");
         std::mem::forget(std::mem::replace(&mut *socket, inherited));
     }
+}
+
+/// Whether the program has more rights than its user, whose environment it does not trust then.
+fn is_privileged() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// The signal that tells the watcher of a client: the signal for stacks, which the library's threads

@@ -4,6 +4,23 @@ use std::io::Error;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use uwork_engine::host::{Host, Report};
+
+use crate::process::{engine, variable};
+
+/// The signals with names in `UWORK_DUMP_SIGNAL`.
+const NAMED: [(&str, libc::c_int); 4] = [
+    ("HUP", libc::SIGHUP),
+    ("QUIT", libc::SIGQUIT),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+];
+
+/// Signals that report faults. After the handler the instruction that has failed runs again, so a
+/// handler that only returns would be called for ever.
+const FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
 /// Writes the dump.
 static WRITES: OnceLock<fn()> = OnceLock::new();
 /// The signal has come, and no thread has begun to write.
@@ -13,9 +30,12 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// count as one.
 ///
 /// # Errors
-/// The reason: the signal has a handler, is ignored, or cannot be handled; or another function was
-/// given before.
+/// The reason: the signal reports faults, has a handler, is ignored, or cannot be handled; or another
+/// function was given before.
 pub fn call_on_signal(signal: libc::c_int, writes: fn()) -> Result<(), String> {
+    if FAULTS.contains(&signal) {
+        return Err(format!("signal {signal} reports faults"));
+    }
     if *WRITES.get_or_init(|| writes) as usize != writes as usize {
         return Err("another function is called on a signal".to_owned());
     }
@@ -37,6 +57,35 @@ pub fn call_on_signal(signal: libc::c_int, writes: fn()) -> Result<(), String> {
         return Err(failed(Error::last_os_error()));
     }
     Ok(())
+}
+
+/// As [`call_on_signal`], for the signal in `UWORK_DUMP_SIGNAL`, if the environment has one: a name
+/// or a number. Another value, and a signal that cannot be taken, is ignored with a report. A program
+/// that has more rights than its user ignores the variable.
+pub fn call_on_signal_of_environment(writes: fn()) {
+    if super::is_privileged() {
+        return;
+    }
+    let allowed = format!(
+        "{}, and numbers of signals that have no handler",
+        NAMED.map(|(name, _)| name).join(", ")
+    );
+    let mut reason = None;
+    let taken = variable("UWORK_DUMP_SIGNAL", &allowed, |text| {
+        call_on_signal(signal_of(text)?, writes).map_err(|refused| reason = Some(refused)).ok()
+    });
+    if let Err(mut report) = taken {
+        if let (Report::VariableIgnored { allowed, .. }, Some(reason)) = (&mut report, reason) {
+            *allowed = format!("{allowed}; {reason}");
+        }
+        engine().host().report(report);
+    }
+}
+
+fn signal_of(text: &str) -> Option<libc::c_int> {
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    let named = NAMED.iter().find(|(known, _)| *known == name);
+    named.map_or_else(|| text.parse().ok(), |&(_, signal)| Some(signal))
 }
 
 fn handler() -> libc::sighandler_t {
@@ -62,5 +111,24 @@ pub(super) fn attend() {
         && let Some(&writes) = WRITES.get()
     {
         let _ = crate::thread::start("uw/dump", writes);
+    }
+}
+
+/// In a forked child: a signal of the parent's is not the child's.
+pub(super) fn child() {
+    WANTED.store(false, Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No watcher exists here that would take it.
+    #[test]
+    fn a_signal_of_the_parent_is_not_wanted_in_the_child() {
+        handle(libc::SIGUSR1);
+        assert!(WANTED.load(Ordering::SeqCst));
+        crate::control::child();
+        assert!(!WANTED.load(Ordering::SeqCst));
     }
 }

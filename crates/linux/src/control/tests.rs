@@ -3,6 +3,9 @@
 use std::io::Read;
 use std::io::Write;
 
+use proptest::collection;
+use proptest::prelude::*;
+
 use super::*;
 
 struct Echo;
@@ -90,4 +93,56 @@ fn input_is_bounded_by_a_line() {
     // The rest of the line was not read, which the system may report as a reset.
     let _ = client.read_to_end(&mut all);
     assert!(all.ends_with(b"next\nrefused: a line has at most 4096 bytes\n"));
+}
+
+/// The output for this input, and whether the connection ends.
+fn expected(mut input: &[u8]) -> (String, bool) {
+    let mut output = String::new();
+    loop {
+        let window = &input[..input.len().min(LINE_MAX)];
+        let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
+            let is_too_long = window.len() == LINE_MAX;
+            if is_too_long {
+                output += &Echo.refuse(&format!("a line has at most {LINE_MAX} bytes"));
+            }
+            return (output, is_too_long);
+        };
+        let Ok(line) = std::str::from_utf8(&window[..end]) else {
+            return (output + &Echo.refuse("a line is UTF-8"), true);
+        };
+        output += &Echo.answer(line.strip_suffix('\r').unwrap_or(line));
+        input = &input[end + 1..];
+    }
+}
+
+/// What a client may send in a piece.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), b'a'..=b'c'], 0..20),
+        1 => collection::vec(0_u8.., 0..20),
+        1 => (LINE_MAX - 2..LINE_MAX + 2).prop_map(|length| vec![b'x'; length]),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_pieces_of_lines_get_their_answers_in_order(pieces in collection::vec(piece(), 0..12)) {
+        let (mut connection, mut client, now) = pair();
+        client.set_nonblocking(true).expect("a socket");
+        let (mut sent, mut read, mut fate) = (Vec::new(), Vec::new(), Fate::Stays);
+        for piece in pieces {
+            client.write_all(&piece).expect("room, as all answers are read");
+            sent.extend(piece);
+            fate = connection.serve(&Echo, now);
+            let _ = client.read_to_end(&mut read);
+            assert!(connection.input.len() <= LINE_MAX);
+            if fate == Fate::Ends {
+                break;
+            }
+        }
+        drop(connection);
+        let _ = client.read_to_end(&mut read);
+        let (output, ends) = expected(&sent);
+        assert_eq!((String::from_utf8_lossy(&read), fate == Fate::Ends), (output.into(), ends));
+    }
 }

@@ -36,6 +36,16 @@ pub(super) fn cpu_id() -> Option<*const u32> {
     Some(arch::thread_pointer().wrapping_offset(offset).wrapping_add(field::CPU_ID).cast())
 }
 
+/// The library that has registered the area in which the calling thread finds its CPU: `glibc`, or
+/// `none`. Without an area each submission asks the system for the CPU, and a thread that uses
+/// per-CPU data registers one of its own.
+pub fn registered_by() -> &'static str {
+    // SAFETY: the calling thread's area, which the kernel writes only while the thread does not run.
+    // Negative if glibc's registration has failed.
+    let is_registered = cpu_id().is_some_and(|place| unsafe { place.read_volatile() } as i32 >= 0);
+    if is_registered { "glibc" } else { "none" }
+}
+
 /// The offset from the thread pointer to the area that glibc registers, if it does so.
 ///
 /// In a statically linked program the symbols are not found. A weak reference would find them

@@ -106,6 +106,23 @@ fn a_lock_for_all_cpus_is_spun_for_and_one_for_each_cpu_is_not() {
     }
 }
 
+/// The sums of the first batches are far greater: threads start there.
+#[test]
+fn the_figures_of_a_load_are_those_of_the_batches_that_count() {
+    for warm_up in [4, 40] {
+        let scope = AffinityScopeChoice::Explicit(AffinityScope::Cache);
+        let load = Load { producers: 8, batch: 20, warm_up, batches: 2, ..Load::new(scope) };
+        let machine = machine("core:8").unwrap();
+        let outcome = run_load(&machine, &Costs::default(), Queue::Engine, load).unwrap();
+        assert_eq!(outcome.items, 320);
+        // All producers begin at once, on 8 CPUs.
+        assert!(outcome.produced_ns <= 8 * outcome.elapsed_ns, "{outcome:?}");
+        assert!(outcome.produced_ns > 2 * outcome.elapsed_ns, "{outcome:?}");
+        assert!(outcome.busy_ns <= 8 * outcome.elapsed_ns, "{outcome:?}");
+        assert!(outcome.wakes <= 160, "{outcome:?}");
+    }
+}
+
 /// The second run has its blocks elsewhere, between blocks that were freed.
 #[test]
 fn a_load_on_the_engine_is_complete_and_the_same_again_on_another_heap() {

@@ -22,7 +22,7 @@ impl Case<'_> {
     }
 
     /// Each accepted submission is run once, cancelled once, or pending.
-    pub(super) fn conservation(&self) -> Option<String> {
+    pub(super) fn balance(&self) -> Option<String> {
         self.first(|no, item| {
             let accepted = item.accepted().count();
             let cancelled = item.calls.iter().filter(|made| made.has_cancelled()).count();
@@ -57,14 +57,22 @@ impl Case<'_> {
         })
     }
 
+    /// Whether a run of the item is in progress on the thread that makes this call.
+    fn is_in_run(&self, item: &History, made: &Made) -> bool {
+        let entries = self.run.tape.entries();
+        let mut around =
+            item.runs.iter().filter(|ran| ran.start < made.begin && ran.finish > made.end);
+        around.any(|ran| entries[ran.start].thread == made.thread)
+    }
+
     /// A flush returns after the runs of all submissions that were accepted before it.
     pub(super) fn flush(&self) -> Option<String> {
         self.first(|no, item| {
-            let flushes = item.calls.iter().filter(|made| {
+            let mut flushes = item.calls.iter().filter(|made| {
                 // From inside of the item there is nothing to wait for.
-                made.call == Call::Flush && made.end != usize::MAX
+                made.call == Call::Flush && made.end != usize::MAX && !self.is_in_run(item, made)
             });
-            flushes.into_iter().find_map(|flush| {
+            flushes.find_map(|flush| {
                 let before: Vec<&Made> =
                     item.accepted().filter(|made| made.end < flush.begin).collect();
                 // The flush does not wait for a timer that may be armed, which the last submission does.

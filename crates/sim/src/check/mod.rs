@@ -2,11 +2,11 @@
 //!
 //! | checker | what it asserts |
 //! |---|---|
-//! | `conservation` | each submission that was accepted is run once, cancelled once, or pending |
+//! | `balance` | each submission that was accepted is run once, cancelled once, or pending |
 //! | `exclusion` | no two runs of an item at once |
 //! | `dedup` | an item that is pending is not accepted again |
 //! | `order` | items of ordered and BH queues start in the order of their submission |
-//! | `limit` | no more runs of a queue at once than `max_active` permits |
+//! | `limit` | no more runs of a queue at once than `max_active` permits, in all and on a node |
 //! | `affinity` | no run on a CPU that the queue, the submission or the process forbids |
 //! | `flush` | a flush returns after every run that was submitted before it |
 //! | `cancel` | after `cancel_sync` no run remains that was submitted before it |
@@ -22,6 +22,8 @@ mod placement;
 mod wakes;
 
 use std::fmt;
+
+use uwork_policy::topology::Topology;
 
 use crate::play::{Ending, Run};
 use crate::script::Script;
@@ -41,8 +43,6 @@ impl fmt::Display for Violation {
         write!(f, "{}: {}", self.checker, self.message)
     }
 }
-
-use uwork_policy::topology::Topology;
 
 /// A run, with what all checkers need.
 pub(crate) struct Case<'a> {
@@ -171,7 +171,7 @@ pub fn check(script: &Script, machine: &Topology, run: &Run) -> Vec<Violation> {
         ("flush", case.flush()),
         ("cancel", case.cancel()),
         ("wakes", case.wakes()),
-        ("conservation", case.conservation().filter(|_| is_complete)),
+        ("balance", case.balance().filter(|_| is_complete)),
     ];
     found
         .into_iter()

@@ -10,24 +10,16 @@ impl Case<'_> {
     /// No run starts on a CPU that is forbidden: by the process's CPUs, by the queue's mask, or by the
     /// CPU that the submission to a per-CPU queue has named.
     pub(super) fn affinity(&self) -> Option<String> {
-        let names = &self.run.threads;
         let mut allowed: Option<CpuSet> = Some(self.machine.online().clone());
         let mut wanted = None;
-        // The runs in progress of each thread.
-        let mut depth = vec![0_u32; names.len()];
+        let helped = self.helped_starts();
         for (at, entry) in self.run.tape.entries().iter().enumerate() {
             match &entry.what {
                 What::Restricts(cpus) => (allowed, wanted) = (None, Some(cpus.clone())),
                 // A change that was not made leaves the earlier CPUs, which are not known here.
                 What::Restricted(done) => allowed = wanted.take().filter(|_| *done),
-                What::Finishes(_) => depth[entry.thread] -= 1,
                 What::Starts(no) => {
-                    depth[entry.thread] += 1;
-                    // A waiter that helps an item runs it on its own CPU: a thread of the script, or
-                    // an item that waits. So does a rescuer.
-                    let name = &names[entry.thread];
-                    let helps = depth[entry.thread] > 1 || !name.starts_with("uw/");
-                    if helps || name.starts_with("uw/R-") {
+                    if helped.binary_search(&at).is_ok() {
                         continue;
                     }
                     let forbidden = allowed.as_ref().is_some_and(|cpus| !cpus.contains(entry.cpu));
@@ -42,6 +34,31 @@ impl Case<'_> {
             }
         }
         None
+    }
+
+    /// The positions of the starts on threads that are no workers of the item's pool, in ascending
+    /// order. A waiter that helps an item runs it on its own CPU: a thread of the script, or an item
+    /// that waits. So does a rescuer.
+    pub(super) fn helped_starts(&self) -> Vec<usize> {
+        let names = &self.run.threads;
+        // The runs in progress of each thread.
+        let mut depth = vec![0_u32; names.len()];
+        let mut helped = Vec::new();
+        for (at, entry) in self.run.tape.entries().iter().enumerate() {
+            match entry.what {
+                What::Finishes(_) => depth[entry.thread] -= 1,
+                What::Starts(_) => {
+                    depth[entry.thread] += 1;
+                    let name = &names[entry.thread];
+                    let helps = depth[entry.thread] > 1 || !name.starts_with("uw/");
+                    if helps || name.starts_with("uw/R-") {
+                        helped.push(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        helped
     }
 
     /// Whether the queue or the submission forbids the CPU of the run that starts at this position.

@@ -144,6 +144,12 @@ impl Bill {
         self.slept
     }
 
+    /// Sets the totals to zero. The owners of lines and the debts of threads stay.
+    pub fn begin_anew(&mut self) {
+        self.lines.begin_anew();
+        (self.spun_ns, self.slept) = (0, 0);
+    }
+
     /// The most lines that were in use at once, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {

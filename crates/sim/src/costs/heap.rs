@@ -2,8 +2,10 @@
 //! a new block begins without copies in any CPU. So what an access costs does not depend on where
 //! the system's allocator places a block, nor on what the process did before.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, RefCell};
+
+use mimalloc::MiMalloc;
 
 use super::lines::LINE_BYTES;
 
@@ -35,12 +37,12 @@ fn in_lines(layout: Layout) -> Layout {
     aligned.pad_to_align()
 }
 
-// SAFETY: all calls go to the system's allocator, with a layout that contains the caller's and is a
+// SAFETY: all calls go to mimalloc, with a layout that contains the caller's and is a
 // function of it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract, for a layout of at least its size.
-        unsafe { System.alloc(in_lines(layout)) }
+        unsafe { MiMalloc.alloc(in_lines(layout)) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -53,6 +55,6 @@ unsafe impl GlobalAlloc for Heap {
             });
         }
         // SAFETY: the block was allocated with this layout.
-        unsafe { System.dealloc(block, in_lines(layout)) };
+        unsafe { MiMalloc.dealloc(block, in_lines(layout)) };
     }
 }

@@ -228,6 +228,14 @@ impl Lines {
         most
     }
 
+    /// Sets the totals to zero.
+    pub(super) fn begin_anew(&mut self) {
+        self.names_max = self.names.len();
+        for line in &mut self.lines {
+            (line.hot.transfers, line.hot.ps) = (0, 0);
+        }
+    }
+
     /// The most lines that were in use at once, in bytes.
     pub(super) fn used_bytes(&self) -> u64 {
         (self.names_max * LINE_BYTES) as u64

@@ -1,12 +1,13 @@
 //! Producers that submit items to a queue, on a machine where instructions take time.
 //!
 //! The queue is the engine's, or one of the kernel's shape (`kernel`). Each producer is pinned and
-//! keeps its items, as `lib/test_workqueue.c` does. Its first batches, and a rest after them, give the
-//! queue the time to start its workers, and do not count.
+//! keeps its items, as `lib/test_workqueue.c` does. Its first batches give the queue the time to
+//! start its workers, and do not count. Then the producers meet, rest, and begin the batches that
+//! count at the same time.
 
 use std::panic::Location;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Config, Engine, Kind};
@@ -29,8 +30,7 @@ const BOUND_NS: u64 = 100 * SEC;
 /// The limit on dispatches: a load of 1,024 producers needs millions.
 const DISPATCHES_MAX: u64 = 1_000_000_000;
 
-/// Batches of a producer that do not count, and its rest after them.
-const WARM_UP_BATCHES: usize = 4;
+/// The rest of all producers after their first batches.
 const REST_NS: u64 = 50 * MS;
 
 /// Which queue takes the items.
@@ -51,6 +51,8 @@ pub struct Load {
     pub producers: usize,
     /// How many items a producer submits before it waits for them.
     pub batch: usize,
+    /// How many batches of a producer come first, and do not count.
+    pub warm_up: usize,
     /// How many batches count.
     pub batches: usize,
     /// What a producer computes for each submission, beside the model's own costs, in nanoseconds.
@@ -75,6 +77,7 @@ impl Load {
         Load {
             producers: 1,
             batch: 1,
+            warm_up: 4,
             batches: 1,
             submit_ns: 0,
             held_ns: 0,
@@ -86,24 +89,24 @@ impl Load {
     }
 }
 
-/// What a load did.
+/// What a load did. Everything except `threads` is of the batches that count.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Items that count.
+    /// Items.
     pub items: u64,
-    /// All items, those of the first batches included.
-    pub all_items: u64,
-    /// From the first submission that counts to the last end.
+    /// From the common start of all producers to the last end.
     pub elapsed_ns: u64,
+    /// The sum of the times from that start to each producer's own end.
+    pub produced_ns: u64,
     /// The durations of the submissions, in ascending order.
     pub submissions_ns: Vec<u64>,
-    /// Wakes of workers and producers, all batches included.
+    /// Wakes of workers and producers.
     pub wakes: u64,
-    /// The CPU time of all threads, all batches included.
+    /// The CPU time of all threads.
     pub busy_ns: u64,
-    /// Threads that the engine created.
+    /// Threads that the engine created, the first batches included.
     pub threads: u64,
-    /// The part of all CPU time that was spent spinning for locks.
+    /// The part of the CPU time that was spent spinning for locks.
     pub spun: f64,
     /// The most cache lines with shared state that were in use at once, in bytes.
     pub used_bytes: u64,
@@ -118,10 +121,22 @@ impl Outcome {
         self.items as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// The CPU time of an item, if each producer's CPU is busy all the time.
+    /// The time that an item takes its producer, waits included.
     #[must_use]
-    pub fn ns_per_item(&self, producers: usize) -> f64 {
-        self.elapsed_ns as f64 * producers as f64 / self.items.max(1) as f64
+    pub fn ns_per_item(&self) -> f64 {
+        self.produced_ns as f64 / self.items.max(1) as f64
+    }
+
+    /// The CPU time of an item, that of all threads.
+    #[must_use]
+    pub fn busy_ns_per_item(&self) -> f64 {
+        self.busy_ns as f64 / self.items.max(1) as f64
+    }
+
+    /// Wakes of an item.
+    #[must_use]
+    pub fn wakes_per_item(&self) -> f64 {
+        self.wakes as f64 / self.items.max(1) as f64
     }
 
     /// The duration that this many percent of the submissions do not exceed.
@@ -145,11 +160,13 @@ impl Line {
     }
 }
 
-/// A producer: it counts the ends of its items, and the last one wakes it.
+/// A producer: it counts the ends of its items, and the last one wakes it if it sleeps.
 #[derive(Default)]
 pub(super) struct Producer {
     line: Line,
     pending: AtomicUsize,
+    /// Whether the producer sleeps, or is about to.
+    waits: AtomicBool,
     event: Arc<Event>,
 }
 
@@ -163,7 +180,11 @@ impl Producer {
     /// An item has ended.
     pub(super) fn complete(&self, host: &VirtualHost) {
         host.use_line(self.line.address(), Use::Update, Location::caller());
-        if self.pending.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.pending.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        host.use_line(self.line.address(), Use::Update, Location::caller());
+        if self.waits.swap(false, Ordering::Relaxed) {
             // SAFETY: the producer's items hold the event.
             unsafe { host.wake(Arc::as_ptr(&self.event)) };
         }
@@ -172,29 +193,107 @@ impl Producer {
     fn wait(&self, host: &VirtualHost) {
         host.use_line(self.line.address(), Use::Read, Location::caller());
         while self.pending.load(Ordering::Relaxed) > 0 {
-            let _ = host.park(&self.event, None);
+            host.use_line(self.line.address(), Use::Update, Location::caller());
+            self.waits.store(true, Ordering::Relaxed);
+            if self.pending.load(Ordering::Relaxed) > 0 {
+                let _ = host.park(&self.event, None);
+            }
         }
+        self.waits.store(false, Ordering::Relaxed);
     }
 }
 
 /// What the producers have noted.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Notes(Arc<Mutex<Noted>>);
 
-#[derive(Default)]
 struct Noted {
-    began: Option<u64>,
-    ended: u64,
-    submissions_ns: Vec<u64>,
+    /// Producers that have not yet finished their first batches, and those that have not ended.
+    warms_up: usize,
+    works: usize,
+    /// The common start, once all have finished their first batches.
+    start: u64,
+    /// The counters at the start.
+    before: Option<Counters>,
+    outcome: Outcome,
+}
+
+/// The machine's counters.
+struct Counters {
+    wakes: u64,
+    busy_ns: u64,
+}
+
+impl Counters {
+    fn read(computer: &Machine) -> Counters {
+        Counters { wakes: computer.counts.wakes, busy_ns: computer.busy_ns() }
+    }
 }
 
 impl Notes {
-    /// A producer has ended: its period, and the durations of its submissions.
-    pub(super) fn add(&self, began: u64, ended: u64, submissions_ns: &[u64]) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.began = Some(noted.began.map_or(began, |earliest| earliest.min(began)));
-        noted.ended = noted.ended.max(ended);
-        noted.submissions_ns.extend(submissions_ns);
+    fn new(producers: usize) -> Notes {
+        Notes(Arc::new(Mutex::new(Noted {
+            warms_up: producers,
+            works: producers,
+            start: 0,
+            before: None,
+            outcome: Outcome::default(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns at the common start, when every producer has finished its first batches. The first
+    /// producer that returns has the bill begin anew.
+    fn meet(&self, host: &VirtualHost) {
+        let now = settled_time(host);
+        let mut noted = self.lock();
+        noted.warms_up -= 1;
+        if noted.warms_up == 0 {
+            // Later than the end of each doze below.
+            noted.start = now + 2 * REST_NS;
+        }
+        while noted.warms_up > 0 {
+            drop(noted);
+            host.doze(REST_NS);
+            noted = self.lock();
+        }
+        let start = noted.start;
+        drop(noted);
+        host.doze(start - settled_time(host));
+        let mut noted = self.lock();
+        if noted.before.is_none() {
+            let mut computer = host.machine();
+            noted.before = Some(Counters::read(&computer));
+            computer.bill.as_mut().expect("instructions take time").begin_anew();
+        }
+    }
+
+    /// A producer has ended. The last one reads the counters.
+    fn end(&self, host: &VirtualHost, submissions_ns: &[u64]) {
+        let ended = settled_time(host);
+        let mut noted = self.lock();
+        let elapsed_ns = ended - noted.start;
+        noted.works -= 1;
+        noted.outcome.produced_ns += elapsed_ns;
+        noted.outcome.items += submissions_ns.len() as u64;
+        noted.outcome.submissions_ns.extend(submissions_ns);
+        if noted.works > 0 {
+            return;
+        }
+        let computer = host.machine();
+        let before = noted.before.take().expect("all producers have met");
+        let (bill, now) = (computer.bill.as_ref(), Counters::read(&computer));
+        let bill = bill.expect("instructions take time");
+        let outcome = &mut noted.outcome;
+        outcome.elapsed_ns = elapsed_ns;
+        outcome.wakes = now.wakes - before.wakes;
+        outcome.busy_ns = now.busy_ns - before.busy_ns;
+        outcome.spun = bill.spun_ns() as f64 / outcome.busy_ns.max(1) as f64;
+        outcome.used_bytes = bill.used_bytes();
+        outcome.hottest = bill.hottest().first().map(|&(_, hot)| hot);
     }
 }
 
@@ -213,12 +312,10 @@ pub(super) fn produce(
     submit: impl Fn(usize),
 ) {
     let mut submissions_ns = Vec::with_capacity(load.batch * load.batches);
-    let mut began = 0;
-    for batch in 0..WARM_UP_BATCHES + load.batches {
-        let counts = batch >= WARM_UP_BATCHES;
-        if batch == WARM_UP_BATCHES {
-            host.doze(REST_NS);
-            began = settled_time(host);
+    for batch in 0..load.warm_up + load.batches {
+        let counts = batch >= load.warm_up;
+        if batch == load.warm_up {
+            notes.meet(host);
         }
         producer.begin(host, load.batch);
         for item in 0..load.batch {
@@ -231,7 +328,7 @@ pub(super) fn produce(
         }
         producer.wait(host);
     }
-    notes.add(began, settled_time(host), &submissions_ns);
+    notes.end(host, &submissions_ns);
 }
 
 /// Runs a load on this machine.
@@ -244,7 +341,7 @@ pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Resul
     computer.bound_ns = BOUND_NS;
     computer.dispatches_max = DISPATCHES_MAX;
     let host = VirtualHost::new(computer);
-    let notes = Notes::default();
+    let notes = Notes::new(load.producers);
     let (theirs, noted, topology) = (host.clone(), notes.clone(), machine.clone());
     let first = CpuSet::single(machine.online().first().expect("a machine has a CPU"));
     let _main = host.start(&first, move || match queue {
@@ -261,27 +358,10 @@ pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Resul
         Failure::Deadlocked => "deadlock: no thread can run, and no event is pending".to_owned(),
         Failure::Unending => "the load has not ended at the bound of its time".to_owned(),
     })?;
-    Ok(outcome(&host, load, &notes))
-}
-
-fn outcome(host: &VirtualHost, load: Load, notes: &Notes) -> Outcome {
-    let mut noted = notes.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut submissions_ns = std::mem::take(&mut noted.submissions_ns);
-    submissions_ns.sort_unstable();
-    let computer = host.machine();
-    let bill = computer.bill.as_ref().expect("instructions take time");
-    Outcome {
-        items: (load.producers * load.batch * load.batches) as u64,
-        all_items: (load.producers * load.batch * (load.batches + WARM_UP_BATCHES)) as u64,
-        elapsed_ns: noted.ended - noted.began.unwrap_or(noted.ended),
-        submissions_ns,
-        wakes: computer.counts.wakes,
-        busy_ns: computer.busy_ns(),
-        threads: computer.counts.spawns,
-        spun: bill.spun_ns() as f64 / computer.busy_ns().max(1) as f64,
-        used_bytes: bill.used_bytes(),
-        hottest: bill.hottest().first().map(|&(_, hot)| hot),
-    }
+    let mut outcome = std::mem::take(&mut notes.lock().outcome);
+    outcome.submissions_ns.sort_unstable();
+    outcome.threads = host.counts().spawns;
+    Ok(outcome)
 }
 
 /// Starts the producers, and waits for their ends.

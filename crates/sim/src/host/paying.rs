@@ -7,8 +7,8 @@
 //! suspended at any access and with locks held. That is why locks are taken on the machine first,
 //! and the system's mutex is always free then.
 
+use std::cell::RefMut;
 use std::panic::Location;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::VirtualHost;
@@ -73,7 +73,7 @@ impl VirtualHost {
         self.compute_on(self.machine(), ns);
     }
 
-    fn compute_on(&self, mut machine: MutexGuard<'_, Machine>, ns: u64) {
+    fn compute_on(&self, mut machine: RefMut<'_, Machine>, ns: u64) {
         let anchor = machine.anchor();
         let others_first = machine.compute(ns);
         drop(machine);

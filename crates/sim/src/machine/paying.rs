@@ -53,13 +53,13 @@ impl Machine {
     /// What the wake of this thread costs its waker. An idle CPU must be told, a busy one has its
     /// list of threads.
     pub fn wake_cost(&self, id: ThreadId) -> Cost {
-        let idles = |cpu: u32| self.cpus[cpu as usize].is_none();
-        if self.threads[id].cpus.iter().any(idles) { Cost::Wake } else { Cost::Ready }
+        let idles = self.threads[id].cpus.intersects(self.holders.free());
+        if idles { Cost::Wake } else { Cost::Ready }
     }
 
     /// How long this CPU needs to leave its idle state, if it idles.
     pub(super) fn idle_ns(&self, cpu: u32) -> u64 {
-        let idles = self.cpus[cpu as usize].is_none();
+        let idles = self.holders.is_free(cpu);
         self.bill.as_ref().map_or(0, |bill| if idles { bill.costs().ns(Cost::Idle) } else { 0 })
     }
 
@@ -76,6 +76,6 @@ impl Machine {
     /// The CPU time that all threads have used.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.burnt).sum()
+        (0..self.threads.len()).filter_map(|id| self.cpu_time(id)).sum()
     }
 }

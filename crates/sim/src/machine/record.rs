@@ -18,6 +18,15 @@ impl Machine {
         self.record(id, what);
     }
 
+    /// Whether this fault occurs, at one in so many points. Counts it.
+    pub(crate) fn strikes(&mut self, fault: &'static str, one_in: u64) -> bool {
+        let strikes = self.chance.one_in(one_in);
+        if strikes {
+            *self.faults.entry(fault).or_default() += 1;
+        }
+        strikes
+    }
+
     /// The names of all threads, by number.
     #[must_use]
     pub fn names(&self) -> Vec<String> {

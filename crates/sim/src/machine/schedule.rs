@@ -5,6 +5,10 @@
 //! loses its CPU in the instant in which a normal thread becomes ready there, and gets the CPU in
 //! the instant in which the last normal thread leaves it.
 
+use std::borrow::Cow;
+
+use uwork_policy::cpuset::CpuSet;
+
 use crate::tape::What;
 
 use super::{Doing, Machine, Next, Thread, ThreadId};
@@ -24,7 +28,19 @@ impl Machine {
     pub fn join_idle_class(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].is_idle_class = true;
+        self.holders.set(self.threads[current].cpu, current, true);
         self.no_choice_until = 0;
+    }
+
+    /// See [`VirtualHost::claim_real_time`](crate::host::VirtualHost::claim_real_time).
+    pub fn claim_real_time(&mut self) {
+        let current = self.current.expect("called from outside of the simulation");
+        self.threads[current].is_real_time = true;
+    }
+
+    /// Whether the executing thread says that it has a real-time policy.
+    pub fn is_real_time(&self) -> bool {
+        self.current_thread().is_real_time
     }
 
     /// The CPU time that a yield of the executing thread takes.
@@ -34,13 +50,13 @@ impl Machine {
 
     /// Whether no normal thread holds this CPU.
     pub(super) fn is_idle(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].is_none_or(|id| self.threads[id].is_idle_class)
+        self.holders.is_free(cpu) || self.holders.idle_class().contains(cpu)
     }
 
     /// Takes the CPU from a burning thread, which continues once a CPU is free.
     pub(super) fn evict(&mut self, id: ThreadId) {
         let thread = &mut self.threads[id];
-        self.cpus[thread.cpu as usize] = None;
+        self.holders.clear(thread.cpu);
         thread.doing = Doing::Ready;
         thread.keeps_cpu = false;
         // The end event of the interrupted burn is void.
@@ -65,8 +81,9 @@ impl Machine {
                 self.count_dispatch();
                 let thread = &mut self.threads[id];
                 thread.cpu = cpu;
+                thread.is_woken = false;
                 thread.burns_since = self.now;
-                self.cpus[cpu as usize] = Some(id);
+                self.holders.set(cpu, id, thread.is_idle_class);
                 let switch_ns = self.bill.as_mut().map_or(0, |bill| bill.switch_ns(cpu, id));
                 let burn = std::mem::take(&mut thread.burn) + switch_ns;
                 if burn > 0 {
@@ -124,47 +141,78 @@ impl Machine {
         choice
     }
 
+    /// The CPUs that a ready thread may get now.
+    fn cpus_for<'a>(&self, thread: &'a Thread) -> Cow<'a, CpuSet> {
+        match self.only_cpu_for(thread) {
+            Some(cpu) => Cow::Owned(CpuSet::single(cpu)),
+            None => Cow::Borrowed(&thread.cpus),
+        }
+    }
+
+    /// The CPU of an evicted thread that stays there.
+    fn only_cpu_for(&self, thread: &Thread) -> Option<u32> {
+        let stays = self.chaos.stays_on_cpu && !thread.is_woken;
+        Some(thread.cpu).filter(|&cpu| stays && thread.cpus.contains(cpu))
+    }
+
     /// A ready thread of this class, and a free CPU for it.
     fn choose(&mut self, idle_class: bool) -> Option<Choice> {
-        let is_free = |cpu: u32| self.cpus[cpu as usize].is_none();
-        let mut startable = self.ready.iter().enumerate().filter_map(|(at, &id)| {
+        if self.holders.free().is_empty() {
+            return None;
+        }
+        if self.chaos.drawn_order {
+            return self.draw(idle_class);
+        }
+        self.ready.iter().enumerate().find_map(|(at, &id)| {
             let thread = &self.threads[id];
             if thread.is_idle_class != idle_class {
                 return None;
             }
             let last = thread.cpu;
-            let stays = thread.cpus.contains(last) && is_free(last);
-            let first = if stays { last } else { thread.cpus.iter().find(|&cpu| is_free(cpu))? };
-            Some((at, first))
-        });
-        if !self.chaos.drawn_order {
-            return startable.next();
-        }
-        let startable: Vec<Choice> = startable.collect();
-        if startable.is_empty() {
+            let stays = thread.cpus.contains(last) && self.holders.is_free(last);
+            let cpus = || self.cpus_for(thread);
+            let cpu = if stays { last } else { cpus().first_common(self.holders.free())? };
+            Some((at, cpu))
+        })
+    }
+
+    /// As `choose`, with the thread and its CPU drawn.
+    fn draw(&mut self, idle_class: bool) -> Option<Choice> {
+        let count = self.startable(idle_class).count();
+        if count == 0 {
             return None;
         }
-        let &(at, _) = self.chance.pick(&startable);
-        let cpus = &self.threads[self.ready[at]].cpus;
-        let free: Vec<u32> = cpus.iter().filter(|&cpu| self.cpus[cpu as usize].is_none()).collect();
-        Some((at, *self.chance.pick(&free)))
+        let nth = self.chance.below(count as u64) as usize;
+        let (at, id) = self.startable(idle_class).nth(nth)?;
+        let free = self.cpus_for(&self.threads[id]).and(self.holders.free());
+        let cpu = free.iter().nth(self.chance.below(free.len() as u64) as usize)?;
+        Some((at, cpu))
+    }
+
+    /// The ready threads of this class for which a CPU is free, by their indices in the list.
+    fn startable(&self, idle_class: bool) -> impl Iterator<Item = (usize, ThreadId)> {
+        let ready = self.ready.iter().copied().enumerate();
+        ready.filter(move |&(_, id)| {
+            let thread = &self.threads[id];
+            thread.is_idle_class == idle_class
+                && self.cpus_for(thread).intersects(self.holders.free())
+        })
     }
 
     /// A normal thread that is ready, and a CPU taken from a thread of the idle class.
     fn choose_over_idle_class(&mut self) -> Option<Choice> {
-        let holder_of = |thread: &Thread| -> Option<ThreadId> {
-            let mut holders = thread.cpus.iter().filter_map(|cpu| self.cpus[cpu as usize]);
-            holders.find(|&id| self.threads[id].is_idle_class)
-        };
-        let choice = self.ready.iter().enumerate().find_map(|(at, &id)| {
+        let held = self.holders.idle_class();
+        if held.is_empty() {
+            return None;
+        }
+        let (at, cpu) = self.ready.iter().enumerate().find_map(|(at, &id)| {
             let thread = &self.threads[id];
-            let holder = if thread.is_idle_class { None } else { holder_of(thread) };
-            holder.map(|holder| (at, holder))
-        });
-        let (at, holder) = choice?;
-        let cpu = self.threads[holder].cpu;
+            let cpus = || self.cpus_for(thread);
+            let cpu = if thread.is_idle_class { None } else { cpus().first_common(held) };
+            cpu.map(|cpu| (at, cpu))
+        })?;
         // The evicted thread goes to the end of the list, so `at` stays valid.
-        self.evict(holder);
+        self.evict(self.holders.of(cpu).expect("held by the idle class"));
         Some((at, cpu))
     }
 
@@ -183,16 +231,18 @@ impl Machine {
                 continue;
             }
             let burns = thread.burn > 0;
-            let holders: Vec<ThreadId> =
-                thread.cpus.iter().filter_map(|cpu| self.cpus[cpu as usize]).collect();
-            for id in holders {
+            let only = self.only_cpu_for(thread);
+            let mut next = only.or(thread.cpus.first());
+            while let Some(cpu) = next {
+                let cpus = &self.threads[self.ready[at]].cpus;
+                next = if only.is_some() { None } else { cpus.at_or_after(cpu + 1) };
+                let Some(id) = self.holders.of(cpu) else { continue };
                 let holder = &mut self.threads[id];
                 if pays && holder.shields > 0 {
                     continue;
                 }
                 let slice_ends = holder.burns_since + slice;
                 if !burns && !pays || slice_ends <= self.now {
-                    let cpu = holder.cpu;
                     self.evict(id);
                     return Some((at, cpu));
                 }

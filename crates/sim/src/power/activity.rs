@@ -1,4 +1,4 @@
-//! When each CPU is busy, from the record of a run.
+//! When each CPU is busy, wakes, and runs items, from the record of a run.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,34 @@ use crate::tape::{Entry, Tape, What};
 /// A period, in nanoseconds; the end is not part of it.
 pub type Span = (u64, u64);
 
-/// The busy periods of each CPU, with at least one wake in each.
+/// What a CPU does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Cpu {
+    /// Its busy periods, in order and apart from each other. A period without length is a wake for
+    /// which the record has no work.
+    busy: Vec<Span>,
+    /// When a thread woke here, in order.
+    wakes: Vec<u64>,
+    /// When an item started here, in order.
+    runs: Vec<u64>,
+}
+
+/// What each CPU does, with at least one wake in each busy period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// For each CPU, in order and apart from each other. A period without length is a wake for which
-    /// the record has no work.
-    cpus: Vec<Vec<Span>>,
+    cpus: Vec<Cpu>,
     /// The whole period that is observed.
     whole: Span,
+}
+
+/// Work that the record lacks, because instructions take no time: nanoseconds of a CPU of capacity
+/// 1024.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// Of a thread that wakes.
+    pub wake_ns: u64,
+    /// Of an item that is run.
+    pub run_ns: u64,
 }
 
 impl Activity {
@@ -25,40 +45,51 @@ impl Activity {
     /// the wake.
     #[must_use]
     pub fn of(tape: &Tape, cpus: usize, whole: Span) -> Activity {
-        let mut spans: Vec<Vec<Span>> = vec![Vec::new(); cpus];
+        let mut cpus = vec![Cpu::default(); cpus];
         // The last period of each thread, which an eviction cuts, and the threads that have woken
         // and done nothing since.
         let mut burning: BTreeMap<ThreadId, (usize, usize)> = BTreeMap::new();
         let mut woken: BTreeMap<ThreadId, ()> = BTreeMap::new();
         for Entry { at, thread, cpu, what } in tape.entries() {
-            let cpu = *cpu as usize;
+            let at_cpu = *cpu as usize;
+            let cpu = &mut cpus[at_cpu];
+            if *what == What::Unparked {
+                woken.insert(*thread, ());
+                continue;
+            }
+            let wakes = woken.remove(thread).is_some();
+            if wakes {
+                cpu.wakes.push(*at);
+            }
             match what {
-                What::Unparked => {
-                    woken.insert(*thread, ());
-                    continue;
-                }
+                What::Starts(_) => cpu.runs.push(*at),
                 What::Burns(ns) => {
-                    burning.insert(*thread, (cpu, spans[cpu].len()));
-                    spans[cpu].push((*at, at + ns));
+                    burning.insert(*thread, (at_cpu, cpu.busy.len()));
+                    cpu.busy.push((*at, at + ns));
+                    continue;
                 }
                 What::Evicted => {
                     if let Some((cpu, index)) = burning.remove(thread) {
-                        spans[cpu][index].1 = *at;
+                        cpus[cpu].busy[index].1 = *at;
                     }
+                    continue;
                 }
-                _ if woken.contains_key(thread) => spans[cpu].push((*at, *at)),
                 _ => {}
             }
-            woken.remove(thread);
+            if wakes {
+                cpu.busy.push((*at, *at));
+            }
         }
-        let cpus = spans.into_iter().map(|spans| merged(spans, whole)).collect();
+        for cpu in &mut cpus {
+            cpu.busy = merged(std::mem::take(&mut cpu.busy), whole);
+        }
         Activity { cpus, whole }
     }
 
     /// The busy periods of a CPU.
     #[must_use]
     pub fn of_cpu(&self, cpu: usize) -> &[Span] {
-        &self.cpus[cpu]
+        &self.cpus[cpu].busy
     }
 
     /// The period that is observed.
@@ -67,15 +98,22 @@ impl Activity {
         self.whole
     }
 
-    /// The same, with each busy period of CPU `n` longer by `overhead(n)`: the work of a wake.
+    /// The busy periods of a CPU, each longer by the work of its wakes and runs.
     #[must_use]
-    pub fn with_overhead(&self, overhead: impl Fn(usize) -> u64) -> Activity {
-        let longer = |(cpu, spans): (usize, &Vec<Span>)| {
-            let longer = spans.iter().map(|&(from, to)| (from, to + overhead(cpu))).collect();
-            merged(longer, self.whole)
-        };
-        Activity { cpus: self.cpus.iter().enumerate().map(longer).collect(), whole: self.whole }
+    pub fn with_overhead(&self, cpu: usize, overhead: Overhead) -> Vec<Span> {
+        let Cpu { busy, wakes, runs } = &self.cpus[cpu];
+        let longer = busy.iter().map(|&span| {
+            let wakes = within(wakes, span).max(1) * overhead.wake_ns;
+            (span.0, span.1 + wakes + within(runs, span) * overhead.run_ns)
+        });
+        merged(longer.collect(), self.whole)
     }
+}
+
+/// How many of these times, which are in order, lie in a period or at its end.
+fn within(times: &[u64], (from, to): Span) -> u64 {
+    let before = |bound: u64| times.partition_point(|&at| at < bound);
+    (before(to + 1) - before(from)) as u64
 }
 
 /// The union of periods within the whole, in order. Periods that touch become one.
@@ -134,8 +172,23 @@ mod tests {
         let activity = Activity::of(&tape, 2, (0, 1_000));
         assert_eq!(activity.of_cpu(0), []);
         assert_eq!(activity.of_cpu(1), [(12, 12), (20, 25)]);
-        let longer = activity.with_overhead(|cpu| 4 * cpu as u64);
-        assert_eq!(longer.of_cpu(1), [(12, 16), (20, 29)]);
+        let overhead = Overhead { wake_ns: 4, run_ns: 100 };
+        assert_eq!(activity.with_overhead(1, overhead), [(12, 16), (20, 29)]);
+    }
+
+    #[test]
+    fn each_wake_and_each_run_of_a_busy_period_has_its_overhead() {
+        let mut tape = Tape::default();
+        for (at, what) in [(10, What::Unparked), (10, What::Starts(0)), (10, What::Burns(20))] {
+            tape.push(at, 1, 0, what);
+        }
+        tape.push(30, 1, 0, What::Starts(1));
+        tape.push(25, 2, 0, What::Unparked);
+        tape.push(30, 2, 0, What::Burns(5));
+        let activity = Activity::of(&tape, 1, (0, 1_000));
+        assert_eq!(activity.of_cpu(0), [(10, 35)]);
+        let overhead = Overhead { wake_ns: 100, run_ns: 7 };
+        assert_eq!(activity.with_overhead(0, overhead), [(10, 35 + 2 * 100 + 2 * 7)]);
     }
 
     #[test]

@@ -3,21 +3,24 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use uwork_engine::host::Cure;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
 
-use super::activity::Activity;
+use super::activity::{Activity, Overhead};
 use super::machines::Powered;
 use super::model::Energy;
 use crate::chance::{Chance, Chaos};
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
-use crate::tape::Tape;
+use crate::tape::{Tape, What};
 
 /// Threads start, and pools learn, before the observation.
 const WARM_UP_NS: u64 = SEC;
 /// The work of a run, at capacity 1024.
 const WORK_NS: u64 = 20_000;
+/// The part of the observed time for which another item keeps a CPU awake, if one does.
+const AWAKE_PART: f64 = 0.8;
 /// The part of a period by which a task may be late.
 const SLACK_PART: u64 = 4;
 
@@ -39,6 +42,17 @@ pub enum Placement {
     Drawn,
 }
 
+/// How the tasks are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each on the CPU that armed it.
+    PerCpu,
+    /// By one floating pool, whose workers the system places.
+    Floating,
+    /// By one floating pool, whose workers choose a CPU that is awake: saved power.
+    Chosen,
+}
+
 /// A case of the experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -48,6 +62,10 @@ pub struct Case {
     pub placement: Placement,
     /// The tasks are armed on the first so many CPUs, drawn uniformly.
     pub armed_on: usize,
+    /// With what saved power is compared.
+    pub off: Mode,
+    /// A CPU on which an item computes for most of the time: the same work in both modes.
+    pub awake: Option<u32>,
     /// The observed time of each run, in nanoseconds.
     pub observed_ns: u64,
     /// How many draws of phases, and of the CPUs on which the tasks are armed.
@@ -88,7 +106,7 @@ fn draw(tasks: Tasks, cpus: u64, seed: u64) -> Vec<Task> {
 /// Both sides of one draw.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Each task on the CPU that armed it.
+    /// The mode of the case.
     pub off: Activity,
     /// Power saved.
     pub on: Activity,
@@ -97,12 +115,12 @@ pub struct Pair {
 /// Runs the tasks of each draw with and without saved power.
 #[must_use]
 pub fn run(machine: &Powered, case: Case) -> Vec<Pair> {
-    let side = |seed: u64, saves: bool| observe(machine, case, seed, saves);
-    let pair = |seed: u64| Pair { off: side(seed, false), on: side(seed, true) };
+    let side = |seed: u64, mode: Mode| observe(machine, case, seed, mode);
+    let pair = |seed: u64| Pair { off: side(seed, case.off), on: side(seed, Mode::Chosen) };
     (0..case.draws).map(pair).collect()
 }
 
-fn observe(machine: &Powered, case: Case, seed: u64, saves: bool) -> Activity {
+fn observe(machine: &Powered, case: Case, seed: u64, mode: Mode) -> Activity {
     let drawn_order = case.placement == Placement::Drawn;
     let chaos = Chaos { slice_ns: MS, drawn_order, ..Chaos::STEADY };
     let capacities: Vec<u32> = machine
@@ -114,7 +132,9 @@ fn observe(machine: &Powered, case: Case, seed: u64, saves: bool) -> Activity {
     let tasks = draw(case.tasks, case.armed_on as u64, seed);
     let setup = Setup { machine: machine.notation, chaos, seed };
     let whole = (WARM_UP_NS, WARM_UP_NS + case.observed_ns);
-    let tape = with_engine(setup, move |engine| play(engine, &tasks, &capacities, whole, saves));
+    let awake = case.awake;
+    let tape =
+        with_engine(setup, move |engine| play(engine, &tasks, &capacities, whole, (mode, awake)));
     Activity::of(&tape, cpus, whole)
 }
 
@@ -124,10 +144,14 @@ fn play(
     tasks: &[Task],
     capacities: &[u32],
     (from, to): (u64, u64),
-    saves: bool,
+    (mode, awake): (Mode, Option<u32>),
 ) -> Tape {
     let host = engine.host();
     host.machine().dispatches_max = u64::MAX;
+    if mode == Mode::Floating {
+        host.revert(Cure::AwakeCpu);
+    }
+    let saves = mode != Mode::PerCpu;
     let change = || engine.set_housekeeping(|settings| settings.power_efficient = saves);
     host.unpreempted(change).expect("no mask is changed");
     let flags = Flags::PERCPU | Flags::POWER_EFFICIENT;
@@ -138,11 +162,22 @@ fn play(
     }
     host.doze(from - host.time());
     host.machine().tape = Some(Tape::default());
+    let hog = awake.map(|cpu| keep_awake(engine, cpu, ((to - from) as f64 * AWAKE_PART) as u64));
     host.doze(to - host.time());
     let tape = host.machine().tape.take().expect("it was set above");
     is_over.store(true, Ordering::Relaxed);
     queue.drain().expect("not called by an item");
+    drop(hog);
     tape
+}
+
+/// Queues an item that computes for so long.
+fn keep_awake(engine: &Arc<VirtualEngine>, cpu: u32, work_ns: u64) -> (VirtualQueue, Arc<Item>) {
+    engine.set_cpu_intensive_thresh(0);
+    let (host, queue) = (engine.host().clone(), make(engine, spec("awake", Kind::PerCpu)));
+    let item = Item::new(move || host.burn(work_ns));
+    assert_eq!(item.queue_on(&queue, cpu), Queued::Yes);
+    (queue, item)
 }
 
 /// Arms a task that works at the speed of its CPU and arms itself again, for the next multiple of
@@ -160,6 +195,7 @@ fn arm(
         let (host, queue, again) = (engine.host().clone(), queue.clone(), me.clone());
         let (capacities, is_over) = (capacities.to_vec(), is_over.clone());
         move || {
+            host.record(What::Starts(0));
             let capacity = u64::from(capacities[host.cpu() as usize]);
             host.burn(WORK_NS * 1024 / capacity);
             if !is_over.load(Ordering::Relaxed) {
@@ -177,10 +213,10 @@ fn arm(
 
 /// The mean energy of each domain over all draws: without and with saved power.
 #[must_use]
-pub fn energy(machine: &Powered, pairs: &[Pair], wake_work_ns: u64) -> Vec<(Energy, Energy)> {
+pub fn energy(machine: &Powered, pairs: &[Pair], work: Overhead) -> Vec<(Energy, Energy)> {
     let of = |domain: &super::model::Domain| {
         let mean = |side: fn(&Pair) -> &Activity| {
-            mean(pairs.iter().map(|pair| domain.energy(side(pair), wake_work_ns)))
+            mean(pairs.iter().map(|pair| domain.energy(side(pair), work)))
         };
         (mean(|pair| &pair.off), mean(|pair| &pair.on))
     };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::activity::{Activity, Span, gaps, length, merged};
+use super::activity::{Activity, Overhead, Span, gaps, length, merged};
 
 /// CPUs with a part in common that is powered for all of them: a cluster, or a package.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,19 +55,18 @@ pub struct Energy {
 }
 
 impl Domain {
-    /// The energy of this domain, if each wake of a CPU takes so much work: nanoseconds of a CPU of
-    /// capacity 1024.
+    /// The energy of this domain, if each wake and each run take so much work.
     #[must_use]
-    pub fn energy(&self, activity: &Activity, wake_work_ns: u64) -> Energy {
-        let overhead_ns = self.time_of(wake_work_ns);
-        let activity = activity.with_overhead(|_| overhead_ns);
+    pub fn energy(&self, activity: &Activity, work: Overhead) -> Energy {
+        let overhead =
+            Overhead { wake_ns: self.time_of(work.wake_ns), run_ns: self.time_of(work.run_ns) };
         let whole = activity.whole();
         let mut energy = Energy::default();
         let mut any: Vec<Span> = Vec::new();
         for cpu in self.cpus.clone() {
-            let busy = activity.of_cpu(cpu);
+            let busy = activity.with_overhead(cpu, overhead);
             energy.wakes += busy.len();
-            energy.add(busy, whole, self.cpu_w, self.cpu_sleep_ns, self.cpu_wake_j);
+            energy.add(&busy, whole, self.cpu_w, self.cpu_sleep_ns, self.cpu_wake_j);
             any.extend(busy);
         }
         let any = merged(any, whole);
@@ -115,6 +114,7 @@ mod tests {
     use crate::tape::{Tape, What};
 
     const MS: u64 = 1_000_000;
+    const NONE: Overhead = Overhead { wake_ns: 0, run_ns: 0 };
 
     fn domain() -> Domain {
         let common_w = Watts { active: 2.0, idle: 0.5, asleep: 0.1 };
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_parts_add_up() {
         let domain = domain();
-        let energy = domain.energy(&activity(&[(0, 0, 10 * MS), (60 * MS, 0, 10 * MS)]), 0);
+        let energy = domain.energy(&activity(&[(0, 0, 10 * MS), (60 * MS, 0, 10 * MS)]), NONE);
         assert_near(energy.active_j, 0.02 * 3.0);
         assert_near(energy.wake_j, 0.04);
         assert_near(energy.joules, 0.02 * 3.0 + 0.05 * 0.5 + 0.93 * 0.1 + 0.04);
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn cpus_that_are_busy_together_share_the_common_part() {
         let domain = domain();
-        let apart = domain.energy(&activity(&[(0, 0, 10 * MS), (10 * MS, 1, 10 * MS)]), 0);
-        let together = domain.energy(&activity(&[(0, 0, 10 * MS), (0, 1, 10 * MS)]), 0);
+        let apart = domain.energy(&activity(&[(0, 0, 10 * MS), (10 * MS, 1, 10 * MS)]), NONE);
+        let together = domain.energy(&activity(&[(0, 0, 10 * MS), (0, 1, 10 * MS)]), NONE);
         assert_near(apart.joules - together.joules, 0.01 * (2.0 - 0.1));
     }
 
@@ -167,17 +167,17 @@ mod tests {
     fn a_wake_costs_its_work_on_a_slow_cpu() {
         let domain = domain();
         assert_eq!(domain.time_of(MS), 2 * MS);
-        let none = domain.energy(&activity(&[(0, 0, 0)]), 0);
-        let some = domain.energy(&activity(&[(0, 0, 0)]), MS);
+        let none = domain.energy(&activity(&[(0, 0, 0)]), NONE);
+        let some = domain.energy(&activity(&[(0, 0, 0)]), Overhead { wake_ns: MS, run_ns: MS });
         assert_near(some.joules - none.joules, 0.002 * (3.0 - 0.1));
     }
 
     #[test]
     fn a_sleep_of_the_least_length_saves_nothing() {
         let domain = domain();
-        let asleep = domain.energy(&activity(&[(0, 0, 450 * MS), (550 * MS, 0, 450 * MS)]), 0);
+        let asleep = domain.energy(&activity(&[(0, 0, 450 * MS), (550 * MS, 0, 450 * MS)]), NONE);
         let awake = Domain { common_sleep_ns: u64::MAX, ..domain };
-        let awake = awake.energy(&activity(&[(0, 0, 450 * MS), (550 * MS, 0, 450 * MS)]), 0);
+        let awake = awake.energy(&activity(&[(0, 0, 450 * MS), (550 * MS, 0, 450 * MS)]), NONE);
         assert_near(asleep.joules, awake.joules);
     }
 }

@@ -7,6 +7,8 @@
 mod parse;
 mod print;
 
+use std::ops::RangeInclusive;
+
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
@@ -17,6 +19,11 @@ pub use parse::{ScriptError, parse};
 
 /// The bound of a history's time, unless the script sets another.
 pub const BOUND_NS: u64 = 300_000_000_000;
+
+/// The longest time in a script.
+pub(crate) const TIME_NS_MAX: u64 = 3_600_000_000_000;
+/// The limit of rates: one in so many.
+const RATE_MAX: u64 = 1_000_000_000;
 
 /// A history; see the module.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +62,18 @@ impl Faults {
         ("wake_ns", "the latency of a wake"),
         ("spawn_ns", "the latency of a thread's creation"),
     ];
+
+    /// The values that a script may give to a fault of this name, besides 0. A fault at every point
+    /// would leave the threads no step in between.
+    #[must_use]
+    pub fn values(name: &str) -> Option<RangeInclusive<u64>> {
+        let (name, _) = Faults::NAMES.iter().find(|known| known.0 == name)?;
+        Some(match *name {
+            "order" => 1..=1,
+            "wake_ns" | "spawn_ns" => 1..=TIME_NS_MAX,
+            _ => 2..=RATE_MAX,
+        })
+    }
 
     /// Sets the value of a fault. False if there is no fault of that name.
     pub fn set(&mut self, name: &str, value: u64) -> bool {

@@ -3,15 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use uwork_policy::cpuset::CpuSet;
+use uwork_policy::cpuset::{CpuSet, MAX_CPUS};
 use uwork_policy::flags::Flags;
 
 use super::print::{FLAGS, KINDS};
-use super::{BOUND_NS, Faults, ItemLine, QueueKind, QueueLine, Script, Step};
+use super::{BOUND_NS, Faults, ItemLine, QueueKind, QueueLine, Script, Step, TIME_NS_MAX};
 use crate::machines;
 
-/// The limits of numbers in a script.
-const TIME_NS_MAX: u64 = 3_600_000_000_000;
+/// The limit of counts in a script.
 const COUNT_MAX: u64 = 100_000;
 
 /// A script has an error.
@@ -93,6 +92,13 @@ fn time(text: &str) -> Result<u64, String> {
     ns.filter(|&ns| ns <= TIME_NS_MAX).ok_or_else(wrong)
 }
 
+fn cpu(text: &str) -> Result<u32, String> {
+    match number("CPU", text)? {
+        cpu @ 0..MAX_CPUS => Ok(cpu),
+        other => Err(format!("CPU {other} (allowed: 0 to {})", MAX_CPUS - 1)),
+    }
+}
+
 fn cpu_set(text: &str) -> Result<CpuSet, String> {
     let cpus: CpuSet = text.parse().map_err(|error| format!("cpus '{text}': {error}"))?;
     if cpus.is_empty() { Err("cpus: no CPU is named".to_owned()) } else { Ok(cpus) }
@@ -108,7 +114,10 @@ impl<'a> Reader<'a> {
                 self.machine = Some((at, rest.to_owned()));
             }
             "seed" => self.seed = number("seed", rest)?,
-            "bound" => self.bound_ns = Some(time(rest)?),
+            "bound" => match time(rest)? {
+                0 => return Err("bound: 0 (allowed: from 1ns to 3600s)".to_owned()),
+                ns => self.bound_ns = Some(ns),
+            },
             "fault" => self.fault(rest)?,
             "queue" => self.queue(rest)?,
             "item" => self.item(at, rest)?,
@@ -124,11 +133,17 @@ impl<'a> Reader<'a> {
 
     fn fault(&mut self, rest: &str) -> Result<(), String> {
         let (name, value) = rest.split_once(' ').ok_or("fault: a name and a value are wanted")?;
-        if self.faults.set(name, number("value of a fault", value.trim())?) {
-            return Ok(());
+        let value = number("value of a fault", value.trim())?;
+        let Some(allowed) = Faults::values(name) else {
+            let names: Vec<&str> = Faults::NAMES.iter().map(|known| known.0).collect();
+            return Err(format!("fault '{name}' (allowed: {})", names.join(", ")));
+        };
+        if value != 0 && !allowed.contains(&value) {
+            let (least, most) = (allowed.start(), allowed.end());
+            return Err(format!("fault {name}: {value} (allowed: 0, and {least} to {most})"));
         }
-        let names: Vec<&str> = Faults::NAMES.iter().map(|known| known.0).collect();
-        Err(format!("fault '{name}' (allowed: {})", names.join(", ")))
+        self.faults.set(name, value);
+        Ok(())
     }
 
     fn queue(&mut self, rest: &str) -> Result<(), String> {
@@ -193,7 +208,7 @@ impl<'a> Reader<'a> {
             ["doze", ns] => Step::Doze(time(ns)?),
             ["lock", name, ns] => Step::Lock(name.to_owned(), time(ns)?),
             ["queue", name] => Step::Queue(item(name)?, None),
-            ["queue", name, cpu] => Step::Queue(item(name)?, Some(number("CPU", cpu)?)),
+            ["queue", name, on] => Step::Queue(item(name)?, Some(cpu(on)?)),
             ["arm", name, ns] => Step::Arm(item(name)?, time(ns)?),
             ["requeue", times] => Step::Requeue(count("requeue", times)?),
             ["fork", name, copies] => Step::Fork(item(name)?, count("fork", copies)?),
@@ -317,6 +332,12 @@ mod tests {
             ("queue q percpu max_active=0", 1, "allowed: 1 to"),
             ("thread: requeue 2", 1, "for items"),
             ("fault rain 3", 1, "allowed: order"),
+            ("fault preempt 1", 1, "allowed: 0, and 2 to"),
+            ("fault order 2", 1, "allowed: 0, and 1 to 1"),
+            ("seed 1\nfault wake_ns 18446744073709551615", 2, "to 3600000000000"),
+            ("bound 0s", 1, "from 1ns"),
+            ("machine this", 1, "presets: desktop12"),
+            ("queue q percpu\nitem a q:\nthread: queue a 99999", 3, "CPU 99999 (allowed: 0 to"),
             ("item a q: burn 1us", 1, "no line above"),
             ("queue q percpu\nitem a q: requeue 0", 2, "allowed: 1 to"),
             ("hello", 1, "allowed: machine"),

@@ -7,7 +7,7 @@
 //! switches it off. A forked child opens a socket of its own when it uses a queue.
 //!
 //! ```
-//! let queue = uwork::Queue::builder("seen").sysfs().max_active(3).build()?;
+//! let queue = uwork::Queue::builder("seen").max_active(3).build()?;
 //! assert_eq!(uwork::control::answer("get devices/seen/max_active"), "ok 2\n3\n");
 //! # drop(queue);
 //! # Ok::<(), uwork::Error>(())
@@ -46,10 +46,12 @@ impl uwork_linux::control::Service for Service {
     }
 }
 
-/// Has the socket opened, at the first call.
+/// Has the socket opened, and takes the signal of `UWORK_DUMP_SIGNAL`, at the first call.
 #[inline]
 pub(crate) fn offer() {
-    uwork_linux::control::offer(&Service);
+    if uwork_linux::control::offer(&Service) {
+        uwork_linux::control::call_on_signal_of_environment(write_dump);
+    }
 }
 
 /// The path of this process's socket.
@@ -73,10 +75,13 @@ pub fn socket() -> Result<PathBuf, String> {
 ///
 /// The handler only wakes the watcher, whatever the signal interrupts; a thread of the library's
 /// writes. Signals that come before it begins count as one. The handler has `SA_RESTART`. Nothing is
-/// written before a queue was made. A second call adds a signal.
+/// written before a queue was made. A second call adds a signal. `UWORK_DUMP_SIGNAL=USR2` in the
+/// environment does the same at the first queue, without code in the program; a program that has
+/// more rights than its user ignores it.
 ///
 /// # Errors
-/// The reason, in a line: the signal has a handler already, is ignored, or cannot be handled.
+/// The reason, in a line: the signal has a handler already, is ignored, cannot be handled, or reports
+/// faults, as SIGSEGV does.
 ///
 /// ```
 /// const SIGUSR2: i32 = 12;

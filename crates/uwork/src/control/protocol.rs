@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{metrics, pools, status, trace};
-use crate::sysfs::{self, EntryKind, Error};
+use crate::sysfs::{Entry, EntryKind, Error, Tree};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
 pub const VERSION: u32 = 1;
+
+/// Operators see the queues without the flag SYSFS as well.
+const TREE: Tree = Tree { has_every_queue: true };
 
 /// The requests, with what they answer.
 const REQUESTS: [(&str, &str); 14] = [
@@ -16,12 +19,15 @@ const REQUESTS: [(&str, &str); 14] = [
     ("get PATH", "the value of an attribute"),
     ("set PATH VALUE", "change an attribute"),
     ("describe PATH", "type, unit and permitted values of an attribute"),
-    ("queues", "every queue with its counters, separated by tabs; the first line has the names"),
+    (
+        "queues [PART]",
+        "the queues, or those with PART in the name, and their counters: a table with tabs",
+    ),
     ("pools", "every pool, and after an empty line every worker, in the same form"),
     ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
-    ("stacks [MS]", "workers that are in a batch for at least MS (100) milliseconds, with stacks"),
+    ("stacks [MS [QUEUE]]", "workers in a batch for at least MS (100) milliseconds, with stacks"),
     ("trace on SECONDS", "record when items are queued, start and end, for so long"),
     ("trace read", "the records since the last time, separated by tabs"),
     ("trace off", "end the trace; its records can still be read"),
@@ -36,22 +42,22 @@ pub fn answer(request: &str) -> String {
         words.split_once(' ').map_or((words, ""), |(verb, rest)| (verb, rest.trim()));
     match (verb, rest) {
         ("help", "") => text(&help()),
-        ("list", path) => outcome(sysfs::list(path).map(|entries| listing(&entries))),
-        ("get", path) if !path.is_empty() => outcome(sysfs::get(path)),
+        ("list", path) => outcome(TREE.list(path).map(|entries| listing(&entries))),
+        ("get", path) if !path.is_empty() => outcome(TREE.get(path)),
         ("describe", path) if !path.is_empty() => {
-            outcome(sysfs::describe(path).map(|known| known.to_string()))
+            outcome(TREE.describe(path).map(|known| known.to_string()))
         }
         ("set", both) if !both.is_empty() => {
             let (path, value) = both.split_once(' ').unwrap_or((both, ""));
-            outcome(sysfs::set(path, value.trim()).map(|()| String::new()))
+            outcome(TREE.set(path, value.trim()).map(|()| String::new()))
         }
-        ("queues", "") => text(&status::queues()),
+        ("queues", part) => text(&status::queues(part)),
         ("pools", "") => text(&pools::pools()),
         ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => json(),
-        ("stacks", ms) => stacks(ms),
+        ("stacks", of) => stacks(of),
         ("trace", "read") => trace::read(),
         ("trace", "off") => trace::stop(),
         ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
@@ -92,16 +98,17 @@ fn code_of(error: &Error) -> &'static str {
     }
 }
 
-fn stacks(ms: &str) -> String {
+fn stacks(of: &str) -> String {
+    let (ms, queue) = of.split_once(' ').map_or((of, None), |(ms, queue)| (ms, Some(queue.trim())));
     let time = if ms.is_empty() { Ok(super::LONG) } else { ms.parse().map(Duration::from_millis) };
     match time {
-        Ok(time) => text(&crate::long_runs(time).to_string()),
+        Ok(time) => text(&crate::dump_api::long_runs_of(time, queue).to_string()),
         Err(_) => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
     }
 }
 
-fn listing(entries: &[sysfs::Entry]) -> String {
-    let kind = |entry: &sysfs::Entry| match entry.kind {
+fn listing(entries: &[Entry]) -> String {
+    let kind = |entry: &Entry| match entry.kind {
         EntryKind::Directory => "dir",
         EntryKind::ReadOnly => "ro",
         EntryKind::ReadWrite => "rw",
@@ -111,7 +118,7 @@ fn listing(entries: &[sysfs::Entry]) -> String {
 
 fn help() -> String {
     REQUESTS.iter().fold(String::new(), |mut text, (request, meaning)| {
-        let _ = writeln!(text, "{request:<16} {meaning}");
+        let _ = writeln!(text, "{request:<20} {meaning}");
         text
     })
 }
@@ -132,7 +139,9 @@ fn json() -> String {
 
 #[cfg(not(feature = "serde"))]
 fn json() -> String {
-    refusal("unsupported", "this program was built without the feature `serde` of `uwork`")
+    let reason = "this program was built without the feature `serde` of the crate `uwork`, which the \
+                  JSON needs; `dump` gives the same as text";
+    refusal("unsupported", reason)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use uwork_linux::engine;
 use crate::{QueueCounters, Times};
 
 /// The columns of [`queues`]. New ones are added at the end.
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 25] = [
     "name",
     "kind",
     "flags",
@@ -32,12 +32,14 @@ const COLUMNS: [&str; 23] = [
     "rescued",
     "wait_p50_ns",
     "wait_p99_ns",
+    "waits",
+    "wait_us",
 ];
 
-/// A line for each queue, after a line with the names of the columns.
-pub(super) fn queues() -> String {
+/// A line for each queue whose name contains `part`, after a line with the names of the columns.
+pub(super) fn queues(part: &str) -> String {
     let mut text = COLUMNS.join("\t") + "\n";
-    for queue in engine().dump_queues(|_| true) {
+    for queue in engine().dump_queues(|wq| wq.name().contains(part)) {
         let _ = writeln!(text, "{}", values(&queue).join("\t"));
     }
     text
@@ -73,6 +75,8 @@ fn values(queue: &QueueDump) -> [String; COLUMNS.len()] {
         counted.rescued.to_string(),
         percentile(&counted.waits, 50),
         percentile(&counted.waits, 99),
+        counted.waits.count().to_string(),
+        counted.waits.sum().as_micros().to_string(),
     ]
 }
 
@@ -95,7 +99,7 @@ pub(super) fn facts() -> String {
     let workers = || dump.pools.iter().flat_map(|pool| &pool.workers);
     let in_state = |state| workers().filter(|worker| worker.state == state).count();
     let limit = engine().cpus().cpu_limit.map_or("none".to_owned(), |cpus| cpus.to_string());
-    let facts: [(&str, String); 16] = [
+    let facts: [(&str, String); 17] = [
         ("pid", std::process::id().to_string()),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("protocol", super::VERSION.to_string()),
@@ -112,6 +116,7 @@ pub(super) fn facts() -> String {
         ("workers_asleep", in_state(WorkerState::Asleep).to_string()),
         ("panics", crate::panics().to_string()),
         ("rescues", crate::rescues().to_string()),
+        ("rseq", uwork_linux::rseq::registered_by().to_owned()),
     ];
     facts.iter().fold(String::new(), |mut text, (name, value)| {
         let _ = writeln!(text, "{name}\t{value}");

@@ -1,6 +1,7 @@
 //! The requests of the trace: on, read, off.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use uwork_engine::trace::{TraceError, TraceEvent, TraceRead, TraceRecord};
 use uwork_linux::engine;
@@ -10,6 +11,8 @@ use super::protocol::{refusal, text};
 
 /// The longest trace, in seconds.
 const SECONDS_MAX: u64 = 3_600;
+/// How long a request waits for another thread that reads the trace, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// `trace on`: ends by itself, so that a client that dies leaves nothing on.
 pub(super) fn start(seconds: &str) -> String {
@@ -19,7 +22,8 @@ pub(super) fn start(seconds: &str) -> String {
             format!("{seconds:?} is no length of a trace; allowed are 1 to {SECONDS_MAX} seconds");
         return refusal("bad-value", &reason);
     };
-    engine().start_trace(known * 1_000_000_000).map_or_else(refused, |()| text(""))
+    let start = || engine().start_trace(known * 1_000_000_000);
+    unless_read(PATIENCE, start).map_or_else(refused, |()| text(""))
 }
 
 /// `trace off`.
@@ -29,7 +33,21 @@ pub(super) fn stop() -> String {
 
 /// `trace read`: a line for each record, after lines that name functions and queues.
 pub(super) fn read() -> String {
-    engine().read_trace().map_or_else(refused, |read| text(&table(read)))
+    unless_read(PATIENCE, || engine().read_trace()).map_or_else(refused, |read| text(&table(read)))
+}
+
+/// Repeats a call while another thread reads the trace, for so long.
+fn unless_read<T>(
+    patience: Duration,
+    mut call: impl FnMut() -> Result<T, TraceError>,
+) -> Result<T, TraceError> {
+    let begin = Instant::now();
+    loop {
+        match call() {
+            Err(TraceError::IsRead) if begin.elapsed() < patience => std::thread::yield_now(),
+            outcome => return outcome,
+        }
+    }
 }
 
 fn refused(error: TraceError) -> String {
@@ -68,4 +86,23 @@ fn table(mut read: TraceRead) -> String {
         };
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_waits_for_another_reader() {
+        let mut calls = 0;
+        let mut refused_twice = || {
+            calls += 1;
+            if calls < 3 { Err(TraceError::IsRead) } else { Ok(calls) }
+        };
+        assert_eq!(unless_read(Duration::MAX, &mut refused_twice), Ok(3));
+        let mut always = || Err::<(), _>(TraceError::IsRead);
+        assert_eq!(unless_read(Duration::ZERO, &mut always), Err(TraceError::IsRead));
+        let mut other = || Err::<(), _>(TraceError::Unsupported);
+        assert_eq!(unless_read(Duration::MAX, &mut other), Err(TraceError::Unsupported));
+    }
 }

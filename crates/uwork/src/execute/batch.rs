@@ -1,7 +1,9 @@
 //! Batches: many closures or items for one push.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use uwork_engine::payload::drop_payload;
 use uwork_engine::{Chain, Queued, Work as RawWork, WorkPointer};
 
 use super::{Block, into_closure, refused};
@@ -29,16 +31,13 @@ impl<F: FnOnce() + Send + 'static> Blocks<F> {
 
 impl<F: FnOnce() + Send + 'static> Drop for Blocks<F> {
     fn drop(&mut self) {
-        // If a closure panics while it is dropped, the rest are dropped all the same: `Rest` goes on
-        // while the panic unwinds. A second panic aborts, as for the elements of a `Vec`.
-        struct Rest<'a, F: FnOnce() + Send + 'static>(&'a mut Blocks<F>);
-        impl<F: FnOnce() + Send + 'static> Drop for Rest<'_, F> {
-            fn drop(&mut self) {
-                while self.0.pop().is_some() {}
+        // Blocks are left only if the iterator has panicked. That panic goes on to the caller; one of a
+        // closure that is dropped beside it would abort the process, so it ends here.
+        while let Some(closure) = self.pop() {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
+                drop_payload(payload);
             }
         }
-        let rest = Rest(self);
-        while rest.0.pop().is_some() {}
     }
 }
 
@@ -58,7 +57,8 @@ impl Queue {
     /// number.
     ///
     /// All or nothing: none is queued before the iterator has ended. If the iterator panics, none
-    /// is queued at all; those that it gave are dropped, and the panic continues.
+    /// is queued at all; those that it gave are dropped, and the panic continues. A closure that
+    /// panics while it is dropped then does not stop that.
     ///
     /// # Errors
     /// The queue drains or is destroyed, and the caller is not one of its items. The closures are

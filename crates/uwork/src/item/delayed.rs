@@ -99,7 +99,10 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
 
     /// Lets the timer expire at any time from its deadline to `slack` later, so that expiries share
     /// a wake. The engine picks the roundest time in that window, so that other timers pick the
-    /// same. With a slack of a millisecond a pool wakes for timers at most about two thousand times
+    /// same. On a queue that saves power
+    /// ([`housekeeping::set_power_efficient`](crate::housekeeping::set_power_efficient)) it is the time
+    /// at which the first window of all timers ends: then all timers expire whose windows are open.
+    /// Without saved power, with a slack of a millisecond a pool wakes for timers at most about two thousand times
     /// a second, however many it has. The default is zero; a second call replaces the first.
     ///
     /// A delay of zero uses no timer, and no slack.

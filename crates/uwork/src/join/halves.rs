@@ -14,9 +14,9 @@ use uwork_linux::futex::Forever;
 
 use super::forker::Forker;
 
-/// How often a thread that waits for a stolen half looks for work of the thief's before it sleeps.
-/// Most halves that are waited for are about to end.
-const LOOKS: u32 = 40;
+/// How often a thread that waits for a stolen half looks in vain for its end, and for work of the
+/// thief's, before it sleeps. Most halves that are waited for are about to end.
+const VAIN_LOOKS_MAX: u32 = 40;
 
 /// The second half of a join on the frame of its caller, as thieves know it.
 #[repr(C)]
@@ -47,16 +47,20 @@ impl Half {
     /// Waits until the thief has run the half. Until then it runs halves that the thief has forked:
     /// these are parts of what it waits for. Does not unwind.
     fn wait(&self, owner: &'static Forker) {
-        let mut looks = 0;
+        // Since it last ran a half here.
+        let mut vain_looks = 0;
         while !self.outcome.is_done() {
             if self.thief.get().is_some_and(|thief| thief.steal_one_for(owner)) {
-                looks = 0;
-            } else if looks < LOOKS {
-                engine().host().relax(looks);
-                looks += 1;
-            } else {
-                engine().blocking(|| self.outcome.wait(&Forever));
+                vain_looks = 0;
+                continue;
             }
+            if vain_looks == VAIN_LOOKS_MAX {
+                return engine().blocking(|| self.outcome.wait(&Forever));
+            }
+            // The pauses become longer from round to round.
+            let round = vain_looks;
+            engine().host().relax(round);
+            vain_looks += 1;
         }
     }
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use uwork_linux::Error as QueueError;
 
+/// The most queues that a message names.
+const NAMED_MAX: usize = 32;
+
 /// See [`get`](super::get) and [`set`](super::set). Prints as one line that names the permitted
 /// values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +72,13 @@ impl fmt::Display for Error {
                 match allowed.as_slice() {
                     [] => write!(f, "there is none with the flag SYSFS"),
                     [one] => write!(f, "there is {one}"),
-                    several => write!(f, "there are {}", several.join(", ")),
+                    few if few.len() <= NAMED_MAX => {
+                        write!(f, "there are {}", few.join(", "))
+                    }
+                    many => {
+                        let (named, more) = (&many[..NAMED_MAX], many.len() - NAMED_MAX);
+                        write!(f, "there are {} and {more} more", named.join(", "))
+                    }
                 }
             }
             Error::WrongKind { path, is_directory: true } => {

@@ -37,8 +37,9 @@
 //! when all workers block.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
-//! exist for unbound and ordered queues only. A `/` in a queue's name is shown as `!`. Values are
-//! read without a final newline, and may be written with one. Several slashes in a path count as
+//! exist for unbound and ordered queues only. A `/` or a space in a queue's name is shown as `!`.
+//! From outside, by the control socket, all queues are seen. Values are read without a final newline,
+//! and may be written with one. Several slashes in a path count as
 //! one, and a path may begin with `workqueue/`, as the kernel's do. [`describe`] has each attribute's
 //! type, unit and permitted values. This module does not check permissions: a program that offers
 //! the tree to others must do that.
@@ -140,10 +141,7 @@ enum Node {
 /// # Errors
 /// The path does not exist, or is an attribute.
 pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
-    match find(path)? {
-        Node::Directory(entries) => Ok(entries),
-        _ => Err(Error::WrongKind { path: path.to_owned(), is_directory: false }),
-    }
+    OWN.list(path)
 }
 
 /// The value of an attribute.
@@ -151,14 +149,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
 /// # Errors
 /// The path does not exist, or is a directory.
 pub fn get(path: &str) -> Result<String, Error> {
-    match find(path)? {
-        Node::Directory(_) => Err(directory_has_no_value(path)),
-        Node::Global(global) => Ok((global.get)(&Process).unwrap_or_default()),
-        Node::Device(device, attribute) => {
-            let value = queue::with(&device, |wq| (attribute.get)(wq).unwrap_or_default());
-            value.ok_or_else(|| no_queue(path, &device))
-        }
-    }
+    OWN.get(path)
 }
 
 /// Changes an attribute, at once and for everything queued from then on. One newline at the end of
@@ -168,17 +159,7 @@ pub fn get(path: &str) -> Result<String, Error> {
 /// The path does not exist or is not writable, or the value is malformed or refused; then nothing
 /// changes.
 pub fn set(path: &str, value: &str) -> Result<(), Error> {
-    let value = value.strip_suffix('\n').unwrap_or(value);
-    match find(path)? {
-        Node::Directory(_) => Err(directory_has_no_value(path)),
-        Node::Global(global) => write(global, &Process, global.kind(), path, value),
-        Node::Device(device, attribute) => {
-            let outcome = queue::with(&device, |wq| {
-                write(attribute, wq, queue::kind(attribute, wq), path, value)
-            });
-            outcome.unwrap_or_else(|| Err(no_queue(path, &device)))
-        }
-    }
+    OWN.set(path, value)
 }
 
 /// The type, unit and permitted values of an attribute, and what it does.
@@ -193,13 +174,126 @@ pub fn set(path: &str, value: &str) -> Result<(), Error> {
 /// # Errors
 /// The path does not exist, or is a directory.
 pub fn describe(path: &str) -> Result<Description, Error> {
-    match find(path)? {
-        Node::Directory(_) => Err(directory_has_no_value(path)),
-        Node::Global(global) => Ok(global.describe(global.kind())),
-        Node::Device(device, attribute) => {
-            let kind = queue::with(&device, |wq| queue::kind(attribute, wq));
-            kind.map(|kind| attribute.describe(kind)).ok_or_else(|| no_queue(path, &device))
+    OWN.describe(path)
+}
+
+/// The tree of the program itself.
+const OWN: Tree = Tree { has_every_queue: false };
+
+/// The tree, with the queues that a reader of it may see.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree {
+    /// Whether `devices` has the queues without the flag SYSFS as well.
+    pub(crate) has_every_queue: bool,
+}
+
+impl Tree {
+    pub(crate) fn list(self, path: &str) -> Result<Vec<Entry>, Error> {
+        match self.find(path)? {
+            Node::Directory(entries) => Ok(entries),
+            _ => Err(Error::WrongKind { path: path.to_owned(), is_directory: false }),
         }
+    }
+
+    pub(crate) fn get(self, path: &str) -> Result<String, Error> {
+        match self.find(path)? {
+            Node::Directory(_) => Err(directory_has_no_value(path)),
+            Node::Global(global) => Ok((global.get)(&Process).unwrap_or_default()),
+            Node::Device(device, attribute) => {
+                let value =
+                    queue::with(self, &device, |wq| (attribute.get)(wq).unwrap_or_default());
+                value.ok_or_else(|| self.no_queue(path, &device))
+            }
+        }
+    }
+
+    pub(crate) fn set(self, path: &str, value: &str) -> Result<(), Error> {
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        match self.find(path)? {
+            Node::Directory(_) => Err(directory_has_no_value(path)),
+            Node::Global(global) => write(global, &Process, global.kind(), path, value),
+            Node::Device(device, attribute) => {
+                let outcome = queue::with(self, &device, |wq| {
+                    write(attribute, wq, queue::kind(attribute, wq), path, value)
+                });
+                outcome.unwrap_or_else(|| Err(self.no_queue(path, &device)))
+            }
+        }
+    }
+
+    pub(crate) fn describe(self, path: &str) -> Result<Description, Error> {
+        match self.find(path)? {
+            Node::Directory(_) => Err(directory_has_no_value(path)),
+            Node::Global(global) => Ok(global.describe(global.kind())),
+            Node::Device(device, attribute) => {
+                let kind = queue::with(self, &device, |wq| queue::kind(attribute, wq));
+                kind.map(|kind| attribute.describe(kind))
+                    .ok_or_else(|| self.no_queue(path, &device))
+            }
+        }
+    }
+
+    fn find(self, path: &str) -> Result<Node, Error> {
+        // As in a file system: several slashes count as one, and those at the ends are ignored.
+        let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        // The name of the whole tree, as in the kernel's paths.
+        if parts.first() == Some(&ROOT) {
+            parts.remove(0);
+        }
+        let path = parts.join("/");
+        let path = path.as_str();
+        if let Some(device) = path.strip_prefix("devices/") {
+            let (name, attribute) = match device.split_once('/') {
+                Some((name, attribute)) => (name, Some(attribute)),
+                None => (device, None),
+            };
+            let entries =
+                queue::with(self, name, queue::entries).ok_or_else(|| self.no_queue(path, name))?;
+            let Some(attribute) = attribute else { return Ok(Node::Directory(entries)) };
+            return match ATTRIBUTES.iter().find(|known| known.name == attribute) {
+                Some(known) if entries.iter().any(|entry| entry.name == attribute) => {
+                    Ok(Node::Device(name.to_owned(), known))
+                }
+                _ => Err(self.nowhere(path, &format!("devices/{name}"))),
+            };
+        }
+        if let Some(entries) = self.directory(path) {
+            return Ok(Node::Directory(entries));
+        }
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let global = GLOBALS.iter().find(|known| (known.folder, known.name) == (folder, name));
+        global.map(Node::Global).ok_or_else(|| self.nowhere(path, folder))
+    }
+
+    /// The entries of a directory that is not a queue's.
+    fn directory(self, path: &str) -> Option<Vec<Entry>> {
+        let directories: &[&str] = match path {
+            "" => &["devices", "module"],
+            "module" => &["parameters"],
+            PARAMETERS => &[],
+            "devices" => return Some(queue::devices(self)),
+            _ => return None,
+        };
+        let directories = directories.iter().map(|name| Entry::new(*name, EntryKind::Directory));
+        let values = GLOBALS.iter().filter(|global| global.folder == path);
+        let values = values.map(|global| Entry::new(global.name, global.kind()));
+        let mut entries: Vec<Entry> = directories.chain(values).collect();
+        entries.sort();
+        Some(entries)
+    }
+
+    fn no_queue(self, path: &str, queue: &str) -> Error {
+        let allowed = queue::devices(self).into_iter().map(|entry| entry.name).collect();
+        Error::NoSuchQueue { path: path.to_owned(), queue: queue.to_owned(), allowed }
+    }
+
+    fn nowhere(self, path: &str, beside: &str) -> Error {
+        let entries = match beside.strip_prefix("devices/") {
+            Some(device) => queue::with(self, device, queue::entries),
+            None => self.directory(beside),
+        };
+        let allowed = entries.unwrap_or_default().into_iter().map(|entry| entry.name).collect();
+        Error::NoSuchPath { path: path.to_owned(), allowed }
     }
 }
 
@@ -236,68 +330,6 @@ fn write<T>(
 
 fn directory_has_no_value(path: &str) -> Error {
     Error::WrongKind { path: path.to_owned(), is_directory: true }
-}
-
-fn find(path: &str) -> Result<Node, Error> {
-    // As in a file system: several slashes count as one, and those at the ends are ignored.
-    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    // The name of the whole tree, as in the kernel's paths.
-    if parts.first() == Some(&ROOT) {
-        parts.remove(0);
-    }
-    let path = parts.join("/");
-    let path = path.as_str();
-    if let Some(device) = path.strip_prefix("devices/") {
-        let (name, attribute) = match device.split_once('/') {
-            Some((name, attribute)) => (name, Some(attribute)),
-            None => (device, None),
-        };
-        let entries = queue::with(name, queue::entries).ok_or_else(|| no_queue(path, name))?;
-        let Some(attribute) = attribute else { return Ok(Node::Directory(entries)) };
-        return match ATTRIBUTES.iter().find(|known| known.name == attribute) {
-            Some(known) if entries.iter().any(|entry| entry.name == attribute) => {
-                Ok(Node::Device(name.to_owned(), known))
-            }
-            _ => Err(nowhere(path, &format!("devices/{name}"))),
-        };
-    }
-    if let Some(entries) = directory(path) {
-        return Ok(Node::Directory(entries));
-    }
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let global = GLOBALS.iter().find(|known| (known.folder, known.name) == (folder, name));
-    global.map(Node::Global).ok_or_else(|| nowhere(path, folder))
-}
-
-/// The entries of a directory that is not a queue's.
-fn directory(path: &str) -> Option<Vec<Entry>> {
-    let directories: &[&str] = match path {
-        "" => &["devices", "module"],
-        "module" => &["parameters"],
-        PARAMETERS => &[],
-        "devices" => return Some(queue::devices()),
-        _ => return None,
-    };
-    let directories = directories.iter().map(|name| Entry::new(*name, EntryKind::Directory));
-    let values = GLOBALS.iter().filter(|global| global.folder == path);
-    let values = values.map(|global| Entry::new(global.name, global.kind()));
-    let mut entries: Vec<Entry> = directories.chain(values).collect();
-    entries.sort();
-    Some(entries)
-}
-
-fn no_queue(path: &str, queue: &str) -> Error {
-    let allowed = queue::devices().into_iter().map(|entry| entry.name).collect();
-    Error::NoSuchQueue { path: path.to_owned(), queue: queue.to_owned(), allowed }
-}
-
-fn nowhere(path: &str, beside: &str) -> Error {
-    let entries = match beside.strip_prefix("devices/") {
-        Some(device) => queue::with(device, queue::entries),
-        None => directory(beside),
-    };
-    let allowed = entries.unwrap_or_default().into_iter().map(|entry| entry.name).collect();
-    Error::NoSuchPath { path: path.to_owned(), allowed }
 }
 
 /// A first component of a path that may be left out.

@@ -6,7 +6,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScopeChoice;
 
 use super::definition::{Definition, ValueType, Written};
-use super::{Entry, EntryKind, format_mask, mask, nr_cpus};
+use super::{Entry, EntryKind, Tree, format_mask, mask, nr_cpus};
 
 pub(super) type Wq = uwork_engine::Wq<Linux>;
 
@@ -65,7 +65,7 @@ pub(super) const ATTRIBUTES: [Definition<Wq>; 6] = [
         name: "max_active",
         value_type: ValueType::Number,
         unit: "items",
-        doc: "The most items that are active at once in a pool, or for an unbound queue on a NUMA node",
+        doc: "The most items that are active at once on a CPU; if unbound on the machine, in shares of its nodes",
         allowed: || format!("1 to {MAX_ACTIVE_LIMIT}"),
         get: |wq| Some(wq.max_active().to_string()),
         set: Some(|wq, text| {
@@ -108,28 +108,38 @@ fn attrs(wq: &Wq) -> Option<Attrs> {
     wq.kind().attrs().cloned()
 }
 
-/// A queue's name as that of a directory.
+/// A queue's name as that of a directory. A space would end the path in a line of the control
+/// protocol.
 pub(crate) fn device_name(name: &str) -> String {
-    name.replace('/', "!")
+    device_chars(name).collect()
+}
+
+/// The characters of [`device_name`].
+fn device_chars(name: &str) -> impl Iterator<Item = char> {
+    name.chars().map(|c| if c == '/' || c.is_whitespace() { '!' } else { c })
+}
+
+fn is_shown(tree: Tree, wq: &Wq) -> bool {
+    tree.has_every_queue || wq.flags().contains(Flags::SYSFS)
 }
 
 /// Calls `f` with the queue of this name in the tree, if it exists.
-pub(super) fn with<R>(device: &str, f: impl FnOnce(&Wq) -> R) -> Option<R> {
+pub(super) fn with<R>(tree: Tree, device: &str, f: impl FnOnce(&Wq) -> R) -> Option<R> {
     let (mut f, mut result) = (Some(f), None);
     engine().for_each_queue(|wq| {
-        let wanted = wq.flags().contains(Flags::SYSFS) && device_name(wq.name()) == device;
-        if wanted && let Some(f) = f.take() {
-            result = Some(f(wq));
+        let is_sought = f.is_some() && is_shown(tree, wq);
+        if is_sought && device_chars(wq.name()).eq(device_chars(device)) {
+            result = f.take().map(|f| f(wq));
         }
     });
     result
 }
 
 /// All queues in the tree.
-pub(super) fn devices() -> Vec<Entry> {
+pub(super) fn devices(tree: Tree) -> Vec<Entry> {
     let mut devices = Vec::new();
     engine().for_each_queue(|wq| {
-        if wq.flags().contains(Flags::SYSFS) {
+        if is_shown(tree, wq) {
             devices.push(Entry::new(device_name(wq.name()), EntryKind::Directory));
         }
     });

@@ -1,6 +1,7 @@
 //! Queueing, waiting and cancelling allocate nothing, and an item is small. The allocator of this
 //! process counts per thread.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -109,6 +110,59 @@ fn queueing_allocates_nothing() {
         });
         queue.flush().unwrap();
         assert_eq!((local, remote, again), (0, 0, 0), "{queue:?}");
+    }
+}
+
+/// What a batch of items or closures allocates, on a queue whose only worker is held meanwhile.
+fn while_held(queue: &Queue, submit: impl FnOnce()) -> u64 {
+    let (started, may_end) = (Gate::new(), Gate::new());
+    assert!(queue.enqueue(Job::held(&started, &may_end)).is_queued());
+    started.wait();
+    let count = allocations(submit);
+    may_end.open();
+    queue.flush().unwrap();
+    count
+}
+
+// Catches: an allocation for each closure without a handle.
+#[test]
+fn closures_without_a_handle_allocate_once_for_127() {
+    const CHUNKS: u64 = 10;
+    let (_watchdog, _alone) = (watchdog(), alone());
+    let queue = queue("alloc-execute").ordered().build().unwrap();
+    warm_up(&queue);
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    // It owns eight bytes: its block is a cache line.
+    let closure = |n: u64| move || _ = SUM.fetch_add(n, Ordering::Relaxed);
+    let count = 127 * CHUNKS;
+    // This thread's chunk may have room left, and the last chunk is not full then.
+    let expected = CHUNKS..=CHUNKS + 1;
+    let one_by_one =
+        while_held(&queue, || (0..count).for_each(|n| queue.execute(closure(n)).unwrap()));
+    assert!(expected.contains(&one_by_one), "{one_by_one}");
+    let closures = (0..count).map(closure);
+    let at_once =
+        while_held(&queue, || assert_eq!(queue.execute_all(closures).unwrap() as u64, count));
+    assert!(expected.contains(&at_once), "{at_once}");
+    assert_eq!(SUM.load(Ordering::Relaxed), count * (count - 1));
+}
+
+// Catches: an allocation for the groups of a batch of items.
+#[test]
+fn a_batch_of_items_allocates_nothing_unless_an_item_is_returned() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    for queue in kinds() {
+        warm_up(&queue);
+        let jobs: Vec<_> = (0..1_000).map(|_| Job::counting()).collect();
+        for _ in 0..3 {
+            let items = jobs.iter().cloned();
+            let count = allocations(|| {
+                let outcome = queue.enqueue_all(items);
+                assert_eq!((outcome.queued, outcome.returned.len()), (1_000, 0));
+            });
+            queue.flush().unwrap();
+            assert_eq!(count, 0, "{queue:?}");
+        }
     }
 }
 

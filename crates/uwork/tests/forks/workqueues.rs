@@ -9,7 +9,7 @@ use crate::support::forked::{CHILD_MAX_S, in_child, status_of};
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{queue, until, watchdog};
-use uwork::{Queue, rcu};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue, rcu};
 
 /// Uses old and new queues in every way that a child must be able to.
 fn use_uwork(queues: &[&Queue]) {
@@ -18,6 +18,8 @@ fn use_uwork(queues: &[&Queue]) {
         queue.flush().expect("not from an item");
         let sum: i32 = handles.into_iter().map(|handle| handle.join().expect("it ran")).sum();
         assert_eq!(sum, 99 * 100 / 2);
+        // A join helps: it runs the item here, with a slot that helpers keep.
+        (0..100).for_each(|n| assert_eq!(queue.spawn(move || n).join().expect("it ran"), n));
         let (job, timed) = (Job::new(|_| {}), Later::new(|_| {}));
         assert!(queue.enqueue(job.clone()).is_queued());
         assert!(queue.enqueue_delayed(timed.clone(), Duration::from_millis(1)).is_queued());
@@ -29,6 +31,7 @@ fn use_uwork(queues: &[&Queue]) {
     uwork::on_each_cpu(|_| {}).expect("not from an item");
     let again = queue("child").build().expect("a queue");
     assert_eq!(again.spawn(|| 7).join().expect("it ran"), 7);
+    assert_eq!(uwork::join(|| 1, || 2), (1, 2));
 }
 
 #[test]
@@ -304,4 +307,42 @@ fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
     reader.join().unwrap();
     waiting.work.flush();
     assert_eq!(waiting.ran.load(Ordering::Relaxed), 1);
+}
+
+/// A pod keeps a permit of the shared limit between its items; the child begins without.
+#[test]
+fn a_limit_that_pods_share_holds_in_a_child() {
+    let _watchdog = watchdog();
+    let queue = queue("shared")
+        .affinity_scope(AffinityScopeChoice::Explicit(AffinityScope::Cpu))
+        .max_active(4)
+        .build()
+        .unwrap();
+    let fill = || {
+        let (gate, running) = (Gate::new(), Arc::new(AtomicU32::new(0)));
+        let handles: Vec<_> = (0..8)
+            .map(|_| {
+                let (gate, running) = (gate.clone(), running.clone());
+                queue.spawn(move || {
+                    let others = running.fetch_add(1, Ordering::SeqCst);
+                    gate.wait_blocking();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    others
+                })
+            })
+            .collect();
+        until("the limit is reached", || running.load(Ordering::SeqCst) >= 4);
+        gate.open();
+        queue.flush().unwrap();
+        let others = handles.into_iter().map(|handle| handle.join().unwrap()).max();
+        assert_eq!(others, Some(3));
+    };
+    for _ in 0..5 {
+        // The last run of each pod keeps a permit.
+        fill();
+        in_child(|| {
+            fill();
+            use_uwork(&[&queue]);
+        });
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::blocks::{compute, compute_first, every_kind};
+use crate::support::cgroup::Group;
 use crate::support::child::{alone_each, alone_with};
 use crate::support::filter::refuse;
 use crate::support::forked::in_child;
@@ -158,6 +159,28 @@ fn without_records_the_tier_is_the_same() {
     });
 }
 
+// Catches: a standby that runs beside the worker, on another CPU than its own, and is taken for one
+// that serves; standbys that are spawned without bound.
+#[test]
+fn a_refusal_to_pin_threads_leaves_blocks_to_the_watcher() {
+    let test = "a_refusal_to_pin_threads_leaves_blocks_to_the_watcher";
+    alone_each(test, "UWORK_TEST_WHEN", &["before", "later"], VARIABLE, |when| {
+        let _watchdog = watchdog();
+        collect_reports();
+        if when == "later" {
+            until_a_standby_exists();
+        }
+        refuse(libc::SYS_sched_setaffinity, libc::EPERM);
+        for _ in 0..SCENES {
+            scene();
+            assert!(standbys() <= cpus().len(), "{} standbys", standbys());
+        }
+        assert_replaced_in_every_kind();
+        every_item_waits_for_the_next(&queue("unpinned").nice(3).build().unwrap(), 2);
+        assert_eq!(reported(), []);
+    });
+}
+
 /// Lowers all threads of this process; later ones inherit that.
 fn lower_own_priority(how: &str) {
     for task in std::fs::read_dir("/proc/self/task").expect("the threads of this process") {
@@ -194,6 +217,33 @@ fn a_process_that_lowers_its_own_priority_makes_progress() {
         (0..SCENES).for_each(|_| scene());
         assert_replaced_in_every_kind();
         every_item_waits_for_the_next(&queue("lowered").nice(3).build().unwrap(), 0);
+        assert_eq!(reported(), []);
+    });
+}
+
+// Catches: blocks that are not found where the process is in a group of the idle class, or of the least
+// weight. The group is alone in another one, so that other programs do not starve it.
+#[test]
+fn blocks_are_found_in_a_cgroup_of_the_least_weight() {
+    let test = "blocks_are_found_in_a_cgroup_of_the_least_weight";
+    alone_each(test, "UWORK_TEST_WEIGHT", &["idle", "least"], VARIABLE, |case| {
+        let _watchdog = watchdog();
+        let grouped = Group::new("cpu").and_then(|outer| {
+            let inner = outer.nested()?;
+            match case {
+                "idle" => inner.set(&["cpu.idle"], "1")?,
+                _ => inner.set(&["cpu.weight", "cpu.shares"], "2")?,
+            }
+            inner.add(std::process::id()).map(|()| (inner, outer))
+        });
+        // The inner group is dropped first.
+        let _groups = match grouped {
+            Ok(groups) => groups,
+            Err(why) => return eprintln!("{test}: {case}: skipped: {why}"),
+        };
+        collect_reports();
+        until_a_standby_exists();
+        assert_replaced_in_every_kind();
         assert_eq!(reported(), []);
     });
 }

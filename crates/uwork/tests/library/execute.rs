@@ -91,6 +91,49 @@ fn a_panic_in_a_closure_or_in_its_destructor_is_counted_and_the_worker_goes_on()
     });
 }
 
+/// A closure that owns a large, aligned value which panics when it is dropped at its end.
+fn large_bomb(live: &Arc<AtomicUsize>) -> impl FnOnce() + Send + 'static {
+    let large = (Aligned([7; 10_000]), PanicsInDrop(Counted::new(live)));
+    move || {
+        let large = &large;
+        assert_eq!((&raw const large.0).addr() % 128, 0);
+        assert!(large.0.0.iter().all(|&byte| byte == 7));
+    }
+}
+
+// Catches: a block of its own that is freed twice, or not, if its closure's end panics.
+#[test]
+fn a_large_aligned_closure_that_panics_while_it_is_dropped_ends_only_itself() {
+    alone("a_large_aligned_closure_that_panics_while_it_is_dropped_ends_only_itself", || {
+        let _watchdog = watchdog();
+        let queue = queue("execute-large-bomb").max_active(1).build().unwrap();
+        let live = Arc::<AtomicUsize>::default();
+        let before = uwork::panics();
+        queue.execute(large_bomb(&live)).unwrap();
+        assert_eq!(queue.execute_all((0..2).map(|_| large_bomb(&live))).unwrap(), 2);
+        queue.flush().unwrap();
+        assert_eq!((uwork::panics() - before, live.load(Ordering::SeqCst)), (3, 0));
+    });
+}
+
+// Catches: a panic of a destructor that aborts the process, or leaves the rest of the batch, while
+// the panic of the iterator unwinds.
+#[test]
+fn an_iterator_that_panics_drops_closures_whose_destructors_panic_too() {
+    let _watchdog = watchdog();
+    let queue = queue("execute-iterator-bomb").build().unwrap();
+    let live = Arc::<AtomicUsize>::default();
+    let give = |n: usize| {
+        assert!(n < 3, "the iterator, on purpose");
+        large_bomb(&live)
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| queue.execute_all((0..9).map(give))));
+    let payload = outcome.unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"the iterator, on purpose"));
+    queue.flush().unwrap();
+    assert_eq!(live.load(Ordering::SeqCst), 0);
+}
+
 // Catches: a refused closure that is lost, leaked or run.
 #[test]
 fn a_destroyed_queue_returns_the_closures_in_their_order() {

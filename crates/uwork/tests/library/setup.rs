@@ -83,6 +83,41 @@ fn a_variable_that_is_not_permitted_is_ignored_with_a_report() {
     });
 }
 
+const POWER: &str = "UWORK_POWER_EFFICIENT";
+
+fn saves_power() -> String {
+    uwork::sysfs::get("module/parameters/power_efficient").unwrap()
+}
+
+// Catches: a program's choice that overrides the environment's, or is lost without one.
+#[test]
+fn the_switch_of_power_is_the_environments_then_the_programs() {
+    let test = "the_switch_of_power_is_the_environments_then_the_programs";
+    alone_each(test, POWER, &["1", "0", "on", "off", ""], VARIABLE, |value| {
+        let saves = matches!(value, "1" | "on");
+        Setup::new()
+            .power_efficient(if value.is_empty() { true } else { !saves })
+            .install()
+            .unwrap();
+        assert_eq!(saves_power(), if saves || value.is_empty() { "Y" } else { "N" });
+    });
+}
+
+// Catches: a value that is not permitted and switches power saving, or is ignored without a word.
+#[test]
+fn a_switch_of_power_that_is_not_permitted_is_ignored_with_a_report() {
+    let test = "a_switch_of_power_that_is_not_permitted_is_ignored_with_a_report";
+    alone_each(test, POWER, &["2", "yes please", " 1", "-1"], VARIABLE, |value| {
+        static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.to_string())).unwrap();
+        Setup::new().power_efficient(true).install().unwrap();
+        assert_eq!(saves_power(), "Y", "the program's choice");
+        let allowed = "1, y, Y, on, 0, n, N, off";
+        let line = format!("UWORK_POWER_EFFICIENT={value:?} is ignored: allowed are {allowed}");
+        until("the report", || REPORTS.lock().unwrap().contains(&line));
+    });
+}
+
 // Catches: calls that start uwork although they need not.
 #[test]
 fn calls_that_need_no_pools_do_not_start_uwork() {

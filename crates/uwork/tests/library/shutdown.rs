@@ -135,6 +135,48 @@ fn a_cancelling_shutdown_releases_items_that_have_not_started() {
     });
 }
 
+/// Counts its drop, then panics.
+#[repr(align(128))]
+struct LargeBomb(#[allow(dead_code, reason = "it makes the closure large")] [u8; 10_000]);
+
+static DROPPED: AtomicU32 = AtomicU32::new(0);
+
+impl Drop for LargeBomb {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::SeqCst);
+        panic!("dropped, on purpose");
+    }
+}
+
+// Catches: a closure without a handle that is leaked, or whose destructor ends the worker or the
+// shutdown that releases it.
+#[test]
+fn a_cancelling_shutdown_releases_closures_whose_destructors_panic() {
+    in_a_process("a_cancelling_shutdown_releases_closures_whose_destructors_panic", || {
+        let queue = Queue::builder("q").ordered().build().unwrap();
+        let (started, gate) = (Gate::new(), Gate::new());
+        assert!(queue.enqueue(Job::held(&started, &gate)).is_queued());
+        started.wait();
+        let bomb = |_| {
+            let bomb = LargeBomb([7; 10_000]);
+            move || {
+                let _bomb = &bomb;
+                panic!("it must not run");
+            }
+        };
+        queue.execute(bomb(0)).unwrap();
+        assert_eq!(queue.execute_all((1..3).map(bomb)).unwrap(), 2);
+        let behind = Job::counting();
+        assert!(queue.enqueue(behind.clone()).is_queued());
+        let ending = thread::spawn(|| shutdown(Shutdown::Cancel, LONG).unwrap());
+        until("the items are released", || Arc::strong_count(&behind) == 1);
+        gate.open();
+        let report = ending.join().unwrap();
+        assert!(report.is_complete() && report.released == 4, "{report}");
+        assert_eq!((DROPPED.load(Ordering::SeqCst), behind.tally.started()), (3, 0));
+    });
+}
+
 #[test]
 fn a_shutdown_names_items_that_do_not_end_in_time() {
     in_a_process("a_shutdown_names_items_that_do_not_end_in_time", || {

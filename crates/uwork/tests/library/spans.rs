@@ -10,7 +10,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use uwork::{JoinError, Queue};
 
-use crate::support::child::alone;
+use crate::support::child::{alone, alone_with};
+use crate::support::until;
 
 /// What the subscriber has seen: a line for each begin and end of a span, and for each event.
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -109,6 +110,25 @@ fn a_subscriber_sees_a_span_for_each_run_and_an_event_for_each_report() {
         queue.flush().unwrap();
         let seen = seen_and_cleared();
         assert!(seen.contains(&"-3".to_owned()), "a span ends with a panic: {seen:?}");
+    });
+}
+
+#[test]
+fn a_report_is_a_warning_and_a_panic_is_an_error() {
+    let prepare = |command: &mut std::process::Command| _ = command.env("UWORK_WORKERS", "many");
+    alone_with("a_report_is_a_warning_and_a_panic_is_an_error", prepare, || {
+        uwork::set_reporter(|_| ()).unwrap();
+        tracing::subscriber::set_global_default(Recorder).unwrap();
+        let queue = Queue::builder("spans").unbound().build().unwrap();
+        let seen = |level: &str, text: &str| {
+            let seen = SEEN.lock().unwrap();
+            seen.iter().any(|line| line.starts_with(level) && line.contains(text))
+        };
+        until("the report of the variable", || seen("WARN ", "UWORK_WORKERS"));
+        let failed = queue.spawn(|| panic!("on purpose")).join();
+        assert!(matches!(failed, Err(JoinError::Panicked(_))), "{failed:?}");
+        until("the panic", || seen("ERROR ", "on purpose"));
+        assert!(!seen("WARN ", "on purpose"), "once, as an error");
     });
 }
 

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod blocks;
+pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod counting;
 pub(crate) mod executor;

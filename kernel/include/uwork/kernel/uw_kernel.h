@@ -5,6 +5,16 @@
 
 #include "../../uwork.h"
 
+/* A member or function that the kernel has and this library has not: its use does not compile, and says why. */
+#if defined(__has_attribute)
+#if __has_attribute(__unavailable__)
+#define UW_KERNEL_INSTEAD(text) __attribute__((__unavailable__(text)))
+#endif
+#endif
+#ifndef UW_KERNEL_INSTEAD
+#define UW_KERNEL_INSTEAD(text) __attribute__((__deprecated__(text)))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -32,6 +32,7 @@
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
+#include <linux/jump_label.h>
 #include <linux/kernel.h>
 #include <linux/kref.h>
 #include <linux/ktime.h>
@@ -48,6 +49,7 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/numa.h>
+#include <linux/once_lite.h>
 #include <linux/overflow.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -77,6 +79,8 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
+
+#include "uw_kernel_absent.h"
 
 #endif
 #endif

@@ -9,11 +9,6 @@
 
 #include "uw_kernel.h"
 
-/* linux/workqueue.h or linux/timer.h was included first. */
-#ifdef UW_KERNEL_CLOCK_TICKS
-#undef jiffies
-#endif
-
 #ifndef HZ
 #define HZ 1000
 #endif

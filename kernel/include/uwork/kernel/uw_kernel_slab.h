@@ -4,10 +4,9 @@
 #define UWORK_KERNEL_UW_KERNEL_SLAB_H
 
 #include <linux/cleanup.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "uw_kernel.h"
+#include "uw_kernel_string.h"
 #include <linux/gfp.h>
 #include <linux/overflow.h>
 
@@ -133,7 +132,11 @@ static inline void kfree_sensitive(const void *ptr)
 #define kvzalloc_node(size, flags, node) ((void)(node), kvzalloc((size), (flags)))
 #define kvmalloc_array_node(n, size, flags, node) ((void)(node), kvmalloc_array((n), (size), (flags)))
 #define kvcalloc_node(n, size, flags, node) ((void)(node), kvcalloc((n), (size), (flags)))
-#define kvrealloc(ptr, size, flags) krealloc((ptr), (size), (flags))
+
+static inline void *kvrealloc(const void *ptr, size_t size, gfp_t flags)
+{
+	return krealloc(ptr, size, flags);
+}
 
 /* Allocates by type or variable. The flags may be omitted. */
 #define UW_OBJ(what, ...) ((__typeof__(what) *)kmalloc(sizeof(what), GFP_KERNEL))
@@ -175,6 +178,47 @@ static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned in
 {
 	return uw_kernel_cache_create(name, size, align, flags, ctor);
 }
+
+/* User memory is the program's own memory, so that nothing restricts what is copied there. */
+static inline struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size, unsigned int align,
+							    slab_flags_t flags, unsigned int useroffset,
+							    unsigned int usersize, void (*ctor)(void *))
+{
+	(void)useroffset;
+	(void)usersize;
+	return uw_kernel_cache_create(name, size, align, flags, ctor);
+}
+
+/* The newer form: kmem_cache_create(name, size, &args, flags). args may be NULL. */
+struct kmem_cache_args {
+	unsigned int align;
+	unsigned int useroffset;
+	unsigned int usersize;
+	unsigned int freeptr_offset;
+	bool use_freeptr_offset;
+	void (*ctor)(void *);
+	unsigned int sheaf_capacity;
+};
+
+static inline struct kmem_cache *uw_kernel_cache_create_args(const char *name, unsigned int size,
+							     const struct kmem_cache_args *args, slab_flags_t flags)
+{
+	return uw_kernel_cache_create(name, size, args ? args->align : 0, flags, args ? args->ctor : NULL);
+}
+
+#ifndef __cplusplus
+static inline struct kmem_cache *uw_kernel_cache_create_plain(const char *name, unsigned int size, void *no_args,
+							      slab_flags_t flags)
+{
+	(void)no_args;
+	return uw_kernel_cache_create(name, size, 0, flags, NULL);
+}
+
+#define kmem_cache_create(name, size, args, ...) \
+	_Generic((args), struct kmem_cache_args *: uw_kernel_cache_create_args, \
+		 const struct kmem_cache_args *: uw_kernel_cache_create_args, void *: uw_kernel_cache_create_plain, \
+		 default: (kmem_cache_create))((name), (size), (args), __VA_ARGS__)
+#endif
 
 /* With objects that are still allocated, reports them and keeps the cache. */
 static inline void kmem_cache_destroy(struct kmem_cache *cache)
@@ -235,12 +279,18 @@ static inline unsigned int kmem_cache_size(struct kmem_cache *cache)
 	return (unsigned int)uw_kernel_cache_size(cache);
 }
 
-#define kmem_cache_create_usercopy(name, size, align, flags, useroffset, usersize, ctor) \
-	kmem_cache_create(name, size, align, flags, ctor)
 #define KMEM_CACHE(type, flags) \
 	uw_kernel_cache_create(#type, sizeof(struct type), __alignof__(struct type), (flags), NULL)
 
+#define KMEM_CACHE_USERCOPY(type, flags, field) KMEM_CACHE(type, flags)
+
 #ifdef __cplusplus
+}
+
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size,
+						   const struct kmem_cache_args *args, slab_flags_t flags)
+{
+	return uw_kernel_cache_create_args(name, size, args, flags);
 }
 #endif
 

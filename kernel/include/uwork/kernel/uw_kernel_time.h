@@ -6,33 +6,27 @@
 #include "uw_kernel.h"
 
 /*
- * Uses the definitions of the program's own header, if there is one. The library's header stays
- * empty when UW_KERNEL_ASKS is defined, and defines the same as this one.
+ * Uses the definitions of the program's own header, if there is one. The library's header defines
+ * only UW_KERNEL_JIFFIES_H_IS_OURS when UW_KERNEL_ASKS is defined.
  */
 #if defined(__has_include)
 #if __has_include(<linux/jiffies.h>)
 #define UW_KERNEL_ASKS
 #include <linux/jiffies.h>
 #undef UW_KERNEL_ASKS
+#else
+#define UW_KERNEL_JIFFIES_H_IS_OURS
 #endif
 #endif
 
-/*
- * A program without these headers' types may have a variable `jiffies` of its own, so for it the
- * library's is a macro, and a `jiffies` that is a macro already is the program's.
- */
-#if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(jiffies)
+/* A `jiffies` that is a macro already is the program's, as is that of its own linux/jiffies.h. */
+#if (defined(UWORK_KERNEL_ENVIRONMENT) || defined(UW_KERNEL_JIFFIES_H_IS_OURS)) && !defined(jiffies)
 #include "uw_kernel_jiffies.h"
 #define UW_KERNEL_JIFFIES uw_kernel_jiffies()
 #else
 #ifndef HZ
 #define HZ 1000
 #endif
-#ifndef jiffies
-#define jiffies UW_KERNEL_CLOCK_TICKS
-#endif
-#define UW_KERNEL_CLOCK_TICKS ((unsigned long)(uw_kernel_now_ns() / (1000000000ULL / HZ)))
-/* The headers' own uses, also after jiffies.h has made the name a variable. */
 #define UW_KERNEL_JIFFIES jiffies
 #endif
 

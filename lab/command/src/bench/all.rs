@@ -36,7 +36,7 @@ const fn step(name: &'static str, whole: (&'static str, u64), quick: (&'static s
     Step { name, whole, quick }
 }
 
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 26] = [
     step(
         "workqueue",
         ("workqueue --rivals --scope all", 180),
@@ -72,6 +72,11 @@ const STEPS: [Step; 22] = [
         ("workqueue --rivals --case flood --producers 16 --items 100000", 60),
         ("workqueue --rivals --case flood --producers 16 --quick --samples 1", 5),
     ),
+    step(
+        "pingpong",
+        ("workqueue --rivals --case pingpong", 120),
+        ("workqueue --case pingpong --quick --samples 1", 10),
+    ),
     step("scope", ("scope", 20), ("scope --quick --samples 1", 2)),
     step("nested", ("nested --rivals", 10), ("nested --rivals --samples 1", 2)),
     step("open", ("open --rivals", 1_200), ("open --rivals --quick", 32)),
@@ -82,14 +87,21 @@ const STEPS: [Step; 22] = [
     ),
     step("percpu", ("percpu", 240), ("percpu --quick --samples 1", 8)),
     step("isolation", ("isolation --case steady", 120), ("isolation --case once --quick", 15)),
+    step(
+        "isolation-cache",
+        ("isolation --case cache", 120),
+        ("isolation --case cache --quick", 15),
+    ),
     step("taskwork", ("taskwork", 120), ("taskwork --quick", 3)),
     step("serve", ("serve", 300), ("serve --quick --case get", 14)),
-    step("power", ("power --case periodic", 120), ("power --case periodic --quick", 12)),
+    step("power", ("power", 750), ("power --quick", 55)),
     step("timers", ("timers", 120), ("timers --quick", 20)),
     step("queues", ("queues", 10), ("queues --quick", 2)),
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
     step("golden", ("golden", 30), ("golden --samples 1", 10)),
-    step("observe", ("observe", 60), ("observe --quick", 5)),
+    step("golden-undeclared", ("golden --undeclared", 30), ("golden --undeclared --samples 1", 10)),
+    step("bridge", ("bridge", 600), ("bridge --quick --runner uwork", 20)),
+    step("observe", ("observe", 120), ("observe --quick", 5)),
     step("progress", ("progress", 1_320), ("progress --quick --case timer-sleep", 30)),
 ];
 
@@ -111,7 +123,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let style = ProgressStyle::with_template("{wide_bar} {elapsed:>4} {msg}");
     progress.set_style(style.expect("a valid template"));
     progress.enable_steady_tick(Duration::from_secs(1));
-    let mut failed = 0;
+    let mut left_out = Vec::new();
+    write_left_out(&args.folder, &left_out)?;
     for (number, step) in STEPS.iter().enumerate() {
         let (line, seconds) = chosen(step);
         let left: u64 = STEPS[number..].iter().map(|step| chosen(step).1).sum();
@@ -124,15 +137,30 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         progress.suspend(|| match outcome {
             Ok(()) => println!("{place:>5}  {:<18} {took}", step.name),
             Err(UserError(reason)) => {
-                failed += 1;
                 println!("{place:>5}  {:<18} left out: {reason}", step.name);
+                left_out.push(LeftOut { left_out: step.name, reason });
             }
         });
     }
     progress.finish_and_clear();
     // What this machine cannot run (a server that is not installed, a single CPU) is left out. If
     // nothing ran, there is nothing to show.
-    Ok(if failed == STEPS.len() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    write_left_out(&args.folder, &left_out)?;
+    Ok(if left_out.len() == STEPS.len() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A step that did not run, as `uwork report` reads it.
+#[derive(serde::Serialize)]
+struct LeftOut {
+    left_out: &'static str,
+    reason: String,
+}
+
+/// Beside the files of figures, so that the page says what is missing.
+fn write_left_out(folder: &Path, steps: &[LeftOut]) -> Result<(), UserError> {
+    let path = folder.join("left-out.json");
+    let text = serde_json::to_string(steps).expect("texts have a form in JSON");
+    fs::write(&path, text).map_err(|error| UserError(format!("{}: {error}", path.display())))
 }
 
 /// Runs a benchmark in a process of its own. What it prints goes to NAME.txt, its figures to

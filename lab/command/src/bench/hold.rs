@@ -33,6 +33,7 @@ pub(super) fn run(count: usize) -> Result<ExitCode, UserError> {
         format!("monitor {pid}"),
         format!("top {pid}"),
         format!("trace {pid} -o t.json"),
+        format!("dump {pid}"),
         format!("doctor {pid}"),
     ] {
         writeln!(text, "  uwork {words}").expect("a string takes all text");

@@ -1,11 +1,15 @@
 //! `uwork-lab bench observe`: what it costs to be looked at, and how fast an attribute takes effect.
 //!
 //! - `flood`: floods of items, each in a process of its own: alone, while another process asks the
-//!   control socket for the counters ten times a second (`polled`), while it has all items recorded
-//!   (`traced`), while a thread pauses and resumes another queue a thousand times a second
-//!   (`paused`), and with thread hooks added before the first queue (`hooked`).
+//!   control socket ten times a second for what `uwork top` and a monitoring system want (`polled`),
+//!   while it has all items recorded (`traced`), while a thread pauses and resumes another queue a
+//!   thousand times a second (`paused`), and with thread hooks added before the first queue
+//!   (`hooked`).
 //! - `set`: another process moves a flooded queue from one CPU to another. The time from the
 //!   request until the first item runs on the new CPU, with the count of items that were lost.
+//! - `top`: `uwork top` in a pseudo-terminal ([`top`]).
+
+mod top;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,17 +25,20 @@ use uwork_rivals::Load;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
 use super::measured::{self, ChildArgs, Figures, Measured};
-use super::options::{count, samples_or};
+use super::options::{count, names_or_all, samples_or};
 use super::pipeline::{Output, Plan};
 use super::summary::{CPU, Metric, RATE};
 use super::{UserError, uwork_pool};
 
 const NAME: &str = "observe";
+const CASES: [&str; 3] = ["flood", "set", "top"];
 const POLLS_PER_S: u64 = 10;
 /// A trace ends by itself after this time. It is longer than a flood.
 const TRACE_MAX_S: u64 = 600;
 /// Between two pauses of another queue.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(1);
+/// A sample of `top` has many keys.
+const TOP_SAMPLES: usize = 3;
 /// Moves of the queue in a sample of `set`.
 const MOVES: usize = 40;
 /// Between two moves the flood runs on the new CPU for this long.
@@ -58,6 +65,9 @@ pub(super) struct Args {
     /// Floods of one second and a single sample, for a quick check
     #[arg(long)]
     quick: bool,
+    /// Only these cases: flood, set, top
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
     /// Runs of each variant; the median is reported [default: 9; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
@@ -99,7 +109,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     ];
     let floods = beside
         .map(|(variant, beside)| contestant("flood", variant, move || flood(seconds, beside)));
-    let groups = vec![
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    let groups = [
         Group {
             title: format!("flood  ({seconds} s a sample, {POLLS_PER_S} polls a second)"),
             contestants: floods.into(),
@@ -112,7 +123,16 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
             samples,
             ratio_to: RatioTo::Nothing,
         },
+        Group {
+            title: "top  (uwork top at two refreshes a second on a process with 1,000 queues)"
+                .to_owned(),
+            contestants: vec![contestant("top", "1000", move || top::measure(2 * seconds))],
+            samples: samples.min(TOP_SAMPLES),
+            ratio_to: RatioTo::Nothing,
+        },
     ];
+    let groups = groups.into_iter().zip(CASES).filter(|(_, case)| cases.contains(case));
+    let groups: Vec<Group<Measured>> = groups.map(|(group, _)| group).collect();
     Plan::new(NAME, groups).run(&args.output)
 }
 
@@ -373,8 +393,9 @@ fn ask(socket: &str, polls: bool) -> std::io::Result<ExitCode> {
         match requests.recv_timeout(interval) {
             Ok(request) => println!("{}", answer(&mut socket, &request)?),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) if polls => {
-                answer(&mut socket, "queues")?;
-                answer(&mut socket, "metrics")?;
+                for request in ["status", "queues", "pools", "metrics"] {
+                    answer(&mut socket, request)?;
+                }
             }
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(ExitCode::SUCCESS),

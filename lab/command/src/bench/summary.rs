@@ -73,8 +73,8 @@ pub(super) trait Sampled: Sized {
     }
 
     /// Reasons to doubt the figures of a group, in addition to the general ones.
-    fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning> {
-        None
+    fn doubts(_group: &GroupOutcome<Self>) -> Vec<Warning> {
+        Vec::new()
     }
 
     /// The lines that the runner wrote to standard error.

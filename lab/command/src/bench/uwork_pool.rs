@@ -8,6 +8,8 @@
 //!   joined.
 //! - `execute`: the default scope with a closure per item that has no handle; not in the case
 //!   `join`.
+//! - `execute-all`, `enqueue-all`: closures without a handle, and intrusive items, queued a batch at a
+//!   time. Only in cases with batches, and not with a clock for each enqueue.
 //! - `halves`, in the case `join` only: `uwork::join` of the item and of nothing, on the default
 //!   scope.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
@@ -31,6 +33,10 @@ pub(super) const RUNNER: &str = "uwork";
 /// The variants with a closure for each item.
 pub(super) const CLOSURES: [&str; 2] = ["spawn", EXECUTE];
 const EXECUTE: &str = "execute";
+/// The variants that queue a batch at a time.
+pub(super) const BATCHES: [&str; 2] = [EXECUTE_ALL, ENQUEUE_ALL];
+const EXECUTE_ALL: &str = "execute-all";
+const ENQUEUE_ALL: &str = "enqueue-all";
 /// The variant of case `join` that is `uwork::join`.
 const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
@@ -46,33 +52,41 @@ pub(super) fn contestants(
     load: Load,
 ) -> Vec<Contestant> {
     let joins = case == "join";
+    let how = if joins { Submits::Joined } else { Submits::OneByOne };
     let contestant = |variant: &'static str| Contestant {
         names: Names { case, runner: RUNNER, variant: with_clock(variant, load.clock) },
         standing: None,
         measure: Box::new(move |_| {
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
-                EXECUTE => measure(|| Executed(queue("default")), &load),
+                EXECUTE => measure(|| Executed::new(false), &load),
+                EXECUTE_ALL => measure(|| Executed::new(true), &load),
+                ENQUEUE_ALL => measure(|| Intrusive::new("default", Submits::Batches), &load),
                 HALVES => measure(|| Halves, &load),
                 C => measure(|| ThroughC::new(joins), &load),
                 variant if let Some(scope) = variant.strip_suffix(LOCKED) => {
                     uwork::locked_wake::set(true);
-                    let sample = measure(|| Intrusive { queue: queue(scope), joins }, &load);
+                    let sample = measure(|| Intrusive::new(scope, how), &load);
                     uwork::locked_wake::set(false);
                     sample
                 }
-                variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
+                variant => measure(|| Intrusive::new(variant, how), &load),
             })
         }),
     };
-    let exists = |variant: &&'static str| !joins || *variant != EXECUTE;
+    let has_batches = load.outstanding > 1 && !load.clock;
+    let exists = |variant: &&'static str| match *variant {
+        EXECUTE => !joins,
+        EXECUTE_ALL | ENQUEUE_ALL => has_batches,
+        _ => true,
+    };
     let halves = (joins && variants.contains(&"default")).then_some(HALVES);
     variants.iter().copied().filter(exists).chain(halves).map(contestant).collect()
 }
 
 /// A load of intrusive items on a queue with the default scope.
 pub(super) fn measure_flood(load: &Load) -> Sample {
-    measure(|| Intrusive { queue: queue("default"), joins: false }, load)
+    measure(|| Intrusive::new("default", Submits::OneByOne), load)
 }
 
 /// A new queue. Dropping it waits for everything that was queued on it.
@@ -109,9 +123,24 @@ impl WorkItem for Item {
     }
 }
 
+/// How items get to their queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submits {
+    OneByOne,
+    /// One by one, and each is joined.
+    Joined,
+    Batches,
+}
+
 struct Intrusive {
     queue: Queue,
-    joins: bool,
+    submits: Submits,
+}
+
+impl Intrusive {
+    fn new(variant: &str, submits: Submits) -> Self {
+        Self { queue: queue(variant), submits }
+    }
 }
 
 struct IntrusiveProducer<'a> {
@@ -143,8 +172,24 @@ impl Producer for IntrusiveProducer<'_> {
         let _ = queued;
     }
 
+    #[inline]
+    unsafe fn submit_all(&mut self, count: usize) {
+        if self.pool.submits != Submits::Batches {
+            for index in 0..count {
+                // SAFETY: by this function's contract.
+                unsafe { self.submit(index) };
+            }
+            return;
+        }
+        let items: *const [Item] = &raw const self.items[..count];
+        // SAFETY: as in `submit`, for each item.
+        let all = self.pool.queue.enqueue_all(unsafe { &*items });
+        debug_assert_eq!(all.queued, count, "the items queued last have completed");
+        let _ = all;
+    }
+
     fn settle(&mut self, progress: &'static Progress) {
-        if self.pool.joins {
+        if self.pool.submits == Submits::Joined {
             self.items[0].work.flush_helping();
         } else {
             progress.wait();
@@ -193,10 +238,19 @@ impl Producer for BoxedProducer<'_> {
     }
 }
 
-struct Executed(Queue);
+struct Executed {
+    queue: Queue,
+    in_batches: bool,
+}
+
+impl Executed {
+    fn new(in_batches: bool) -> Self {
+        Self { queue: queue("default"), in_batches }
+    }
+}
 
 struct ExecutedProducer<'a> {
-    queue: &'a Queue,
+    pool: &'a Executed,
     progress: &'static Progress,
 }
 
@@ -208,7 +262,7 @@ impl Pool for Executed {
         progress: &'static Progress,
         _outstanding: usize,
     ) -> Self::Producer<'a> {
-        ExecutedProducer { queue: &self.0, progress }
+        ExecutedProducer { pool: self, progress }
     }
 }
 
@@ -216,7 +270,23 @@ impl Producer for ExecutedProducer<'_> {
     #[inline]
     unsafe fn submit(&mut self, _index: usize) {
         let progress = self.progress;
-        let queued = self.queue.execute(move || progress.complete());
+        let queued = self.pool.queue.execute(move || progress.complete());
+        debug_assert!(queued.is_ok(), "the queue is open");
+        let _ = queued;
+    }
+
+    #[inline]
+    unsafe fn submit_all(&mut self, count: usize) {
+        if !self.pool.in_batches {
+            for index in 0..count {
+                // SAFETY: by this function's contract.
+                unsafe { self.submit(index) };
+            }
+            return;
+        }
+        let progress = self.progress;
+        let closures = std::iter::repeat_n(move || progress.complete(), count);
+        let queued = self.pool.queue.execute_all(closures);
         debug_assert!(queued.is_ok(), "the queue is open");
         let _ = queued;
     }

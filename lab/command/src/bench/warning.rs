@@ -34,7 +34,7 @@ pub(super) enum Warning {
     /// io_uring is unavailable, for this reason.
     NoRing(String),
     /// A run was too short for the resolution of redis-benchmark; `requests` would be enough.
-    ShortRun { case: &'static str, seconds: f64, requests: usize },
+    ShortRun { case: &'static str, seconds: f64, step_percent: f64, requests: usize },
     /// The process used nearly all the time of the CPUs in an open loop.
     SaturatedCpus { runner: String, percent: f64 },
     /// A generator of an open loop did not keep to its plan beside this runner.
@@ -77,10 +77,11 @@ impl fmt::Display for Warning {
                 write!(f, "the variants on {count} CPUs are left out: the process may use fewer")
             }
             Self::NoRing(reason) => write!(f, "{reason}: the case `ring` is left out"),
-            Self::ShortRun { case, seconds, requests } => write!(
+            Self::ShortRun { case, seconds, step_percent, requests } => write!(
                 f,
                 "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts \
-                 in steps of 0.25 s: use --requests {requests} or more, or --client-threads 1"
+                 in steps of 0.25 s, {step_percent:.0} % of it: use --requests {requests} or more, or \
+                 --client-threads 1"
             ),
             Self::SaturatedCpus { runner, percent } => write!(
                 f,
@@ -148,7 +149,7 @@ pub(super) fn about<S: Sampled>(
     warnings.extend(few.map(Warning::FewSamples));
     warnings.extend(other_load(&before, wall));
     warnings.extend(large_spread(results));
-    warnings.extend(results.iter().filter_map(S::doubts));
+    warnings.extend(results.iter().flat_map(S::doubts));
     warnings.extend(said(results));
     warnings
 }

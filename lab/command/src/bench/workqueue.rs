@@ -48,7 +48,9 @@ pub(super) struct Args {
     /// `unshared`: the default scope without the count that the pods of a node share;
     /// `cpu-locked`, `smt-locked`, `cache_shard-locked`, `cache-locked`, `numa-locked`,
     /// `system-locked`: workers are woken under the lock of their pool; `spawn`,
-    /// `execute`: the default scope, and a closure for each item, with and without a handle
+    /// `execute`: the default scope, and a closure for each item, with and without a handle;
+    /// `execute-all`, `enqueue-all`: closures without a handle, and items, queued a batch at a time;
+    /// not in wait, not with --clock
     /// [default: default, spawn, execute]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
@@ -239,6 +241,7 @@ fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     allowed.extend(LIMITS);
     allowed.extend(LOCKED);
     allowed.extend(uwork_pool::CLOSURES);
+    allowed.extend(uwork_pool::BATCHES);
     let chosen = options::names("--scope", scopes, &allowed)?;
     Ok(match &chosen[..] {
         [] => [&SCOPES[..1], &uwork_pool::CLOSURES].concat(),

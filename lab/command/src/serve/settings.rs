@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use uwork_serve::{Config, Io, Notify, Receiver, Replies, Spares};
+use uwork_serve::{Config, ForeignKeys, Io, Notify, Receiver, Replies, Spares};
 
 use crate::UserError;
 
@@ -43,6 +43,11 @@ pub(crate) struct Args {
     /// extra thread for all connections
     #[arg(long, value_name = "HOW", default_value = "shared")]
     receiver: String,
+    /// What becomes of a request for a key that another thread owns: in-place, the receiving thread
+    /// executes it under a lock of the owner's keys; handed-over, the owner executes it [default:
+    /// in-place; with --receiver dedicated: handed-over]
+    #[arg(long, value_name = "HOW")]
+    foreign_keys: Option<String>,
     /// How replies reach a client with --receiver dedicated: combined, the threads with keys send
     /// them and combine their parts; locked, they send them under a lock; returned, the receiver
     /// sends them [default: combined]
@@ -119,6 +124,7 @@ impl Args {
                 &self.receiver,
                 &[("shared", Receiver::Shared), ("dedicated", Receiver::Dedicated)],
             )?,
+            foreign_keys: self.foreign_keys()?,
             replies: self.replies()?,
             spares: one_of(
                 "--spares",
@@ -135,6 +141,19 @@ impl Args {
             send_buffer: optional("--send-buffer", &self.send_buffer)?,
             receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
         })
+    }
+
+    fn foreign_keys(&self) -> Result<ForeignKeys, UserError> {
+        let Some(text) = &self.foreign_keys else { return Ok(ForeignKeys::default()) };
+        let allowed =
+            [("in-place", ForeignKeys::InPlace), ("handed-over", ForeignKeys::HandedOver)];
+        let foreign_keys = one_of("--foreign-keys", text, &allowed)?;
+        if foreign_keys == ForeignKeys::InPlace && self.receiver != "shared" {
+            return Err(UserError(format!(
+                "--foreign-keys '{text}': only with --receiver shared; a dedicated one executes nothing"
+            )));
+        }
+        Ok(foreign_keys)
     }
 
     fn replies(&self) -> Result<Replies, UserError> {
@@ -254,6 +273,10 @@ mod tests {
                 ["--replies", "locked"],
                 "--replies 'locked': only with --receiver dedicated; otherwise one thread sends them",
             ),
+            (
+                ["--foreign-keys", "lost"],
+                "--foreign-keys 'lost': in-place and handed-over are allowed",
+            ),
             (["--spares", "sold"], "--spares 'sold': kept and freed are allowed"),
             (
                 ["--max-request", "2g"],
@@ -283,6 +306,17 @@ mod tests {
             let config = config(&flags).unwrap();
             assert_eq!((config.replies, config.spares), (replies, Spares::Freed));
         }
+    }
+
+    #[test]
+    fn a_dedicated_receiver_executes_nothing_in_place() {
+        let handed_over = ["--receiver", "dedicated", "--foreign-keys", "handed-over"];
+        assert_eq!(config(&handed_over).unwrap().foreign_keys, ForeignKeys::HandedOver);
+        let in_place = ["--receiver", "dedicated", "--foreign-keys", "in-place"];
+        assert_eq!(
+            config(&in_place).unwrap_err(),
+            "--foreign-keys 'in-place': only with --receiver shared; a dedicated one executes nothing"
+        );
     }
 
     #[test]

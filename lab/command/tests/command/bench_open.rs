@@ -54,11 +54,12 @@ fn every_runner_has_each_metric_and_the_limit_its_percentiles() {
     let (table, records) = run(&["--case", "uniform-60", "--rivals"]);
     let metrics = metrics(&records);
     let own = ["default", "system", "cpu", "spawn", "execute"].map(|variant| ("uwork", variant));
-    let rivals = ["tokio", "tokio-blocking", "rayon", "crossbeam", "async-executor", "limit"];
+    let rivals = ["tokio", "tokio-blocking", "rayon", "crossbeam", "async-executor"];
+    let rivals = rivals.into_iter().chain(["limit", "limit+gen"]);
     let runners: BTreeSet<_> = own.into_iter().chain(rivals.map(|rival| (rival, ""))).collect();
     assert_eq!(metrics.keys().copied().collect::<BTreeSet<_>>(), runners);
     for ((runner, variant), metrics) in &metrics {
-        let rest: &[&str] = if *runner == "limit" { &[] } else { &REST };
+        let rest: &[&str] = if runner.starts_with("limit") { &[] } else { &REST };
         let wanted: BTreeSet<&str> = SOJOURN.into_iter().chain(rest.iter().copied()).collect();
         assert_eq!(metrics.keys().copied().collect::<BTreeSet<_>>(), wanted, "{runner} {variant}");
         let sojourns = SOJOURN.map(|metric| metrics[metric]);
@@ -68,6 +69,9 @@ fn every_runner_has_each_metric_and_the_limit_its_percentiles() {
     }
     assert!(table.contains("uniform-60: items compute for 100 us, "), "{table}");
     assert!(table.contains("limit: computed"), "{table}");
+    assert!(table.contains("limit+gen: the same"), "{table}");
+    let p99 = |runner| metrics[&(runner, "")]["sojourn_p99_us"];
+    assert!(p99("limit") < p99("limit+gen"));
 }
 
 #[test]

@@ -22,11 +22,11 @@ fn a_held_process_answers_on_its_socket_and_names_the_commands() {
     let mut held = Held(command.stdout(Stdio::piped()).spawn().unwrap());
     let pid = held.0.id();
     let lines = BufReader::new(held.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let lines: Vec<String> = lines.take(8).collect();
+    let lines: Vec<String> = lines.take(9).collect();
     assert!(lines[0].starts_with(&format!("process {pid} floods the queue `bench`")), "{lines:?}");
     let names: Vec<&str> =
         lines[1..].iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
-    assert_eq!(names, ["ls", "get", "set", "monitor", "top", "trace", "doctor"]);
+    assert_eq!(names, ["ls", "get", "set", "monitor", "top", "trace", "dump", "doctor"]);
 
     let path = folder.path().join(format!("uwork/{pid}.sock"));
     let mut stream = loop {
@@ -41,4 +41,7 @@ fn a_held_process_answers_on_its_socket_and_names_the_commands() {
     writeln!(stream, "get devices/bench/affinity_scope").unwrap();
     assert!(answers.next().unwrap().starts_with("ok "));
     assert!(answers.next().unwrap().starts_with("default"));
+    // `uwork dump --json` works on it.
+    writeln!(stream, "dump json").unwrap();
+    assert!(answers.next().unwrap().starts_with("ok "));
 }

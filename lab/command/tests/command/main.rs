@@ -2,10 +2,13 @@
 
 mod bench;
 mod bench_blocking;
+mod bench_bridge;
 mod bench_open;
 mod bench_percpu;
 mod bench_power;
 mod bench_progress;
 mod bench_taskwork;
 mod hold;
+#[path = "../../../../crates/uwork/tests/support/left_out.rs"]
+mod left_out;
 mod serve;

@@ -1,4 +1,4 @@
-//! Native pools through `shim.cpp`: oneTBB, GLib and libuv.
+//! Native pools through `shim.cpp`: oneTBB, Asio, GLib and libuv.
 //!
 //! Each library provides three functions of the same types, so one adapter serves all.
 
@@ -22,6 +22,9 @@ unsafe extern "C" {
     fn uwork_tbb_create(workers: c_int, function: Function) -> *mut c_void;
     fn uwork_tbb_submit(pool: *mut c_void, argument: *mut c_void);
     fn uwork_tbb_destroy(pool: *mut c_void);
+    fn uwork_asio_create(workers: c_int, function: Function) -> *mut c_void;
+    fn uwork_asio_submit(pool: *mut c_void, argument: *mut c_void);
+    fn uwork_asio_destroy(pool: *mut c_void);
     fn uwork_glib_create(workers: c_int, function: Function) -> *mut c_void;
     fn uwork_glib_submit(pool: *mut c_void, argument: *mut c_void);
     fn uwork_glib_destroy(pool: *mut c_void);
@@ -32,6 +35,8 @@ unsafe extern "C" {
 
 const TBB: Shim =
     Shim { create: uwork_tbb_create, submit: uwork_tbb_submit, destroy: uwork_tbb_destroy };
+const ASIO: Shim =
+    Shim { create: uwork_asio_create, submit: uwork_asio_submit, destroy: uwork_asio_destroy };
 const GLIB: Shim =
     Shim { create: uwork_glib_create, submit: uwork_glib_submit, destroy: uwork_glib_destroy };
 const UV: Shim =
@@ -40,6 +45,7 @@ const UV: Shim =
 pub(crate) fn catalogue() -> Vec<Rival> {
     vec![
         Rival::pool("tbb", |workers, load| run(TBB, workers, load)),
+        Rival::pool("asio", |workers, load| run(ASIO, workers, load)),
         Rival::pool("glib", |workers, load| run(GLIB, workers, load)),
         // libuv has one pool per process, whose size is fixed at its first use.
         Rival::pool("libuv", |workers, load| run(UV, workers, load)).never_ordered(),

@@ -2,6 +2,8 @@
 // argument), destroy(pool). submit may be called from any thread; each submitted argument is given
 // to the function once; destroy follows the last run.
 
+#include <asio/post.hpp>
+#include <asio/thread_pool.hpp>
 #include <glib.h>
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
@@ -37,6 +39,29 @@ extern "C" void uwork_tbb_submit(void *pool, void *argument) {
 }
 
 extern "C" void uwork_tbb_destroy(void *pool) { delete static_cast<Tbb *>(pool); }
+
+// Asio's pool, which is Boost.Asio's too. `post` may be called from any thread; `join` waits for what
+// was posted.
+namespace {
+struct Asio {
+    asio::thread_pool pool;
+    Function function;
+    Asio(int workers, Function f) : pool(workers), function(f) {}
+};
+}  // namespace
+
+extern "C" void *uwork_asio_create(int workers, Function function) { return new Asio(workers, function); }
+
+extern "C" void uwork_asio_submit(void *handle, void *argument) {
+    auto *pool = static_cast<Asio *>(handle);
+    asio::post(pool->pool, [function = pool->function, argument] { function(argument); });
+}
+
+extern "C" void uwork_asio_destroy(void *handle) {
+    auto *pool = static_cast<Asio *>(handle);
+    pool->pool.join();
+    delete pool;
+}
 
 // GLib: an exclusive pool, so that its threads are its own.
 static void glib_run(gpointer argument, gpointer function) { reinterpret_cast<Function>(function)(argument); }

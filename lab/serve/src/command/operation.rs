@@ -1,4 +1,4 @@
-//! Operations on one key, executed by the thread that owns the key. A command consists of one or
+//! Operations on one key, executed under the lock of the key's owner. A command consists of one or
 //! more operations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +25,8 @@ pub(crate) enum Operation {
     Remove,
     /// One key of `EXISTS`.
     Contains,
-    /// Removes all keys of the thread; has no key.
+    /// Removes all keys of the thread; has no key. Its caller clears the keyspace, and frees the
+    /// removed keys without the lock.
     Clear,
     /// Returns the bare value, which `DIGEST` then hashes.
     Fetch,
@@ -72,10 +73,6 @@ impl Place<'_> {
         args: Args<'_>,
         reply: &mut Buffer,
     ) -> Outcome {
-        if operation == Operation::Clear {
-            drop_on_own_thread(self.keys.clear());
-            return Outcome::Counted(true);
-        }
         let (key, now, version) = (args.at(0), self.now, self.version);
         let out = &mut reply.bytes;
         match operation {
@@ -108,7 +105,7 @@ impl Place<'_> {
                 Some(_) => {}
                 None => return Outcome::Counted(false),
             },
-            Operation::Clear => {}
+            Operation::Clear => unreachable!("its caller clears the keyspace"),
         }
         Outcome::Replied
     }
@@ -178,8 +175,9 @@ pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
     }
 }
 
-/// Frees a keyspace on a worker: a large keyspace takes long, and no client should wait for it.
-fn drop_on_own_thread(keys: Keyspace) {
+/// Frees cleared keys, on a worker if they are many: that takes long, and no client should wait for
+/// it. The caller has released the lock of the keyspace.
+pub(crate) fn free_cleared(keys: Keyspace) {
     const FEW: usize = 1_000;
     if keys.len() > FEW {
         // Detached: the handle is dropped, and no thread waits for the item.

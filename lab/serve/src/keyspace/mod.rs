@@ -1,7 +1,8 @@
 //! The keys and values that one thread owns.
 //!
-//! Plain data without locks: other threads send their requests to the owner. The caller passes the
-//! time, in milliseconds of any monotonic clock.
+//! Plain data: locks and messages between threads are the caller's. The caller passes the time, in
+//! milliseconds of any clock. Threads may pass times that differ a little: a key that was removed as
+//! expired does not come back at an earlier time.
 
 mod budget;
 mod entry;

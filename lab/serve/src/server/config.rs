@@ -25,6 +25,18 @@ pub enum Receiver {
     Dedicated,
 }
 
+/// The way of an operation on a key of another thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ForeignKeys {
+    /// The thread that received the request executes it under the lock of the owner's keys. It
+    /// hands the operation over only if the lock stays held. With [`Receiver::Dedicated`] all
+    /// operations are handed over, since the receiver only receives.
+    #[default]
+    InPlace,
+    /// The thread that owns the key executes it.
+    HandedOver,
+}
+
 /// How the replies of a round reach the client, with a dedicated receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Replies {
@@ -68,6 +80,8 @@ pub struct Config {
     pub notify: Notify,
     /// Which thread receives requests.
     pub receiver: Receiver,
+    /// The way of an operation on a key of another thread.
+    pub foreign_keys: ForeignKeys,
     /// How replies reach the client with [`Receiver::Dedicated`]; otherwise without effect.
     pub replies: Replies,
     /// What becomes of the memory that served a request.
@@ -113,6 +127,7 @@ impl Default for Config {
             threads: (cpus / 2).clamp(1, Self::THREADS_MAX),
             notify: Notify::default(),
             receiver: Receiver::default(),
+            foreign_keys: ForeignKeys::default(),
             replies: Replies::default(),
             spares: Spares::default(),
             io: Io::default(),

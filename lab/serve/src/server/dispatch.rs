@@ -12,7 +12,7 @@ use super::sink::Sink;
 use super::spare::Spare;
 use crate::buffer::Buffer;
 use crate::command::check::{Refusal, check};
-use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
+use crate::command::operation::{OUT_OF_MEMORY, Operation, Place, free_cleared};
 use crate::command::table::Command;
 use crate::keyspace::{Keyspace, OutOfMemory};
 use crate::resp::{Args, reply};
@@ -24,7 +24,6 @@ const ROUND_BYTES_MAX: usize = 256 * 1024;
 pub(crate) struct Thread {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
-    pub(crate) keys: Keyspace,
     /// The time at the start of this turn, in milliseconds.
     pub(crate) now: u64,
     pub(crate) spare: Spare,
@@ -41,7 +40,6 @@ impl Thread {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
         Self {
             index,
-            keys: Keyspace::new(Arc::clone(&shared.budget)),
             now: shared.now(),
             spare: Spare::new(&shared),
             requests: 0,
@@ -54,20 +52,40 @@ impl Thread {
 
     /// Publishes this thread's statistics. Called before replies that depend on them are sent.
     pub(crate) fn publish(&self) {
-        use std::sync::atomic::Ordering::{Relaxed, Release};
+        use std::sync::atomic::Ordering::Relaxed;
 
         let figures = &self.shared.figures[self.index];
-        figures.keys.store(self.keys.len(), Release);
-        figures.expiring.store(self.keys.expiring(), Relaxed);
         figures.requests.store(self.requests, Relaxed);
         figures.handovers.store(self.handovers, Relaxed);
+    }
+
+    /// Operates on the owner's keys, if this thread may do so now. `is_awaited`: earlier operations
+    /// of the same connection wait for the owner.
+    #[inline]
+    fn operate<R>(
+        &self,
+        owner: usize,
+        is_awaited: bool,
+        operate: impl FnOnce(&mut Keyspace) -> R,
+    ) -> Option<R> {
+        if owner == self.index {
+            Some(self.shared.shard(owner).operate(operate))
+        } else if is_awaited || !self.shared.operates_in_place() {
+            None
+        } else {
+            self.shared.operate_in_place(owner, operate)
+        }
     }
 
     /// Executes the operations of an item and passes it on: to its home thread, or to a worker
     /// first.
     pub(crate) fn carry_out(&mut self, mut item: Item) {
         self.handovers += 1;
-        let digest = item.as_mut().body().perform(&mut self.keys, self.now);
+        let (body, now) = (item.as_mut().body(), self.now);
+        let digest = self.shared.shard(self.index).operate(|keys| body.perform(keys, now));
+        if let Some(keys) = body.cleared.take() {
+            free_cleared(keys);
+        }
         self.publish();
         if digest {
             self.shared.digest(item);
@@ -186,29 +204,41 @@ impl Dispatch<'_> {
     fn operation(&mut self, operation: Operation, args: Args<'_>) {
         let hash = self.thread.shared.hash(args.at(0));
         let owner = self.thread.shared.owner(hash);
-        if owner == self.thread.index {
-            self.perform(operation, hash, args);
-        } else if self.send(owner, operation, hash, args).is_err() {
+        if !self.perform(owner, operation, hash, args)
+            && self.send(owner, operation, hash, args).is_err()
+        {
             self.here(|out| reply::error(out, OUT_OF_MEMORY));
         }
     }
 
-    /// Executes an operation on a key of this thread.
+    /// Executes an operation that has a reply of its own, if this thread may use the owner's keys
+    /// now; returns whether it has.
     #[inline]
-    fn perform(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
-        let Thread { keys, now, .. } = &mut *self.thread;
-        let mut place = Place { keys, now: *now, version: self.session.version };
-        match self.round {
-            None => place.perform(operation, hash, args, self.output),
-            Some(round) => {
-                let outcome = place.perform(operation, hash, args, &mut round.here);
-                round.note_here();
-                outcome
-            }
+    fn perform(&mut self, owner: usize, operation: Operation, hash: u64, args: Args<'_>) -> bool {
+        let is_awaited = self.awaits(owner);
+        let Self { thread, output, round, session, .. } = self;
+        let (now, version) = (thread.now, session.version);
+        let into = match &mut **round {
+            None => &mut **output,
+            Some(round) => &mut round.here,
+        };
+        let operate = |keys: &mut Keyspace| {
+            Place { keys, now, version }.perform(operation, hash, args, into);
+        };
+        let is_done = thread.operate(owner, is_awaited, operate).is_some();
+        if is_done && let Some(round) = &mut **round {
+            round.note_here();
         }
+        is_done
     }
 
-    /// Adds an operation on a key of another thread to the round.
+    /// Whether earlier operations of this connection wait for the owner, another thread.
+    #[inline]
+    fn awaits(&self, owner: usize) -> bool {
+        owner != self.thread.index && self.round.as_ref().is_some_and(|round| round.awaits(owner))
+    }
+
+    /// Adds an operation that another thread is to execute to the round.
     fn send(
         &mut self,
         owner: usize,
@@ -250,17 +280,19 @@ impl Dispatch<'_> {
     fn digest(&mut self, args: Args<'_>) -> Flow {
         let hash = self.thread.shared.hash(args.at(0));
         let owner = self.thread.shared.owner(hash);
+        let is_awaited = self.awaits(owner);
         if self.send(owner, Operation::Fetch, hash, args).is_err() {
             return self.here(|out| reply::error(out, OUT_OF_MEMORY));
         }
-        let (place, index) = (self.item(owner), self.thread.index);
+        let place = self.item(owner);
         let digests_max = self.pace.digests;
         let Self { round: Some(round), thread, .. } = self else { return Flow::EndRound };
         round.close(owner);
-        if owner == index {
-            // The value is fetched now, because a later request may change it. `post` then submits
-            // the digest, if there is a value.
-            let _ = round.item(place).perform(&mut thread.keys, thread.now);
+        let (body, now) = (round.item(place), thread.now);
+        // The value is fetched now if possible, because a later request may change it. `post` then
+        // submits the digest, if there is a value.
+        if thread.operate(owner, is_awaited, |keys| body.perform(keys, now)).is_some() {
+            body.target = thread.index;
         }
         round.digests += 1;
         if round.digests >= digests_max { Flow::EndRound } else { self.flow() }
@@ -305,5 +337,145 @@ impl Dispatch<'_> {
                 thread => self.thread.shared.hand_over(thread, item),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{Condition, Expiry};
+    use crate::resp::Span;
+    use crate::server::Config;
+    use crate::server::config::ForeignKeys;
+    use crate::server::post::Post;
+
+    /// The state of thread 0 of two.
+    fn thread(queue: &str, foreign_keys: ForeignKeys) -> Thread {
+        thread_of(2, queue, foreign_keys)
+    }
+
+    fn thread_of(threads: usize, queue: &str, foreign_keys: ForeignKeys) -> Thread {
+        let heavy = uwork::Queue::builder(queue).build().unwrap();
+        let config = Config { threads, foreign_keys, ..Config::default() };
+        let posts = (0..threads).map(|_| Post::current()).collect();
+        Thread::new(Arc::new(Shared::new(config, 0, heavy, posts, "")), 0)
+    }
+
+    /// A key of thread 1.
+    fn foreign(thread: &Thread) -> String {
+        let shared = &thread.shared;
+        let is_foreign = |key: &String| shared.owner(shared.hash(key.as_bytes())) == 1;
+        (0..).map(|number: u32| number.to_string()).find(is_foreign).unwrap()
+    }
+
+    /// The connection's part of a dispatch.
+    struct Client {
+        output: Buffer,
+        round: Option<Box<Round>>,
+        session: Session,
+    }
+
+    impl Client {
+        fn new(thread: &Thread) -> Self {
+            let output = Buffer::new(&thread.shared.budget);
+            Self { output, round: None, session: Session::new(1, None, 0) }
+        }
+
+        fn request(&mut self, thread: &mut Thread, command: &str, key: &str) {
+            let text = format!("{command}{key}");
+            let spans = [Span::new(0, command.len()), Span::new(command.len(), key.len())];
+            let Self { output, round, session } = self;
+            let pace = Pace { parts: 100, digests: 100 };
+            let mut dispatch = Dispatch { thread, output, round, session, connection: 0, pace };
+            dispatch.request(Args::new(text.as_bytes(), &spans));
+        }
+    }
+
+    #[test]
+    fn an_operation_on_a_foreign_key_is_executed_in_place() {
+        let mut thread = thread("dispatch-in-place", ForeignKeys::InPlace);
+        let (key, mut client) = (foreign(&thread), Client::new(&thread));
+        client.request(&mut thread, "INCR", &key);
+        client.request(&mut thread, "INCR", &key);
+        client.request(&mut thread, "DEL", &key);
+        assert_eq!(client.output.bytes, b":1\r\n:2\r\n:1\r\n");
+        assert!(client.round.is_none());
+    }
+
+    #[test]
+    fn an_operation_is_handed_over_if_that_is_configured() {
+        let mut thread = thread("dispatch-handed-over", ForeignKeys::HandedOver);
+        let (key, mut client) = (foreign(&thread), Client::new(&thread));
+        client.request(&mut thread, "INCR", &key);
+        assert!(client.output.is_empty() && client.round.unwrap().awaits(1));
+    }
+
+    // Catches: a later operation that is executed in place before an earlier one on the same key.
+    #[test]
+    fn operations_behind_one_that_is_handed_over_follow_it() {
+        let mut thread = thread("dispatch-follow", ForeignKeys::InPlace);
+        let (key, mut client) = (foreign(&thread), Client::new(&thread));
+        let shared = Arc::clone(&thread.shared);
+        let held = shared.shard(1).hold();
+        client.request(&mut thread, "INCR", &key);
+        drop(held);
+        client.request(&mut thread, "INCR", &key);
+        client.request(&mut thread, "MGET", &key);
+        client.request(&mut thread, "EXISTS", &key);
+        client.request(&mut thread, "DIGEST", &key);
+        client.request(&mut thread, "GET", &key);
+        assert_eq!(shared.shard(1).len(), 0);
+        let mut round = client.round.unwrap();
+        assert_eq!(round.items.len(), 2, "a digest is the last operation of its item");
+        shared.shard(1).operate(|keys| {
+            assert!(round.item(0).perform(keys, 1), "a digest remains");
+            assert!(!round.item(1).perform(keys, 1));
+        });
+        shared.heavy.destroy().unwrap();
+        round.item(0).refuse_digest();
+        let mut replies = Buffer::new(&shared.budget);
+        round.assemble(&mut replies).unwrap();
+        let replies = String::from_utf8(replies.bytes.clone()).unwrap();
+        assert!(
+            replies.starts_with(":1\r\n:2\r\n*1\r\n$1\r\n2\r\n:1\r\n-ERR no digest"),
+            "{replies}"
+        );
+        assert!(replies.ends_with("\r\n$1\r\n2\r\n"), "{replies}");
+    }
+
+    // Catches: a FLUSHALL that fails for lack of the memory that it would free.
+    #[test]
+    fn flushall_works_with_no_memory_left_and_many_threads() {
+        let mut thread = thread_of(40, "dispatch-flush", ForeignKeys::HandedOver);
+        let mut client = Client::new(&thread);
+        let budget = Arc::clone(&thread.shared.budget);
+        budget.force(budget.limit());
+        client.request(&mut thread, "FLUSHALL", "ASYNC");
+        let mut round = client.round.unwrap();
+        assert_eq!(round.items.len(), 39);
+        let mut keys = Keyspace::new(Arc::clone(&budget));
+        for place in 0..39 {
+            assert!(!round.item(place).perform(&mut keys, 1));
+        }
+        let mut replies = Buffer::new(&budget);
+        round.assemble(&mut replies).unwrap();
+        assert_eq!(replies.bytes, b"+OK\r\n");
+    }
+
+    // Catches: a digest of a value that a later request has changed.
+    #[test]
+    fn the_value_of_a_foreign_digest_is_fetched_in_place() {
+        let mut thread = thread("dispatch-digest", ForeignKeys::InPlace);
+        let (key, mut client) = (foreign(&thread), Client::new(&thread));
+        let hash = thread.shared.hash(key.as_bytes());
+        thread.shared.shard(1).operate(|keys| {
+            let value = (b"abc", Expiry::Never, Condition::Always);
+            keys.set((hash, key.as_bytes()), value.0, value.1, value.2, 1).unwrap();
+        });
+        client.request(&mut thread, "DIGEST", &key);
+        client.request(&mut thread, "DEL", &key);
+        let mut round = client.round.unwrap();
+        assert_eq!((round.awaits(1), thread.shared.keys()), (false, 0));
+        assert_eq!(round.item(0).target, 0, "the item goes to a worker next");
     }
 }

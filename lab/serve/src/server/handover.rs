@@ -41,7 +41,8 @@ pub(crate) struct Body {
     shared: Arc<Shared>,
     /// The thread that owns the connection.
     pub(crate) home: usize,
-    /// The thread that owns the keys.
+    /// The thread that executes the operations: the owner of the keys, or `home` once they are
+    /// executed in place.
     pub(crate) target: usize,
     /// The item's index in its round.
     pub(crate) place: usize,
@@ -61,6 +62,9 @@ pub(crate) struct Body {
     pub(crate) answers: Notes<Answer>,
     /// The fetched value of a digest; the digest is the last operation.
     value: Buffer,
+    /// The keys that a `Clear` has removed. They are freed once the lock of their keyspace is
+    /// released.
+    pub(crate) cleared: Option<Keyspace>,
     /// The size of the digested value in bytes.
     pub(crate) digested: usize,
 }
@@ -102,9 +106,15 @@ impl Handover {
             replies: Buffer::new(budget),
             answers: Notes::new(budget),
             value: Buffer::new(budget),
+            cleared: None,
             digested: 0,
         };
         Box::pin(Self { task: TaskWork::new(), work: Work::new(), body })
+    }
+
+    /// The thread that executes the operations.
+    pub(crate) fn target(&self) -> usize {
+        self.body.target
     }
 
     pub(crate) fn body(self: Pin<&mut Self>) -> &mut Body {
@@ -155,6 +165,12 @@ impl Body {
             first = spans_end;
             if operation.has_reply() && self.replies.make_room_for_line().is_err() {
                 let (outcome, end) = (Outcome::OutOfMemory, self.replies.len());
+                self.answers.push(Answer { outcome, end });
+                continue;
+            }
+            if operation == Operation::Clear {
+                self.cleared = Some(place.keys.clear());
+                let (outcome, end) = (Outcome::Counted(true), self.replies.len());
                 self.answers.push(Answer { outcome, end });
                 continue;
             }
@@ -291,6 +307,24 @@ mod tests {
         assert_eq!(digested(&shared).len(), 0);
         assert_eq!(shared.digests.load(Ordering::Relaxed), 0);
         assert_eq!(shared.budget.used(), 0);
+    }
+
+    // Catches: keys that are freed, or a worker that is woken, while the keys' lock is held.
+    #[test]
+    fn cleared_keys_outlive_the_operations_of_their_item() {
+        let shared = shared("handover-cleared");
+        let mut keys = Keyspace::new(Arc::clone(&shared.budget));
+        let value = (b"abc", Expiry::Never, Condition::Always);
+        keys.set((7, b"key"), value.0, value.1, value.2, 1).unwrap();
+        let mut item = Handover::new(&shared, &shared.budget);
+        let body = item.as_mut().body();
+        body.add(Operation::Clear, 0, Args::new(b"", &[])).unwrap();
+        assert!(!body.perform(&mut keys, 1));
+        let cleared = body.cleared.take().expect("the item has the keys");
+        assert_eq!((keys.len(), cleared.len(), body.answers.len()), (0, 1, 1));
+        let used = shared.budget.used();
+        drop(cleared);
+        assert!(shared.budget.used() < used);
     }
 
     // Catches: a connection that waits forever, and a count of pending digests that stays too high.

@@ -93,9 +93,7 @@ fn stats(shared: &Shared, text: &mut String) {
 }
 
 fn keyspace(shared: &Shared, text: &mut String) {
-    let expiring: usize =
-        shared.figures.iter().map(|figures| figures.expiring.load(Ordering::Relaxed)).sum();
-    let keys = shared.keys();
+    let (keys, expiring) = (shared.keys(), shared.expiring());
     if keys > 0 {
         line(text, "db0", format_args!("keys={keys},expires={expiring},avg_ttl=0"));
     }

@@ -1,5 +1,5 @@
-//! The server: threads that own connections and keys, and hand requests for other threads' keys
-//! over.
+//! The server: threads that own connections and keys. They execute requests for other threads' keys
+//! in place, or hand them over.
 
 mod config;
 mod connection;
@@ -16,6 +16,7 @@ mod reactor;
 mod roster;
 mod round;
 mod session;
+mod shard;
 mod shared;
 mod sink;
 mod slab;
@@ -32,7 +33,7 @@ use std::thread::JoinHandle;
 
 use uwork::task::{self, Delivery};
 
-pub use config::{Config, Io, Notify, Receiver, Replies, Spares};
+pub use config::{Config, ForeignKeys, Io, Notify, Receiver, Replies, Spares};
 use driver::Driver;
 use driver::epoll::Epoll;
 use driver::ring::Ring;

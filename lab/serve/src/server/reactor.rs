@@ -121,11 +121,11 @@ impl<D: Driver> Reactor<D> {
 
     /// The time until the next deadline; `None` waits without a limit.
     fn until_next(&self) -> Option<Duration> {
-        let next_expiry = self.thread.keys.next_expiry();
         if self.thread.looks_again {
             return Some(Duration::ZERO);
         }
         let part_at = (!self.parting.is_empty()).then_some(self.thread.now + PART_LOOK_MS);
+        let next_expiry = self.thread.shared.shard(self.thread.index).next_expiry();
         let times = [part_at, next_expiry, self.accept_at, self.idle_at, self.deadline];
         let next = times.into_iter().flatten().min()?;
         Some(Duration::from_millis(next.saturating_sub(self.thread.now)))
@@ -133,7 +133,10 @@ impl<D: Driver> Reactor<D> {
 
     fn look_at_clock(&mut self) {
         let now = self.thread.now;
-        self.thread.keys.expire(now, EXPIRED_MAX);
+        let shard = self.thread.shared.shard(self.thread.index);
+        if shard.next_expiry().is_some_and(|time| time <= now) {
+            shard.operate(|keys| keys.expire(now, EXPIRED_MAX));
+        }
         if self.accept_at.is_some_and(|time| time <= now) {
             self.accept_at = None;
             self.accept();

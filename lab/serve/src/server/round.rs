@@ -1,8 +1,8 @@
 //! Requests of one connection that are executed together, with replies in order.
 //!
-//! A round begins with the first operation on another thread's key. From then on replies are not
-//! sent at once: they are recorded as parts, in the order of the requests. When the last handover
-//! returns, the parts are assembled.
+//! A round begins with the first operation that is handed over to another thread. From then on
+//! replies are not sent at once: they are recorded as parts, in the order of the requests. When the
+//! last handover returns, the parts are assembled.
 
 use std::sync::Arc;
 
@@ -170,6 +170,13 @@ impl Round {
         self.used.push((0, 0));
         self.open[thread] = Some(place);
         place
+    }
+
+    /// Whether operations wait for the thread. Later operations on its keys must be executed after
+    /// them.
+    #[inline]
+    pub(crate) fn awaits(&self, thread: usize) -> bool {
+        self.items.iter().flatten().any(|item| item.target() == thread)
     }
 
     /// Closes the thread's current item; further operations go into a new item behind it.

@@ -10,12 +10,13 @@ use std::time::Instant;
 use uwork::Queue;
 use uwork::task::Notify;
 
-use super::config::{Config, Receiver, Replies};
+use super::config::{Config, ForeignKeys, Receiver, Replies};
 use super::failure::Failure;
 use super::handover::Item;
 use super::post::Post;
 use super::roster::Roster;
-use crate::keyspace::Budget;
+use super::shard::Shard;
+use crate::keyspace::{Budget, Keyspace};
 
 /// The state that all threads share.
 pub(crate) struct Shared {
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     /// The queue for `DIGEST`.
     pub(crate) heavy: Queue,
     pub(crate) posts: Vec<Post>,
+    /// By thread: its keys. A dedicated receiver has none.
+    shards: Vec<Shard>,
     pub(crate) figures: Vec<Figures>,
     /// Number of digests that workers still have to compute.
     pub(crate) digests: AtomicUsize,
@@ -51,8 +54,6 @@ pub(crate) struct Shared {
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Figures {
-    pub(crate) keys: AtomicUsize,
-    pub(crate) expiring: AtomicUsize,
     pub(crate) requests: AtomicU64,
     pub(crate) handovers: AtomicU64,
 }
@@ -66,9 +67,11 @@ impl Shared {
         driver: &'static str,
     ) -> Self {
         let threads = posts.len();
+        let budget = Arc::new(Budget::new(config.memory_max));
         Self {
             port,
-            budget: Arc::new(Budget::new(config.memory_max)),
+            shards: (0..threads).map(|_| Shard::new(&budget)).collect(),
+            budget,
             heavy,
             figures: std::iter::repeat_with(Figures::default).take(threads).collect(),
             posts,
@@ -116,6 +119,33 @@ impl Shared {
     /// 0.
     pub(crate) fn receivers(&self) -> usize {
         usize::from(self.config.receiver == Receiver::Dedicated)
+    }
+
+    /// Whether threads execute operations on foreign keys themselves.
+    #[inline]
+    pub(crate) fn operates_in_place(&self) -> bool {
+        self.config.foreign_keys == ForeignKeys::InPlace && self.config.receiver == Receiver::Shared
+    }
+
+    /// The keys of the thread.
+    #[inline]
+    pub(crate) fn shard(&self, thread: usize) -> &Shard {
+        &self.shards[thread]
+    }
+
+    /// Operates on the keys of another thread, unless their lock stays held.
+    #[inline]
+    pub(crate) fn operate_in_place<R>(
+        &self,
+        owner: usize,
+        operate: impl FnOnce(&mut Keyspace) -> R,
+    ) -> Option<R> {
+        let visited = self.shards[owner].try_operate(operate)?;
+        if visited.expires_earlier {
+            // The lock is released.
+            self.posts[owner].wake();
+        }
+        Some(visited.outcome)
     }
 
     /// Whether the threads that execute requests also send the replies.
@@ -181,6 +211,11 @@ impl Shared {
 
     /// The number of keys of all threads.
     pub(crate) fn keys(&self) -> usize {
-        self.figures.iter().map(|figures| figures.keys.load(Ordering::Acquire)).sum()
+        self.shards.iter().map(Shard::len).sum()
+    }
+
+    /// The number of keys of all threads that have a deadline.
+    pub(crate) fn expiring(&self) -> usize {
+        self.shards.iter().map(Shard::expiring).sum()
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use uwork_serve::{Config, Io, Notify, Receiver, Replies, Server, Spares};
+use uwork_serve::{Config, ForeignKeys, Io, Notify, Receiver, Replies, Server, Spares};
 
 use crate::guard::{CAP, Guard};
 
@@ -42,13 +42,15 @@ pub(crate) fn configs() -> Vec<Config> {
         config(1),
         config(3),
         Config { io: Io::Epoll, ..config(2) },
-        Config { notify: Notify::Signal, ..config(3) },
+        Config { notify: Notify::Signal, foreign_keys: ForeignKeys::HandedOver, ..config(3) },
         Config { io: Io::Epoll, notify: Notify::Signal, ..config(2) },
         Config { receiver: Receiver::Dedicated, ..config(2) },
         Config { receiver: Receiver::Dedicated, io: Io::Epoll, ..config(1) },
         Config { receiver: Receiver::Dedicated, replies: Replies::Locked, ..config(2) },
         Config { receiver: Receiver::Dedicated, replies: Replies::Returned, ..config(2) },
-        Config { spares: Spares::Freed, ..config(2) },
+        Config { foreign_keys: ForeignKeys::HandedOver, ..config(3) },
+        Config { foreign_keys: ForeignKeys::HandedOver, io: Io::Epoll, ..config(2) },
+        Config { spares: Spares::Freed, foreign_keys: ForeignKeys::HandedOver, ..config(2) },
     ]
 }
 

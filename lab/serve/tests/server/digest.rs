@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use uwork_serve::{Config, Io, Notify, Receiver, Server};
+use uwork_serve::{Config, ForeignKeys, Io, Notify, Receiver, Server};
 
 use crate::client::{LOOK_EVERY, Patient};
 use crate::refused::in_child;
@@ -48,7 +48,10 @@ fn pipelined_digests_run_concurrently_and_reply_in_order() {
     for config in [
         config(1, Receiver::Shared, Io::Auto, Notify::Light),
         config(3, Receiver::Shared, Io::Auto, Notify::Light),
-        config(2, Receiver::Shared, Io::Epoll, Notify::Signal),
+        Config {
+            foreign_keys: ForeignKeys::HandedOver,
+            ..config(2, Receiver::Shared, Io::Epoll, Notify::Signal)
+        },
         config(2, Receiver::Dedicated, Io::Auto, Notify::Light),
     ] {
         eprintln!("with {config:?}");

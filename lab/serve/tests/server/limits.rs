@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use uwork_serve::{Config, Io, Receiver};
+use uwork_serve::{Config, ForeignKeys, Io, Receiver};
 
 use crate::client::{Client, PATIENCE, config, info, request, start};
 use crate::guard::Guard;
@@ -44,8 +44,13 @@ fn memory_stays_within_its_limit() {
 
 #[test]
 fn commands_that_free_memory_work_with_no_memory_left() {
-    for receiver in [Receiver::Shared, Receiver::Dedicated] {
-        let server = start(Config { memory_max: 2 << 20, receiver, ..config(3) });
+    for (receiver, foreign_keys) in [
+        (Receiver::Shared, ForeignKeys::InPlace),
+        (Receiver::Shared, ForeignKeys::HandedOver),
+        (Receiver::Dedicated, ForeignKeys::HandedOver),
+    ] {
+        let config = Config { memory_max: 2 << 20, receiver, foreign_keys, ..config(3) };
+        let server = start(config);
         let mut client = Client::new(&server);
         let mut number = 0;
         // Each request arrives in one piece. A request in pieces that cannot be stored ends its

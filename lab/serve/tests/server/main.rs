@@ -5,10 +5,13 @@ mod bad_input;
 mod client;
 mod commands;
 mod digest;
+mod foreign;
 #[path = "../../../../crates/uwork/tests/support/guard.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
 mod guard;
 mod keyspace;
+#[path = "../../../../crates/uwork/tests/support/left_out.rs"]
+mod left_out;
 mod library;
 mod limits;
 mod order;

@@ -63,6 +63,12 @@ impl Count {
         move |line| count.add(line)
     }
 
+    /// The lines that were reported, each as often as it was.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let map = self.0.0.lock().unwrap();
+        map.iter().flat_map(|(line, &count)| vec![line.clone(); count as usize]).collect()
+    }
+
     /// Waits for a report with these words.
     pub(crate) fn wait_line(&self, words: &str) -> String {
         let has = |map: &HashMap<String, u64>| map.keys().any(|line| line.contains(words));

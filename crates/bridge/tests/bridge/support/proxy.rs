@@ -3,39 +3,63 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The connections that can be cut, and whether the next ones are treated alike: both under one
+/// lock, so that no connection that is being made escapes a cut.
+struct Connections {
+    streams: Vec<TcpStream>,
+    is_closed: bool,
+}
+
+impl Connections {
+    fn new(is_closed: bool) -> Arc<Mutex<Connections>> {
+        Arc::new(Mutex::new(Connections { streams: Vec::new(), is_closed }))
+    }
+
+    fn cut(&mut self) {
+        for stream in self.streams.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Locks them. A test that has failed elsewhere cuts its connections all the same.
+fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) struct Proxy {
     port: u16,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
-    is_closed: Arc<AtomicBool>,
+    connections: Arc<Mutex<Connections>>,
 }
 
 impl Proxy {
     pub(crate) fn to(target: u16) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let streams = Arc::new(Mutex::new(Vec::new()));
-        let is_closed = Arc::new(AtomicBool::new(false));
-        let (kept, closed) = (streams.clone(), is_closed.clone());
+        let connections = Connections::new(false);
+        let kept = connections.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
-                if closed.load(Ordering::Relaxed) {
-                    continue;
-                }
                 // The server is down for a moment: so is the connection.
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", target)))
                 else {
                     continue;
                 };
                 let both = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-                kept.lock().unwrap().extend(both);
+                {
+                    let mut kept = lock(&kept);
+                    if kept.is_closed {
+                        continue;
+                    }
+                    kept.streams.extend(both);
+                }
                 copy(client.try_clone().unwrap(), server.try_clone().unwrap());
                 copy(server, client);
             }
         });
-        Proxy { port, streams, is_closed }
+        Proxy { port, connections }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -44,20 +68,19 @@ impl Proxy {
 
     /// Cuts all connections, and accepts none from now on.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
-        self.cut();
+        let mut connections = lock(&self.connections);
+        connections.is_closed = true;
+        connections.cut();
     }
 
     /// Accepts connections again.
     pub(crate) fn open(&self) {
-        self.is_closed.store(false, Ordering::Relaxed);
+        lock(&self.connections).is_closed = false;
     }
 
     /// Cuts all connections.
     pub(crate) fn cut(&self) {
-        for stream in self.streams.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        lock(&self.connections).cut();
     }
 }
 
@@ -78,25 +101,27 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 /// connections end, and new ones lead to the real server.
 pub(crate) struct Trouble {
     port: u16,
-    is_over: Arc<AtomicBool>,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
+    connections: Arc<Mutex<Connections>>,
 }
 
 impl Trouble {
     pub(crate) fn new(target: u16, answer: &str) -> Trouble {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (is_over, streams) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let trouble = Trouble { port, is_over: is_over.clone(), streams };
-        let (kept, answer) = (trouble.streams.clone(), format!("{answer}\r\n"));
+        let trouble = Trouble { port, connections: Connections::new(true) };
+        let (kept, answer) = (trouble.connections.clone(), format!("{answer}\r\n"));
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if is_over.load(Ordering::Relaxed) {
+                let is_closed = {
+                    let mut kept = lock(&kept);
+                    kept.streams.push(client.try_clone().unwrap());
+                    kept.is_closed
+                };
+                if !is_closed {
                     let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                     copy(client.try_clone().unwrap(), server.try_clone().unwrap());
                     copy(server, client);
                 } else {
-                    kept.lock().unwrap().push(client.try_clone().unwrap());
                     let answer = answer.clone();
                     std::thread::spawn(move || refuse(client, &answer));
                 }
@@ -109,11 +134,17 @@ impl Trouble {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// The trouble begins: connections end, and new ones get the answer.
+    pub(crate) fn begin(&self) {
+        let mut connections = lock(&self.connections);
+        connections.is_closed = true;
+        connections.cut();
+    }
+
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for stream in self.streams.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        let mut connections = lock(&self.connections);
+        connections.is_closed = false;
+        connections.cut();
     }
 }
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use redis::Value;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use uwork_bridge::Server;
 
+use super::left_out::left_out;
 use super::until::wait_until;
 
 pub(crate) struct Redis {
@@ -37,7 +39,7 @@ impl Redis {
     pub(crate) fn start_with(name: &str, flags: &[&str], preload: Option<&Path>) -> Option<Redis> {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         if found.is_err() {
-            eprintln!("{name}: left out, redis-server is not installed (ci/deps.sh)");
+            left_out(name, "redis-server is not installed");
             return None;
         }
         let value = |&flag: &&str| match flag {
@@ -74,6 +76,16 @@ impl Redis {
         self.child.wait().unwrap();
         self.child = spawn(self.port, &self.folder, &self.flags, self.preload.as_deref());
         assert!(self.is_up());
+    }
+
+    /// Stops the server's process: it listens, and answers nothing.
+    pub(crate) fn pause(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+    }
+
+    /// Ends a pause.
+    pub(crate) fn resume(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
 
     /// The value of a flag that the server was started with.
@@ -133,6 +145,16 @@ impl Redis {
         let Value::Array(parts) = self.ask(&format!("XPENDING {stream} uwork")) else { panic!() };
         let Value::Int(count) = parts[0] else { panic!() };
         count
+    }
+
+    /// The number of the first entry of a stream.
+    pub(crate) fn entry(&self, stream: &str) -> String {
+        let Value::Array(entries) = self.ask(&format!("XRANGE {stream} - + COUNT 1")) else {
+            panic!()
+        };
+        let Some(Value::Array(entry)) = entries.into_iter().next() else { panic!("no entry") };
+        let Value::BulkString(id) = &entry[0] else { panic!() };
+        String::from_utf8_lossy(id).into_owned()
     }
 
     /// The fields of the first entry of a stream, as text: `name=value name=value`.

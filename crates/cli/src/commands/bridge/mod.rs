@@ -2,14 +2,14 @@
 
 mod push;
 mod run;
-mod signals;
+
 mod stat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use uwork_bridge::Server;
+use uwork_bridge::{SHARDS_MAX, Server};
 
 use super::UserError;
 
@@ -20,16 +20,24 @@ const PASSWORD_VARIABLE: &str = "UWORK_BRIDGE_PASSWORD";
 /// The longest time that an option takes.
 const SECONDS_MAX: f64 = 1e9;
 
-/// The command line of `uwork bridge`.
+/// The command line of `uwork bridge`. Without a subcommand it is that of `run`.
 #[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+
+    #[command(flatten)]
+    run: run::Args,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Run the jobs of streams as commands until SIGINT or SIGTERM.
+    /// Run the jobs of streams as commands until SIGINT or SIGTERM; the word may be left out.
     Run(run::Args),
     /// Add jobs to a stream.
     Push(push::Args),
@@ -46,8 +54,8 @@ struct Place {
     #[arg(long, value_name = "URL")]
     server: Vec<String>,
 
-    /// The number of shards of each stream.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// The number of shards of each stream, 1 to 4096.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = shards)]
     shards: u32,
 
     /// Read the password from the first line of a file. Without it: $UWORK_BRIDGE_PASSWORD, or the
@@ -72,7 +80,7 @@ struct Place {
 impl Place {
     fn servers(&self) -> Result<Vec<Server>, UserError> {
         let default = || {
-            let from_environment = std::env::var(SERVER_VARIABLE).ok();
+            let from_environment = variable(SERVER_VARIABLE);
             vec![from_environment.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())]
         };
         let urls = if self.server.is_empty() { default() } else { self.server.clone() };
@@ -90,7 +98,7 @@ impl Place {
 
     fn password(&self) -> Result<Option<String>, UserError> {
         let Some(file) = &self.password_file else {
-            return Ok(std::env::var(PASSWORD_VARIABLE).ok());
+            return Ok(variable(PASSWORD_VARIABLE));
         };
         let fail = |error: &dyn std::fmt::Display| {
             UserError(format!("the password's file {}: {error}", file.display()))
@@ -106,10 +114,21 @@ impl Place {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     match args.command {
-        Command::Run(args) => run::run(args),
-        Command::Push(args) => push::run(args),
-        Command::Stat(args) => stat::run(&args),
+        None => run::run(args.run),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::Push(args)) => push::run(args),
+        Some(Command::Stat(args)) => stat::run(&args),
     }
+}
+
+/// The value of a variable of the environment. An empty one counts as unset.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn shards(text: &str) -> Result<u32, String> {
+    let shards = text.parse().ok().filter(|shards| (1..=SHARDS_MAX).contains(shards));
+    shards.ok_or_else(|| format!("allowed are 1 to {SHARDS_MAX}"))
 }
 
 fn user(error: uwork_bridge::Error) -> UserError {

@@ -1,6 +1,6 @@
 //! `uwork bridge push`: a producer for the command line.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -76,17 +76,20 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 }
 
 fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserError> {
-    let mut lines = io::stdin().lines();
+    // Payloads are bytes, so lines need not be text.
+    let mut lines = io::stdin().lock().split(b'\n');
     let mut count = 0;
     loop {
-        let batch: io::Result<Vec<String>> = lines.by_ref().take(BATCH_MAX).collect();
-        let batch = batch.map_err(input)?;
+        let after = |error: UserError| UserError(format!("after {count} jobs: {}", error.0));
+        let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
+        let batch = batch.map_err(|error| after(input(error)))?;
         if batch.is_empty() {
             return print(&format!("{count} jobs\n"));
         }
-        count += batch.len();
-        let pushes = batch.into_iter().map(|line| push(args, line.into_bytes())).collect();
-        producer.push_all(pushes).map_err(user)?;
+        let read = batch.len();
+        let pushes = batch.into_iter().map(|line| push(args, without_return(line))).collect();
+        producer.push_all(pushes).map_err(|error| after(user(error)))?;
+        count += read;
     }
 }
 
@@ -102,6 +105,12 @@ fn push(args: &Args, payload: Vec<u8>) -> Push {
         push = push.key(key);
     }
     push
+}
+
+/// A line without the carriage return of other systems.
+fn without_return(mut line: Vec<u8>) -> Vec<u8> {
+    line.pop_if(|last| *last == b'\r');
+    line
 }
 
 fn input(error: io::Error) -> UserError {

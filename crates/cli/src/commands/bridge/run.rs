@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use uwork_bridge::{Backoff, Bridge, Config, Exec, Handlers, Results};
 
-use super::signals::Signals;
 use super::{Place, seconds, user};
 use crate::commands::UserError;
+use crate::commands::signals::Signals;
 
 /// Jobs that may be left behind at the end make the exit code 1.
 const LEFT_BEHIND: u8 = 1;
 
 /// The command line of `uwork bridge run`.
 #[derive(clap::Args)]
+#[group(id = "run")]
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,
@@ -28,7 +29,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "CMD", required = true, num_args = 1.., allow_hyphen_values = true)]
     exec: Vec<OsString>,
 
-    /// The consumer group; it is created if it does not exist.
+    /// The consumer group; it is created if it does not exist. Groups that share a stream all need
+    /// --keep: without it, what one completes is deleted for all.
     #[arg(long, value_name = "NAME", default_value = "uwork")]
     group: String,
 
@@ -123,7 +125,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         hurried.kill_all();
         std::process::exit(128 + signal);
     };
-    // Without this thread a second signal waits.
+    // Without this thread a second signal ends the process at once.
     drop(std::thread::Builder::new().name("signals".into()).spawn(impatient));
     let stopped = bridge.stop(args.stop_limit);
     // The process ends before the runs that were abandoned see it.

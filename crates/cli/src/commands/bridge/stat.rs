@@ -76,7 +76,7 @@ fn table(stats: &[Stat]) -> String {
             let (pending, idle) = (consumer.pending, consumer.idle.as_secs_f64());
             let _ = writeln!(
                 text,
-                "  {} of {}: {pending} held, silent for {idle:.1} s",
+                "  {} of {}: {pending} held, last seen {idle:.1} s ago",
                 consumer.name, stat.stream
             );
         }

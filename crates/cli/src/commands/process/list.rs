@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::UserError;
-use crate::client::{Client, Failure, fact, remove_if_stale, sockets};
+use crate::client::{Client, Failure, fact, remove_if_stale, remove_unnamed, sockets};
 
 /// A table of the processes that can be looked into. Removes the files of ended ones.
 pub(super) fn processes() -> String {
@@ -12,14 +12,14 @@ pub(super) fn processes() -> String {
         "{:>8} {:<16} {:>7} {:>7} {:<10} {}\n",
         "PID", "COMMAND", "QUEUES", "WORKERS", "TIER", "SOCKET"
     );
+    remove_unnamed();
     for (process, path) in sockets() {
         if remove_if_stale(&path) {
             continue;
         }
-        let status =
-            Client::open(&path).map_err(|error| error.to_string()).and_then(|mut client| {
-                client.ask("status").map_err(|failure| UserError::from(failure).0)
-            });
+        let status = Client::open_listed(&path).and_then(|mut client| {
+            client.ask("status").map_err(|failure| UserError::from(failure).0)
+        });
         let command = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
         let command = command.trim_end();
         let _ = match status {
@@ -42,12 +42,13 @@ pub(super) fn processes() -> String {
 /// Every attribute below `path`, with its value: `rw` or `ro`, the path, the value.
 pub(super) fn tree(client: &mut Client, path: &str) -> Result<String, UserError> {
     let mut text = String::new();
-    let mut folders = vec![path.trim_matches('/').to_owned()];
+    let root = path.trim_matches('/');
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = match client.ask(&format!("list {folder}")) {
             Ok(entries) => entries,
             // A queue may be destroyed meanwhile.
-            Err(Failure::Refused(refused)) if refused.code == "not-found" && folder != path => {
+            Err(Failure::Refused(refused)) if refused.code == "not-found" && folder != root => {
                 continue;
             }
             Err(Failure::Refused(refused)) if refused.code == "wrong-kind" => {
@@ -63,7 +64,10 @@ pub(super) fn tree(client: &mut Client, path: &str) -> Result<String, UserError>
             match kind {
                 "dir" => folders.push(path),
                 _ => {
-                    let value = client.ask(&format!("get {path}")).unwrap_or_default();
+                    let value = match client.ask(&format!("get {path}")) {
+                        Err(Failure::Refused(_)) => String::new(),
+                        answer => answer?,
+                    };
                     let _ = writeln!(text, "{kind}  {path:<48} {}", value.trim_end());
                 }
             }

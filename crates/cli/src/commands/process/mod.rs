@@ -68,7 +68,8 @@ pub(crate) struct DumpArgs {
     #[arg(value_name = "PID")]
     process: String,
 
-    /// Print it as JSON; the program needs the feature `serde` of the library.
+    /// Print it as JSON. Programs in C can answer; those in Rust need the feature `serde` of the
+    /// crate `uwork`, which is off by default.
     #[arg(long)]
     json: bool,
 
@@ -151,7 +152,9 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode, UserError> {
 
 /// Runs `uwork set`.
 pub(crate) fn set(args: SetArgs) -> Result<ExitCode, UserError> {
-    let request = format!("set {} {}", args.path, args.value);
+    // A path in the protocol ends at the first space.
+    let path = args.path.replace(char::is_whitespace, "!");
+    let request = format!("set {path} {}", args.value);
     print(&Client::connect(&args.process)?.ask(&request)?)
 }
 
@@ -179,6 +182,22 @@ pub(crate) fn top(args: &TopArgs) -> Result<ExitCode, UserError> {
 /// Runs `uwork trace`.
 pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, UserError> {
     trace::run(args)
+}
+
+/// A time in nanoseconds, rounded down, with a unit; 0 is no time.
+fn time(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        1..1_000 => format!("{ns}ns"),
+        1_000..1_000_000 => format!("{}us", ns / 1_000),
+        1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
+        _ => format!("{}s", ns / 1_000_000_000),
+    }
+}
+
+/// A queue's name as a part of a path in the attribute tree.
+fn in_a_path(name: &str) -> String {
+    name.replace(|c: char| c == '/' || c.is_whitespace(), "!")
 }
 
 /// The option `--interval`.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
 
-use super::{MonitorArgs, UserError, interval, print};
-use crate::client::{Client, Table};
+use super::{MonitorArgs, UserError, interval, print, time};
+use crate::client::{Client, Failure, Table};
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
 type Before = HashMap<String, (u64, u64)>;
@@ -51,12 +51,36 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
         }
         let since = last.elapsed();
         last = Instant::now();
-        let table = Table::parse(&client.ask("queues")?);
+        let table = queues(&mut client, &args.names)?;
         let text = render(&table, &names, &mut before, (shown > 0).then_some(since));
         let _ = print(&text)?;
         shown += 1;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The queues. If they are too many for an answer, those that a single name chooses, as far as it is
+/// plain text.
+fn queues(client: &mut Client, names: &[String]) -> Result<Table, UserError> {
+    let refused = match client.ask("queues") {
+        Ok(answer) => return Ok(Table::parse(&answer)),
+        Err(Failure::Refused(refused)) => refused,
+        Err(gone) => return Err(gone.into()),
+    };
+    match part(names) {
+        Some(part) => Ok(Table::parse(&client.ask(&format!("queues {part}"))?)),
+        None => {
+            Err(UserError(format!("{} (allowed here: one name, or a part of it)", refused.reason)))
+        }
+    }
+}
+
+/// A text that is in every name which the regular expression matches.
+fn part(names: &[String]) -> Option<&str> {
+    let [name] = names else { return None };
+    let plain = name.trim_start_matches('^').trim_end_matches('$');
+    let is_plain = |c: char| c.is_alphanumeric() || "-_/:#! ".contains(c);
+    (!plain.is_empty() && plain.chars().all(is_plain)).then_some(plain)
 }
 
 /// A table of the queues that match. `since`: the time since the last table, if there was one.
@@ -111,17 +135,6 @@ fn line(name: &str, values: &[String; COLUMNS.len()]) -> String {
     line + "\n"
 }
 
-/// A time in nanoseconds, rounded down, with a unit; 0 is no time.
-fn time(ns: u64) -> String {
-    match ns {
-        0 => "-".to_owned(),
-        1..1_000 => format!("{ns}ns"),
-        1_000..1_000_000 => format!("{}us", ns / 1_000),
-        1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
-        _ => format!("{}s", ns / 1_000_000_000),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +167,17 @@ mod tests {
         let names = [Regex::new("^i").unwrap()];
         let text = render(&Table::parse(FIRST), &names, &mut Before::new(), None);
         assert!(text.contains("io ") && !text.contains("log "), "{text}");
+    }
+
+    #[test]
+    fn a_plain_name_is_a_part_of_every_match() {
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            part(&names).map(str::to_owned)
+        };
+        assert_eq!(of(&["^disk-1$"]).as_deref(), Some("disk-1"));
+        assert_eq!(of(&["disk"]).as_deref(), Some("disk"));
+        assert_eq!((of(&["di.k"]), of(&["^"]), of(&[]), of(&["a", "b"])), (None, None, None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! threads that queue items. An arrow leads from the submission of an item to its start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,13 @@ use uwork_sim::trace_events::{Events, Track};
 
 use super::{TraceArgs, UserError};
 use crate::client::{Client, Failure, Table};
+use crate::commands::signals::Signals;
 
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// The most records of a file. Perfetto needs some gigabytes for those of so many.
+const RECORDS_MAX: usize = 3_000_000;
 /// The longest slice of a submission in the file. The real one takes less.
 const SUBMISSION_NS: u64 = 100;
 
@@ -23,30 +26,48 @@ const CPUS: u32 = 1;
 const WORKERS: u32 = 2;
 const SUBMITTERS: u32 = 3;
 
-/// Runs the command. The exit code is 1 if the process ended meanwhile; the file has what came
-/// before.
+/// Runs the command. SIGINT and SIGTERM end the trace early. The exit code is 1 if the process ended
+/// meanwhile, or refused to go on. The file has what came before in both cases.
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
-    // First, so that a file that cannot be written costs no trace.
     let file = |error| UserError(format!("{}: {error}", args.output.display()));
-    fs::write(&args.output, "").map_err(file)?;
     let mut client = Client::connect(&args.process)?;
-    let ran_before = ran(&mut client)?;
+    // Before the trace, which a file that cannot be written does not cost then. Its contents stay
+    // until there are others.
+    let _writable = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&args.output)
+        .map_err(file)?;
+    let ran_before = ran(&mut client);
+    let signals = Signals::block();
     client.ask(&format!("trace on {}", args.seconds))?;
     let mut trace = Trace::default();
-    let outcome = record(&mut client, Duration::from_secs(args.seconds), &mut trace);
-    trace.close();
+    let (start, time) = (Instant::now(), Duration::from_secs(args.seconds));
+    let outcome = record(&mut client, &signals, time, &mut trace);
+    let seconds = start.elapsed().as_secs_f64();
     let ended = match outcome {
-        Ok(()) => None,
-        Err(Failure::Gone(reason)) => Some(reason),
-        Err(refused) => return Err(refused.into()),
+        Ok(end) => {
+            end.explain();
+            None
+        }
+        Err(failure) => {
+            // A process that has refused to read still records.
+            let _ = client.ask("trace off");
+            Some(UserError::from(failure).0)
+        }
     };
-    let ran = ran(&mut client).ok().map(|ran| ran.saturating_sub(ran_before));
-    let (process, seconds) = (client.process(), args.seconds);
+    // A signal that came at the end is no reason to lose the file. A later one ends the command.
+    while signals.come_within(Duration::ZERO) {}
+    drop(signals);
+    trace.close();
+    let ran = ran(&mut client).zip(ran_before).map(|(ran, before)| ran.saturating_sub(before));
+    let process = client.process();
     let text = trace.file(process, &|thread| thread_name(process, thread));
     fs::write(&args.output, text).map_err(file)?;
     let of = ran.map_or(String::new(), |ran| format!(" of about {ran}"));
     eprintln!(
-        "{} runs{of} in {seconds} s, {} records lost; ui.perfetto.dev opens {}",
+        "{} runs{of} in {seconds:.1} s, {} records lost; ui.perfetto.dev opens {}",
         trace.runs.len(),
         trace.lost,
         args.output.display()
@@ -56,21 +77,52 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     Ok(ExitCode::from(1))
 }
 
-/// The runs of all queues so far.
-fn ran(client: &mut Client) -> Result<u64, UserError> {
-    let table = Table::parse(&client.ask("queues")?);
-    Ok(table.rows().map(|row| row.number("ran")).sum())
+/// The runs of all queues so far. None if they are too many for an answer, or the process has ended.
+fn ran(client: &mut Client) -> Option<u64> {
+    let table = Table::parse(&client.ask("queues").ok()?);
+    Some(table.rows().map(|row| row.number("ran")).sum())
 }
 
-fn record(client: &mut Client, time: Duration, trace: &mut Trace) -> Result<(), Failure> {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        std::thread::sleep(INTERVAL);
-        while trace.add(&client.ask("trace read")?) {}
+/// Why a trace ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Time,
+    Signal,
+    Full,
+}
+
+impl End {
+    fn explain(self) {
+        match self {
+            End::Time => {}
+            End::Signal => eprintln!("uwork: ended by a signal; the file has what came before"),
+            End::Full => eprintln!(
+                "uwork: a file has at most {RECORDS_MAX} records, so the trace has ended early"
+            ),
+        }
+    }
+}
+
+fn record(
+    client: &mut Client,
+    signals: &Signals,
+    time: Duration,
+    trace: &mut Trace,
+) -> Result<End, Failure> {
+    let last = Instant::now() + time;
+    let mut end = End::Time;
+    while end == End::Time && Instant::now() < last {
+        if signals.come_within(INTERVAL) {
+            end = End::Signal;
+        }
+        while trace.has_room() && trace.add(&client.ask("trace read")?) {}
+        if !trace.has_room() {
+            end = End::Full;
+        }
     }
     client.ask("trace off")?;
-    while trace.add(&client.ask("trace read")?) {}
-    Ok(())
+    while trace.has_room() && trace.add(&client.ask("trace read")?) {}
+    Ok(end)
 }
 
 /// The name of a thread of the process, while it lives.
@@ -136,6 +188,10 @@ fn record_of(kind: &str, values: &[&str]) -> Option<Record> {
 }
 
 impl Trace {
+    fn has_room(&self) -> bool {
+        self.records.len() < RECORDS_MAX
+    }
+
     /// Adds the records of an answer. Whether the process has more of them.
     fn add(&mut self, answer: &str) -> bool {
         let mut has_more = false;
@@ -144,7 +200,9 @@ impl Trace {
             let kind = fields.next().unwrap_or_default();
             let values: Vec<&str> = fields.collect();
             match (kind, &values[..]) {
-                ("lost", [count]) => self.lost += count.parse().unwrap_or(0),
+                ("lost", [count]) => {
+                    self.lost = self.lost.saturating_add(count.parse().unwrap_or(0));
+                }
                 ("more", [more]) => has_more = *more != "0",
                 ("function", [number, name]) => {
                     let number = u64::from_str_radix(number, 16).unwrap_or(0);
@@ -295,6 +353,26 @@ mod tests {
         assert_eq!(run.queued.map(|queued| (queued.at, queued.thread)), Some((1_000, 11)));
         let open = trace.runs.iter().find(|run| run.slot == 4).expect("the unfinished run");
         assert_eq!((open.to, open.name.as_str()), (9_000, "app::Log (has not ended)"));
+    }
+
+    proptest::proptest! {
+        /// A process may answer anything.
+        #[test]
+        fn any_answer_makes_a_file(
+            lines in proptest::collection::vec(
+                ("queued|started|ended|lost|more|function|queue|new", "[0-9a-f\\t]{0,20}"),
+                0..40,
+            ),
+        ) {
+            let answer: String =
+                lines.iter().map(|(kind, values)| format!("{kind}\t{values}\n")).collect();
+            let mut trace = Trace::default();
+            trace.add(&answer);
+            trace.add("started\t18446744073709551615\t4294967296\t1\t0\t1\t2\n");
+            trace.close();
+            let text = trace.file(1, &|_| None);
+            assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+        }
     }
 
     #[test]

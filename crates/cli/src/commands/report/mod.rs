@@ -27,17 +27,18 @@ pub(crate) struct ReportArgs {
 
 /// Runs `uwork report`.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, UserError> {
-    let mut all = Vec::new();
+    let mut all = records::Contents::default();
     for file in &args.files {
         let text = fs::read_to_string(file)
             .map_err(|error| UserError(format!("{}: {error}", file.display())))?;
-        let records = records::parse(&text).map_err(|reason| {
+        let contents = records::parse(&text).map_err(|reason| {
             UserError(format!(
                 "{}: {reason} (allowed: a file that uwork-lab bench NAME --json wrote)",
                 file.display()
             ))
         })?;
-        all.extend(records);
+        all.records.extend(contents.records);
+        all.left_out.extend(contents.left_out);
     }
     let page = page::render(&all);
     fs::write(&args.output, page)

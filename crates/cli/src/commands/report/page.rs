@@ -5,18 +5,19 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::lines::{self, Line};
-use super::records::{Record, distinct};
+use super::records::{Contents, Record, distinct};
 use super::table::table;
 use super::{bars, escaped, short, sources};
 
 const STYLE: &str = include_str!("style.css");
 
 /// What each benchmark measures; benchmarks that are not listed have their name only.
-const ABOUT: [(&str, &str); 14] = [
+const ABOUT: [(&str, &str); 17] = [
     (
         "workqueue",
         "Small work items, as the kernel's test_workqueue submits them: each waited for, in batches, all at once.",
     ),
+    ("nested", "Nested fork and join, and futures that yield."),
     ("scope", "Many submitters on one last-level cache."),
     ("blocking", "Items that block undeclared, among short items."),
     ("open", "Items that arrive at planned times, whatever the state of the pool."),
@@ -27,16 +28,21 @@ const ABOUT: [(&str, &str); 14] = [
     ("serve", "A RESP server beside redis-server."),
     ("power", "Periodic tasks on an idle machine."),
     ("timers", "The cost of timers while a million are armed, and how late they expire."),
+    (
+        "golden",
+        "The example scenarios of the kernel's document on workqueues: when each item begins and ends.",
+    ),
+    ("bridge", "Jobs of Redis Streams, beside other job queues."),
     ("queues", "The cost of a queue."),
     ("idle", "Wake-ups without work."),
     ("observe", "The cost of being looked at."),
 ];
 
 /// Renders the page.
-pub(super) fn render(all: &[Record]) -> String {
-    let all = &latest(all);
+pub(super) fn render(contents: &Contents) -> String {
+    let all = &latest(&contents.records);
     let benches = distinct(all.iter().map(|record| record.bench.as_str()));
-    let mut body = origins(all);
+    let mut body = origins(all) + &left_out(contents);
     let documents = sources::tables(all);
     if !documents.is_empty() {
         let _ = write!(
@@ -51,10 +57,8 @@ pub(super) fn render(all: &[Record]) -> String {
     }
     let links: String =
         benches.iter().map(|bench| format!("<a href=\"#{0}\">{0}</a> ", escaped(bench))).collect();
-    // Each chart is a figure of this class; the count lets a check see that none is missing.
-    let charts = body.matches("<figure class=\"chart").count();
     format!(
-        "<!doctype html>\n<html lang=\"en\" data-charts=\"{charts}\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>uwork: benchmarks</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n<header><h1>uwork: benchmarks</h1><nav>{links}</nav>\
@@ -63,6 +67,19 @@ pub(super) fn render(all: &[Record]) -> String {
          <span><b class=\"mark\"></b>from the least to the greatest sample</span></p></header>\n\
          <main>\n{body}</main>\n</body>\n</html>\n"
     )
+}
+
+/// The benchmarks that did not run, each with its reason.
+fn left_out(contents: &Contents) -> String {
+    if contents.left_out.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = contents
+        .left_out
+        .iter()
+        .map(|left_out| vec![left_out.step.clone(), left_out.reason.clone()])
+        .collect();
+    format!("<section id=\"left-out\">{}</section>\n", table("", &["Left out", "reason"], &rows))
 }
 
 /// The records without those that a later record of the same figure replaces.
@@ -206,6 +223,7 @@ fn everything(records: &[&Record]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::LeftOut;
     use super::super::records::tests::record;
     use super::*;
 
@@ -215,11 +233,19 @@ mod tests {
         for (metric, value) in [("enqueue_p50_ns", 40.0), ("enqueue_p99_ns", 200.0)] {
             all.push(Record { unit: "ns".to_owned(), ..record("wait", "uwork", metric, value) });
         }
-        let html = render(&all);
-        assert!(html.contains("data-charts=\"2\""), "bars and percentiles: {html}");
+        let html = render(&Contents { records: all, ..Contents::default() });
+        let charts = html.matches("<figure class=\"chart").count();
+        assert_eq!(charts, 2, "bars and percentiles: {html}");
         for absent in ["<script", "http:", "https:", "src=", "@import", "url("] {
             assert!(!html.contains(absent), "{absent}");
         }
+    }
+
+    #[test]
+    fn left_out_steps_are_on_the_page() {
+        let left_out = LeftOut { step: "serve".to_owned(), reason: "no <server>".to_owned() };
+        let html = render(&Contents { left_out: vec![left_out], ..Contents::default() });
+        assert!(html.contains("Left out") && html.contains("no &lt;server&gt;"), "{html}");
     }
 
     #[test]

@@ -32,21 +32,53 @@ const ORIGIN: [(&str, &str); 7] = [
     ("rustc", "Compiler"),
 ];
 
-/// The records of a file. The error says what is wrong.
-pub(super) fn parse(text: &str) -> Result<Vec<Record>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
-    let Value::Array(records) = value else { return Err("no array of records".to_owned()) };
-    let numbered = records.iter().enumerate();
-    numbered
-        .map(|(at, record)| {
-            read(record).ok_or_else(|| format!("element {at} is no record of a benchmark"))
-        })
-        .collect()
+/// A benchmark that did not run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LeftOut {
+    pub(super) step: String,
+    pub(super) reason: String,
 }
 
-fn read(record: &Value) -> Option<Record> {
+/// What a file has.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) records: Vec<Record>,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// The contents of a file. The error says what is wrong.
+pub(super) fn parse(text: &str) -> Result<Contents, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+    let Value::Array(elements) = value else { return Err("no array of records".to_owned()) };
+    let mut contents = Contents::default();
+    for (at, element) in elements.iter().enumerate() {
+        match (read(element), left_out(element)) {
+            (Some(record), _) => contents.records.extend(record),
+            (None, Some(left_out)) => contents.left_out.push(left_out),
+            (None, None) => return Err(format!("element {at} is no record of a benchmark")),
+        }
+    }
+    Ok(contents)
+}
+
+fn left_out(element: &Value) -> Option<LeftOut> {
+    let text = |name: &str| element.get(name)?.as_str().map(str::to_owned);
+    Some(LeftOut { step: text("left_out")?, reason: text("reason")? })
+}
+
+/// A record. None in it: it has nothing to show, since a number that is infinite or none is null in
+/// JSON.
+fn read(record: &Value) -> Option<Option<Record>> {
     let text = |name: &str| record.get(name)?.as_str().map(str::to_owned);
-    // A number that is infinite or none is null in JSON; such a record has nothing to show.
+    let is_null = |name: &&str| record.get(name).is_some_and(Value::is_null);
+    if text("bench").is_some() && ["value", "min", "max"].iter().any(is_null) {
+        return Some(None);
+    }
+    read_shown(record).map(Some)
+}
+
+fn read_shown(record: &Value) -> Option<Record> {
+    let text = |name: &str| record.get(name)?.as_str().map(str::to_owned);
     let number = |name: &str| record.get(name)?.as_f64();
     let shown = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -114,7 +146,7 @@ pub(super) mod tests {
              \"metric\":\"{metric}\",\"unit\":\"items/s\",\"value\":{value},\"min\":{value},\
              \"max\":{value},\"samples\":5,\"cpus\":2,\"kernel\":\"6.1\",\"commit\":null}}]"
         );
-        parse(&text).unwrap().remove(0)
+        parse(&text).unwrap().records.remove(0)
     }
 
     #[test]
@@ -126,8 +158,31 @@ pub(super) mod tests {
 
     #[test]
     fn the_error_says_which_element_is_wrong() {
-        assert_eq!(parse("{}").unwrap_err(), "no array of records");
-        assert_eq!(parse("[{}]").unwrap_err(), "element 0 is no record of a benchmark");
-        assert!(parse("").unwrap_err().starts_with("no JSON: "));
+        let error = |text| parse(text).err().unwrap_or_default();
+        assert_eq!(error("{}"), "no array of records");
+        assert_eq!(error("[{}]"), "element 0 is no record of a benchmark");
+        assert!(error("").starts_with("no JSON: "));
+    }
+
+    #[test]
+    fn a_record_without_a_number_is_skipped() {
+        let of = |value: &str| {
+            format!(
+                "{{\"bench\":\"idle\",\"case\":\"c\",\"runner\":\"uwork\",\"variant\":\"\",\
+                 \"metric\":\"m\",\"unit\":\"1\",\"value\":{value},\"min\":1,\"max\":1,\"samples\":1}}"
+            )
+        };
+        let contents = parse(&format!("[{},{}]", of("null"), of("7"))).expect("a file of figures");
+        let values: Vec<f64> = contents.records.iter().map(|record| record.value).collect();
+        assert_eq!(values, [7.0]);
+        assert!(parse(&format!("[{}]", of("\"7\""))).is_err());
+    }
+
+    #[test]
+    fn a_benchmark_that_did_not_run_has_its_reason() {
+        let contents =
+            parse("[{\"left_out\":\"serve\",\"reason\":\"no server\"}]").expect("a file");
+        let left_out = LeftOut { step: "serve".to_owned(), reason: "no server".to_owned() };
+        assert_eq!((contents.records.len(), contents.left_out), (0, vec![left_out]));
     }
 }

@@ -66,7 +66,8 @@ fn scopes(all: &[Record]) -> String {
     });
     let head = ["affinity_scope", "kernel, baseline", "kernel, patched", "gain", "uwork here"];
     let html =
-        table("Wakes outside the pool's lock: items/s in batches, 8 producers", &head, &rows);
+        table("Wakes outside the pool's lock: items/s in batches, 8 producers", &head, &rows)
+            + &enqueues(all);
     let rebuilt = [of("kernel-locked", "system"), of("kernel-deferred", "system")];
     if let [Some(locked), Some(deferred)] = rebuilt {
         let gain = ratio(Some(deferred), Some(locked));
@@ -78,6 +79,30 @@ fn scopes(all: &[Record]) -> String {
         );
     }
     html
+}
+
+/// The same document's latencies of an enqueue, in contended scopes.
+fn enqueues(all: &[Record]) -> String {
+    const THEIRS: [(&str, &str, u32, u32); 2] =
+        [("p50", "enqueue_p50_ns", 2_875, 2_625), ("p99", "enqueue_p99_ns", 5_000, 4_200)];
+    let ours = |metric: &str| {
+        let found = all.iter().filter(|record| {
+            record.bench == "workqueue"
+                && record.case == "batch"
+                && record.runner == "uwork"
+                && record.metric == metric
+        });
+        // The contended scope that the queue has by default, if several were measured.
+        found.min_by_key(|record| !record.variant.starts_with("default"))
+    };
+    if THEIRS.iter().all(|(_, metric, ..)| ours(metric).is_none()) {
+        return String::new();
+    }
+    let rows = THEIRS.map(|(name, metric, before, after)| {
+        vec![name.to_owned(), before.to_string(), after.to_string(), shown(ours(metric))]
+    });
+    let head = ["", "kernel, baseline", "kernel, patched", "uwork here"];
+    table("The same: ns of an enqueue in contended scopes", &head, &rows)
 }
 
 /// "Automatic affinity scope fallback for single-pod topologies".
@@ -104,8 +129,11 @@ fn fallback(all: &[Record]) -> String {
 
 /// "Introduce Per-CPU Work helpers": cycles of an allocation.
 fn cycles(all: &[Record]) -> String {
-    const THEIRS: [(&str, &str, &str, [&str; 2]); 4] = [
+    /// Nothing here is without the locks and yet beside them.
+    const NONE: [&str; 2] = ["-", ""];
+    const THEIRS: [(&str, &str, &str, [&str; 2]); 5] = [
         ("unpatched", "60", "95", ["bare", ""]),
+        ("CONFIG_QPW=n", "62", "-", NONE),
         ("CONFIG_QPW=y, qpw=0", "62", "99", ["uwork", "mode0"]),
         ("CONFIG_QPW=y, qpw=1", "75", "97", ["uwork", "mode1"]),
         ("no counterpart", "-", "-", ["uwork", "mode2"]),
@@ -133,10 +161,21 @@ fn cycles(all: &[Record]) -> String {
 
 /// "task_work: use TIF_NOTIFY_SIGNAL if available": the latency table of an echo server.
 fn latency(all: &[Record]) -> String {
-    const STOCK: &[(f64, &str)] =
-        &[(0.01, "0.1"), (95.86, "0.2"), (98.27, "0.3"), (99.71, "0.4"), (100.0, "0.5")];
-    const PATCHED: &[(f64, &str)] =
-        &[(0.01, "0.1"), (98.24, "0.2"), (99.47, "0.3"), (99.99, "0.4"), (100.0, "0.5")];
+    const THEIRS: [&str; 2] = [
+        "stock kernel, 16 CPUs:\n\
+         0.01% <= 0.1 milliseconds\n95.86% <= 0.2 milliseconds\n98.27% <= 0.3 milliseconds\n\
+         99.71% <= 0.4 milliseconds\n100.00% <= 0.5 milliseconds\n100.00% <= 0.6 milliseconds\n\
+         100.00% <= 0.7 milliseconds\n100.00% <= 0.8 milliseconds\n100.00% <= 0.9 milliseconds\n\
+         100.00% <= 1.0 milliseconds\n100.00% <= 1.1 milliseconds\n100.00% <= 2 milliseconds\n\
+         100.00% <= 3 milliseconds\n100.00% <= 3 milliseconds\n\
+         1378930.00 requests per second\n~1600% CPU\n",
+        "patched kernel, 16 CPUs:\n\
+         0.01% <= 0.1 milliseconds\n98.24% <= 0.2 milliseconds\n99.47% <= 0.3 milliseconds\n\
+         99.99% <= 0.4 milliseconds\n100.00% <= 0.5 milliseconds\n100.00% <= 0.6 milliseconds\n\
+         100.00% <= 0.7 milliseconds\n100.00% <= 0.8 milliseconds\n100.00% <= 0.9 milliseconds\n\
+         100.00% <= 1.2 milliseconds\n\
+         1666111.38 requests per second\n~1450% CPU\n",
+    ];
     let served: Vec<&Record> = all
         .iter()
         .filter(|record| {
@@ -146,25 +185,23 @@ fn latency(all: &[Record]) -> String {
     if served.is_empty() {
         return String::new();
     }
-    let theirs = [("stock kernel", STOCK, 1_378_930.0), ("patched kernel", PATCHED, 1_666_111.38)];
-    let mut blocks: Vec<String> = theirs
-        .into_iter()
-        .map(|(name, lines, rate)| block(&format!("{name}, 16 CPUs"), lines, rate))
-        .collect();
+    let mut blocks: Vec<String> = THEIRS.map(|text| format!("<pre>{}</pre>", escaped(text))).into();
     blocks.extend(served.iter().map(|rate| {
-        let within = all.iter().filter(|record| {
+        let of_server = all.iter().filter(|record| {
             record.bench == "serve"
                 && record.case == rate.case
                 && record.contestant() == rate.contestant()
         });
         // `within_0.1_ms` is the share of the requests that took no longer than that.
-        let lines: Vec<(f64, &str)> = within
+        let lines: Vec<(f64, &str)> = of_server
+            .clone()
             .filter_map(|record| {
                 let ms = record.metric.strip_prefix("within_")?.strip_suffix("_ms")?;
                 Some((record.value, ms))
             })
             .collect();
-        block(&format!("{} here", rate.contestant()), &lines, rate.value)
+        let cpu = of_server.clone().find(|record| record.metric == "cpu_s_per_mitem");
+        block(&format!("{} here", rate.contestant()), &lines, rate.value, cpu.map(|cpu| cpu.value))
     }));
     format!(
         "<h3>An echo server&#39;s latencies</h3><div class=\"blocks\">{}</div>\n",
@@ -172,10 +209,12 @@ fn latency(all: &[Record]) -> String {
     )
 }
 
-fn block(title: &str, lines: &[(f64, &str)], rate: f64) -> String {
+/// As the document's. `cpu`: CPU seconds for a million requests.
+fn block(title: &str, lines: &[(f64, &str)], rate: f64, cpu: Option<f64>) -> String {
     let text: String =
         lines.iter().map(|(percent, ms)| format!("{percent:.2}% <= {ms} milliseconds\n")).collect();
-    let text = format!("{title}:\n{text}{rate:.2} requests per second\n");
+    let cpu = cpu.map_or(String::new(), |cpu| format!("~{:.0}% CPU\n", rate * cpu / 1e4));
+    let text = format!("{title}:\n{text}{rate:.2} requests per second\n{cpu}");
     format!("<pre>{}</pre>", escaped(&text))
 }
 
@@ -183,7 +222,7 @@ fn block(title: &str, lines: &[(f64, &str)], rate: f64) -> String {
 fn joules(all: &[Record]) -> String {
     let of = |metric: &str| -> Vec<&Record> {
         all.iter()
-            .filter(|r| r.bench == "power" && r.case == "periodic" && r.metric == metric)
+            .filter(|r| r.bench == "power" && r.case == "audio" && r.metric == metric)
             .collect()
     };
     let (metric, ours) = match of("joules") {
@@ -217,11 +256,26 @@ mod tests {
     fn latencies_have_the_form_of_the_document() {
         let mut rate = record("get", "uwork", "requests_per_s", 50_000.0);
         let mut within = record("get", "uwork", "within_0.1_ms", 12.5);
-        rate.bench = "serve".to_owned();
-        within.bench = "serve".to_owned();
-        let html = tables(&[rate, within]);
-        let ours = "uwork here:\n12.50% &lt;= 0.1 milliseconds\n50000.00 requests per second\n";
+        let mut cpu = record("get", "uwork", "cpu_s_per_mitem", 20.0);
+        for record in [&mut rate, &mut within, &mut cpu] {
+            record.bench = "serve".to_owned();
+        }
+        let html = tables(&[rate, within, cpu]);
+        let ours = "uwork here:\n12.50% &lt;= 0.1 milliseconds\n50000.00 requests per second\n\
+                    ~100% CPU\n";
         assert!(html.contains(ours), "{html}");
         assert!(html.contains("98.24% &lt;= 0.2 milliseconds"), "{html}");
+        assert!(html.contains("per second\n~1600% CPU\n"), "{html}");
+    }
+
+    #[test]
+    fn latencies_of_an_enqueue_are_beside_the_documents() {
+        let of = |metric, variant: &str| {
+            let variant = variant.to_owned();
+            Record { variant, ..record("batch", "uwork", metric, 40.0) }
+        };
+        let html =
+            enqueues(&[of("enqueue_p50_ns", "cpu+clock"), of("enqueue_p50_ns", "default+clock")]);
+        assert!(html.contains("2875") && html.contains("4200") && html.contains("40.0"), "{html}");
     }
 }

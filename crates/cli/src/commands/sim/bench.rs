@@ -11,9 +11,14 @@ use uwork_sim::machines::THIS;
 use super::{UserError, costs, machines};
 use crate::commands::print;
 
-/// A case: how many items are outstanding, and how many batches count.
+/// A case, as `uwork-lab bench workqueue` has it: how many items are outstanding, and how many a
+/// producer submits in all.
 const CASES: [(&str, usize, usize); 3] =
-    [("wait", 1, 500), ("batch", 100, 50), ("flood", 10_000, 4)];
+    [("wait", 1, 20_000), ("batch", 100, 200_000), ("flood", 200_000, 200_000)];
+/// Items of a producer that come first, and do not count: whole batches.
+const WARM_UP_ITEMS: usize = 100;
+/// The part of the items that `--quick` submits: one in so many.
+const QUICK: usize = 10;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -27,8 +32,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     producers: Option<u16>,
     /// The scopes of the queue.
-    #[arg(long = "scope", value_name = "SCOPE", default_values = ["default", "cpu", "system"])]
+    #[arg(
+        long = "scope",
+        value_name = "SCOPE",
+        value_parser = crate::commands::scope::parser(),
+        default_values = ["default", "cpu", "system"]
+    )]
     scopes: Vec<AffinityScopeChoice>,
+    /// A tenth of the items.
+    #[arg(long)]
+    quick: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
@@ -45,11 +58,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "{:<8} {:<12} {:>12} {:>12} {:>10} {:>12}",
         "case", "scope", "items/s", "enq p99 ns", "wakes/item", "CPU-s/Mitem"
     );
-    for (case, batch, batches) in CASES {
+    for (case, outstanding, items) in CASES {
+        let items = if args.quick { items / QUICK } else { items };
+        let batch = outstanding.min(items);
         for &scope in &args.scopes {
-            let load = Load { producers, batch, batches, ..Load::new(scope) };
+            let (warm_up, batches) = (WARM_UP_ITEMS.div_ceil(batch), items / batch);
+            let load = Load { producers, batch, warm_up, batches, ..Load::new(scope) };
             let outcome = play(&machine, &figures, Queue::Engine, load).map_err(UserError)?;
-            let all = outcome.all_items as f64;
             let hot = outcome.hottest.map_or_else(String::new, |hot| {
                 format!("{}:{}", costs::place(hot.here.file()), hot.here.line())
             });
@@ -59,8 +74,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
                 scope.to_string(),
                 outcome.rate(),
                 outcome.submission_ns(99),
-                outcome.wakes as f64 / all,
-                outcome.busy_ns as f64 / 1e3 / all,
+                outcome.wakes_per_item(),
+                outcome.busy_ns_per_item() / 1e3,
             );
         }
     }

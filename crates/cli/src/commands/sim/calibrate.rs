@@ -258,7 +258,7 @@ fn simulated_path(costs: &Costs) -> Result<f64, UserError> {
     let machine = "core:1".parse().expect("a notation");
     let load = Load { batch: PATH_ITEMS, batches: 2, ..Load::new(AffinityScopeChoice::Default) };
     let outcome = play(&machine, costs, load::Queue::EnginePerCpu, load).map_err(UserError)?;
-    Ok(outcome.ns_per_item(1))
+    Ok(outcome.ns_per_item())
 }
 
 /// What an access and the code around it cost: the simulated path is as long as the measured one.

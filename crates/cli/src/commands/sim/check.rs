@@ -44,7 +44,10 @@ struct Search {
     progress: Mutex<Progress>,
     end: u64,
     bar: ProgressBar,
+    /// Steps of all histories: entries of their records.
     entries: AtomicU64,
+    /// The sum of the records' digests, which does not depend on the order of the histories.
+    digest: AtomicU64,
 }
 
 struct Progress {
@@ -68,13 +71,16 @@ impl Progress {
     }
 }
 
-/// Plays a script, and returns its violations and the length of its tape.
-fn violations(script: &Script) -> (Vec<Violation>, u64) {
+/// Plays a script, and returns its violations, and the length and the digest of its record.
+fn violations(script: &Script) -> (Vec<Violation>, u64, u64) {
     let machine = machines::machine(&script.machine).expect("a drawn script has a machine");
     match play::play(script, &machine, None) {
-        Ok(run) => (check(script, &machine, &run), run.tape.entries().len() as u64),
+        Ok(run) => {
+            let steps = run.tape.entries().len() as u64;
+            (check(script, &machine, &run), steps, run.tape.digest())
+        }
         // A script that shrinks may lose a CPU that it needs; it is no failure then.
-        Err(_) => (Vec::new(), 0),
+        Err(_) => (Vec::new(), 0, 0),
     }
 }
 
@@ -109,8 +115,9 @@ fn search(search: &Search, args: &Args) -> Result<(), UserError> {
         let chunk = start..(start + CHUNK).min(search.end);
         let mut failed = Vec::new();
         for seed in chunk.clone() {
-            let (found, entries) = violations(&draw(seed));
+            let (found, entries, digest) = violations(&draw(seed));
             search.entries.fetch_add(entries, Ordering::Relaxed);
+            search.digest.fetch_add(digest, Ordering::Relaxed);
             if !found.is_empty() {
                 failed.push((seed, found));
             }
@@ -150,6 +157,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         end,
         bar,
         entries: AtomicU64::new(0),
+        digest: AtomicU64::new(0),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
@@ -167,6 +175,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         (end - start) as f64 / seconds,
         entries / seconds / 1e6,
     );
+    println!("records: digest {:016x}", shared.digest.into_inner());
     let mut failed = shared.progress.into_inner().expect("no panic under this lock").failed;
     if failed.is_empty() {
         println!("violations: none");

@@ -15,7 +15,8 @@ pub(super) fn read(text: &str) -> Result<Topology, UserError> {
         return Ok(here.topology);
     }
     if !Path::new(text).is_file() {
-        return machine(text).map_err(|error| UserError(error.to_string()));
+        let here = "is the machine on which the command runs";
+        return machine(text).map_err(|error| UserError(format!("{error}; '{THIS}' {here}")));
     }
     let contents =
         std::fs::read_to_string(text).map_err(|error| UserError(format!("{text}: {error}")))?;

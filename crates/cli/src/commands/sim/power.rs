@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use uwork_sim::power::experiment::{Case, Pair, Placement, Tasks, energy, run as play, saved};
-use uwork_sim::power::machines::{Frequency, Powered, WAKE_WORK_NS, board, socket};
+use uwork_sim::power::experiment::{
+    Case, Mode, Pair, Placement, Tasks, energy, run as play, saved,
+};
+use uwork_sim::power::machines::{FREQUENCIES, OVERHEAD, Powered, board, socket};
 use uwork_sim::power::model::Energy;
 
 use super::UserError;
@@ -58,24 +60,57 @@ fn case_of(args: &Args, machine: &Powered, tasks: Tasks) -> Case {
         tasks,
         placement: Placement::Last,
         armed_on: machine.domains.last().map_or(0, |last| last.cpus.end),
+        off: Mode::PerCpu,
+        awake: None,
         observed_ns: args.seconds * 1_000_000_000,
         draws: args.draws,
     }
 }
 
 fn on_board(text: &mut String, args: &Args) {
-    let machine = board(Frequency::Lowest);
+    let machine = board(0);
     let case = case_of(args, &machine, Tasks::Audio);
     title(text, "audio", &machine, args);
     let pairs = play(&machine, case);
-    table(text, &machine, &energy(&machine, &pairs, WAKE_WORK_NS));
+    table(text, &machine, &energy(&machine, &pairs, OVERHEAD));
     published(text);
     sensitivity(text, &machine, &pairs);
     let little = Case { armed_on: machine.domains[0].cpus.end, ..case };
     variant(text, &machine, "all tasks armed on A7", &play(&machine, little));
     drawn(text, &machine, case);
-    let fast = board(Frequency::Highest);
-    variant(text, &fast, "the highest frequency", &play(&fast, case));
+    frequencies(text, case);
+    beside_an_awake_cpu(text, &machine, case);
+}
+
+/// The total saving at each frequency.
+fn frequencies(text: &mut String, case: Case) {
+    let totals = (0..FREQUENCIES).map(|frequency| {
+        let machine = board(frequency);
+        let saved = saved(&energy(&machine, &play(&machine, case), OVERHEAD));
+        saved.last().map_or_else(String::new, |total| percent(*total))
+    });
+    let totals = totals.collect::<Vec<_>>().join(", ");
+    put(text, format_args!("  at each frequency, from the lowest on: total {totals}"));
+}
+
+/// What the choice of the CPU saves over a floating pool that leaves it to the system.
+fn beside_an_awake_cpu(text: &mut String, machine: &Powered, case: Case) {
+    for (placement, how) in [(Placement::Last, "the last"), (Placement::Drawn, "a drawn")] {
+        for (domain, cpu) in machine.domains.iter().map(|domain| (domain, domain.cpus.start + 2)) {
+            let case = Case { placement, off: Mode::Floating, awake: Some(cpu as u32), ..case };
+            let energies = energy(machine, &play(machine, case), OVERHEAD);
+            let total = |side: fn(&(Energy, Energy)) -> f64| energies.iter().map(side).sum::<f64>();
+            let (off, on) = (total(|(off, _)| off.joules), total(|(_, on)| on.joules));
+            let (name, saved) = (domain.name, percent(1.0 - on / off));
+            put(
+                text,
+                format_args!(
+                    "  one {name} is awake for 80 %; threads wake on {how} CPU: without the choice of \
+                     the CPU {off:.4} J, with it {on:.4} J, saved {saved}"
+                ),
+            );
+        }
+    }
 }
 
 fn on_socket(text: &mut String, args: &Args) {
@@ -83,7 +118,7 @@ fn on_socket(text: &mut String, args: &Args) {
     let case = case_of(args, &machine, Tasks::Periodic);
     title(text, "periodic", &machine, args);
     let pairs = play(&machine, case);
-    table(text, &machine, &energy(&machine, &pairs, WAKE_WORK_NS));
+    table(text, &machine, &energy(&machine, &pairs, OVERHEAD));
     sensitivity(text, &machine, &pairs);
     drawn(text, &machine, case);
 }
@@ -152,9 +187,9 @@ fn sensitivity(text: &mut String, machine: &Powered, pairs: &[Pair]) {
     put(text, format_args!("  the three weakest numbers, halved and doubled:"));
     for weak in machine.weakest {
         let with = |factor: f64| {
-            let (mut machine, mut wake_work_ns) = (machine.clone(), WAKE_WORK_NS);
-            (weak.scale)(&mut machine, &mut wake_work_ns, factor);
-            savings(&machine, &saved(&energy(&machine, pairs, wake_work_ns)))
+            let (mut machine, mut work) = (machine.clone(), OVERHEAD);
+            (weak.scale)(&mut machine, &mut work, factor);
+            savings(&machine, &saved(&energy(&machine, pairs, work)))
         };
         put(text, format_args!("  - {}", weak.about));
         put(text, format_args!("    x 0.5: {};  x 2: {}", with(0.5), with(2.0)));
@@ -162,7 +197,7 @@ fn sensitivity(text: &mut String, machine: &Powered, pairs: &[Pair]) {
 }
 
 fn variant(text: &mut String, machine: &Powered, what: &str, pairs: &[Pair]) {
-    let saved = saved(&energy(machine, pairs, WAKE_WORK_NS));
+    let saved = saved(&energy(machine, pairs, OVERHEAD));
     put(text, format_args!("  with {what}: {}", savings(machine, &saved)));
 }
 

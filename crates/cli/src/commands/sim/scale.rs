@@ -3,8 +3,13 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
+use indicatif::ProgressBar;
+use uwork_policy::scope::{
+    AffinityScope, AffinityScopeChoice, DEFAULT_SHARD_SIZE, Pods, effective_scope,
+};
+use uwork_policy::topology::Topology;
 use uwork_sim::costs::load::{Load, Outcome, Queue, run as play};
 use uwork_sim::costs::{Costs, TYPICAL};
 use uwork_sim::machines::machine;
@@ -14,10 +19,8 @@ use crate::commands::print;
 
 /// The sizes of machines.
 const CPUS: [usize; 8] = [1, 2, 4, 8, 32, 128, 512, 1024];
-/// The size with which others are compared.
+/// The size with which larger ones are compared.
 const COMPARED: usize = 8;
-/// Batches of a producer that count.
-const BATCHES: usize = 4;
 /// CPUs of a cache, and caches of a node, as in the machine `numa1024`.
 const CACHE_CPUS: usize = 8;
 const NODE_CACHES: usize = 8;
@@ -27,12 +30,21 @@ pub(super) struct Args {
     /// What instructions cost: the path of a file of `uwork sim calibrate`, or `typical`
     #[arg(long, value_name = "COSTS", default_value = TYPICAL)]
     costs: String,
+    /// Only machines with at least this many CPUs.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    from: u16,
     /// Only machines with at most this many CPUs.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=1024))]
     cpus: u16,
+    /// The scopes of the queue.
+    #[arg(long = "scope", value_name = "SCOPE", default_values = ["default", "cpu", "cache", "system"])]
+    scopes: Vec<AffinityScopeChoice>,
     /// Items of a batch. Each producer submits a batch, waits for it, and repeats.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     batch: u16,
+    /// Batches of each producer that count.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    batches: u16,
     /// What an item computes, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     work: u64,
@@ -44,13 +56,9 @@ pub(super) struct Args {
     svg: Option<PathBuf>,
 }
 
-/// The scopes: a line of the picture for each, with its color.
-const SCOPES: [(AffinityScopeChoice, &str); 4] = [
-    (AffinityScopeChoice::Default, "#1f77b4"),
-    (AffinityScopeChoice::Explicit(AffinityScope::Cpu), "#2ca02c"),
-    (AffinityScopeChoice::Explicit(AffinityScope::Cache), "#ff7f0e"),
-    (AffinityScopeChoice::Explicit(AffinityScope::System), "#d62728"),
-];
+/// The colors of the picture's lines, one for each scope in the order of the command line.
+const COLORS: [&str; 8] =
+    ["#1f77b4", "#2ca02c", "#ff7f0e", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f"];
 
 /// A machine of this size: caches of 8 CPUs, nodes of 8 caches.
 fn notation(cpus: usize) -> String {
@@ -64,81 +72,105 @@ fn notation(cpus: usize) -> String {
     }
 }
 
+/// The pods of a queue of this scope.
+fn pods(machine: &Topology, scope: AffinityScopeChoice) -> usize {
+    let (online, shard) = (machine.online(), DEFAULT_SHARD_SIZE);
+    let scope = effective_scope(machine, scope, AffinityScope::Cache, online, shard).effective;
+    Pods::of(machine, scope, shard).pods().len()
+}
+
 /// A line of the table and a point of the picture.
 struct Point {
-    scope: usize,
+    scope: AffinityScopeChoice,
     cpus: usize,
+    pods: usize,
     outcome: Outcome,
 }
 
-fn measure(args: &Args, figures: &Costs) -> Result<Vec<Point>, UserError> {
-    let mut points = Vec::new();
-    for (scope, &(choice, _)) in SCOPES.iter().enumerate() {
-        for cpus in CPUS.into_iter().filter(|&cpus| cpus <= usize::from(args.cpus)) {
-            let load = Load {
-                producers: cpus,
-                batch: usize::from(args.batch),
-                batches: BATCHES,
-                work_ns: args.work,
-                strict: args.strict,
-                ..Load::new(choice)
-            };
-            let machine = machine(&notation(cpus)).map_err(|error| UserError(error.to_string()))?;
-            let outcome = play(&machine, figures, Queue::Engine, load).map_err(UserError)?;
-            points.push(Point { scope, cpus, outcome });
-        }
-    }
-    Ok(points)
+fn measure(
+    args: &Args,
+    figures: &Costs,
+    scope: AffinityScopeChoice,
+    cpus: usize,
+) -> Result<Point, UserError> {
+    let load = Load {
+        producers: cpus,
+        batch: usize::from(args.batch),
+        batches: usize::from(args.batches),
+        work_ns: args.work,
+        strict: args.strict,
+        ..Load::new(scope)
+    };
+    let machine = machine(&notation(cpus)).map_err(|error| UserError(error.to_string()))?;
+    let outcome = play(&machine, figures, Queue::Engine, load).map_err(UserError)?;
+    Ok(Point { scope, cpus, pods: pods(&machine, scope), outcome })
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let figures = costs::read(&args.costs)?;
-    let points = measure(args, &figures)?;
-    let mut text = String::new();
     let (batch, work, source) = (args.batch, args.work, &figures.source);
     let strict = if args.strict { ", strict" } else { "" };
-    let _ = writeln!(
-        text,
-        "simulated: a producer on each CPU, batches of {batch} items of {work} ns{strict}\ncosts: {source}"
-    );
-    let heads = ["CPUs", "items/s", "ns/item", "of 8", "enq p50", "enq p99", "wakes/item", "KiB"];
-    let _ = write!(text, "{:<12}", "scope");
-    heads.iter().for_each(|head| {
-        let _ = write!(text, " {head:>10}");
-    });
-    let _ = writeln!(text, "  line with the most time");
-    for point in &points {
-        row(&mut text, &points, point);
+    let _ = print(&format!(
+        "simulated: a producer on each CPU, {} batches of {batch} items of {work} ns{strict}\n\
+         costs: {source}\n{:<12} {:>5} {:>5} {:>11} {:>8} {:>6} {:>11} {:>8} {:>8} {:>10} {:>8}  {}\n",
+        args.batches,
+        "scope",
+        "CPUs",
+        "pods",
+        "items/s",
+        "ns/item",
+        "of 8",
+        "CPU ns/item",
+        "enq p50",
+        "enq p99",
+        "wakes/item",
+        "KiB",
+        "line with the most time"
+    ))?;
+    let mut points: Vec<Point> = Vec::new();
+    let sizes = usize::from(args.from)..=usize::from(args.cpus);
+    for &scope in &args.scopes {
+        for cpus in CPUS.into_iter().filter(|cpus| sizes.contains(cpus)) {
+            let bar = ProgressBar::new_spinner().with_message(format!("{scope}, {cpus} CPUs"));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            let point = measure(args, &figures, scope, cpus);
+            bar.finish_and_clear();
+            points.push(point?);
+            let _ = print(&row(&points))?;
+        }
     }
-    if let Some(path) = &args.svg {
-        std::fs::write(path, svg(&points, &figures))
-            .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
-        let _ = writeln!(text, "picture: {}", path.display());
+    match &args.svg {
+        None => Ok(ExitCode::SUCCESS),
+        Some(path) => {
+            std::fs::write(path, svg(&points, args, &figures))
+                .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
+            print(&format!("picture: {}\n", path.display()))
+        }
     }
-    print(&text)
 }
 
-fn row(text: &mut String, points: &[Point], point: &Point) {
-    let Point { scope, cpus, outcome } = point;
-    let each = outcome.ns_per_item(*cpus);
+/// The line of the last of these points.
+fn row(points: &[Point]) -> String {
+    let Some(Point { scope, cpus, pods, outcome }) = points.last() else { return String::new() };
+    let each = outcome.ns_per_item();
     let compared =
         points.iter().find(|other| other.scope == *scope && other.cpus == COMPARED).map_or_else(
             || "-".to_owned(),
-            |other| format!("{:.2}", each / other.outcome.ns_per_item(COMPARED)),
+            |other| format!("{:.2}", each / other.outcome.ns_per_item()),
         );
-    let name = SCOPES[*scope].0.to_string();
-    let wakes = outcome.wakes as f64 / outcome.items as f64;
     let hot = outcome.hottest.map_or_else(String::new, |hot| {
         format!("{}:{}", costs::place(hot.here.file()), hot.here.line())
     });
-    let _ = writeln!(
-        text,
-        "{name:<12} {cpus:>10} {:>10.0} {each:>10.0} {compared:>10} {:>10} {:>10} {wakes:>10.2} {:>10}  {hot}",
+    format!(
+        "{:<12} {cpus:>5} {pods:>5} {:>11.0} {each:>8.0} {compared:>6} {:>11.0} {:>8} {:>8} {:>10.2} {:>8}  {hot}\n",
+        scope.to_string(),
         outcome.rate(),
+        outcome.busy_ns_per_item(),
         outcome.submission_ns(50),
         outcome.submission_ns(99),
+        outcome.wakes_per_item(),
         outcome.used_bytes / 1024
-    );
+    )
 }
 
 /// The size of the picture, and the space around its axes.
@@ -147,7 +179,7 @@ const HEIGHT: f64 = 440.0;
 const MARGIN: f64 = 60.0;
 
 /// The throughput over the CPUs, both on logarithmic axes.
-fn svg(points: &[Point], figures: &Costs) -> String {
+fn svg(points: &[Point], args: &Args, figures: &Costs) -> String {
     let rates = || points.iter().map(|point| point.outcome.rate().log10());
     let least = rates().fold(f64::MAX, f64::min).floor();
     let most = rates().fold(f64::MIN, f64::max).ceil().max(least + 1.0);
@@ -176,7 +208,8 @@ fn svg(points: &[Point], figures: &Costs) -> String {
     for cpus in CPUS.into_iter().filter(|&cpus| cpus <= widest) {
         text += &write(x(cpus), HEIGHT - MARGIN + 18.0, "middle", &cpus.to_string());
     }
-    for (scope, (choice, color)) in SCOPES.into_iter().enumerate() {
+    for (at, &scope) in args.scopes.iter().enumerate() {
+        let color = COLORS[at % COLORS.len()];
         let line: Vec<String> = points
             .iter()
             .filter(|point| point.scope == scope)
@@ -187,13 +220,13 @@ fn svg(points: &[Point], figures: &Costs) -> String {
             text,
             "<polyline points=\"{line}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>"
         );
-        let at = MARGIN + 16.0 * (scope as f64 + 1.0);
+        let at = MARGIN + 16.0 * (at as f64 + 1.0);
         let _ = writeln!(
             text,
             "<path d=\"M{} {at}h20\" stroke=\"{color}\" stroke-width=\"2\"/>",
             MARGIN + 10.0
         );
-        text += &write(MARGIN + 36.0, at + 4.0, "start", &choice.to_string());
+        text += &write(MARGIN + 36.0, at + 4.0, "start", &scope.to_string());
     }
     text + "</svg>\n"
 }

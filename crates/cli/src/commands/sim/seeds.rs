@@ -57,7 +57,7 @@ const WAIT: (usize, usize) = (1, 100);
 /// scope fallback for single-pod topologies", February 2026; 12 cores on one cache. The source does
 /// not say how long its items compute, so several lengths are shown.
 const SPUN_PERCENT: f64 = 39.0;
-const LENGTHS_NS: [u64; 5] = [0, 1_000, 2_000, 5_000, 10_000];
+const LENGTHS_NS: [u64; 6] = [0, 1_000, 2_000, 3_000, 5_000, 10_000];
 
 /// The affinity study of the kernel's Documentation/core-api/workqueue.rst, dm-crypt on a Ryzen 9
 /// 3900X: issuers, and MiB/s with the scopes `system`, `cache` and strict `cache`.

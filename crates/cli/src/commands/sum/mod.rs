@@ -69,8 +69,8 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with = "check")]
     zero: bool,
     /// The queue's affinity scope
-    #[arg(long, value_name = "SCOPE")]
-    scope: Option<String>,
+    #[arg(long, value_name = "SCOPE", value_parser = super::scope::parser(), default_value = "default")]
+    scope: uwork::AffinityScopeChoice,
     /// Draw no progress line, even on a terminal
     #[arg(long)]
     no_progress: bool,
@@ -88,11 +88,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         true => Plan::Check(read_checks(&args)?),
         false => Plan::Sum(examine(&paths(&args))?),
     };
-    let scope = match &args.scope {
-        Some(scope) => scope.parse().map_err(|error| UserError(format!("--scope: {error}")))?,
-        None => uwork::AffinityScopeChoice::Default,
-    };
-    let queue = uwork::Queue::builder("sum").unbound().affinity_scope(scope).build();
+    let queue = uwork::Queue::builder("sum").unbound().affinity_scope(args.scope).build();
     let queue = queue.map_err(|error| UserError(error.to_string()))?;
     let progress = Progress::new(!args.no_progress && !args.status);
     let shared = Shared::new(queue, args.algorithm, args.zero, progress);

@@ -29,9 +29,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
 
-    /// List every pod of one scope: default, cpu, smt, cluster, cache_shard, cache, numa, system.
-    #[arg(long, value_name = "SCOPE")]
-    scope: Option<String>,
+    /// List every pod of one scope.
+    #[arg(long, value_name = "SCOPE", value_parser = super::scope::parser())]
+    scope: Option<AffinityScopeChoice>,
 
     /// Cores in each pod of the scope cache_shard; 0 means 1. [default: 8]
     #[arg(long, value_name = "N")]
@@ -64,10 +64,6 @@ impl View {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let choice = match &args.scope {
-        Some(name) => Some(name.parse().map_err(|error| UserError(format!("--scope: {error}")))?),
-        None => None,
-    };
     let shard_size = match &args.shard_size {
         Some(text) => parse_shard_size(text)?,
         None => DEFAULT_SHARD_SIZE,
@@ -75,8 +71,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     let source = Source::read(args.machine.as_deref())?;
     let view = View { unbound: unbound(&source), source, shard_size };
     let text = match args.json {
-        true => json::render(&view, choice),
-        false => render(&view, choice),
+        true => json::render(&view, args.scope),
+        false => render(&view, args.scope),
     };
     print(&text)
 }

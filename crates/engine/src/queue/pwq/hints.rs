@@ -17,7 +17,12 @@ impl<H: Host> Pwq<H> {
     /// Whether the next run is presumed to block.
     #[inline]
     pub(crate) fn presumes_block(&self) -> bool {
-        self.block_score.load(Ordering::Relaxed) >= PRESUME_BLOCKED_AFTER
+        self.block_score() >= PRESUME_BLOCKED_AFTER
+    }
+
+    /// How many runs in a row were found blocked, within bounds.
+    pub(crate) fn block_score(&self) -> u32 {
+        self.block_score.load(Ordering::Relaxed)
     }
 
     /// A pool calls the queue's rescuer for this pwq. Returns false if one calls already.

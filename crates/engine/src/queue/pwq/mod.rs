@@ -10,7 +10,7 @@ mod permit;
 mod take;
 
 pub(crate) use backlog::Backlog;
-pub(crate) use node::Node as PwqNode;
+pub(crate) use node::{Node as PwqNode, Row};
 pub(crate) use take::{Share, Taken};
 
 use uwork_policy::arrivals::Arrivals;
@@ -78,7 +78,15 @@ pub(crate) struct Pwq<H: Host> {
     has_account: Hint,
     /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
     in_flight: Line<[AtomicU32; COLOURS]>,
-    inner: Line<Lock<Inner<H>>>,
+    inner: Line<Locked<H>>,
+}
+
+/// The pwq lock and what is used beside it, in one cache line.
+#[repr(C)]
+struct Locked<H: Host> {
+    /// 1 if the pwq keeps a permit of its node for its next batch, else 0. Set under the lock.
+    kept: AtomicU32,
+    lock: Lock<Inner<H>>,
 }
 
 /// A queue's settings for the running of its items.
@@ -111,6 +119,8 @@ pub(crate) struct Inner<H: Host> {
     node: *const PwqNode<H>,
     /// Permits that the node has granted to the pwq and that are not yet used.
     granted: u32,
+    /// The epoch of the node's limit in which it last took a permit.
+    epoch: u32,
     /// The colour of items that are spliced now.
     pub(crate) colour: usize,
     /// Waiters for the next run of an item, with the item's address as the key; and waiters for a
@@ -165,26 +175,30 @@ impl<H: Host> Pwq<H> {
             is_helped: Hint::new(0),
             has_account: Hint::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
-            inner: Line(Lock::ranked(
-                Rank::Pwq,
-                Inner {
-                    worklist: WorkList::new(),
-                    queued: 0,
-                    spliced: 0,
-                    nr_active: 0,
-                    name: Name::EMPTY,
-                    max_active: 1,
-                    node: std::ptr::null(),
-                    granted: 0,
-                    colour: 0,
-                    waiters: Waiters::new(),
-                    run_times: RunTimes::UNKNOWN,
-                    started: 0,
-                    arrivals: Arrivals::default(),
-                    account: Vec::new(),
-                    started_before: 0,
-                },
-            )),
+            inner: Line(Locked {
+                kept: AtomicU32::new(0),
+                lock: Lock::ranked(
+                    Rank::Pwq,
+                    Inner {
+                        worklist: WorkList::new(),
+                        queued: 0,
+                        spliced: 0,
+                        nr_active: 0,
+                        name: Name::EMPTY,
+                        max_active: 1,
+                        node: std::ptr::null(),
+                        granted: 0,
+                        epoch: node::NO_EPOCH,
+                        colour: 0,
+                        waiters: Waiters::new(),
+                        run_times: RunTimes::UNKNOWN,
+                        started: 0,
+                        arrivals: Arrivals::default(),
+                        account: Vec::new(),
+                        started_before: 0,
+                    },
+                ),
+            }),
         }
     }
 
@@ -208,6 +222,8 @@ impl<H: Host> Pwq<H> {
         inner.arrivals = Arrivals::default();
         self.is_helped.set(0);
         inner.spliced = 0;
+        // SeqCst: a pwq that collects must not see an older value (`Node::collect`).
+        self.inner.0.kept.store(0, Ordering::SeqCst);
         drop(inner);
         self.events.clear();
         self.block_score.store(0, Ordering::Relaxed);
@@ -220,6 +236,7 @@ impl<H: Host> Pwq<H> {
         inner.queued = 0;
         inner.nr_active = 0;
         inner.granted = 0;
+        self.inner.0.kept.store(0, Ordering::Relaxed);
         inner.colour = 0;
         inner.waiters = Waiters::new();
         self.in_flight.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
@@ -269,7 +286,7 @@ impl<H: Host> Pwq<H> {
 
     #[inline]
     pub(crate) fn lock(&self) -> LockGuard<'_, Inner<H>> {
-        self.inner.0.lock()
+        self.inner.0.lock.lock()
     }
 
     /// Whether the first item of an inbox carries the time of its submission. An item that a waiting

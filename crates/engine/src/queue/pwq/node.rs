@@ -1,7 +1,8 @@
 //! The limit that an unbound queue's pwqs on one NUMA node share.
 //!
 //! Holders are counted once for each batch. Pwqs that find the node full wait in a row. A thread
-//! that gives a permit back passes it to the first in the row. README.md has the protocol.
+//! that gives a permit back passes it to the first in the row. Far below the limit, each pwq keeps a
+//! permit between its batches. README.md has the protocol.
 
 use std::collections::VecDeque;
 
@@ -9,20 +10,40 @@ use super::{Pwq, SATURATED};
 use crate::host::Host;
 use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
 
+/// The epoch in which no pwq keeps a permit.
+pub(super) const NO_EPOCH: u32 = 0;
+
+/// A pwq may keep a permit if the limit is at least so many times the number of pwqs.
+const LIMIT_TO_KEEP: usize = 2;
+
 /// The shared limit (see the module). It lives as long as its queue.
 pub(crate) struct Node<H: Host> {
-    count: Line<Count>,
-    /// Pwqs that wait for a permit, first in, first out. Rank: after the pwq lock.
-    row: Line<Lock<VecDeque<Link<Pwq<H>>>>>,
+    /// Permits that are taken, kept, or granted to a pwq that waited.
+    nr: Line<AtomicU32>,
+    limit: Line<Limit>,
+    /// Rank: after the pwq lock.
+    row: Line<Lock<Row<H>>>,
 }
 
-struct Count {
-    /// Permits that are taken, or granted to a pwq that waited.
-    nr: AtomicU32,
+/// Read in each batch, and written rarely.
+struct Limit {
     /// The number of permits; 0 while the queue is frozen.
     max: AtomicU32,
     /// The length of the row. Written under its lock.
     waiting: AtomicU32,
+    /// A number that is different after each change of the limit, or `NO_EPOCH`. A permit is kept only
+    /// in the epoch in which it was taken. Written under the row's lock.
+    epoch: AtomicU32,
+}
+
+/// Guard: the row's lock.
+pub(crate) struct Row<H: Host> {
+    /// Pwqs that wait for a permit, first in, first out.
+    waiting: VecDeque<Link<Pwq<H>>>,
+    /// All pwqs that share the limit.
+    pwqs: Vec<Link<Pwq<H>>>,
+    /// The last epoch that is not `NO_EPOCH`.
+    epoch: u32,
 }
 
 /// What a pwq did with a permit that was offered to it.
@@ -35,39 +56,47 @@ pub(super) enum Offered {
 
 impl<H: Host> Node<H> {
     pub(crate) fn new() -> Node<H> {
-        let (nr, max, waiting) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        let [max, waiting, epoch] = std::array::from_fn(|_| AtomicU32::new(0));
+        let row = Row { waiting: VecDeque::new(), pwqs: Vec::new(), epoch: NO_EPOCH };
         Node {
-            count: Line(Count { nr, max, waiting }),
-            row: Line(Lock::ranked(Rank::Row, VecDeque::new())),
+            nr: Line(AtomicU32::new(0)),
+            limit: Line(Limit { max, waiting, epoch }),
+            row: Line(Lock::ranked(Rank::Row, row)),
         }
     }
 
-    /// Permits taken, permits in total, and waiting pwqs; None unless several pwqs share the node.
+    /// Permits in use, permits in total, and waiting pwqs; None unless several pwqs share the node.
     pub(crate) fn figures(&self) -> Option<(u32, u32, usize)> {
         let row = self.row.0.lock();
-        (row.capacity() > 0)
-            .then(|| (self.count.0.nr.load(Ordering::SeqCst), self.max(), row.len()))
+        let kept = row.kept();
+        let used = self.nr.0.load(Ordering::SeqCst).saturating_sub(kept);
+        (row.pwqs.len() > 1).then(|| (used, self.max(), row.waiting.len()))
     }
 
     /// Locks the row of pwqs that wait for a permit.
-    pub(crate) fn hold(&self) -> LockGuard<'_, VecDeque<Link<Pwq<H>>>> {
+    pub(crate) fn hold(&self) -> LockGuard<'_, Row<H>> {
         self.row.0.lock()
     }
 
     /// In a child after a fork: no pwq has a permit or waits for one.
-    pub(crate) fn forget(&self, row: &mut VecDeque<Link<Pwq<H>>>) {
-        row.clear();
-        self.count.0.nr.store(0, Ordering::SeqCst);
-        self.count.0.waiting.store(0, Ordering::SeqCst);
+    pub(crate) fn forget(&self, row: &mut Row<H>) {
+        row.waiting.clear();
+        self.nr.0.store(0, Ordering::SeqCst);
+        self.limit.0.waiting.store(0, Ordering::SeqCst);
     }
 
-    /// Reserves room for so many waiting pwqs, so that joining the row does not allocate.
+    /// Reserves room for so many pwqs, so that joining the row does not allocate.
     pub(crate) fn make_room(&self, pwqs: usize) {
         let mut larger = VecDeque::with_capacity(pwqs);
+        let mut more = Vec::with_capacity(pwqs);
         let mut row = self.row.0.lock();
-        if row.capacity() < pwqs {
-            larger.append(&mut row);
-            std::mem::swap(&mut *row, &mut larger);
+        if row.waiting.capacity() < pwqs {
+            larger.append(&mut row.waiting);
+            std::mem::swap(&mut row.waiting, &mut larger);
+        }
+        if row.pwqs.capacity() < pwqs {
+            more.append(&mut row.pwqs);
+            std::mem::swap(&mut row.pwqs, &mut more);
         }
         drop(row);
     }
@@ -76,38 +105,97 @@ impl<H: Host> Node<H> {
     pub(crate) fn set_max(&self, max: u32) {
         // SeqCst: before the read of the row. Partner: a pwq that joins the row first and reads the
         // limit second (`enqueue`, then `try_take` or `free`).
-        self.count.0.max.store(max, Ordering::SeqCst);
+        self.limit.0.max.store(max, Ordering::SeqCst);
+        self.next_epoch(&mut self.row.0.lock());
+    }
+
+    /// The limit has changed, or more permits are taken than it was asked for: no permit is kept
+    /// that was taken before.
+    fn next_epoch(&self, row: &mut Row<H>) {
+        row.epoch = row.epoch.wrapping_add(1).max(NO_EPOCH + 1);
+        let far_below = self.max() as usize >= LIMIT_TO_KEEP * row.pwqs.len().max(1);
+        let epoch = if far_below { row.epoch } else { NO_EPOCH };
+        // SeqCst: change the limit first, the epoch second, and collect third. Partners: a pwq
+        // that reads the epoch first and the limit second (`try_take`); and one that keeps a permit
+        // first and reads the epoch second (`Pwq::keep_permit`).
+        self.limit.0.epoch.store(epoch, Ordering::SeqCst);
+        self.collect(row);
+    }
+
+    /// Takes back the permits that pwqs keep. Returns whether there were any.
+    fn collect(&self, row: &Row<H>) -> bool {
+        let kept = row.pwqs().filter(|pwq| pwq.take_kept()).count() as u32;
+        if kept > 0 {
+            self.nr.0.fetch_sub(kept, Ordering::SeqCst);
+        }
+        kept > 0
+    }
+
+    /// Frees the permits that pwqs keep. Returns whether there were any.
+    pub(crate) fn collect_kept(&self) -> bool {
+        self.epoch() != NO_EPOCH && self.collect(&self.row.0.lock())
+    }
+
+    /// How many permits pwqs keep.
+    pub(super) fn kept(&self) -> u32 {
+        if self.epoch() == NO_EPOCH { 0 } else { self.row.0.lock().kept() }
     }
 
     /// The limit.
     pub(super) fn max(&self) -> u32 {
-        self.count.0.max.load(Ordering::SeqCst)
+        self.limit.0.max.load(Ordering::SeqCst)
     }
 
-    /// Free permits at this moment.
+    /// The present epoch of the limit.
+    pub(super) fn epoch(&self) -> u32 {
+        self.limit.0.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whether a pwq may keep a permit that it took in this epoch.
+    pub(super) fn may_keep(&self, epoch: u32) -> bool {
+        epoch != NO_EPOCH
+            && self.epoch() == epoch
+            && self.limit.0.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// Free permits at this moment. Those that pwqs keep are not among them.
     pub(super) fn free(&self) -> u32 {
         // SeqCst: partner of `give`, which changes `nr` first and reads the row second. A pwq calls
         // `enqueue` before this, so at least one side sees the other.
-        self.max().saturating_sub(self.count.0.nr.load(Ordering::SeqCst))
+        self.max().saturating_sub(self.nr.0.load(Ordering::SeqCst))
     }
 
-    /// Takes a permit if one is free.
-    pub(super) fn try_take(&self) -> bool {
-        let nr = &self.count.0.nr;
+    /// Takes a permit if one is free. Returns the epoch in which it may be kept.
+    pub(crate) fn try_take(&self) -> Option<u32> {
+        let nr = &self.nr.0;
+        let epoch = self.epoch();
         // SeqCst: as in `free`.
         let mut taken = nr.load(Ordering::SeqCst);
         while taken < self.max() {
             match nr.compare_exchange(taken, taken + 1, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => return true,
+                Ok(_) => return Some(epoch),
                 Err(now) => taken = now,
             }
         }
-        false
+        None
     }
 
-    /// Adds the holders of a pwq that was alone on the node so far.
-    pub(super) fn add(&self, holders: u32) {
-        self.count.0.nr.fetch_add(holders, Ordering::SeqCst);
+    /// Adds a pwq that was alone on the node so far, and its holders.
+    pub(super) fn add(&self, pwq: &Pwq<H>, holders: u32) {
+        let mut row = self.row.0.lock();
+        debug_assert!(row.pwqs.len() < row.pwqs.capacity(), "as in `enqueue`");
+        row.pwqs.push(Link(std::ptr::from_ref(pwq).cast_mut()));
+        self.nr.0.fetch_add(holders, Ordering::SeqCst);
+        self.next_epoch(&mut row);
+    }
+
+    /// Removes a pwq that no worker holds.
+    pub(super) fn remove(&self, pwq: &Pwq<H>) {
+        let mut row = self.row.0.lock();
+        row.pwqs.retain(|sharer| !std::ptr::eq(sharer.0, pwq));
+        if pwq.take_kept() {
+            self.nr.0.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// Gives permits back. Returns true if the caller must call [`Node::pass_on`] next.
@@ -115,19 +203,31 @@ impl<H: Host> Node<H> {
     pub(super) fn give(&self, permits: u32) -> bool {
         // SeqCst: change `nr` first, read the row second. Partner: a pwq joins the row first and
         // reads `nr` second (`enqueue`, then `free`).
-        self.count.0.nr.fetch_sub(permits, Ordering::SeqCst);
-        self.count.0.waiting.load(Ordering::SeqCst) > 0
+        self.nr.0.fetch_sub(permits, Ordering::SeqCst);
+        self.limit.0.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Puts a pwq at the end of the row, unless it is in it already. Under the pwq's lock; the
-    /// caller reads the count of permits again afterwards.
+    /// Puts a pwq at the end of the row, unless it is in it already. The first in the row frees the
+    /// permits that pwqs keep. Under the pwq's lock; the caller reads the count of permits again
+    /// afterwards.
     pub(crate) fn enqueue(&self, pwq: &Pwq<H>) {
         let pwq = std::ptr::from_ref(pwq).cast_mut();
         let mut row = self.row.0.lock();
-        if !row.iter().any(|waiting| waiting.0 == pwq) {
-            debug_assert!(row.len() < row.capacity(), "nothing is allocated under this lock");
-            row.push_back(Link(pwq));
-            self.count.0.waiting.store(row.len() as u32, Ordering::SeqCst);
+        if !row.waiting.iter().any(|waiting| waiting.0 == pwq) {
+            debug_assert!(
+                row.waiting.len() < row.waiting.capacity(),
+                "nothing is allocated under this lock"
+            );
+            row.waiting.push_back(Link(pwq));
+            self.limit.0.waiting.store(row.waiting.len() as u32, Ordering::SeqCst);
+        }
+        // SeqCst: join first, collect second. Partner: a pwq keeps a permit first and reads the row
+        // second (`Pwq::keep_permit`). The second in the row need not collect: since the first
+        // joined, a pwq that keeps a permit sees the row. Nor need any where none may be kept:
+        // the change to `NO_EPOCH` collected under this lock, and a pwq that keeps one reads the
+        // epoch.
+        if row.waiting.len() == 1 && self.epoch() != NO_EPOCH {
+            self.collect(&row);
         }
     }
 
@@ -137,11 +237,11 @@ impl<H: Host> Node<H> {
     pub(crate) fn pass_on(&self, ready: &mut impl FnMut(&Pwq<H>)) {
         loop {
             let mut row = self.row.0.lock();
-            if row.is_empty() || !self.try_take() {
+            if row.waiting.is_empty() || self.try_take().is_none() {
                 return;
             }
-            let first = row.pop_front().expect("the row is not empty");
-            self.count.0.waiting.store(row.len() as u32, Ordering::SeqCst);
+            let first = row.waiting.pop_front().expect("the row is not empty");
+            self.limit.0.waiting.store(row.waiting.len() as u32, Ordering::SeqCst);
             drop(row);
             // SAFETY: `enqueue` stores pointers to pwqs, which are never freed while their engine
             // lives.
@@ -158,6 +258,17 @@ impl<H: Host> Node<H> {
     }
 }
 
+impl<H: Host> Row<H> {
+    fn pwqs(&self) -> impl Iterator<Item = &Pwq<H>> {
+        // SAFETY: `add` stores pointers to pwqs, which are never freed while their engine lives.
+        self.pwqs.iter().map(|pwq| unsafe { &*pwq.0 })
+    }
+
+    fn kept(&self) -> u32 {
+        self.pwqs().filter(|pwq| pwq.keeps_permit()).count() as u32
+    }
+}
+
 // The pwq's side of a shared limit.
 impl<H: Host> Pwq<H> {
     /// Shares the node's limit from now on. Returns true if the pwq has become ready and the caller
@@ -169,10 +280,43 @@ impl<H: Host> Pwq<H> {
             debug_assert!(std::ptr::eq(inner.node, node), "a pwq does not change nodes");
             return false;
         }
-        node.add(inner.nr_active);
+        node.add(self, inner.nr_active);
         inner.node = node;
         // If the node is full, the worker that takes the pwq next puts it into the node's row.
         self.state.load(Ordering::Relaxed) & SATURATED != 0 && self.unsaturate(&inner)
+    }
+
+    /// Whether it keeps a permit for its next batch.
+    pub(crate) fn keeps_permit(&self) -> bool {
+        self.inner.0.kept.load(Ordering::SeqCst) != 0
+    }
+
+    /// Takes the permit that the pwq keeps, if any. Its own threads call this under its lock, others
+    /// under that of the node's row.
+    pub(super) fn take_kept(&self) -> bool {
+        self.keeps_permit() && self.inner.0.kept.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// Keeps a permit of the node that would otherwise be given back, or gives it back. Under the
+    /// pwq's lock. Returns true if the caller must call [`Node::pass_on`] next.
+    #[must_use]
+    pub(super) fn keep_permit(&self, node: &Node<H>, epoch: u32) -> bool {
+        if !node.may_keep(epoch) || self.keeps_permit() {
+            return node.give(1);
+        }
+        // SeqCst: keep first, read the row and the epoch second. Partners: a pwq that joins the row
+        // first and collects second (`enqueue`), and a change of the limit that does the same with
+        // the epoch (`next_epoch`). At least one side sees the other.
+        self.inner.0.kept.store(1, Ordering::SeqCst);
+        if node.may_keep(epoch) {
+            return false;
+        }
+        if self.take_kept() {
+            let _ = node.give(1);
+        }
+        // Also if another thread collected the permit: that thread may have no use for it, and
+        // others may wait in the row.
+        true
     }
 
     /// Offers the pwq a permit of the node, which it declines if no item waits in it.

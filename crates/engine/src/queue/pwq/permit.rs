@@ -3,7 +3,7 @@
 //! A pwq that is alone on its node has its own limit; several pwqs share the node's. Everything
 //! here is under the pwq lock. README.md has the protocol.
 
-use super::node::Node;
+use super::node::{NO_EPOCH, Node};
 use super::{Inner, PAUSER, Pwq, SATURATED};
 use crate::host::Host;
 use crate::sync::{LockGuard, Ordering};
@@ -37,12 +37,23 @@ impl<H: Host> Inner<H> {
         self.max_active == 0
     }
 
+    /// Takes a permit of the node if one is free.
+    fn try_take(&mut self, node: &Node<H>) -> bool {
+        let epoch = node.try_take();
+        self.epoch = epoch.unwrap_or(self.epoch);
+        epoch.is_some()
+    }
+
     /// Workers that share the queued items: the one that has just taken its permit, and those that
     /// still may take one.
     pub(super) fn sharers(&self) -> u32 {
         let more = match self.shared() {
             None => self.max_active.saturating_sub(self.nr_active),
-            Some(node) => node.free() + self.granted,
+            Some(node) => match node.free() + self.granted {
+                // A worker may collect what pwqs keep.
+                0 => node.kept(),
+                free => free,
+            },
         };
         more + 1
     }
@@ -57,9 +68,10 @@ impl<H: Host> Pwq<H> {
                 inner.granted -= 1;
                 true
             }
+            Some(_) if self.take_kept() => true,
             // Retry: another pwq may have taken the permit that was seen.
             Some(node) => loop {
-                if node.try_take() {
+                if inner.try_take(node) {
                     break true;
                 }
                 if !self.has_room(inner) {
@@ -75,7 +87,8 @@ impl<H: Host> Pwq<H> {
     pub(crate) fn take_permit_to_help(&self, inner: &mut Inner<H>) -> bool {
         let taken = match inner.shared() {
             None => inner.nr_active < inner.max_active,
-            Some(node) => node.try_take(),
+            Some(_) if self.take_kept() => true,
+            Some(node) => inner.try_take(node) || (node.collect_kept() && inner.try_take(node)),
         };
         inner.nr_active += u32::from(taken);
         taken
@@ -86,7 +99,7 @@ impl<H: Host> Pwq<H> {
     pub(super) fn has_room(&self, inner: &mut Inner<H>) -> bool {
         let room = match inner.shared() {
             None => inner.nr_active < inner.max_active,
-            Some(_) if inner.granted > 0 => true,
+            Some(_) if inner.granted > 0 || self.keeps_permit() => true,
             Some(node) => {
                 node.free() > 0 || {
                     // Join the row first, then read the count again. `Node::give` changes the count
@@ -136,7 +149,7 @@ impl<H: Host> Pwq<H> {
             pausers.complete(host);
             return false;
         };
-        if node.give(1) {
+        if self.keep_permit(node, inner.epoch) {
             // `nr_active` is lowered last: it keeps the queue, and with it the node.
             drop(inner);
             node.pass_on(ready);
@@ -245,7 +258,7 @@ impl<H: Host> Pwq<H> {
         self.splice(&mut inner);
         let full = match inner.shared() {
             None => inner.nr_active >= inner.max_active,
-            Some(node) => inner.granted == 0 && node.free() == 0,
+            Some(node) => inner.granted == 0 && node.free() == 0 && node.kept() == 0,
         };
         full && inner.queued > 0
     }
@@ -268,8 +281,12 @@ impl<H: Host> Pwq<H> {
         if inner.nr_active > 0 {
             return false;
         }
+        if let Some(node) = inner.shared() {
+            node.remove(self);
+        }
         inner.node = std::ptr::null();
         inner.granted = 0;
+        inner.epoch = NO_EPOCH;
         true
     }
 }

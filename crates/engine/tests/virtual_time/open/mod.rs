@@ -8,6 +8,7 @@ use std::panic::catch_unwind;
 
 use uwork_engine::host::Cure;
 use uwork_engine::{Attrs, Kind, Queued};
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods, effective_scope};
 use uwork_policy::topology::Topology;
@@ -21,6 +22,8 @@ use plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
 const SEEDS: u64 = 1_000;
+/// Histories of each tier in which items block.
+const BLOCKING_SEEDS: u64 = 50;
 /// Items of one history.
 const ITEMS: usize = 2_000;
 /// Machines with 4, 16 and 64 CPUs.
@@ -44,6 +47,8 @@ struct Case {
     /// Whether the mask leaves CPU 0 out.
     spares_first: bool,
     items: usize,
+    /// How blocks are detected, if items block undeclared.
+    blocks: Option<Tier>,
 }
 
 impl Case {
@@ -62,6 +67,7 @@ impl Case {
             submitters: 1 + chance.below(4),
             spares_first: chance.one_in(4),
             items: ITEMS,
+            blocks: None,
         }
     }
 
@@ -95,7 +101,11 @@ fn run(
         let pod_of = case.pods(&config.topology, &mask, config.cache_shard_size);
         let attrs = Attrs { nice: 0, cpumask: mask.clone(), scope: case.scope, strict: false };
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
-        let oracle = Conservation::new(pod_of, chaos.wake_ns.max(chaos.spawn_ns));
+        let mut oracle = Conservation::new(pod_of, chaos.wake_ns.max(chaos.spawn_ns));
+        if let Some(tier) = case.blocks {
+            host.detecting().tier = tier;
+            oracle.expect_blocks();
+        }
         host.machine().conservation = Some(Box::new(oracle));
         let cpus = mask.len() as u64;
         let all = {
@@ -134,7 +144,7 @@ fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Conservation, u64, u32
 
 /// Queues each item at its time.
 fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arrival]) {
-    for &Arrival { at, run_ns } in stream {
+    for &Arrival { at, run_ns, doze_ns } in stream {
         let now = host.time();
         if at > now {
             host.doze(at - now);
@@ -144,6 +154,9 @@ fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arri
         let item = Item::new(move || {
             with_oracle(&clock, |oracle, now, cpu| oracle.start(now, no, cpu));
             clock.burn(run_ns);
+            if doze_ns > 0 {
+                clock.doze(doze_ns);
+            }
             with_oracle(&clock, |oracle, now, _| oracle.end(now, no));
         });
         assert_eq!(item.queue(queue), Queued::Yes);
@@ -152,8 +165,13 @@ fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arri
 
 /// Runs the random case of this seed.
 fn run_seed(seed: u64, reverted: Option<Cure>) {
+    run_changed(seed, reverted, |case| case);
+}
+
+/// Runs the random case of this seed, with a change.
+fn run_changed(seed: u64, reverted: Option<Cure>, change: impl FnOnce(Case) -> Case) {
     let mut chance = Chance::new(!seed);
-    let case = Case::draw(&mut chance);
+    let case = change(Case::draw(&mut chance));
     let wake_ns = *chance.pick(&[0, 5 * US, 20 * US]);
     let chaos = Chaos {
         drawn_order: chance.one_in(4),
@@ -226,6 +244,27 @@ fn no_item_waits_while_a_cpu_of_its_mask_idles() {
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }
 
+/// Runs the random case of this seed with items that sleep undeclared for long.
+fn run_dozing(seed: u64, tier: Tier) {
+    println!("{tier}, seed {seed}");
+    let change = |case| Case { mix: Mix::DOZING, items: 500, blocks: Some(tier), ..case };
+    run_changed(seed, None, change);
+}
+
+/// Items that sleep undeclared leave their CPU to the items that wait, in each tier.
+#[test]
+fn no_item_waits_behind_an_undeclared_block_while_a_cpu_idles() {
+    for tier in [Tier::Standby, Tier::Events, Tier::Sampling] {
+        (0..BLOCKING_SEEDS).for_each(|seed| run_dozing(seed, tier));
+    }
+}
+
+#[test]
+fn the_oracle_finds_items_that_wait_behind_a_block_that_no_thread_detects() {
+    let is_found = |seed: u64| catch_unwind(|| run_dozing(seed, Tier::Declared)).is_err();
+    assert!((0..BLOCKING_SEEDS).any(is_found), "no history fails without detection");
+}
+
 /// A machine whose wakes take time.
 const LATENT: Chaos =
     Chaos { wake_ns: 5 * US, spawn_ns: 5 * US, park_ns: 2 * US, slice_ns: MS, ..Chaos::STEADY };
@@ -240,6 +279,7 @@ fn bimodal(machine: &'static str, submitters: u64) -> Case {
         submitters,
         spares_first: false,
         items: 20_000,
+        blocks: None,
     }
 }
 

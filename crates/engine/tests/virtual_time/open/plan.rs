@@ -13,18 +13,28 @@ pub(super) struct Mix {
     pub(super) long_ns: u64,
     /// One item in this many is long. 0: none.
     pub(super) long_one_in: u64,
+    /// How long an item sleeps, undeclared, after it has computed, and how many items do: one in this
+    /// many. 0: none.
+    pub(super) doze_ns: u64,
+    pub(super) doze_one_in: u64,
 }
 
 impl Mix {
-    pub(super) const BIMODAL: Mix = Mix { short_ns: 20 * US, long_ns: 500 * US, long_one_in: 20 };
-    pub(super) const HEAVY: Mix = Mix { short_ns: 20 * US, long_ns: 3 * MS, long_one_in: 20 };
-    pub(super) const UNIFORM: Mix = Mix { short_ns: 100 * US, long_ns: 0, long_one_in: 0 };
-    pub(super) const RARELY_LONG: Mix =
-        Mix { short_ns: 20 * US, long_ns: 3 * MS, long_one_in: 500 };
+    pub(super) const BIMODAL: Mix = Mix::computing(20 * US, 500 * US, 20);
+    pub(super) const HEAVY: Mix = Mix::computing(20 * US, 3 * MS, 20);
+    pub(super) const UNIFORM: Mix = Mix::computing(100 * US, 0, 0);
+    pub(super) const RARELY_LONG: Mix = Mix::computing(20 * US, 3 * MS, 500);
+    pub(super) const DOZING: Mix = Mix { doze_ns: 20 * MS, doze_one_in: 200, ..Mix::UNIFORM };
     pub(super) const ALL: [Mix; 4] = [Mix::BIMODAL, Mix::HEAVY, Mix::UNIFORM, Mix::RARELY_LONG];
 
-    fn draw(self, chance: &mut Chance) -> u64 {
-        if chance.one_in(self.long_one_in) { self.long_ns } else { self.short_ns }
+    const fn computing(short_ns: u64, long_ns: u64, long_one_in: u64) -> Mix {
+        Mix { short_ns, long_ns, long_one_in, doze_ns: 0, doze_one_in: 0 }
+    }
+
+    fn draw(self, chance: &mut Chance, at: u64) -> Arrival {
+        let run_ns = if chance.one_in(self.long_one_in) { self.long_ns } else { self.short_ns };
+        let doze_ns = if chance.one_in(self.doze_one_in) { self.doze_ns } else { 0 };
+        Arrival { at, run_ns, doze_ns }
     }
 
     fn mean_ns(self) -> u64 {
@@ -42,11 +52,12 @@ pub(super) enum Pattern {
     Bursts { size: u64, percent: u64 },
 }
 
-/// An arrival: when, and how long the item runs.
+/// An arrival: when, how long the item computes, and how long it then sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at: u64,
     pub(super) run_ns: u64,
+    pub(super) doze_ns: u64,
 }
 
 /// Draws this many arrivals for this many CPUs, in the order of time.
@@ -69,7 +80,7 @@ pub(super) fn arrivals(
             Pattern::Poisson { .. } => exponential(chance, gap),
             Pattern::Bursts { .. } => gap,
         };
-        arrivals.extend((0..size).map(|_| Arrival { at, run_ns: mix.draw(chance) }));
+        arrivals.extend((0..size).map(|_| mix.draw(chance, at)));
     }
     arrivals
 }
@@ -103,7 +114,7 @@ pub(super) fn percentile(times: &[u64], percent: usize) -> u64 {
 
 #[test]
 fn a_perfect_queue_serves_in_order_on_all_servers() {
-    let arrival = |at, run_ns| Arrival { at, run_ns };
+    let arrival = |at, run_ns| Arrival { at, run_ns, doze_ns: 0 };
     let all = [arrival(0, 100), arrival(10, 20), arrival(15, 30), arrival(16, 1), arrival(500, 7)];
     assert_eq!(perfect(&all, 2), [100, 20, 45, 45, 7]);
     assert_eq!(perfect(&all, 1), [100, 110, 135, 135, 7]);

@@ -47,6 +47,7 @@ bool uw_kernel_warn(const char *file, int line, const char *fmt, ...) UW_KERNEL_
 #define VM_BUG_ON(condition) BUG_ON(condition)
 #define VM_WARN_ON(condition) WARN_ON(condition)
 #define VM_WARN_ON_ONCE(condition) WARN_ON_ONCE(condition)
+#define WARN_TAINT_ONCE(condition, taint, ...) WARN_ONCE(condition, __VA_ARGS__)
 #define WARN_TAINT(condition, taint, ...) WARN(condition, __VA_ARGS__)
 
 #endif

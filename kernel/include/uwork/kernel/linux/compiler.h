@@ -208,6 +208,21 @@ __attribute__((weak)) int uw_kernel_fence;
 #endif
 
 /* Annotations without a meaning here, and attributes. */
+#define noinstr noinline
+#define __hot __attribute__((__hot__))
+#define __flatten __attribute__((__flatten__))
+#define __no_sanitize_address __attribute__((__no_sanitize_address__))
+#define __nocfi
+#define __noclone
+#define __assume_aligned(...) __attribute__((__assume_aligned__(__VA_ARGS__)))
+#define __alloc_size(...) __attribute__((__alloc_size__(__VA_ARGS__)))
+#define __realloc_size(...) __alloc_size(__VA_ARGS__)
+#define ACCESS_PRIVATE(p, member) ((p)->member)
+#define READ_ONCE_NOCHECK(x) READ_ONCE(x)
+#define ASSERT_EXCLUSIVE_WRITER(var) ((void)0)
+#define ASSERT_EXCLUSIVE_ACCESS(var) ((void)0)
+#define __is_constexpr(x) __builtin_constant_p(x)
+#define __must_be_array(a) 0
 #define notrace
 #define __sched
 #define __lockfunc
@@ -244,6 +259,7 @@ __attribute__((weak)) int uw_kernel_fence;
 #define unreachable() __builtin_unreachable()
 #define OPTIMIZER_HIDE_VAR(var) __asm__("" : "=r"(var) : "0"(var))
 #define _RET_IP_ ((unsigned long)__builtin_return_address(0))
+#define _THIS_IP_ __extension__({ __label__ uw_here; uw_here: (unsigned long)&&uw_here; })
 #define typeof_member(type, member) __typeof__(((type *)0)->member)
 #define __cacheline_aligned_in_smp __attribute__((__aligned__(64)))
 

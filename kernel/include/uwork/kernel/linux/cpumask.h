@@ -33,7 +33,7 @@ unsigned int uw_kernel_nr_cpus(void);
 int uw_kernel_this_cpu(void);
 bool uw_kernel_alloc_mask(cpumask_var_t *mask);
 void uw_kernel_free_mask(cpumask_var_t mask);
-/* Parses a CPU list ("0-3,8") or hexadecimal words. Returns 0 or a negative errno value. */
+/* Parses a CPU list ("0-3,8"), as bitmap_parselist(). Returns 0 or a negative errno value. */
 int uw_kernel_parse_list(const char *text, struct cpumask *mask);
 #ifdef __cplusplus
 }
@@ -60,6 +60,22 @@ static inline bool alloc_cpumask_var(cpumask_var_t *mask, gfp_t flags)
 static inline bool zalloc_cpumask_var(cpumask_var_t *mask, gfp_t flags)
 {
 	return alloc_cpumask_var(mask, flags);
+}
+
+static inline bool cpumask_available(cpumask_var_t mask)
+{
+	return mask != NULL;
+}
+
+static inline bool alloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int node)
+{
+	(void)node;
+	return alloc_cpumask_var(mask, flags);
+}
+
+static inline bool zalloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int node)
+{
+	return alloc_cpumask_var_node(mask, flags, node);
 }
 
 static inline void free_cpumask_var(cpumask_var_t mask)
@@ -155,6 +171,33 @@ static inline bool cpumask_subset(const struct cpumask *a, const struct cpumask 
 	return !cpumask_andnot(&rest, a, b);
 }
 
+static inline void cpumask_complement(struct cpumask *to, const struct cpumask *from)
+{
+	bitmap_complement(to->bits, from->bits, NR_CPUS);
+}
+
+static inline unsigned int cpumask_weight_and(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask both;
+
+	cpumask_and(&both, a, b);
+	return cpumask_weight(&both);
+}
+
+static inline unsigned int cpumask_weight_andnot(const struct cpumask *a, const struct cpumask *b)
+{
+	return cpumask_weight(a) - cpumask_weight_and(a, b);
+}
+
+/* Whether the union of the first two is the third. */
+static inline bool cpumask_or_equal(const struct cpumask *a, const struct cpumask *b, const struct cpumask *c)
+{
+	struct cpumask both;
+
+	cpumask_or(&both, a, b);
+	return cpumask_equal(&both, c);
+}
+
 /* nr_cpu_ids if there is none. */
 static inline unsigned int cpumask_next(int cpu, const struct cpumask *mask)
 {
@@ -209,6 +252,14 @@ static inline unsigned int cpumask_next_and(int cpu, const struct cpumask *a, co
 	return next;
 }
 
+static inline unsigned int cpumask_first_and(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask both;
+
+	cpumask_and(&both, a, b);
+	return cpumask_first(&both);
+}
+
 static inline unsigned int cpumask_next_andnot(int cpu, const struct cpumask *a, const struct cpumask *b)
 {
 	unsigned int next = cpumask_next(cpu, a);
@@ -233,50 +284,11 @@ static inline unsigned int cpumask_any_and_but(const struct cpumask *a, const st
 	return any == cpu ? cpumask_next_and((int)any, a, b) : any;
 }
 
-static inline unsigned int cpumask_weight_and(const struct cpumask *a, const struct cpumask *b)
-{
-	struct cpumask both;
-
-	cpumask_and(&both, a, b);
-	return cpumask_weight(&both);
-}
-
-static inline unsigned int cpumask_weight_andnot(const struct cpumask *a, const struct cpumask *b)
-{
-	return cpumask_weight(a) - cpumask_weight_and(a, b);
-}
-
-/* Whether the union of the first two is the third. */
-static inline bool cpumask_or_equal(const struct cpumask *a, const struct cpumask *b, const struct cpumask *c)
-{
-	struct cpumask both;
-
-	cpumask_or(&both, a, b);
-	return cpumask_equal(&both, c);
-}
-
-static inline void cpumask_complement(struct cpumask *to, const struct cpumask *from)
-{
-	bitmap_complement(to->bits, from->bits, NR_CPUS);
-}
-
 static inline bool cpumask_full(const struct cpumask *mask)
 {
 	return cpumask_next_zero(-1, mask) >= nr_cpu_ids;
 }
 
-static inline bool cpumask_available(cpumask_var_t mask)
-{
-	return mask != NULL;
-}
-
-static inline bool alloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int node)
-{
-	(void)node;
-	return alloc_cpumask_var(mask, flags);
-}
-
-#define zalloc_cpumask_var_node(mask, flags, node) alloc_cpumask_var_node((mask), (flags), (node))
 #define CPUMASK_VAR_NULL NULL
 #define CPU_BITS_NONE { 0 }
 #define CPU_MASK_NONE { CPU_BITS_NONE }
@@ -290,14 +302,6 @@ static inline bool alloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int 
 	scnprintf((buf), 4096, (list) ? "%*pbl\n" : "%*pb\n", cpumask_pr_args(mask))
 #define cpumask_any(mask) cpumask_first(mask)
 #define cpumask_any_and(a, b) cpumask_first_and(a, b)
-
-static inline unsigned int cpumask_first_and(const struct cpumask *a, const struct cpumask *b)
-{
-	struct cpumask both;
-
-	cpumask_and(&both, a, b);
-	return cpumask_first(&both);
-}
 
 static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 {

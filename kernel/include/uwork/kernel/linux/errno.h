@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The system's error numbers, and those that only the kernel has. */
+/* The system's error numbers, and those that only the kernel has. `errno` is the C library's <errno.h>'s. */
 #ifndef UWORK_KERNEL_LINUX_ERRNO_H
 #define UWORK_KERNEL_LINUX_ERRNO_H
 
 /* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/errno.h>
-
-#include <errno.h>
 
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513

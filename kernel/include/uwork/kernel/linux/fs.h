@@ -52,6 +52,42 @@ loff_t vfs_llseek(struct file *file, loff_t offset, int whence) UW_KERNEL_NAME(v
 int vfs_fsync(struct file *file, int datasync) UW_KERNEL_NAME(vfs_fsync);
 #define fput(file) ((void)filp_close((file), NULL))
 
+/*
+ * For the read function of a file whose content is in memory: copies what is left behind *pos, and
+ * moves it. Returns the number of bytes.
+ */
+static inline ssize_t simple_read_from_buffer(void __user *to, size_t count, loff_t *pos, const void *from,
+					      size_t available)
+{
+	loff_t at = *pos;
+
+	if (at < 0)
+		return -EINVAL;
+	if ((size_t)at >= available || count == 0)
+		return 0;
+	if (count > available - (size_t)at)
+		count = available - (size_t)at;
+	memcpy(to, (const char *)from + at, count);
+	*pos = at + (loff_t)count;
+	return (ssize_t)count;
+}
+
+static inline ssize_t simple_write_to_buffer(void *to, size_t available, loff_t *pos, const void __user *from,
+					     size_t count)
+{
+	loff_t at = *pos;
+
+	if (at < 0)
+		return -EINVAL;
+	if ((size_t)at >= available || count == 0)
+		return 0;
+	if (count > available - (size_t)at)
+		count = available - (size_t)at;
+	memcpy((char *)to + at, from, count);
+	*pos = at + (loff_t)count;
+	return (ssize_t)count;
+}
+
 #ifdef __cplusplus
 }
 #endif

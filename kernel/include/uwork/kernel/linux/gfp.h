@@ -30,6 +30,11 @@
 #define __GFP_KSWAPD_RECLAIM 0x800u
 #define __GFP_RECLAIM (__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
 
+static inline void might_alloc(gfp_t flags)
+{
+	(void)flags;
+}
+
 static inline bool gfpflags_allow_blocking(gfp_t flags)
 {
 	return (flags & __GFP_DIRECT_RECLAIM) != 0;

@@ -90,8 +90,18 @@ static inline void hrtimer_start(struct hrtimer *timer, ktime_t time, enum hrtim
 	uw_kernel_hrtimer_arm(timer, ((unsigned int)mode & HRTIMER_MODE_PINNED) != 0);
 }
 
-#define hrtimer_start_range_ns(timer, time, slack_ns, mode) ((void)(slack_ns), hrtimer_start((timer), (time), (mode)))
-#define hrtimer_restart(timer) uw_kernel_hrtimer_arm((timer), false)
+/* The timer expires as early as the range permits. Each timer wakes its CPU by itself. */
+static inline void hrtimer_start_range_ns(struct hrtimer *timer, ktime_t time, u64 slack_ns, enum hrtimer_mode mode)
+{
+	(void)slack_ns;
+	hrtimer_start(timer, time, mode);
+}
+
+static inline void hrtimer_restart(struct hrtimer *timer)
+{
+	uw_kernel_hrtimer_arm(timer, false);
+}
+
 #define hrtimer_start_expires(timer, mode) \
 	uw_kernel_hrtimer_arm((timer), ((unsigned int)(mode) & HRTIMER_MODE_PINNED) != 0)
 
@@ -203,7 +213,12 @@ static inline int schedule_hrtimeout(ktime_t *expires, enum hrtimer_mode mode)
 	return -EINTR;
 }
 
-#define schedule_hrtimeout_range(expires, slack, mode) ((void)(slack), schedule_hrtimeout((expires), (mode)))
+/* Ends as early as the range permits. */
+static inline int schedule_hrtimeout_range(ktime_t *expires, u64 slack_ns, enum hrtimer_mode mode)
+{
+	(void)slack_ns;
+	return schedule_hrtimeout(expires, mode);
+}
 
 /* 0 if the condition holds, -ETIME after the timeout. */
 #define wait_event_hrtimeout(wq_head, condition, timeout) \

@@ -3,8 +3,10 @@
 #ifndef UWORK_KERNEL_LINUX_INIT_H
 #define UWORK_KERNEL_LINUX_INIT_H
 
-/* stdlib.h has a member named __init, so it must be included before the macro is defined. */
+/* It has a member named __init. In C, ../stdlib.h takes care of that, which C++'s own headers pass by. */
+#ifdef __cplusplus
 #include <stdlib.h>
+#endif
 
 #include <linux/compiler.h>
 
@@ -14,5 +16,11 @@
 #define __exitdata
 #define __initconst
 #define __devinit
+
+/* Parameters of the kernel's command line do nothing for a module. */
+#define UW_NO_PARAMETER(function) \
+	static int (*const UW_PASTE(uw_setup_, function))(char *) __maybe_unused = (function)
+#define __setup(text, function) UW_NO_PARAMETER(function)
+#define early_param(text, function) UW_NO_PARAMETER(function)
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Time in ticks. uw_kernel_time.h defines UW_KERNEL_ASKS to find out whether the program has a
- * header of this name; then this header stays empty.
+ * header of this name; then this header only says that it is the library's.
  */
+#ifdef UW_KERNEL_ASKS
+#define UW_KERNEL_JIFFIES_H_IS_OURS
+#endif
 #if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
@@ -95,6 +98,11 @@ static inline u64 nsecs_to_jiffies64(u64 ns)
 static inline unsigned int jiffies_delta_to_msecs(long delta)
 {
 	return jiffies_to_msecs(delta > 0 ? (unsigned long)delta : 0);
+}
+
+static inline u64 jiffies64_to_nsecs(u64 ticks)
+{
+	return ticks * UW_KERNEL_NS_PER_JIFFY;
 }
 
 /* The unit of the system's interfaces: a hundredth of a second. */

@@ -14,11 +14,9 @@
 
 #include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../uw_kernel.h"
+#include "../uw_kernel_string.h"
 #include <linux/align.h>
 #include <linux/array_size.h>
 #include <linux/bitops.h>
@@ -60,11 +58,14 @@
 #define lower_32_bits(n) ((u32)((n) & 0xffffffff))
 #define might_sleep() ((void)0)
 #define might_fault() ((void)0)
-#define panic(...) (printk(KERN_EMERG __VA_ARGS__), uw_kernel_bug("panic", __FILE__, __LINE__))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+void panic(const char *fmt, ...) UW_KERNEL_NAME(panic) UW_KERNEL_FORMAT(1, 2) __attribute__((noreturn));
+/* The C library's, whose header declares names that modules use. */
+int uw_kernel_sscanf(const char *text, const char *fmt, ...) __asm__("sscanf") __attribute__((__format__(__scanf__, 2, 3)));
+unsigned long long uw_kernel_strtoull(const char *text, char **end, int base) __asm__("strtoull");
 /* Like snprintf() with the kernel's formats, but returns the number of bytes written. */
 int scnprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_NAME(scnprintf) UW_KERNEL_FORMAT(3, 4);
 int uw_kernel_snprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_FORMAT(3, 4);
@@ -85,17 +86,18 @@ int kstrtobool(const char *text, bool *value) UW_KERNEL_NAME(kstrtobool);
 #endif
 
 /*
- * sprintf() and its relatives use the kernel's formats, like printk(). stdio.h was included above,
- * so that the macros do not change its declarations. Not in C++, where these names are also members
- * of a namespace.
+ * sprintf() and its relatives use the kernel's formats, like printk(). See ../stdio.h. Not in C++,
+ * where these names are also members of a namespace.
  */
 #if !defined(__cplusplus) && !defined(UW_KERNEL_LIBRARY)
 #undef snprintf
 #undef sprintf
 #undef vsnprintf
+#undef sscanf
 #define snprintf(...) uw_kernel_snprintf(__VA_ARGS__)
 #define sprintf(...) uw_kernel_sprintf(__VA_ARGS__)
 #define vsnprintf(...) uw_kernel_vsnprintf(__VA_ARGS__)
+#define sscanf(...) uw_kernel_sscanf(__VA_ARGS__)
 #endif
 
 /* Integers of a given width. Return 0, -EINVAL or -ERANGE. */
@@ -132,6 +134,35 @@ UW_KSTRTOS(16)
 UW_KSTRTOS(32)
 UW_KSTRTOS(64)
 
+/* The same of a text in user memory, which is not terminated. */
+#define UW_KSTRTO_FROM_USER(name, type) \
+	static inline int name##_from_user(const char __user *from, size_t count, unsigned int base, type *value) \
+	{ \
+		char text[70]; \
+		count = count < sizeof(text) ? count : sizeof(text) - 1; \
+		memcpy(text, from, count); \
+		text[count] = '\0'; \
+		return name(text, base, value); \
+	}
+UW_KSTRTO_FROM_USER(kstrtoul, unsigned long)
+UW_KSTRTO_FROM_USER(kstrtol, long)
+UW_KSTRTO_FROM_USER(kstrtoull, unsigned long long)
+UW_KSTRTO_FROM_USER(kstrtoll, long long)
+UW_KSTRTO_FROM_USER(kstrtouint, unsigned int)
+UW_KSTRTO_FROM_USER(kstrtoint, int)
+UW_KSTRTO_FROM_USER(kstrtou16, u16)
+UW_KSTRTO_FROM_USER(kstrtos16, s16)
+UW_KSTRTO_FROM_USER(kstrtou8, u8)
+UW_KSTRTO_FROM_USER(kstrtos8, s8)
+
+static inline int kstrtobool_from_user(const char __user *from, size_t count, bool *value)
+{
+	char text[4] = "";
+
+	memcpy(text, from, count < sizeof(text) ? count : sizeof(text) - 1);
+	return kstrtobool(text, value);
+}
+
 /* Parses the number at the beginning of a text. Returns 0 and the text itself if there is none. */
 static inline unsigned long long simple_strtoull(const char *text, char **end, unsigned int base)
 {
@@ -142,7 +173,7 @@ static inline unsigned long long simple_strtoull(const char *text, char **end, u
 			*end = (char *)(uintptr_t)text;
 		return 0;
 	}
-	return strtoull(text, end, (int)base);
+	return uw_kernel_strtoull(text, end, (int)base);
 }
 
 static inline unsigned long simple_strtoul(const char *text, char **end, unsigned int base)
@@ -167,8 +198,47 @@ static inline int hex_to_bin(unsigned char digit)
 {
 	if (digit >= '0' && digit <= '9')
 		return digit - '0';
-	digit |= 0x20;
+	digit = (unsigned char)(digit | 0x20);
 	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+static inline int uw_kernel_hex_digit(unsigned int value)
+{
+	return "0123456789abcdef"[value & 15];
+}
+
+#define hex_asc_lo(x) uw_kernel_hex_digit(x)
+#define hex_asc_hi(x) uw_kernel_hex_digit((unsigned int)(x) >> 4)
+
+static inline char *hex_byte_pack(char *to, u8 byte)
+{
+	*to++ = (char)hex_asc_hi(byte);
+	*to++ = (char)hex_asc_lo(byte);
+	return to;
+}
+
+/* -EINVAL if a character is no hexadecimal digit. `text` has 2 * count of them. */
+static inline int hex2bin(u8 *to, const char *text, size_t count)
+{
+	for (; count > 0; count--, text += 2) {
+		int high = hex_to_bin((unsigned char)text[0]);
+		int low = high < 0 ? high : hex_to_bin((unsigned char)text[1]);
+
+		if (low < 0)
+			return -EINVAL;
+		*to++ = (u8)(high << 4 | low);
+	}
+	return 0;
+}
+
+/* Returns the end of the text, which is not terminated. */
+static inline char *bin2hex(char *to, const void *from, size_t count)
+{
+	const u8 *byte = (const u8 *)from;
+
+	while (count-- > 0)
+		to = hex_byte_pack(to, *byte++);
+	return to;
 }
 
 /* Parses a number with an optional suffix K, M, G, T, P or E. */

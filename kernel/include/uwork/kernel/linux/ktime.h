@@ -4,7 +4,20 @@
 #define UWORK_KERNEL_LINUX_KTIME_H
 
 #include "../uw_kernel.h"
+#include "../uw_kernel_string.h"
 #include <linux/types.h>
+
+/* The C library's structure, so that a program may use both; tm_year is an int. */
+#if defined(__has_include) && !defined(__cplusplus)
+#if __has_include(<bits/types/struct_tm.h>)
+#define UW_KERNEL_HAS_TM
+#endif
+#endif
+#ifdef UW_KERNEL_HAS_TM
+#include <bits/types/struct_tm.h>
+#else
+#include <time.h>
+#endif
 
 struct timespec64 {
 	time64_t tv_sec;
@@ -302,6 +315,51 @@ static inline struct timespec64 timespec64_sub(struct timespec64 a, struct times
 	return ns_to_timespec64(timespec64_to_ns(&a) - timespec64_to_ns(&b));
 }
 
+/* Seconds since 1970 of a date of the Gregorian calendar, in the time zone of the date. */
+static inline time64_t mktime64(unsigned int year, unsigned int month, unsigned int day, unsigned int hour,
+				unsigned int minute, unsigned int second)
+{
+	/* The year begins in March, so that the day of a leap year is its last one. */
+	s64 years = (s64)year - (month <= 2);
+	s64 months = month <= 2 ? month + 9 : month - 3;
+	s64 days = 365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + (s64)day - 719469;
+
+	return ((days * 24 + hour) * 60 + minute) * 60 + second;
+}
+
+/* The date of that many seconds since 1970, plus an offset in seconds. */
+static inline void time64_to_tm(time64_t seconds, int offset, struct tm *result)
+{
+	static const unsigned short before_month[] = { 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334 };
+	s64 total = seconds + offset, days = total / 86400;
+	int rest = (int)(total % 86400), leap;
+	s64 of_era, era, year, from_march, month;
+
+	/* The C library's structure has more members. */
+	memset(result, 0, sizeof(*result));
+	if (rest < 0) {
+		rest += 86400;
+		days--;
+	}
+	/* Days since March 1 of the year 0, in eras of 400 years. The year begins in March. */
+	era = (days + 719468 >= 0 ? days + 719468 : days + 719468 - 146096) / 146097;
+	of_era = days + 719468 - era * 146097;
+	year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	from_march = of_era - (365 * year + year / 4 - year / 100);
+	month = (5 * from_march + 2) / 153;
+	result->tm_mday = (int)(from_march - (153 * month + 2) / 5) + 1;
+	result->tm_mon = (int)(month < 10 ? month + 2 : month - 10);
+	year += era * 400 + (month >= 10);
+	leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+	result->tm_year = (int)(year - 1900);
+	result->tm_yday = before_month[result->tm_mon] + result->tm_mday - 1 + (leap && result->tm_mon > 1);
+	/* January 1, 1970 was a Thursday. */
+	result->tm_wday = (int)((days % 7 + 11) % 7);
+	result->tm_hour = rest / 3600;
+	result->tm_min = rest / 60 % 60;
+	result->tm_sec = rest % 60;
+}
+
 static inline int timespec64_compare(const struct timespec64 *a, const struct timespec64 *b)
 {
 	return ktime_compare(timespec64_to_ns(a), timespec64_to_ns(b));
@@ -314,5 +372,33 @@ static inline u64 cpu_clock(int cpu)
 }
 
 #define sched_clock_cpu(cpu) cpu_clock(cpu)
+
+static inline bool timespec64_equal(const struct timespec64 *a, const struct timespec64 *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static inline bool timespec64_valid(const struct timespec64 *ts)
+{
+	return ts->tv_sec >= 0 && ts->tv_nsec >= 0 && ts->tv_nsec < NSEC_PER_SEC;
+}
+
+static inline void set_normalized_timespec64(struct timespec64 *ts, time64_t seconds, s64 ns)
+{
+	struct timespec64 rest = ns_to_timespec64(ns);
+
+	ts->tv_sec = seconds + rest.tv_sec;
+	ts->tv_nsec = rest.tv_nsec;
+}
+
+static inline u64 ktime_get_clocktai_ns(void)
+{
+	return (u64)ktime_get_clocktai();
+}
+
+static inline ktime_t ktime_mono_to_real(ktime_t mono)
+{
+	return mono + (ktime_get_real() - ktime_get());
+}
 
 #endif

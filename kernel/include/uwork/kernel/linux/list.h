@@ -369,4 +369,36 @@ static inline void hlist_move_list(struct hlist_head *from, struct hlist_head *t
 #define hlist_for_each_entry_from(pos, member) \
 	for (; (pos); (pos) = hlist_entry_safe((pos)->member.next, __typeof__(*(pos)), member))
 
+static inline size_t hlist_count_nodes(struct hlist_head *head)
+{
+	struct hlist_node *node;
+	size_t count = 0;
+
+	for (node = head->first; node; node = node->next)
+		count++;
+	return count;
+}
+
+/* Moves the nodes from the first to `last` to the front of another list. */
+static inline void hlist_splice_init(struct hlist_head *from, struct hlist_node *last, struct hlist_head *to)
+{
+	if (to->first)
+		to->first->pprev = &last->next;
+	last->next = to->first;
+	to->first = from->first;
+	from->first->pprev = &to->first;
+	from->first = NULL;
+}
+
+/* A node that is on no list, and can be deleted. */
+static inline void hlist_add_fake(struct hlist_node *node)
+{
+	node->pprev = &node->next;
+}
+
+static inline bool hlist_fake(struct hlist_node *node)
+{
+	return node->pprev == &node->next;
+}
+
 #endif

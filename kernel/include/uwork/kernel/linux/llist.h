@@ -110,4 +110,13 @@ static inline struct llist_node *llist_del_first(struct llist_head *list)
 	return first;
 }
 
+static inline struct llist_node *llist_del_first_init(struct llist_head *list)
+{
+	struct llist_node *first = llist_del_first(list);
+
+	if (first)
+		init_llist_node(first);
+	return first;
+}
+
 #endif

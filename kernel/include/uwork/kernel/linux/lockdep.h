@@ -34,4 +34,13 @@ struct lockdep_map {
 #define lockdep_set_subclass(lock, subclass) ((void)(lock))
 #define might_lock_nested(lock, subclass) ((void)(lock))
 
+/* Interrupts and preemption are not disabled here, so that these are always right. */
+#define lockdep_assert_irqs_disabled() ((void)0)
+#define lockdep_assert_irqs_enabled() ((void)0)
+#define lockdep_assert_in_softirq() ((void)0)
+#define lockdep_assert_preemption_disabled() ((void)0)
+#define lockdep_assert_preemption_enabled() ((void)0)
+#define lockdep_off() ((void)0)
+#define lockdep_on() ((void)0)
+
 #endif

@@ -21,6 +21,7 @@ static inline unsigned long rounddown_pow_of_two(unsigned long n)
 {
 	return 1UL << (fls64(n) - 1);
 }
+#define bits_per(n) ((n) < 2 ? 1 : ilog2(n) + 1)
 #define order_base_2(n) ((n) > 1 ? ilog2((n) - 1) + 1 : 0)
 
 #endif

@@ -69,4 +69,20 @@ static inline u64 mul_u64_u32_shr(u64 a, u32 b, unsigned int shift)
 	return (u64)((uw_u128)a * b >> shift);
 }
 
+static inline u64 mul_u64_u64_shr(u64 a, u64 b, unsigned int shift)
+{
+	return (u64)((uw_u128)a * b >> shift);
+}
+
+static inline u64 mul_u32_u32(u32 a, u32 b)
+{
+	return (u64)a * b;
+}
+
+static inline u32 iter_div_u64_rem(u64 dividend, u32 divisor, u64 *remainder)
+{
+	*remainder = dividend % divisor;
+	return (u32)(dividend / divisor);
+}
+
 #endif

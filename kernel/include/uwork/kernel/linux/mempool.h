@@ -65,7 +65,14 @@ static inline bool mempool_is_saturated(const mempool_t *pool)
 	return READ_ONCE(pool->curr_nr) >= pool->min_nr;
 }
 
-#define mempool_create_node(min_nr, alloc, free_it, data, gfp, node) mempool_create((min_nr), (alloc), (free_it), (data))
+static inline mempool_t *mempool_create_node(int min_nr, mempool_alloc_t *alloc, mempool_free_t *free_it,
+					     void *pool_data, gfp_t gfp, int node)
+{
+	(void)gfp;
+	(void)node;
+	return mempool_create(min_nr, alloc, free_it, pool_data);
+}
+
 #define mempool_init_kmalloc_pool(pool, min_nr, size) \
 	mempool_init((pool), (min_nr), mempool_kmalloc, mempool_kfree, (void *)(uintptr_t)(size))
 #define mempool_create_kmalloc_pool(min_nr, size) \

@@ -19,6 +19,22 @@
 #endif
 #define min3(x, y, z) min((__typeof__(x))min(x, y), z)
 #define max3(x, y, z) max((__typeof__(x))max(x, y), z)
+#define UW_ARRAY_END(array, count, op) \
+	__extension__({ \
+		const __typeof__((array)[0]) *uw_at = (array); \
+		size_t uw_count = (count); \
+		__typeof__((array)[0] + 0) uw_end = uw_at[--uw_count]; \
+		while (uw_count > 0) { \
+			uw_count--; \
+			if (uw_at[uw_count] op uw_end) \
+				uw_end = uw_at[uw_count]; \
+		} \
+		uw_end; \
+	})
+/* Of an array that is not empty. */
+#define min_array(array, count) UW_ARRAY_END(array, count, <)
+#define max_array(array, count) UW_ARRAY_END(array, count, >)
+#define in_range(val, start, len) ((u64)(val) - (u64)(start) < (u64)(len))
 #define clamp(val, lo, hi) min((__typeof__(val))max(val, lo), hi)
 #define umin(x, y) min((u64)(x), (u64)(y))
 #define umax(x, y) max((u64)(x), (u64)(y))

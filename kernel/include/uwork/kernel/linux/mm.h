@@ -3,8 +3,6 @@
 #ifndef UWORK_KERNEL_LINUX_MM_H
 #define UWORK_KERNEL_LINUX_MM_H
 
-#include <string.h>
-
 #include "../uw_kernel_slab.h"
 #include <linux/align.h>
 #include <linux/vmalloc.h>
@@ -42,10 +40,29 @@ static inline struct page *virt_to_page(const void *addr)
 	return (struct page *)((uintptr_t)addr & PAGE_MASK);
 }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* The C library's. */
+void *uw_kernel_aligned_alloc(size_t align, size_t size) __asm__("aligned_alloc");
+#ifdef __cplusplus
+}
+#endif
+
+static inline void copy_page(void *to, const void *from)
+{
+	memcpy(to, from, PAGE_SIZE);
+}
+
+static inline void clear_page(void *page)
+{
+	memset(page, 0, PAGE_SIZE);
+}
+
 /* 0 if there is no memory. */
 static inline unsigned long __get_free_pages(gfp_t flags, unsigned int order)
 {
-	void *pages = aligned_alloc(PAGE_SIZE, PAGE_SIZE << order);
+	void *pages = uw_kernel_aligned_alloc(PAGE_SIZE, PAGE_SIZE << order);
 
 	if (pages && (flags & __GFP_ZERO))
 		memset(pages, 0, PAGE_SIZE << order);
@@ -72,5 +89,12 @@ static inline struct page *alloc_pages(gfp_t flags, unsigned int order)
 #define __free_page(page) __free_pages((page), 0)
 #define alloc_pages_exact(size, flags) ((void *)__get_free_pages((flags), (unsigned int)get_order(size)))
 #define free_pages_exact(ptr, size) free_pages((unsigned long)(ptr), (unsigned int)get_order(size))
+
+#define PFN_ALIGN(x) (((unsigned long)(x) + PAGE_SIZE - 1) & PAGE_MASK)
+#define PFN_UP(x) (((x) + PAGE_SIZE - 1) >> PAGE_SHIFT)
+#define PFN_DOWN(x) ((x) >> PAGE_SHIFT)
+#define PFN_PHYS(x) ((phys_addr_t)(x) << PAGE_SHIFT)
+#define PHYS_PFN(x) ((unsigned long)((x) >> PAGE_SHIFT))
+#define page_to_virt(page) page_address(page)
 
 #endif

@@ -116,6 +116,30 @@ static inline int uw_notifier_call(struct notifier_block **head, unsigned long a
 	return result;
 }
 
+/*
+ * If a function stops the call, tells the functions that were called before it of the second
+ * action. The result is that of the call that was stopped.
+ */
+static inline int uw_notifier_call_robust(struct notifier_block **head, unsigned long up, unsigned long down, void *data)
+{
+	struct notifier_block *nb = rcu_dereference(*head), *stopped = NULL, *undo;
+	int result = NOTIFY_DONE;
+
+	while (nb && !stopped) {
+		struct notifier_block *next = rcu_dereference(nb->next);
+
+		result = nb->notifier_call(nb, up, data);
+		stopped = result & NOTIFY_STOP_MASK ? nb : NULL;
+		nb = next;
+	}
+	for (undo = stopped ? rcu_dereference(*head) : NULL; undo && undo != stopped; undo = nb) {
+		nb = rcu_dereference(undo->next);
+		if (undo->notifier_call(undo, down, data) & NOTIFY_STOP_MASK)
+			break;
+	}
+	return result;
+}
+
 /* The functions of one kind of chain: how a change excludes others, and how a call is protected. */
 #define UW_NOTIFIER_CHANGES(kind, lock_it, unlock_it, wait_it) \
 	static inline int uw_##kind##_notifier_add(struct kind##_notifier_head *nh, struct notifier_block *nb, bool unique) \
@@ -156,6 +180,23 @@ UW_NOTIFIER_CHANGES(raw, (void)0, (void)0, (void)0)
 UW_NOTIFIER_CALLS(raw, (void)0, (void)0)
 UW_NOTIFIER_CHANGES(srcu, mutex_lock(&nh->mutex), mutex_unlock(&nh->mutex), synchronize_srcu(&nh->srcu))
 UW_NOTIFIER_CALLS(srcu, int index = srcu_read_lock(&nh->srcu), srcu_read_unlock(&nh->srcu, index))
+
+static inline int blocking_notifier_call_chain_robust(struct blocking_notifier_head *nh, unsigned long up,
+						       unsigned long down, void *data)
+{
+	int result;
+
+	down_read(&nh->rwsem);
+	result = uw_notifier_call_robust(&nh->head, up, down, data);
+	up_read(&nh->rwsem);
+	return result;
+}
+
+static inline int raw_notifier_call_chain_robust(struct raw_notifier_head *nh, unsigned long up, unsigned long down,
+						 void *data)
+{
+	return uw_notifier_call_robust(&nh->head, up, down, data);
+}
 
 static inline int atomic_notifier_chain_register_unique_prio(struct atomic_notifier_head *nh, struct notifier_block *nb)
 {

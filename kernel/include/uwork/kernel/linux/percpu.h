@@ -64,6 +64,9 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define DEFINE_PER_CPU_ALIGNED(type, name) DEFINE_PER_CPU(type, name)
 #define DEFINE_PER_CPU_SHARED_ALIGNED(type, name) DEFINE_PER_CPU(type, name)
 #define DEFINE_PER_CPU_READ_MOSTLY(type, name) DEFINE_PER_CPU(type, name)
+#define DEFINE_PER_CPU_PAGE_ALIGNED(type, name) DEFINE_PER_CPU(type, name) __attribute__((__aligned__(4096)))
+#define EXPORT_PER_CPU_SYMBOL(name) extern int uw_unused_declaration
+#define EXPORT_PER_CPU_SYMBOL_GPL(name) extern int uw_unused_declaration
 
 #define per_cpu_ptr(ptr, cpu) ((__typeof__(*(ptr)) *)uw_kernel_percpu((ptr), (unsigned int)(cpu)))
 #define per_cpu(var, cpu) (*per_cpu_ptr(&(var), (cpu)))
@@ -73,6 +76,16 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define put_cpu_ptr(ptr) ((void)(ptr), preempt_enable())
 #define get_cpu_var(var) (*get_cpu_ptr(&(var)))
 #define put_cpu_var(var) put_cpu_ptr(&(var))
+
+#define alloc_percpu(type) ((__typeof__(type) *)uw_kernel_alloc_percpu(sizeof(type), __alignof__(type)))
+#define alloc_percpu_gfp(type, gfp) alloc_percpu(type)
+#define __alloc_percpu(size, align) uw_kernel_alloc_percpu((size), (align))
+#define __alloc_percpu_gfp(size, align, gfp) __alloc_percpu((size), (align))
+
+static inline void free_percpu(void __percpu *ptr)
+{
+	uw_kernel_free_percpu(ptr);
+}
 
 /* Atomic, because the thread may migrate in between. */
 #define this_cpu_read(var) __atomic_load_n(this_cpu_ptr(&(var)), __ATOMIC_RELAXED)
@@ -84,33 +97,20 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 	((void)__atomic_fetch_sub(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
 #define this_cpu_inc(var) this_cpu_add(var, 1)
 #define this_cpu_dec(var) this_cpu_sub(var, 1)
-#define this_cpu_inc_return(var) __atomic_add_fetch(this_cpu_ptr(&(var)), 1, __ATOMIC_RELAXED)
-#define this_cpu_xchg(var, val) \
-	__atomic_exchange_n(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_SEQ_CST)
-#define __this_cpu_read(var) this_cpu_read(var)
-#define __this_cpu_write(var, val) this_cpu_write(var, val)
-#define __this_cpu_inc(var) this_cpu_inc(var)
-#define __this_cpu_dec(var) this_cpu_dec(var)
-#define __this_cpu_add(var, val) this_cpu_add(var, val)
-#define raw_cpu_inc(var) this_cpu_inc(var)
-#define raw_cpu_add(var, val) this_cpu_add(var, val)
-
-#define alloc_percpu(type) ((__typeof__(type) *)uw_kernel_alloc_percpu(sizeof(type), __alignof__(type)))
-#define alloc_percpu_gfp(type, gfp) alloc_percpu(type)
-#define __alloc_percpu(size, align) uw_kernel_alloc_percpu((size), (align))
-#define __alloc_percpu_gfp(size, align, gfp) __alloc_percpu((size), (align))
-#define free_percpu(ptr) uw_kernel_free_percpu(ptr)
 
 #define this_cpu_add_return(var, val) \
 	__atomic_add_fetch(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED)
 #define this_cpu_sub_return(var, val) \
 	__atomic_sub_fetch(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED)
+#define this_cpu_inc_return(var) this_cpu_add_return(var, 1)
 #define this_cpu_dec_return(var) this_cpu_sub_return(var, 1)
 #define this_cpu_and(var, val) \
 	((void)__atomic_fetch_and(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
 #define this_cpu_or(var, val) \
 	((void)__atomic_fetch_or(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
-/* Returns the old value. */
+/* Return the old value. */
+#define this_cpu_xchg(var, val) \
+	__atomic_exchange_n(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_SEQ_CST)
 #define this_cpu_cmpxchg(var, old, new_value) \
 	__extension__({ \
 		__typeof__(var) uw_old = (old); \
@@ -120,6 +120,11 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 	})
 #define this_cpu_try_cmpxchg(var, oldp, new_value) \
 	__atomic_compare_exchange_n(this_cpu_ptr(&(var)), (oldp), (new_value), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+#define __this_cpu_read(var) this_cpu_read(var)
+#define __this_cpu_write(var, val) this_cpu_write(var, val)
+#define __this_cpu_inc(var) this_cpu_inc(var)
+#define __this_cpu_dec(var) this_cpu_dec(var)
+#define __this_cpu_add(var, val) this_cpu_add(var, val)
 #define __this_cpu_sub(var, val) this_cpu_sub(var, val)
 #define __this_cpu_xchg(var, val) this_cpu_xchg(var, val)
 #define __this_cpu_add_return(var, val) this_cpu_add_return(var, val)
@@ -130,6 +135,8 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define __this_cpu_or(var, val) this_cpu_or(var, val)
 #define __this_cpu_cmpxchg(var, old, new_value) this_cpu_cmpxchg(var, old, new_value)
 #define __this_cpu_ptr(ptr) this_cpu_ptr(ptr)
+#define raw_cpu_inc(var) this_cpu_inc(var)
+#define raw_cpu_add(var, val) this_cpu_add(var, val)
 #define raw_cpu_add_return(var, val) this_cpu_add_return(var, val)
 #define raw_cpu_inc_return(var) this_cpu_inc_return(var)
 #define raw_cpu_xchg(var, val) this_cpu_xchg(var, val)
@@ -138,7 +145,5 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define raw_cpu_write(var, val) this_cpu_write(var, val)
 #define raw_cpu_sub(var, val) this_cpu_sub(var, val)
 #define raw_cpu_dec(var) this_cpu_dec(var)
-#define EXPORT_PER_CPU_SYMBOL(name) extern int uw_unused_declaration
-#define EXPORT_PER_CPU_SYMBOL_GPL(name) extern int uw_unused_declaration
 
 #endif

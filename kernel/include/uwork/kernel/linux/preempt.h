@@ -27,8 +27,17 @@ void uw_kernel_release_cpu(void);
 #define preemptible() in_task()
 #define migrate_disable() uw_kernel_keep_cpu()
 #define migrate_enable() uw_kernel_release_cpu()
-#define local_bh_disable() barrier()
-#define local_bh_enable() barrier()
+
+static inline void local_bh_disable(void)
+{
+	barrier();
+}
+
+static inline void local_bh_enable(void)
+{
+	barrier();
+}
+
 #define preempt_disable_notrace() preempt_disable()
 #define preempt_enable_notrace() preempt_enable()
 

@@ -122,6 +122,13 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_warn_once(...) UW_ONCE(pr_warn(__VA_ARGS__))
 #define pr_notice_once(...) UW_ONCE(pr_notice(__VA_ARGS__))
 #define pr_info_once(...) UW_ONCE(pr_info(__VA_ARGS__))
+#define pr_emerg_once(...) UW_ONCE(pr_emerg(__VA_ARGS__))
+#define pr_alert_once(...) UW_ONCE(pr_alert(__VA_ARGS__))
+#define pr_crit_once(...) UW_ONCE(pr_crit(__VA_ARGS__))
+#define pr_debug_once(...) UW_ONCE(pr_debug(__VA_ARGS__))
+#define pr_emerg_ratelimited(...) pr_emerg(__VA_ARGS__)
+#define pr_alert_ratelimited(...) pr_alert(__VA_ARGS__)
+#define pr_crit_ratelimited(...) pr_crit(__VA_ARGS__)
 #define pr_err_ratelimited(...) pr_err(__VA_ARGS__)
 #define pr_warn_ratelimited(...) pr_warn(__VA_ARGS__)
 #define pr_info_ratelimited(...) pr_info(__VA_ARGS__)
@@ -129,6 +136,7 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define printk_deferred(...) printk(__VA_ARGS__)
 /* Prints the calling thread and its call trace, as warnings. */
 #define dump_stack() uw_kernel_dump_stack()
+#define dump_stack_lvl(level) ((void)(level), uw_kernel_dump_stack())
 
 enum {
 	DUMP_PREFIX_NONE,

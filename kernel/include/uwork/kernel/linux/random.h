@@ -40,9 +40,22 @@ static inline u32 get_random_u32_below(u32 limit)
 }
 
 #define get_random_u32_inclusive(least, most) ((least) + get_random_u32_below((most) - (least) + 1))
+#define get_random_u32_above(floor) get_random_u32_inclusive((floor) + 1, 0xffffffffu)
 #define get_random_int() get_random_u32()
 #define get_random_u16() ((u16)get_random_u32())
 #define get_random_u8() ((u8)get_random_u32())
 #define get_random_long() ((unsigned long)get_random_u64())
+
+/* The system has random numbers when programs run. Return 0. */
+static inline int wait_for_random_bytes(void)
+{
+	return 0;
+}
+
+static inline int get_random_bytes_wait(void *buf, size_t count)
+{
+	get_random_bytes(buf, count);
+	return 0;
+}
 
 #endif

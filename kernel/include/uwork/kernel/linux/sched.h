@@ -7,10 +7,21 @@
 #pragma GCC system_header
 #include_next <linux/sched.h>
 
+/* <sched.h> declares functions as well, and under strict C11 includes <time.h>. */
+#if defined(__has_include) && !defined(__cplusplus)
+#if __has_include(<bits/types/struct_sched_param.h>)
+#define UW_KERNEL_HAS_SCHED_PARAM
+#endif
+#endif
+#ifdef UW_KERNEL_HAS_SCHED_PARAM
+#include <bits/types/struct_sched_param.h>
+#else
 #include <sched.h>
-#include <string.h>
+#endif
 
 #include "../uw_kernel.h"
+#include "../uw_kernel_signal.h"
+#include "../uw_kernel_string.h"
 #include <linux/compiler.h>
 #include <linux/cpumask.h>
 #include <linux/errno.h>
@@ -43,9 +54,11 @@ struct task_struct {
 #define TASK_UNINTERRUPTIBLE 0x00000002
 #define TASK_WAKEKILL 0x00000100
 #define TASK_NOLOAD 0x00000400
+#define TASK_FREEZABLE 0x00002000
 #define TASK_KILLABLE (TASK_WAKEKILL | TASK_UNINTERRUPTIBLE)
 #define TASK_IDLE (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)
 #define TASK_NORMAL (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 #define PF_WQ_WORKER 0x00000020
 #define MAX_SCHEDULE_TIMEOUT __LONG_MAX__
@@ -69,11 +82,14 @@ int uw_kernel_wake_task(struct task_struct *task, unsigned int states);
  */
 long uw_kernel_schedule(long timeout);
 
+void kthread_exit(long result) UW_KERNEL_NAME(kthread_exit) __attribute__((noreturn));
 void uw_kernel_put_task(struct task_struct *task);
 void uw_kernel_get_task(struct task_struct *task);
 int uw_kernel_set_cpus(struct task_struct *task, const struct cpumask *mask);
 /* 0 or a negative errno value: usually -EPERM for a real-time policy. */
 int uw_kernel_set_scheduler(struct task_struct *task, int policy, const struct sched_param *param);
+/* As last reported by the system; 0 for a task whose thread has ended. */
+unsigned int uw_kernel_task_cpu(const struct task_struct *task);
 int uw_kernel_get_nice(const struct task_struct *task);
 void uw_kernel_set_nice(struct task_struct *task, long nice);
 
@@ -89,6 +105,7 @@ static inline int wake_up_state(struct task_struct *task, unsigned int state)
 
 #define set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_SEQ_CST)
 #define __set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_RELAXED)
+#define set_special_state(state) set_current_state(state)
 #define get_current_state() __atomic_load_n(&uw_kernel_current()->__state, __ATOMIC_RELAXED)
 #define task_is_running(task) (READ_ONCE((task)->__state) == TASK_RUNNING)
 #define get_current() uw_kernel_current()
@@ -115,9 +132,20 @@ static inline long schedule_timeout_uninterruptible(long timeout)
 	return uw_kernel_schedule(timeout);
 }
 
-#define schedule_timeout_killable(timeout) schedule_timeout_uninterruptible(timeout)
-#define schedule_timeout_idle(timeout) schedule_timeout_uninterruptible(timeout)
-#define io_schedule() schedule()
+static inline long schedule_timeout_killable(long timeout)
+{
+	return schedule_timeout_uninterruptible(timeout);
+}
+
+static inline long schedule_timeout_idle(long timeout)
+{
+	return schedule_timeout_uninterruptible(timeout);
+}
+
+static inline void io_schedule(void)
+{
+	schedule();
+}
 
 static inline int cond_resched(void)
 {
@@ -140,21 +168,31 @@ static inline void yield(void)
  */
 /* 0, or -EINVAL if there is no such signal. */
 int uw_kernel_send_signal(int number, struct task_struct *task);
-#define send_sig(sig, task, priv) ((void)(priv), uw_kernel_send_signal((sig), (task)))
+static inline int send_sig(int number, struct task_struct *task, int priv)
+{
+	(void)priv;
+	return uw_kernel_send_signal(number, task);
+}
 
 static inline int signal_pending(struct task_struct *task)
 {
 	return __atomic_load_n(&task->uw_pending_signals, __ATOMIC_SEQ_CST) != 0;
 }
 
+/* No bit for a number that is no signal's. */
+static inline u64 uw_kernel_signal_bit(int number)
+{
+	return number >= 1 && number <= 64 ? 1ull << (number - 1) : 0;
+}
+
 static inline void allow_signal(int number)
 {
-	__atomic_fetch_or(&uw_kernel_current()->uw_allowed_signals, 1ull << (number - 1), __ATOMIC_SEQ_CST);
+	__atomic_fetch_or(&uw_kernel_current()->uw_allowed_signals, uw_kernel_signal_bit(number), __ATOMIC_SEQ_CST);
 }
 
 static inline void disallow_signal(int number)
 {
-	__atomic_fetch_and(&uw_kernel_current()->uw_allowed_signals, ~(1ull << (number - 1)), __ATOMIC_SEQ_CST);
+	__atomic_fetch_and(&uw_kernel_current()->uw_allowed_signals, ~uw_kernel_signal_bit(number), __ATOMIC_SEQ_CST);
 }
 
 static inline void flush_signals(struct task_struct *task)
@@ -174,13 +212,18 @@ static inline int kernel_dequeue_signal(void)
 	return __builtin_ctzll(signals) + 1;
 }
 
-/* 9 is SIGKILL. */
 static inline int fatal_signal_pending(struct task_struct *task)
 {
-	return (__atomic_load_n(&task->uw_pending_signals, __ATOMIC_SEQ_CST) & 1ull << (9 - 1)) != 0;
+	return (__atomic_load_n(&task->uw_pending_signals, __ATOMIC_SEQ_CST) & 1ull << (SIGKILL - 1)) != 0;
 }
 
 #define signal_pending_state(state, task) (((state) & TASK_INTERRUPTIBLE) && signal_pending(task))
+
+/* Ends the calling kthread. */
+static inline void __attribute__((noreturn)) do_exit(long result)
+{
+	kthread_exit(result);
+}
 
 static inline pid_t task_pid_nr(const struct task_struct *task)
 {
@@ -227,13 +270,27 @@ static inline void sched_set_normal(struct task_struct *task, int nice)
 	uw_kernel_set_nice(task, nice);
 }
 
-/*
- * The system has another function of this name. <sched.h> was included above, so that the macro
- * does not change its declaration.
- */
+static inline int sched_setscheduler_nocheck(struct task_struct *task, int policy, const struct sched_param *param)
+{
+	return uw_kernel_set_scheduler(task, policy, param);
+}
+
+/* The system has another function of this name: see ../sched.h. In C++ it is declared already. */
+#ifdef __cplusplus
 #define sched_setscheduler(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
-#define sched_setscheduler_nocheck(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
-#define task_nice(task) uw_kernel_get_nice(task)
+#else
+#undef sched_setscheduler
+static inline int sched_setscheduler(struct task_struct *task, int policy, const struct sched_param *param)
+{
+	return uw_kernel_set_scheduler(task, policy, param);
+}
+#endif
+
+static inline int task_nice(const struct task_struct *task)
+{
+	return uw_kernel_get_nice(task);
+}
+
 #define MAX_RT_PRIO 100
 #define NICE_WIDTH (MAX_NICE - MIN_NICE + 1)
 #define MAX_PRIO (MAX_RT_PRIO + NICE_WIDTH)
@@ -241,6 +298,11 @@ static inline void sched_set_normal(struct task_struct *task, int nice)
 #define NICE_TO_PRIO(nice) ((nice) + DEFAULT_PRIO)
 #define PRIO_TO_NICE(prio) ((prio) - DEFAULT_PRIO)
 #define io_schedule_timeout(timeout) schedule_timeout(timeout)
+
+static inline unsigned int task_cpu(const struct task_struct *task)
+{
+	return uw_kernel_task_cpu(task);
+}
 
 static inline pid_t task_tgid_nr(const struct task_struct *task)
 {

@@ -143,4 +143,40 @@ static inline void write_sequnlock(seqlock_t *sl)
 #define read_seqlock_excl(sl) spin_lock(&(sl)->lock)
 #define read_sequnlock_excl(sl) spin_unlock(&(sl)->lock)
 
+/*
+ * A reader that becomes exclusive if it must read again: with an even number it only looks, with an
+ * odd one it holds the lock.
+ *
+ *	int seq = 0;
+ *	do {
+ *		read_seqbegin_or_lock(&lock, &seq);
+ *	} while (need_seqretry(&lock, seq) && (seq = 1));
+ *	done_seqretry(&lock, seq);
+ */
+static inline void read_seqbegin_or_lock(seqlock_t *sl, int *seq)
+{
+	if (*seq & 1)
+		read_seqlock_excl(sl);
+	else
+		*seq = (int)read_seqbegin(sl);
+}
+
+static inline int need_seqretry(seqlock_t *sl, int seq)
+{
+	return !(seq & 1) && read_seqretry(sl, (unsigned int)seq);
+}
+
+static inline void done_seqretry(seqlock_t *sl, int seq)
+{
+	if (seq & 1)
+		read_sequnlock_excl(sl);
+}
+
+#define read_seqlock_excl_irq(sl) read_seqlock_excl(sl)
+#define read_sequnlock_excl_irq(sl) read_sequnlock_excl(sl)
+#define read_seqlock_excl_bh(sl) read_seqlock_excl(sl)
+#define read_sequnlock_excl_bh(sl) read_sequnlock_excl(sl)
+#define read_seqlock_excl_irqsave(sl, flags) ((flags) = 0, read_seqlock_excl(sl))
+#define read_sequnlock_excl_irqrestore(sl, flags) ((void)(flags), read_sequnlock_excl(sl))
+
 #endif

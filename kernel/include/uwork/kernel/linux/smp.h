@@ -35,6 +35,12 @@ void uw_kernel_call_on(const struct cpumask *mask, smp_call_func_t function, voi
 #define smp_call_function_many(mask, function, info, wait) \
 	((void)(wait), uw_kernel_call_on((mask), (function), (info), false))
 
+/* On some CPU of the mask. */
+static inline int smp_call_function_any(const struct cpumask *mask, smp_call_func_t function, void *info, int wait)
+{
+	return smp_call_function_single((int)cpumask_any_and(mask, cpu_online_mask), function, info, wait);
+}
+
 #define on_each_cpu_cond(condition, function, info, wait) \
 	((void)(wait), uw_kernel_call_if((condition), (function), (info)))
 

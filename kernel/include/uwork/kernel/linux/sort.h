@@ -3,13 +3,13 @@
 #ifndef UWORK_KERNEL_LINUX_SORT_H
 #define UWORK_KERNEL_LINUX_SORT_H
 
-#include <stdlib.h>
-
 #include <linux/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* The C library's, whose header declares names that modules use. */
+void uw_kernel_qsort(void *base, size_t num, size_t size, cmp_func_t compare) __asm__("qsort");
 void uw_kernel_sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare, const void *priv);
 #ifdef __cplusplus
 }
@@ -19,7 +19,7 @@ void uw_kernel_sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare,
 static inline void sort(void *base, size_t num, size_t size, cmp_func_t compare, swap_func_t swap_elements)
 {
 	(void)swap_elements;
-	qsort(base, num, size, compare);
+	uw_kernel_qsort(base, num, size, compare);
 }
 
 static inline void sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare, swap_r_func_t swap_elements,

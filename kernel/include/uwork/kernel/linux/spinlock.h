@@ -18,6 +18,7 @@ typedef struct spinlock {
 typedef struct spinlock raw_spinlock_t;
 
 #define __SPIN_LOCK_UNLOCKED(name) { UW_KERNEL_LOCK_INIT }
+#define __SPIN_LOCK_INITIALIZER(name) __SPIN_LOCK_UNLOCKED(name)
 #define __RAW_SPIN_LOCK_UNLOCKED(name) __SPIN_LOCK_UNLOCKED(name)
 #define DEFINE_SPINLOCK(name) spinlock_t name = __SPIN_LOCK_UNLOCKED(name)
 #define DEFINE_RAW_SPINLOCK(name) raw_spinlock_t name = __SPIN_LOCK_UNLOCKED(name)
@@ -52,6 +53,8 @@ static inline bool spin_is_locked(const spinlock_t *lock)
 #define spin_lock_bh(lock) spin_lock(lock)
 #define spin_unlock_bh(lock) spin_unlock(lock)
 #define spin_lock_nested(lock, subclass) spin_lock(lock)
+#define spin_lock_nest_lock(lock, other) spin_lock(lock)
+#define spin_lock_irqsave_nested(lock, flags, subclass) spin_lock_irqsave(lock, flags)
 #define spin_lock_irqsave(lock, flags) ((flags) = 0, spin_lock(lock))
 #define spin_unlock_irqrestore(lock, flags) ((void)(flags), spin_unlock(lock))
 #define spin_trylock_irqsave(lock, flags) ((flags) = 0, spin_trylock(lock))
@@ -60,25 +63,24 @@ static inline bool spin_is_locked(const spinlock_t *lock)
 #define assert_spin_locked(lock) ((void)(lock))
 #define spin_is_contended(lock) ((void)(lock), 0)
 #define spin_needbreak(lock) ((void)(lock), 0)
+#define smp_mb__after_spinlock() smp_mb()
 
 #define raw_spin_lock_init(lock) spin_lock_init(lock)
 #define raw_spin_lock(lock) spin_lock(lock)
 #define raw_spin_unlock(lock) spin_unlock(lock)
 #define raw_spin_trylock(lock) spin_trylock(lock)
+#define raw_spin_is_locked(lock) spin_is_locked(lock)
+#define raw_spin_lock_nested(lock, subclass) spin_lock(lock)
 #define raw_spin_lock_irq(lock) spin_lock(lock)
 #define raw_spin_unlock_irq(lock) spin_unlock(lock)
-#define raw_spin_lock_irqsave(lock, flags) spin_lock_irqsave(lock, flags)
-#define raw_spin_unlock_irqrestore(lock, flags) spin_unlock_irqrestore(lock, flags)
-
-#define __SPIN_LOCK_INITIALIZER(name) __SPIN_LOCK_UNLOCKED(name)
 #define raw_spin_lock_bh(lock) spin_lock(lock)
 #define raw_spin_unlock_bh(lock) spin_unlock(lock)
-#define raw_spin_lock_nested(lock, subclass) spin_lock(lock)
-#define raw_spin_is_locked(lock) spin_is_locked(lock)
+#define raw_spin_lock_irqsave(lock, flags) spin_lock_irqsave(lock, flags)
+#define raw_spin_unlock_irqrestore(lock, flags) spin_unlock_irqrestore(lock, flags)
 #define raw_spin_trylock_irqsave(lock, flags) spin_trylock_irqsave(lock, flags)
-#define spin_lock_irqsave_nested(lock, flags, subclass) spin_lock_irqsave(lock, flags)
-#define spin_lock_nest_lock(lock, other) spin_lock(lock)
-#define smp_mb__after_spinlock() smp_mb()
+
+/* 0: the lock was not released. A waiter that is starved gets it at the next unlock. */
+#define cond_resched_lock(lock) ((void)(lock), 0)
 
 typedef struct {
 	struct uw_kernel_rwlock uw_lock;

@@ -23,6 +23,10 @@ struct srcu_struct {
 	/* Runs the callbacks of call_srcu() after a grace period: a stack, the newest first. */
 	struct uw_work uw_item;
 	struct rcu_head *uw_callbacks;
+	/* Counts the beginnings and the ends of grace periods: odd during one. Guard of writes: the lock. */
+	unsigned long uw_periods;
+	/* The item's next run has a grace period, also without callbacks. */
+	uint32_t uw_is_polled;
 };
 
 #ifdef __cplusplus
@@ -33,12 +37,14 @@ void uw_kernel_srcu_run(struct uw_work *item);
 void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func) UW_KERNEL_NAME(call_srcu);
 /* Waits until the callbacks of all earlier call_srcu() for this domain have run. */
 void srcu_barrier(struct srcu_struct *ssp) UW_KERNEL_NAME(srcu_barrier);
+/* Begins a grace period, unless one will begin anyway. Returns its state, as the function below. */
+unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp) UW_KERNEL_NAME(start_poll_synchronize_srcu);
 #ifdef __cplusplus
 }
 #endif
 
 #define UW_SRCU_WAITED 0x80000000u
-#define UW_SRCU_INIT { { UW_KERNEL_LOCK_INIT }, 0, { 0, 0 }, UW_WORK_INIT(uw_kernel_srcu_run), NULL }
+#define UW_SRCU_INIT { { UW_KERNEL_LOCK_INIT }, 0, { 0, 0 }, UW_WORK_INIT(uw_kernel_srcu_run), NULL, 0, 0 }
 #define DEFINE_SRCU(name) struct srcu_struct name = UW_SRCU_INIT
 #define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = UW_SRCU_INIT
 
@@ -50,6 +56,8 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
 	ssp->uw_readers[1] = 0;
 	uw_work_init(&ssp->uw_item, uw_kernel_srcu_run);
 	ssp->uw_callbacks = NULL;
+	ssp->uw_periods = 0;
+	ssp->uw_is_polled = 0;
 	return 0;
 }
 
@@ -98,9 +106,11 @@ static inline void synchronize_srcu(struct srcu_struct *ssp)
 	smp_mb();
 	mutex_lock(&ssp->uw_lock);
 	index = ssp->uw_index;
+	__atomic_store_n(&ssp->uw_periods, ssp->uw_periods + 1, __ATOMIC_SEQ_CST);
 	uw_srcu_wait(&ssp->uw_readers[!index]);
 	__atomic_store_n(&ssp->uw_index, !index, __ATOMIC_SEQ_CST);
 	uw_srcu_wait(&ssp->uw_readers[index]);
+	__atomic_store_n(&ssp->uw_periods, ssp->uw_periods + 1, __ATOMIC_SEQ_CST);
 	mutex_unlock(&ssp->uw_lock);
 	smp_mb();
 }
@@ -108,6 +118,25 @@ static inline void synchronize_srcu(struct srcu_struct *ssp)
 static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
 {
 	synchronize_srcu(ssp);
+}
+
+/*
+ * A state that has passed when a whole grace period has ended since: the end of the next one, or of
+ * the one after it if one is in progress, because that may have begun before the caller's changes.
+ */
+static inline unsigned long get_state_synchronize_srcu(struct srcu_struct *ssp)
+{
+	smp_mb();
+	return (__atomic_load_n(&ssp->uw_periods, __ATOMIC_SEQ_CST) + 3) & ~1ul;
+}
+
+static inline bool poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long state)
+{
+	bool has_passed = (long)(__atomic_load_n(&ssp->uw_periods, __ATOMIC_SEQ_CST) - state) >= 0;
+
+	/* What the caller frees now is not accessed before this. */
+	smp_mb();
+	return has_passed;
 }
 
 #define srcu_read_lock_nmisafe(ssp) srcu_read_lock(ssp)

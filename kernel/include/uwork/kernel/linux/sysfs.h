@@ -5,7 +5,14 @@
 
 #include <linux/fs.h>
 
-#define sysfs_emit_at(buf, at, ...) scnprintf((buf) + (at), 4096 - (size_t)(at), __VA_ARGS__)
-#define sysfs_emit(buf, ...) scnprintf((buf), 4096, __VA_ARGS__)
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Into a buffer of PAGE_SIZE bytes. Return the number of bytes written. */
+int sysfs_emit(char *buf, const char *fmt, ...) UW_KERNEL_NAME(sysfs_emit) UW_KERNEL_FORMAT(2, 3);
+int sysfs_emit_at(char *buf, int at, const char *fmt, ...) UW_KERNEL_NAME(sysfs_emit_at) UW_KERNEL_FORMAT(3, 4);
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_TIMER_H
 #define UWORK_KERNEL_LINUX_TIMER_H
 
-/* Declares another timer_delete(), which the macro below must not change. Modules: see ../time.h. */
+/* Declares another timer_delete(): see ../time.h, and there for modules. */
 #ifndef UWORK_KERNEL_ENVIRONMENT
 #include <time.h>
 #endif
@@ -97,8 +97,15 @@ static inline void add_timer(struct timer_list *timer)
 	uw_kernel_timer_arm(timer, HZ, -1);
 }
 
-#define add_timer_local(timer) add_timer(timer)
-#define add_timer_global(timer) add_timer(timer)
+static inline void add_timer_local(struct timer_list *timer)
+{
+	add_timer(timer);
+}
+
+static inline void add_timer_global(struct timer_list *timer)
+{
+	add_timer(timer);
+}
 
 static inline void add_timer_on(struct timer_list *timer, int cpu)
 {
@@ -112,12 +119,24 @@ static inline int del_timer(struct timer_list *timer)
 
 /*
  * POSIX has another function of this name for its timers. The type of the argument selects one of
- * the two.
+ * the two. Without ../time.h the C library's declaration has the name, so that there is a macro
+ * only.
  */
 #ifndef __cplusplus
 int uw_kernel_posix_timer_delete(void *timerid) __asm__("timer_delete");
+#undef timer_delete
+#define UW_KERNEL_TIMER_DELETE
+#if defined(UWORK_KERNEL_ENVIRONMENT) || defined(UW_KERNEL_HAS_WRAPPED_TIME)
+static inline int timer_delete(struct timer_list *timer)
+{
+	return del_timer(timer);
+}
+#define timer_delete(timer) \
+	_Generic((timer), struct timer_list *: (timer_delete), default: uw_kernel_posix_timer_delete)(timer)
+#else
 #define timer_delete(timer) \
 	_Generic((timer), struct timer_list *: del_timer, default: uw_kernel_posix_timer_delete)(timer)
+#endif
 #endif
 
 /* Waits for a run in progress, so the timer's own function must not call it. */
@@ -152,35 +171,54 @@ static inline int timer_delete_sync_try(struct timer_list *timer)
 	return del_timer(timer);
 }
 
-/* Rounds to full seconds, so that several timers expire together. */
-static inline unsigned long round_jiffies_up(unsigned long j)
+/*
+ * Rounds to full seconds, so that several timers expire together. A time whose full second is not
+ * after NOW stays as it is.
+ */
+static inline unsigned long uw_kernel_round_jiffies(unsigned long j, unsigned long now, bool up)
 {
-	return (j + HZ - 1) / HZ * HZ;
+	unsigned long excess = j % HZ, rounded = j - excess;
+
+	if (excess != 0 && (up || excess >= HZ / 4))
+		rounded += HZ;
+	return (long)(now - rounded) < 0 ? rounded : j;
 }
 
 static inline unsigned long round_jiffies(unsigned long j)
 {
-	return j % HZ < HZ / 4 ? j - j % HZ : round_jiffies_up(j);
+	return uw_kernel_round_jiffies(j, UW_KERNEL_JIFFIES, false);
+}
+
+static inline unsigned long round_jiffies_up(unsigned long j)
+{
+	return uw_kernel_round_jiffies(j, UW_KERNEL_JIFFIES, true);
 }
 
 static inline unsigned long round_jiffies_relative(unsigned long delta)
 {
-	unsigned long now = UW_KERNEL_JIFFIES, then = round_jiffies(now + delta);
+	unsigned long now = UW_KERNEL_JIFFIES;
 
-	return (long)(now - then) < 0 ? then - now : delta;
+	return uw_kernel_round_jiffies(now + delta, now, false) - now;
 }
 
 static inline unsigned long round_jiffies_up_relative(unsigned long delta)
 {
 	unsigned long now = UW_KERNEL_JIFFIES;
 
-	return round_jiffies_up(now + delta) - now;
+	return uw_kernel_round_jiffies(now + delta, now, true) - now;
 }
 
-#define __round_jiffies(j, cpu) ((void)(cpu), round_jiffies(j))
-#define __round_jiffies_relative(j, cpu) ((void)(cpu), round_jiffies_relative(j))
-#define __round_jiffies_up(j, cpu) ((void)(cpu), round_jiffies_up(j))
-#define __round_jiffies_up_relative(j, cpu) ((void)(cpu), round_jiffies_up_relative(j))
+/* The forms that take a CPU, by which the kernel spreads the times. */
+#define UW_ROUND_JIFFIES_OF(name) \
+	static inline unsigned long __##name(unsigned long j, int cpu) \
+	{ \
+		(void)cpu; \
+		return name(j); \
+	}
+UW_ROUND_JIFFIES_OF(round_jiffies)
+UW_ROUND_JIFFIES_OF(round_jiffies_relative)
+UW_ROUND_JIFFIES_OF(round_jiffies_up)
+UW_ROUND_JIFFIES_OF(round_jiffies_up_relative)
 
 #define from_timer(var, callback_timer, timer_fieldname) \
 	UW_CONTAINER_OF(callback_timer, __typeof__(*(var)), timer_fieldname)

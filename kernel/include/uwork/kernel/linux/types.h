@@ -10,9 +10,41 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include <linux/compiler.h>
+
+/* <sys/types.h> declares functions as well, such as select(). stdint.h has defined __GLIBC__. */
+#if defined(__GLIBC__) && !defined(__cplusplus)
+#include <bits/types.h>
+typedef __blkcnt_t blkcnt_t;
+typedef __caddr_t caddr_t;
+typedef __clock_t clock_t;
+typedef __clockid_t clockid_t;
+typedef __daddr_t daddr_t;
+typedef __dev_t dev_t;
+typedef __gid_t gid_t;
+typedef __ino_t ino_t;
+typedef __key_t key_t;
+typedef __mode_t mode_t;
+typedef __nlink_t nlink_t;
+typedef __off_t off_t;
+typedef __pid_t pid_t;
+typedef __ssize_t ssize_t;
+typedef __suseconds_t suseconds_t;
+typedef __time_t time_t;
+typedef __timer_t timer_t;
+typedef __u_char u_char;
+typedef __u_int u_int;
+typedef __u_long u_long;
+typedef __u_short u_short;
+typedef __uid_t uid_t;
+typedef __uint8_t u_int8_t;
+typedef __uint16_t u_int16_t;
+typedef __uint32_t u_int32_t;
+typedef __uint64_t u_int64_t;
+#else
+#include <sys/types.h>
+#endif
 
 typedef __u8 u8;
 typedef __u16 u16;

@@ -3,8 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_UACCESS_H
 #define UWORK_KERNEL_LINUX_UACCESS_H
 
-#include <string.h>
-
+#include "../uw_kernel_string.h"
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/types.h>
@@ -38,6 +37,34 @@ static inline long strncpy_from_user(char *to, const char __user *from, long cou
 
 	memcpy(to, from, end ? length + 1 : length);
 	return (long)length;
+}
+
+static inline long strnlen_user(const char __user *from, long most)
+{
+	/* The limit may be beyond the text, of which the compiler would warn. */
+	OPTIMIZER_HIDE_VAR(most);
+	return (long)strnlen(from, (size_t)most) + 1;
+}
+
+#define copy_from_user_nofault(to, from, size) ((int)copy_from_user((to), (from), (size)))
+#define copy_to_user_nofault(to, from, size) ((int)copy_to_user((to), (from), (size)))
+
+/*
+ * A structure of user memory that may be older, so that the rest of `to` is cleared, or newer: then
+ * -E2BIG unless the rest of it is zero.
+ */
+static inline int copy_struct_from_user(void *to, size_t size, const void __user *from, size_t from_size)
+{
+	const char *rest = (const char *)from + size;
+	size_t copied = size < from_size ? size : from_size;
+
+	for (; from_size > size && rest < (const char *)from + from_size; rest++) {
+		if (*rest)
+			return -E2BIG;
+	}
+	memcpy(to, from, copied);
+	memset((char *)to + copied, 0, size - copied);
+	return 0;
 }
 
 #define get_user(x, ptr) ((x) = *(ptr), 0)

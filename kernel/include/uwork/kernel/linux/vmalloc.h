@@ -51,8 +51,16 @@ static inline void *vzalloc_node(unsigned long size, int node)
 	return vzalloc(size);
 }
 
-#define vmalloc_user(size) vzalloc(size)
-#define vmalloc_32(size) vmalloc(size)
+static inline void *vmalloc_user(unsigned long size)
+{
+	return vzalloc(size);
+}
+
+static inline void *vmalloc_32(unsigned long size)
+{
+	return vmalloc(size);
+}
+
 /* kvfree() frees each kind of memory, so programs need not know. */
 #define is_vmalloc_addr(ptr) ((ptr) != NULL)
 

@@ -416,4 +416,16 @@ static inline void clear_and_wake_up_bit(int bit, volatile unsigned long *word)
 	wake_up_bit(word, bit);
 }
 
+/* Sets the variable, and wakes the waiters of wait_var_event(). */
+#define store_release_wake_up(var, value) \
+	do { \
+		smp_store_release((var), (value)); \
+		smp_mb(); \
+		wake_up_var(var); \
+	} while (0)
+#define wake_up_interruptible_sync_poll(wq_head, events) ((void)(events), wake_up_interruptible_sync(wq_head))
+#define wait_event_state(wq_head, condition, state) \
+	(___wait_is_interruptible(state) ? wait_event_interruptible(wq_head, condition) : \
+					   (wait_event(wq_head, condition), 0))
+
 #endif

@@ -15,16 +15,6 @@
 #include <linux/types.h>
 #endif
 
-/* A member that the kernel has and this library has not: its use does not compile, and says why. */
-#if defined(__has_attribute)
-#if __has_attribute(__unavailable__)
-#define UW_KERNEL_INSTEAD(text) __attribute__((__unavailable__(text)))
-#endif
-#endif
-#ifndef UW_KERNEL_INSTEAD
-#define UW_KERNEL_INSTEAD(text) __attribute__((__deprecated__(text)))
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -242,7 +232,12 @@ static inline struct rcu_work *to_rcu_work(struct work_struct *work)
 
 /* ------------------------------------------------------------------------------------------ queues */
 
-/* NULL on failure. A name that is in use gets a number appended; a name that is too long is cut. */
+/*
+ * NULL on failure. A name that is in use gets a number appended; a name that is too long is cut.
+ * max_active is the number of items that run at once: on each CPU for a per-CPU queue; on the whole
+ * machine for an unbound one, of which each NUMA node has a share in proportion to its CPUs, of at
+ * least min_active. 0 selects WQ_DFL_ACTIVE.
+ */
 struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned int flags, int max_active, ...) UW_KERNEL_NAME(alloc_workqueue) UW_KERNEL_FORMAT(1, 4);
 struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...) UW_KERNEL_NAME(alloc_ordered_workqueue) UW_KERNEL_FORMAT(1, 3);
 void destroy_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(destroy_workqueue);
@@ -259,6 +254,7 @@ void free_workqueue_attrs(struct workqueue_attrs *attrs) UW_KERNEL_NAME(free_wor
  * the first that fails.
  */
 int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs) UW_KERNEL_NAME(apply_workqueue_attrs);
+/* Of an unbound queue, each NUMA node gets its share of the new limit, and no less than min_active. */
 void workqueue_set_max_active(struct workqueue_struct *wq, int max_active) UW_KERNEL_NAME(workqueue_set_max_active);
 void workqueue_set_min_active(struct workqueue_struct *wq, int min_active) UW_KERNEL_NAME(workqueue_set_min_active);
 /* Only for queues that were created with WQ_SYSFS. */
@@ -434,7 +430,10 @@ static inline void flush_workqueue(struct workqueue_struct *wq)
 	uw_kernel_queued(uw_queue_flush(uw_kernel_queue(wq)));
 }
 
-#define __flush_workqueue(wq) flush_workqueue(wq)
+static inline void __flush_workqueue(struct workqueue_struct *wq)
+{
+	flush_workqueue(wq);
+}
 
 static inline void drain_workqueue(struct workqueue_struct *wq)
 {

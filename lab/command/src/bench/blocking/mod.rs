@@ -9,7 +9,7 @@
 //!   preemption for a block. Only for uwork.
 //!
 //! The variants of uwork are its detection tiers. In `declared`, items declare their blocks; in
-//! `events` and `sampling`, they do not. The tier is fixed when a process starts, so a separate
+//! `standby`, `events` and `sampling`, they do not. The tier is fixed when a process starts, so a separate
 //! child process takes each sample.
 
 mod burst;

@@ -1,7 +1,7 @@
 //! The memory of a consumer beside the backlog of its stream: jobs that do nothing, more and more of
 //! them.
 
-use std::process::{ExitCode, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
@@ -9,23 +9,36 @@ use super::child::Role;
 use super::group;
 use super::peers::{Peer, folder};
 use super::server::Redis;
-use super::{LOOK_EVERY, STALL_MAX};
+use super::{LOOK_EVERY, STALL_MAX, uwork};
 use crate::UserError;
+use crate::bench::contestant::{Group, RatioTo};
+use crate::bench::measured::Measured;
+use crate::bench::summary::Metric;
 
 /// Each backlog is ten times the one before.
 const STEPS: u32 = 3;
 /// The jobs that a consumer has run when its memory is read.
 const DONE: usize = 1_000_000;
 
-/// Prints a line for each backlog; `largest` is the last.
-pub(super) fn run(largest: usize) -> Result<ExitCode, UserError> {
-    println!("bridge: backlog");
-    for step in (0..STEPS).rev() {
+const DONE_JOBS: Metric = Metric { name: "done_jobs", unit: "1", title: "jobs done", decimals: 0 };
+const PEAK: Metric =
+    Metric { name: "peak_kib", unit: "KiB", title: "the consumer's peak, KiB", decimals: 0 };
+
+/// One sample for each backlog; `largest` is the last.
+pub(super) fn group(largest: usize) -> Group<Measured> {
+    let backlog = |step: u32| {
         let jobs = (largest / 10_usize.pow(step)).max(1);
-        let (done, peak_kib) = peak(jobs)?;
-        println!("backlog {jobs}, done {done}: the consumer's peak {peak_kib} KiB");
+        uwork("backlog", &jobs.to_string(), move |_| {
+            let (done, peak_kib) = peak(jobs)?;
+            Ok(Measured::new(vec![(PEAK, peak_kib as f64), (DONE_JOBS, done as f64)]))
+        })
+    };
+    Group {
+        title: "bridge: backlog".to_owned(),
+        contestants: (0..STEPS).rev().map(backlog).collect(),
+        samples: 1,
+        ratio_to: RatioTo::Nothing,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// How many jobs a consumer has run, and the largest resident set that it has had until then.

@@ -1,10 +1,15 @@
-//! The bridge's own processes: a producer, a consumer, and the consumer of the torture.
+//! The bridge's own processes: a producer, a consumer, and the consumers of the torture and of the
+//! takeover.
 
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Server};
+use uwork_bridge::{Bridge, Config, Handlers, Job, Producer, Push, Reply, Server};
 
+use super::group;
+use super::takeover::{HEARTBEAT, LONG, MAX_ACTIVE, WATCHED};
 use crate::UserError;
+use crate::bench::measured::again;
 
 /// Jobs of one exchange.
 const BATCH: usize = 1_000;
@@ -24,9 +29,27 @@ pub(super) enum Role {
     Work,
     /// Counts each run of each job on the server.
     Count,
+    /// Runs the job that is watched until it is killed, and others for a time.
+    Takeover,
     /// The bare consumers.
     BareSync,
     BareAsync,
+}
+
+/// Starts a consumer that says nothing.
+pub(super) fn start(role: Role, url: &str) -> Result<Child, UserError> {
+    let order = Order { role, case: String::new(), url: url.to_owned(), jobs: 0 };
+    let mut command = again("bridge", &order)?;
+    group::lead(&mut command);
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    started.map_err(|error| UserError(format!("a consumer: {error}")))
+}
+
+/// Kills a consumer.
+pub(super) fn kill(consumer: &mut Child) {
+    // Fails only if it has ended.
+    let _ = consumer.kill();
+    let _ = consumer.wait();
 }
 
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
@@ -46,17 +69,31 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         _ => {}
     }
     let mut config = Config::new(server, "jobs");
-    let handlers = if order.role == Role::Count {
-        config.attempts_max = 1_000_000;
-        config.heartbeat = Duration::from_secs(2);
-        counting(&order.url)?
-    } else {
-        if order.case == "sleep" {
-            config.max_active = 256;
+    let handlers = match order.role {
+        Role::Count => {
+            config.attempts_max = 1_000_000;
+            config.heartbeat = Duration::from_secs(2);
+            counting(&order.url, |_| {})?
         }
-        handlers(&order.case)
+        Role::Takeover => {
+            config.heartbeat = HEARTBEAT;
+            config.max_active = MAX_ACTIVE;
+            counting(&order.url, |job| match job.payload() == WATCHED.as_bytes() {
+                // It may return without a reason.
+                true => loop {
+                    std::thread::park();
+                },
+                false => std::thread::sleep(LONG),
+            })?
+        }
+        _ => {
+            if order.case == "sleep" {
+                config.max_active = 256;
+            }
+            handlers(&order.case)
+        }
     };
-    let is_quiet = order.role == Role::Count;
+    let is_quiet = matches!(order.role, Role::Count | Role::Takeover);
     let report = move |line: &str| {
         if !is_quiet {
             eprintln!("{line}");
@@ -83,8 +120,8 @@ fn handlers(case: &str) -> Handlers {
     }
 }
 
-/// A handler that counts the runs of each job in the hash `ran`.
-fn counting(url: &str) -> Result<Handlers, UserError> {
+/// A handler that counts the runs of each job in the hash `ran`, and then works.
+fn counting(url: &str, work: impl Fn(&Job) + Send + Sync + 'static) -> Result<Handlers, UserError> {
     let client = redis::Client::open(url).map_err(|error| UserError(error.to_string()))?;
     let connections = std::sync::Mutex::new(Vec::new());
     Ok(Handlers::new().otherwise(move |job| {
@@ -99,6 +136,7 @@ fn counting(url: &str) -> Result<Handlers, UserError> {
         if let Ok(mut kept) = connections.lock() {
             kept.push(connection);
         }
+        work(job);
         Ok(Reply::done())
     }))
 }

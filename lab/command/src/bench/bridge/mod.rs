@@ -10,9 +10,9 @@
 //! The runners `sync` and `async`, only by name and for `noop`, are bare consumers on the two sides of
 //! the crate `redis`.
 //!
-//! `backlog` is no comparison: it prints the memory of a consumer beside backlogs of 10^5 to 10^7 jobs.
-//!
-//! `torture` is no comparison either: consumers are killed at random, connections are cut, the server is
+//! Three cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
+//! backlogs of 10^5 to 10^7 jobs. `takeover`: the time from the death of a consumer until its job
+//! begins elsewhere. `torture`: consumers are killed at random, connections are cut, the server is
 //! killed and starts again on its log. It fails if a job is lost.
 
 mod backlog;
@@ -22,9 +22,12 @@ mod group;
 mod peers;
 mod proxy;
 mod server;
+mod takeover;
 mod torture;
 
+use std::cell::Cell;
 use std::process::{ExitCode, Stdio};
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +46,7 @@ use super::summary::Metric;
 
 const CASES: [&str; 3] = ["noop", "compute", "sleep"];
 const BACKLOG: &str = "backlog";
+const TAKEOVER: &str = "takeover";
 const TORTURE: &str = "torture";
 /// The interval at which the unfinished jobs are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -63,13 +67,14 @@ pub(super) struct Args {
     /// Fewer jobs and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: noop, compute, sleep; or backlog; or torture
+    /// Only these cases: noop, compute, sleep; or one of backlog, takeover and torture
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners: uwork, celery, rq, bullmq, asynq; for noop also sync, async
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Runs of each runner; the median is reported [default: 3; --quick: 1]
+    /// Runs of each runner; the median is reported [default: 3; --quick: 1]. takeover: kills
+    /// [default: 10; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// torture: how long consumers are killed and connections cut [default: 600; --quick: 10]
@@ -95,11 +100,19 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         let default = if quick { (10, 20_000) } else { (600, 1_000_000) };
         let seconds = count_or("--seconds", &args.seconds, 1..=86_400, default.0)?;
         let jobs = count_or("--jobs", &args.jobs, 1_000..=100_000_000, default.1)?;
-        return torture::run(Duration::from_secs(seconds as u64), jobs);
+        let is_lost = Rc::new(Cell::new(false));
+        let group = torture::group(Duration::from_secs(seconds as u64), jobs, &is_lost);
+        let code = alone(group, &args.output)?;
+        return Ok(if is_lost.get() { ExitCode::FAILURE } else { code });
     }
     if args.case == [BACKLOG] {
         let default = if quick { 100_000 } else { 10_000_000 };
-        return backlog::run(count_or("--jobs", &args.jobs, 1_000..=1_000_000_000, default)?);
+        let jobs = count_or("--jobs", &args.jobs, 1_000..=1_000_000_000, default)?;
+        return alone(backlog::group(jobs), &args.output);
+    }
+    if args.case == [TAKEOVER] {
+        let kills = samples_or(&args.samples, if quick { 1 } else { 10 })?;
+        return alone(takeover::group(kills), &args.output);
     }
     let cases = names_or_all("--case", &args.case, &CASES)?;
     let known: Vec<&str> = RUNNERS.iter().chain(&BARE).copied().collect();
@@ -128,6 +141,24 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         ratio_to: RatioTo::FastestRival,
     };
     Plan::new("bridge", cases.iter().map(group).collect()).run(&args.output)
+}
+
+/// A case that is no comparison.
+fn alone(group: Group<Measured>, output: &Output) -> Result<ExitCode, UserError> {
+    Plan::new("bridge", vec![group]).one_sample_suffices().run(output)
+}
+
+/// The bridge in a case that is no comparison.
+fn uwork(
+    case: &'static str,
+    variant: &str,
+    measure: impl Fn(usize) -> Result<Measured, UserError> + 'static,
+) -> Contestant<Measured> {
+    Contestant {
+        names: Names { case, runner: "uwork", variant: variant.to_owned() },
+        standing: None,
+        measure: Box::new(measure),
+    }
 }
 
 fn contestant(case: &'static str, peer: Peer, quick: bool) -> Contestant<Measured> {

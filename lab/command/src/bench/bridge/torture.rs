@@ -4,18 +4,21 @@
 //! The first half of the jobs is pushed at once, and makes a backlog. The rest comes evenly over the
 //! time, so that the last kill finds jobs too.
 
-use std::process::{Child, ExitCode, Stdio};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use uwork_bridge::{Producer, Push, Server, Stat};
 
-use super::child::{Order, Role};
-use super::group;
+use super::child::{self, Role};
 use super::proxy::Proxy;
 use super::server::Redis;
+use super::uwork;
 use crate::UserError;
-use crate::bench::measured::again;
+use crate::bench::contestant::{Group, RatioTo};
+use crate::bench::measured::Measured;
+use crate::bench::summary::Metric;
 
 const CONSUMERS: usize = 3;
 const RESTARTS: u32 = 10;
@@ -24,7 +27,30 @@ const BATCH: usize = 500;
 /// What is left at the end of the time is finished within this time, or it is lost.
 const REST_MAX: Duration = Duration::from_secs(1_800);
 
-pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
+const fn count(name: &'static str, title: &'static str) -> Metric {
+    Metric { name, unit: "1", title, decimals: 0 }
+}
+
+const LOST: Metric = count("lost_jobs", "lost");
+const EXTRA: Metric = count("extra_runs", "extra runs");
+const KILLS: Metric = count("kills", "kills");
+const CUTS: Metric = count("cuts", "cuts");
+const RESTARTED: Metric = count("restarts", "restarts");
+const DEAD: Metric = count("dead_letters", "dead letters");
+const RECLAIMED: Metric = count("reclaimed", "taken over");
+
+/// One torture. The cell tells whether a job was lost.
+pub(super) fn group(time: Duration, jobs: usize, is_lost: &Rc<Cell<bool>>) -> Group<Measured> {
+    let is_lost = is_lost.clone();
+    Group {
+        title: format!("bridge: torture of {} s, {jobs} jobs", time.as_secs()),
+        contestants: vec![uwork("torture", "", move |_| torture(time, jobs, &is_lost))],
+        samples: 1,
+        ratio_to: RatioTo::Nothing,
+    }
+}
+
+fn torture(time: Duration, jobs: usize, is_lost: &Cell<bool>) -> Result<Measured, UserError> {
     let mut redis = Redis::start(true)?;
     let proxy = Proxy::to(redis.port())?;
     let urls = [redis.url(), proxy.url()];
@@ -33,7 +59,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
         let url = proxy.url();
         thread::spawn(move || push(&url, jobs, time))
     };
-    let consumer = |nth: usize| start(&urls[nth % urls.len()]);
+    let consumer = |nth: usize| child::start(Role::Count, &urls[nth % urls.len()]);
     let mut consumers = (0..CONSUMERS).map(consumer).collect::<Result<Vec<_>, _>>()?;
     let (begun, mut kills, mut cuts, mut restarts) = (Instant::now(), 0, 0, 0);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -45,7 +71,7 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
             proxy.cut();
             cuts += 1;
         } else {
-            kill(&mut consumers[victim]);
+            child::kill(&mut consumers[victim]);
             consumers[victim] = consumer(victim)?;
             kills += 1;
         }
@@ -54,7 +80,6 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
             restarts += 1;
         }
     }
-    let tortured = begun.elapsed();
     let pushed = producer.join().map_err(|_| UserError("the producer has panicked".to_owned()))?;
     pushed?;
     let rest = Instant::now();
@@ -68,38 +93,25 @@ pub(super) fn run(time: Duration, jobs: usize) -> Result<ExitCode, UserError> {
         }
         thread::sleep(Duration::from_millis(100));
     };
-    consumers.iter_mut().for_each(kill);
+    consumers.iter_mut().for_each(child::kill);
     let runs: Vec<u64> = redis::cmd("HVALS")
         .arg("ran")
         .query(&mut redis.connect()?)
         .map_err(|error| UserError(error.to_string()))?;
     let (distinct, total) = (runs.len(), runs.iter().sum::<u64>());
-    println!(
-        "bridge: torture of {:.0} s: {jobs} jobs, {kills} kills, {cuts} cuts, {restarts} restarts",
-        tortured.as_secs_f64()
-    );
-    println!(
-        "lost {}, run twice or more {}, dead letters {}, taken over {}",
-        jobs - distinct.min(jobs),
-        total - distinct as u64,
-        stat.dead_letters,
-        stat.reclaimed
-    );
-    Ok(if distinct == jobs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn start(url: &str) -> Result<Child, UserError> {
-    let order = Order { role: Role::Count, case: String::new(), url: url.to_owned(), jobs: 0 };
-    let mut command = again("bridge", &order)?;
-    group::lead(&mut command);
-    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    started.map_err(|error| UserError(format!("a consumer: {error}")))
-}
-
-fn kill(consumer: &mut Child) {
-    // Fails only if it has ended.
-    let _ = consumer.kill();
-    let _ = consumer.wait();
+    let lost = jobs - distinct.min(jobs);
+    is_lost.set(lost > 0);
+    let counts = [
+        (LOST, lost as u64),
+        // Runs beyond the first of each job.
+        (EXTRA, total - distinct as u64),
+        (KILLS, kills),
+        (CUTS, cuts),
+        (RESTARTED, u64::from(restarts)),
+        (DEAD, stat.dead_letters),
+        (RECLAIMED, stat.reclaimed),
+    ];
+    Ok(Measured::new(counts.map(|(metric, count)| (metric, count as f64)).into()))
 }
 
 fn push(url: &str, jobs: usize, time: Duration) -> Result<(), UserError> {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use uwork::topology::Machine;
+use uwork_rivals::open::OpenPool;
 
 use super::figures::{self, CpuTimes, Sojourns};
 use super::generator::{self, Generated, Part, Planned};
@@ -14,6 +15,7 @@ use super::{Order, cases, clock, limit, pools};
 use crate::UserError;
 use crate::bench::contestant::cpus;
 use crate::bench::measured::{self, Figures, Measured};
+use crate::bench::summary::Metric;
 
 /// Arrivals in this first part of a run are not counted: threads start, and queues learn.
 pub(super) const WARM_UP: Duration = Duration::from_millis(200);
@@ -29,9 +31,10 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let spin = Spin::calibrate();
     let items: Vec<Item> = plan.iter().map(|arrival| Item::new(arrival, spin)).collect();
     let items: &'static [Item] = Vec::leak(items);
-    let parts = parts(order, &plan, items)?;
+    let pools = pools(order, &plan)?;
+    let parts = parts(order, &plan, items, pools)?;
     let cpu_ns = clock::process_cpu_ns();
-    let Generated { start_ns, cpu_ns: generators_ns } = generator::run(parts)?;
+    let Generated { start_ns, cpu_ns: generators_ns, .. } = generator::run(parts)?;
     let ends = ends(items)?;
     let process_ns = clock::process_cpu_ns() - cpu_ns;
     let last = ends.iter().max().copied().unwrap_or(start_ns);
@@ -51,19 +54,51 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let mut all = figures::sojourns(times.into_iter());
     all.extend(figures::cpu_times(&CpuTimes { available_ns, process_ns, items_ns, generators_ns }));
     all.extend(figures::lateness(late.into_iter()));
-    let mut printed = Figures::default();
-    all.into_iter().for_each(|(metric, value)| printed.set(metric, value));
-    printed.print();
+    print(all);
     Ok(())
 }
 
 /// The figures of the same arrivals in a perfect queue.
 pub(super) fn limit(order: &Order) -> Sojourns {
-    let plan = arrivals(order);
-    let times = limit::sojourns(&plan, cpus());
+    Sojourns(Measured::new(limit_of(&arrivals(order), Duration::ZERO)))
+}
+
+/// `generator`: the CPU time that an arrival takes from a server.
+fn limit_of(plan: &[Arrival], generator: Duration) -> Vec<(Metric, f64)> {
+    let times = limit::sojourns(plan, cpus(), generator);
     let counted = plan.iter().zip(times).filter(|(arrival, _)| is_counted(arrival));
-    let times = counted.map(|(arrival, time)| (time, arrival.critical));
-    Sojourns(Measured::new(figures::sojourns(times)))
+    figures::sojourns(counted.map(|(arrival, time)| (time, arrival.critical)))
+}
+
+/// Drops every item.
+struct Nothing;
+
+impl OpenPool<Item> for Nothing {
+    fn submit(&self, _: &'static Item) {}
+}
+
+/// Runs the generators without a pool, and prints the figures of a perfect queue from which they take
+/// their CPU time, but for what they spin: an item could run instead.
+pub(super) fn run_generated(order: &Order) -> Result<(), UserError> {
+    measured::end_on_panic();
+    let plan = arrivals(order);
+    let spin = Spin::calibrate();
+    let items: &'static [Item] =
+        Vec::leak(plan.iter().map(|arrival| Item::new(arrival, spin)).collect());
+    let parts = parts(order, &plan, items, (&Nothing, &Nothing))?;
+    let Generated { cpu_ns, spun_ns, .. } = generator::run(parts)?;
+    // A spin that was preempted took less CPU time than it lasted, so this is too short, not too
+    // long.
+    let needed_ns = cpu_ns.saturating_sub(spun_ns);
+    let each = Duration::from_nanos(needed_ns / plan.len().max(1) as u64);
+    print(limit_of(&plan, each));
+    Ok(())
+}
+
+fn print(figures: Vec<(Metric, f64)>) {
+    let mut printed = Figures::default();
+    figures.into_iter().for_each(|(metric, value)| printed.set(metric, value));
+    printed.print();
 }
 
 fn arrivals(order: &Order) -> Vec<Arrival> {
@@ -75,12 +110,24 @@ fn is_counted(arrival: &Arrival) -> bool {
     arrival.at >= WARM_UP
 }
 
-/// The generators' parts, with the pools that they submit to.
-fn parts(order: &Order, plan: &[Arrival], items: &'static [Item]) -> Result<Vec<Part>, UserError> {
+/// The pools of the items, and of those that are latency-critical.
+type Pools = (&'static dyn OpenPool<Item>, &'static dyn OpenPool<Item>);
+
+fn pools(order: &Order, plan: &[Arrival]) -> Result<Pools, UserError> {
     let Order { runner, variant, .. } = order;
     let pool = pools::start(runner, variant, false)?;
     let has_critical = plan.iter().any(|arrival| arrival.critical);
     let critical = if has_critical { pools::start(runner, variant, true)? } else { pool };
+    Ok((pool, critical))
+}
+
+/// The generators' parts, with the pools that they submit to.
+fn parts(
+    order: &Order,
+    plan: &[Arrival],
+    items: &'static [Item],
+    (pool, critical): Pools,
+) -> Result<Vec<Part>, UserError> {
     let mut parts = if order.generator_per_cpu {
         let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
         machine.allowed.iter().map(|cpu| Part { cpu: Some(cpu), list: Vec::new() }).collect()

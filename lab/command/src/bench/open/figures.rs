@@ -67,8 +67,10 @@ const QUANTILES: [f64; 4] = [0.50, 0.90, 0.99, 0.999];
 
 /// The runner whose figures are computed.
 pub(super) const LIMIT: &str = "limit";
+/// The same, with the CPU time of a generator that submits to nothing.
+pub(super) const LIMIT_GENERATED: &str = "limit+gen";
 /// Explanations of the words in the tables.
-const WORDS: [Word; 6] = [
+const WORDS: [Word; 7] = [
     ("p50 us", "from the planned arrival to the end of the item, by percentiles"),
     ("critical p50", "the same of the items of the latency-critical queue, in us"),
     ("over s", "CPU time of the process beyond what the items compute"),
@@ -77,6 +79,10 @@ const WORDS: [Word; 6] = [
     (
         LIMIT,
         "computed: the same items in a perfect queue, first in, first out, for as many servers as CPUs",
+    ),
+    (
+        LIMIT_GENERATED,
+        "the same, where each arrival first takes what a generator needs that submits to nothing",
     ),
 ];
 
@@ -150,9 +156,9 @@ impl Sampled for Sojourns {
         summary::medians(samples, |sample| sample.0.metrics().to_vec())
     }
 
-    /// CPUs that are saturated, otherwise generators that did not keep to the plan; each with the
-    /// runner that has the highest figure. Saturated CPUs make generators late.
-    fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
+    /// CPUs that are saturated, which make generators late, and generators that did not keep to the
+    /// plan; each with the runner that has the highest figure.
+    fn doubts(group: &GroupOutcome<Self>) -> Vec<Warning> {
         let highest = |wanted: Metric| {
             let value = |outcome: &Outcome<Self>| {
                 let figures = summary::all(outcome);
@@ -161,13 +167,13 @@ impl Sampled for Sojourns {
             };
             group.outcomes.iter().filter_map(value).max_by(|a, b| a.0.total_cmp(&b.0))
         };
-        if let Some((percent, runner)) = highest(CPU_PERCENT)
-            && percent > SATURATED
-        {
-            return Some(Warning::SaturatedCpus { runner, percent });
-        }
-        let (p99_us, runner) = highest(LATE_P99)?;
-        (p99_us > LATE.as_micros() as f64).then_some(Warning::LateGenerator { runner, p99_us })
+        let saturated = highest(CPU_PERCENT)
+            .filter(|&(percent, _)| percent > SATURATED)
+            .map(|(percent, runner)| Warning::SaturatedCpus { runner, percent });
+        let late = highest(LATE_P99)
+            .filter(|&(p99_us, _)| p99_us > LATE.as_micros() as f64)
+            .map(|(p99_us, runner)| Warning::LateGenerator { runner, p99_us });
+        saturated.into_iter().chain(late).collect()
     }
 
     fn said(&self) -> &[String] {
@@ -225,15 +231,20 @@ mod tests {
             outcomes,
             ratio_to: RatioTo::FastestRival,
         };
-        assert_eq!(Sojourns::doubts(&group(vec![outcome("uwork", 900)])), None);
+        assert_eq!(Sojourns::doubts(&group(vec![outcome("uwork", 900)])), []);
         let late = group(vec![outcome("uwork", 900), outcome("rayon", 5_000)]);
-        let line = Sojourns::doubts(&late).expect("rayon's generator was late").to_string();
+        let doubts = Sojourns::doubts(&late);
+        let [line] = &doubts[..] else { panic!("rayon's generator was late: {doubts:?}") };
+        let line = line.to_string();
         assert!(line.contains("rayon (burst)") && line.contains("5.0 ms late"), "{line}");
 
         let saturated = with("tokio", vec![(CPU_PERCENT, 97.0)]);
         let both = group(vec![saturated, outcome("rayon", 5_000)]);
-        let line = Sojourns::doubts(&both).expect("the CPUs were saturated").to_string();
+        let doubts = Sojourns::doubts(&both);
+        let [line, late] = &doubts[..] else { panic!("both: {doubts:?}") };
+        let (line, late) = (line.to_string(), late.to_string());
+        assert!(late.contains("rayon (burst)"), "{late}");
         assert!(line.contains("tokio (burst)") && line.contains("97 %"), "{line}");
-        assert_eq!(Sojourns::doubts(&group(vec![with("tokio", vec![(CPU_PERCENT, 90.0)])])), None);
+        assert_eq!(Sojourns::doubts(&group(vec![with("tokio", vec![(CPU_PERCENT, 90.0)])])), []);
     }
 }

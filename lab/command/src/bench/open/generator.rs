@@ -43,6 +43,9 @@ pub(super) struct Generated {
     pub(super) start_ns: u64,
     /// The CPU time of the generators: their waits and their submissions.
     pub(super) cpu_ns: u64,
+    /// For how long they spun for arrivals. It is a part of `cpu_ns` unless they were preempted
+    /// meanwhile.
+    pub(super) spun_ns: u64,
 }
 
 /// Submits all items, each part by a thread of its own.
@@ -60,8 +63,8 @@ pub(super) fn run(parts: Vec<Part>) -> Result<Generated, UserError> {
                 let _ = ready.send(pinned);
                 // Fails if another generator cannot be pinned.
                 let start_ns = started.recv().ok()?;
-                submit(&list, start_ns);
-                Some(clock::thread_cpu_ns())
+                let spun_ns = submit(&list, start_ns);
+                Some((clock::thread_cpu_ns(), spun_ns))
             };
             (start, thread::spawn(generate))
         })
@@ -73,30 +76,39 @@ pub(super) fn run(parts: Vec<Part>) -> Result<Generated, UserError> {
     for (start, _) in &threads {
         start.send(start_ns).expect("the generator waits for it");
     }
-    let ends = threads.into_iter().map(|(_, thread)| {
-        thread.join().expect("a generator ends the process on panic").expect("it was started")
-    });
-    Ok(Generated { start_ns, cpu_ns: ends.sum() })
+    let mut generated = Generated { start_ns, cpu_ns: 0, spun_ns: 0 };
+    for (_, thread) in threads {
+        let ended = thread.join().expect("a generator ends the process on panic");
+        let (cpu_ns, spun_ns) = ended.expect("it was started");
+        generated.cpu_ns += cpu_ns;
+        generated.spun_ns += spun_ns;
+    }
+    Ok(generated)
 }
 
-fn submit(list: &[Planned], start_ns: u64) {
+/// Returns for how long it spun.
+fn submit(list: &[Planned], start_ns: u64) -> u64 {
+    let mut spun_ns = 0;
     for planned in list {
-        let now_ns = wait_until(start_ns + planned.at_ns);
+        let (now_ns, spun) = wait_until(start_ns + planned.at_ns);
+        spun_ns += spun;
         planned.item.submitted_at(now_ns);
         planned.pool.submit(planned.item);
     }
+    spun_ns
 }
 
-/// Returns the present time, which is at least `due_ns`.
-fn wait_until(due_ns: u64) -> u64 {
+/// Returns the present time, which is at least `due_ns`, and for how long it spun.
+fn wait_until(due_ns: u64) -> (u64, u64) {
     let mut now_ns = clock::now_ns();
     if now_ns + SPIN_NS < due_ns {
         clock::sleep_until(due_ns - SPIN_NS);
         now_ns = clock::now_ns();
     }
+    let from_ns = now_ns;
     while now_ns < due_ns {
         hint::spin_loop();
         now_ns = clock::now_ns();
     }
-    now_ns
+    (now_ns, now_ns - from_ns)
 }

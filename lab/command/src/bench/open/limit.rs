@@ -1,6 +1,10 @@
 //! The limit: the same arrivals in a perfect single queue, first in, first out, for as many servers
 //! as CPUs. Starting an item, waking a server and submitting cost nothing.
 //!
+//! The limit `limit+gen` also counts the generator: each arrival first takes the CPU time of a
+//! generator that submits to nothing, without its spins, from the server that is free first. An
+//! item that runs there is not delayed, only those after it, so this is a limit as well.
+//!
 //! A sleep leaves its server free. The latency-critical items of case `mixed` have the servers to
 //! themselves: less is impossible with any priority. The other items share a queue with them.
 
@@ -10,23 +14,31 @@ use std::time::Duration;
 
 use super::plan::Arrival;
 
-/// The time from each arrival to the end of its item.
-pub(super) fn sojourns(arrivals: &[Arrival], servers: usize) -> Vec<Duration> {
-    let mut sojourns = through(arrivals.iter(), servers);
+/// The time from each arrival to the end of its item. `generator`: the CPU time that the generator
+/// needs for an arrival.
+pub(super) fn sojourns(arrivals: &[Arrival], servers: usize, generator: Duration) -> Vec<Duration> {
+    let mut sojourns = through(arrivals.iter(), servers, generator);
     let critical: Vec<usize> =
         (0..arrivals.len()).filter(|&index| arrivals[index].critical).collect();
-    let alone = through(critical.iter().map(|&index| &arrivals[index]), servers);
+    let alone = through(critical.iter().map(|&index| &arrivals[index]), servers, generator);
     for (index, sojourn) in critical.into_iter().zip(alone) {
         sojourns[index] = sojourn;
     }
     sojourns
 }
 
-fn through<'a>(arrivals: impl Iterator<Item = &'a Arrival>, servers: usize) -> Vec<Duration> {
+fn through<'a>(
+    arrivals: impl Iterator<Item = &'a Arrival>,
+    servers: usize,
+    generator: Duration,
+) -> Vec<Duration> {
     // The times from which the servers are free.
     let mut free: BinaryHeap<Reverse<Duration>> =
         (0..servers).map(|_| Reverse(Duration::ZERO)).collect();
     let sojourn = |arrival: &Arrival| {
+        let mut first = free.peek_mut().expect("a machine has a CPU");
+        *first = Reverse(first.0.max(arrival.at) + generator);
+        drop(first);
         let mut server = free.peek_mut().expect("a machine has a CPU");
         let end = server.0.max(arrival.at) + arrival.demand.compute;
         // The heap restores its order when the server is dropped.
@@ -51,7 +63,7 @@ mod tests {
     }
 
     fn limit(arrivals: &[Arrival], servers: usize) -> Vec<u128> {
-        sojourns(arrivals, servers).iter().map(Duration::as_micros).collect()
+        sojourns(arrivals, servers, us(0)).iter().map(Duration::as_micros).collect()
     }
 
     #[test]
@@ -71,9 +83,19 @@ mod tests {
         let pattern = Pattern::Poisson { percent: 60 };
         let stream = Stream { mix, pattern, critical: false };
         let arrivals = arrivals(&[stream], 1, Duration::from_secs(100), 1);
-        let all = sojourns(&arrivals, 1);
+        let all = sojourns(&arrivals, 1, us(0));
         let mean_us = all.iter().sum::<Duration>().as_secs_f64() * 1e6 / all.len() as f64;
         assert!((mean_us - 175.0).abs() < 5.0, "{mean_us}");
+    }
+
+    #[test]
+    fn the_generator_takes_its_time_from_the_server_that_is_free_first() {
+        // One server: the item starts when the generator is done. Two: on the other one, at once.
+        let arrivals = [item(0, 100, 0), item(50, 100, 0)];
+        let times = |servers| sojourns(&arrivals, servers, us(10));
+        assert_eq!(times(1), [us(110), us(170)]);
+        // At 50 the first server is busy until 100, the second one with the generator until 60.
+        assert_eq!(times(2), [us(100), us(110)]);
     }
 
     #[test]

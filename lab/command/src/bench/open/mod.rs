@@ -18,8 +18,10 @@
 //! counts, since it occupies a worker of a pool that does not detect it: with two CPUs, `sleep-40`
 //! has 11,594 arrivals a second, whose computing takes 11 % of the CPUs.
 //!
-//! The runner `limit` is computed: the same items in a perfect single queue. A child process takes
-//! each sample of the others, so that no sample inherits threads or learned values.
+//! The runner `limit` is computed: the same items in a perfect single queue. In `limit+gen` the
+//! generators take their CPU time from the servers of that queue, as measured without a pool and
+//! without their spins, which shows what no pool can avoid. A child process takes each sample of the others, so that no
+//! sample inherits threads or learned values.
 
 mod cases;
 mod child;
@@ -42,7 +44,7 @@ use super::measured::{ChildArgs, Measured, again};
 use super::options::{count_or, names, names_or_all, samples_or};
 use super::pipeline::{Output, Plan};
 use super::{UserError, uwork_pool};
-use figures::{LIMIT, Sojourns};
+use figures::{LIMIT, LIMIT_GENERATED, Sojourns};
 
 /// The seed of the first sample.
 const SEED: u64 = 0x5eed;
@@ -112,8 +114,9 @@ impl Order {
 
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if let Some(order) = args.child.order()? {
-        return child::run(&order).map(|()| ExitCode::SUCCESS);
+    if let Some(order) = args.child.order::<Order>()? {
+        let run = if order.runner == LIMIT_GENERATED { child::run_generated } else { child::run };
+        return run(&order).map(|()| ExitCode::SUCCESS);
     }
     let selection = Selection::check(&args)?;
     let groups = selection.cases.iter().map(|case| selection.group(case)).collect();
@@ -185,10 +188,11 @@ impl Selection {
             let standing = (!own(runner)).then_some(Standing::Pool);
             self.contestant(case, (runner, variant), standing)
         });
-        let limit = self.contestant(case, (LIMIT, ""), Some(Standing::Limit));
+        let limits = [LIMIT, LIMIT_GENERATED]
+            .map(|runner| self.contestant(case, (runner, ""), Some(Standing::Limit)));
         Group {
             title: self.title(case),
-            contestants: contestants.chain([limit]).collect(),
+            contestants: contestants.chain(limits).collect(),
             samples: self.samples,
             ratio_to: RatioTo::FastestRival,
         }

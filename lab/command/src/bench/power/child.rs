@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::figures::{self, Sample};
 use super::system::{Counters, System};
-use super::{Order, runners, tasks};
+use super::{AWAKE, COLD, Order, runners, tasks};
+use uwork::topology::Machine;
+
 use crate::UserError;
 use crate::bench::measured;
 use crate::bench::open::clock;
@@ -28,9 +30,15 @@ struct Record {
     /// How late each run began, in nanoseconds and plus one; 0 if it has not begun.
     late: Box<[AtomicU64]>,
     early: AtomicU64,
+    /// Runs on another CPU than the one that is awake.
+    elsewhere: AtomicU64,
+    /// What a run sums; if empty, it computes for `WORK_NS`.
+    data: Vec<u64>,
 }
 
 static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
+/// The CPU that another item keeps awake.
+static AWAKE_CPU: OnceLock<u32> = OnceLock::new();
 
 /// A run of the task of this number: notes how late it is, and computes.
 fn run_task(number: usize) {
@@ -42,11 +50,24 @@ fn run_task(number: usize) {
     if let Some(late) = record.late.get(run) {
         late.store(now.saturating_duration_since(planned).as_nanos() as u64 + 1, Ordering::Relaxed);
     }
+    if let Some(&awake) = AWAKE_CPU.get() {
+        record.elsewhere.fetch_add(u64::from(current_cpu() != awake), Ordering::Relaxed);
+    }
     let mut used_ns = 0;
-    while used_ns < WORK_NS {
+    if record.data.is_empty() {
+        while used_ns < WORK_NS {
+            used_ns = clock::thread_cpu_ns() - begin_ns;
+        }
+    } else {
+        std::hint::black_box(record.data.iter().fold(0_u64, |sum, &word| sum.wrapping_add(word)));
         used_ns = clock::thread_cpu_ns() - begin_ns;
     }
     record.work_ns.fetch_add(used_ns, Ordering::Relaxed);
+}
+
+fn current_cpu() -> u32 {
+    // SAFETY: the call takes no arguments.
+    unsafe { libc::sched_getcpu() }.unsigned_abs()
 }
 
 /// Measures and prints. Nothing is cleaned up, because the process ends.
@@ -61,7 +82,14 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         work_ns: AtomicU64::new(0),
         late: (0..RUNS_MAX).map(|_| AtomicU64::new(0)).collect(),
         early: AtomicU64::new(0),
+        elsewhere: AtomicU64::new(0),
+        data: vec![1; tasks::data_of(&order.variant).unwrap_or(0) / size_of::<u64>()],
     };
+    if order.case == AWAKE {
+        let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
+        let last = machine.allowed.last().ok_or_else(|| UserError("no CPU".to_owned()))?;
+        runners::keep_awake(*AWAKE_CPU.get_or_init(|| last))?;
+    }
     let records = RECORDS.get_or_init(|| planned.iter().map(record).collect());
     runners::start((&order.runner, &order.variant), &planned, start, run_task)?;
     thread::sleep(WARM_UP);
@@ -72,9 +100,12 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     };
     let (begin, counters, cpu_ns) =
         (Instant::now(), Counters::now(System::this()), clock::process_cpu_ns());
-    let (work_before, runs_before) = (work_ns(), runs());
+    let elsewhere =
+        || records.iter().map(|record| record.elsewhere.load(Ordering::Relaxed)).sum::<u64>();
+    let (work_before, runs_before, elsewhere_before) = (work_ns(), runs(), elsewhere());
     thread::sleep(Duration::from_secs(order.seconds));
     let work = work_ns() - work_before;
+    let elsewhere = AWAKE_CPU.get().map(|_| elsewhere() - elsewhere_before);
     let cpu = clock::process_cpu_ns() - cpu_ns;
     let after = Counters::now(System::this());
     let (mut late_ns, mut beyond_ns): (Vec<u64>, Vec<u64>) = Default::default();
@@ -89,8 +120,18 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     late_ns.sort_unstable();
     beyond_ns.sort_unstable();
     let early = records.iter().map(|record| record.early.load(Ordering::Relaxed)).sum();
-    let wall = begin.elapsed();
-    figures::of(&Sample { wall, before: counters, after, cpu, work, late_ns, beyond_ns, early })
-        .print();
+    let sample = Sample {
+        wall: begin.elapsed(),
+        before: counters,
+        after,
+        cpu,
+        work,
+        late_ns,
+        beyond_ns,
+        early,
+        elsewhere,
+        times_items: order.case == COLD,
+    };
+    figures::of(&sample).print();
     Ok(())
 }

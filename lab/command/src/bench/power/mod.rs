@@ -6,6 +6,8 @@
 //! | `periodic` | 200 with periods from 20 ms to 1 s (log-uniform), random phases, 20 us of work each |
 //! | `audio` | one of 10 ms, one of 40 ms, and eight of 250 ms to 1 s |
 //! | `idle` | none: 200 queues, nothing armed |
+//! | `awake` | one of 10 ms, beside an item that keeps one CPU awake; only uwork |
+//! | `cold` | those of `periodic`, each sums 32 or 256 KiB of its own instead; only uwork |
 //!
 //! A task may be late by a quarter of its period, and must not be early. All runners get the same
 //! tasks, from a fixed seed. A child process takes each sample, so that none inherits threads.
@@ -30,10 +32,14 @@ use super::options::{count_or, names, names_or_all, samples_or};
 use super::pipeline::{Output, Plan};
 use super::{UserError, uwork_pool};
 
-const CASES: [&str; 3] = ["periodic", "audio", IDLE];
+const CASES: [&str; 5] = ["periodic", "audio", IDLE, AWAKE, COLD];
 const IDLE: &str = "idle";
+const AWAKE: &str = "awake";
+const COLD: &str = "cold";
 const EFFICIENT: &str = "efficient";
 const VARIANTS: [&str; 2] = ["performance", EFFICIENT];
+const COLD_VARIANTS: [&str; 4] =
+    ["performance 32 KiB", "efficient 32 KiB", "performance 256 KiB", "efficient 256 KiB"];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -41,7 +47,7 @@ pub(super) struct Args {
     /// Runs of one second, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: periodic, audio, idle
+    /// Only these cases: periodic, audio, idle, awake, cold
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners: uwork, tokio, async-io, timerfd, threads
@@ -90,18 +96,33 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let seconds = count_or("--seconds", &args.seconds, 1..=3_600, default)? as u64;
     let samples = samples_or(&args.samples, 1)?;
     let chosen = |runner: &str| args.runner.is_empty() || args.runner.iter().any(|r| r == runner);
-    let mut runners: Vec<(&'static str, &'static str)> = Vec::new();
-    runners.extend(VARIANTS.iter().map(|&variant| (uwork_pool::RUNNER, variant)));
-    runners.extend(periodic::RUNNERS.into_iter().map(|rival| (rival, "")));
-    runners.retain(|&(runner, _)| chosen(runner));
     let group = |&case: &&'static str| Group {
         title: format!("{case}: {}  (CPUs {}, {seconds} s)", tasks::about(case), cpus()),
-        contestants: runners.iter().map(|&names| contestant(case, names, seconds)).collect(),
+        contestants: runners_of(case)
+            .into_iter()
+            .filter(|&(runner, _)| chosen(runner))
+            .map(|names| contestant(case, names, seconds))
+            .collect(),
         samples,
         ratio_to: RatioTo::Nothing,
     };
-    let groups = cases.iter().map(group).collect();
+    let groups = cases.iter().map(group).filter(|group| !group.contestants.is_empty());
+    let groups: Vec<_> = groups.collect();
+    if groups.is_empty() {
+        return Err(UserError("these cases have no such runner: awake and cold have uwork".into()));
+    }
     Plan::new("power", groups).below(figures::below).one_sample_suffices().run(&args.output)
+}
+
+/// The runners of a case, with their variants.
+fn runners_of(case: &str) -> Vec<(&'static str, &'static str)> {
+    let variants: &[&'static str] = if case == COLD { &COLD_VARIANTS } else { &VARIANTS };
+    let own = variants.iter().map(|&variant| (uwork_pool::RUNNER, variant));
+    let rivals = periodic::RUNNERS.into_iter().map(|rival| (rival, ""));
+    match case {
+        AWAKE | COLD => own.collect(),
+        _ => own.chain(rivals).collect(),
+    }
 }
 
 fn contestant(

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use uwork::{DelayedWork, Queue, WorkItem, housekeeping};
+use uwork::{DelayedWork, Queue, Work, WorkItem, housekeeping};
 
 use super::EFFICIENT;
 use super::tasks::Planned;
@@ -73,7 +73,7 @@ fn start_uwork(
     run: Run,
 ) -> Result<(), UserError> {
     static QUEUES: OnceLock<Vec<Queue>> = OnceLock::new();
-    housekeeping::set_power_efficient(variant == EFFICIENT);
+    housekeeping::set_power_efficient(variant.starts_with(EFFICIENT));
     let count = if tasks.is_empty() { IDLE_QUEUES } else { tasks.len().div_ceil(TASKS_PER_QUEUE) };
     let make = |number| Queue::builder(format!("power-{number}")).power_efficient().build();
     let queues: Result<Vec<_>, _> = (0..count).map(make).collect();
@@ -91,4 +91,31 @@ fn start_uwork(
         item.arm(task.first);
     }
     Ok(())
+}
+
+/// Keeps this CPU awake until the process ends.
+pub(super) fn keep_awake(cpu: u32) -> Result<(), UserError> {
+    let refused = |error: &dyn std::fmt::Display| UserError(format!("CPU {cpu}: {error}"));
+    let queue = Queue::builder("awake").per_cpu().build().map_err(|error| refused(&error))?;
+    let hog: &'static Hog = Box::leak(Box::new(Hog { work: Work::new() }));
+    let queued = queue.enqueue_on(cpu, hog).map_err(|error| refused(&error.error))?;
+    assert!(queued.is_queued(), "a new item is queued");
+    std::mem::forget(queue);
+    Ok(())
+}
+
+struct Hog {
+    work: Work<Hog>,
+}
+
+uwork::has_work!(impl HasWork for Hog { work });
+
+impl WorkItem for Hog {
+    type Pointer = &'static Hog;
+
+    fn run(_: &'static Hog) {
+        loop {
+            std::hint::spin_loop();
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::IDLE;
+use super::{AWAKE, COLD, IDLE};
 use crate::bench::timers::Draw;
 
 const SEED: u64 = 0x5eed;
@@ -30,8 +30,16 @@ pub(super) fn slack(period: Duration) -> Duration {
     period / SLACK_PART
 }
 
+/// How much data a run of the case `cold` sums, in bytes: the number in the name of the variant.
+pub(super) fn data_of(variant: &str) -> Option<usize> {
+    let kib = variant.split(' ').nth(1)?;
+    kib.parse::<usize>().ok().map(|kib| kib << 10)
+}
+
 pub(super) fn about(case: &str) -> &'static str {
     match case {
+        AWAKE => "a task of 10 ms, beside an item that computes on one CPU",
+        COLD => "200 tasks of 20 ms to 1 s, each sums data of its own",
         "audio" => "tasks of 10 ms, 40 ms, and eight of 250 ms to 1 s",
         IDLE => "200 queues, nothing armed",
         _ => "200 tasks of 20 ms to 1 s, slack a quarter of the period, 20 us of work",
@@ -48,6 +56,7 @@ pub(super) fn of(case: &str) -> Vec<Planned> {
             .into_iter()
             .chain((0..8).map(|_| 0.25 * 4_f64.powf(fraction())))
             .collect(),
+        AWAKE => vec![0.010],
         IDLE => Vec::new(),
         _ => (0..TASKS).map(|_| least * (most / least).powf(fraction())).collect(),
     };
@@ -74,5 +83,7 @@ mod tests {
         let audio = of("audio");
         assert_eq!((audio[0].period, audio[1].period, audio.len()), (ms(10), ms(40), 10));
         assert!(of(IDLE).is_empty());
+        assert_eq!((of(AWAKE)[0].period, of(AWAKE).len(), of(COLD).len()), (ms(10), 1, 200));
+        assert_eq!((data_of("efficient 32 KiB"), data_of("efficient")), (Some(32 << 10), None));
     }
 }

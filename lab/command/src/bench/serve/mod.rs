@@ -3,10 +3,11 @@
 //!
 //! Cases `get`, `set`, `get-p16`, `set-p16` (16 pipelined requests): 16 clients, values of 64
 //! bytes, random keys. `handover`, `handover-p16`: GET with as many server threads as clients, so
-//! that nearly every request concerns another thread's key; notification by `light` and by
-//! `signal`. `digest`, `digest-p16`: 12 clients request the digest of a large value, computed on a
-//! queue with the affinity scope `cache` or `default`. `threads`, `threads-p16`: GET with one and two
-//! server threads. `series`, `series-p16`: GET with the parts of the server on and off ([`series`]).
+//! that nearly every request concerns another thread's key and is handed over; notification by
+//! `light` and by `signal`. `digest`, `digest-p16`: 12 clients request the digest of a large value,
+//! computed on a queue with the affinity scope `cache` or `default`. `threads`, `threads-p16`: GET
+//! with one and two server threads. `series`, `series-p16`: GET with the parts of the server on and
+//! off ([`series`]).
 //!
 //! redis-benchmark runs one thread per CPU. With a single thread it is slower than the servers, and
 //! would limit the result.
@@ -64,8 +65,8 @@ pub(super) struct Args {
     /// handover, handover-p16, digest, digest-p16
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Requests of each run [default: 300000; handover-p16 and series-p16: 1500000; get-p16,
-    /// set-p16 and threads-p16: 3000000; digest and digest-p16: 100000; --quick: a third]
+    /// Requests of each run [default: 1200000; get-p16, set-p16, threads-p16, series-p16: 12000000;
+    /// handover-p16: 6000000; handover: 500000; digest and digest-p16: 300000; --quick: a twelfth]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
     /// Size in bytes of the value that digest and digest-p16 hash [default: 65536]
@@ -128,7 +129,8 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
     let (contestants, ratio_to) = match case {
         "handover" | "handover-p16" => {
             // The number of threads in the report that led to the light path.
-            let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
+            let flags = ["--threads", "16", "--foreign-keys", "handed-over", "--notify"];
+            let of = |how: &str| uwork(how, &[&flags[..], &[how]].concat());
             (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
         }
         "series" | "series-p16" => {
@@ -162,21 +164,22 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
 
 fn drive(case: &str, options: &Options) -> Drive {
     let pipelined = case.ends_with("-p16");
-    // Enough requests for a run of some seconds: with several threads, redis-benchmark checks only
-    // four times a second whether it has finished.
+    // Enough requests for a run of ten seconds: with several threads, redis-benchmark checks only four
+    // times a second whether it has finished.
     let (request, full) = match case {
-        "set" => (Request::Set, 300_000),
-        "set-p16" => (Request::Set, 3_000_000),
-        "digest" | "digest-p16" => (Request::Digest { bytes: options.digest_bytes }, 100_000),
-        "handover-p16" | "series-p16" => (Request::Get, 1_500_000),
-        "get-p16" | "threads-p16" => (Request::Get, 3_000_000),
-        _ => (Request::Get, 300_000),
+        "set" => (Request::Set, 1_200_000),
+        "set-p16" => (Request::Set, 12_000_000),
+        "digest" | "digest-p16" => (Request::Digest { bytes: options.digest_bytes }, 300_000),
+        "get-p16" | "threads-p16" | "series-p16" => (Request::Get, 12_000_000),
+        "handover" => (Request::Get, 500_000),
+        "handover-p16" => (Request::Get, 6_000_000),
+        _ => (Request::Get, 1_200_000),
     };
     Drive {
         request,
         clients: if case.starts_with("digest") { DIGEST_CLIENTS } else { CLIENTS },
         pipeline: if pipelined { PIPELINE } else { 1 },
-        requests: options.requests.unwrap_or(if options.quick { full / 3 } else { full }),
+        requests: options.requests.unwrap_or(if options.quick { full / 12 } else { full }),
         threads: options.client_threads,
     }
 }

@@ -31,8 +31,12 @@ const fn within(name: &'static str) -> Metric {
     Metric { name, unit: "%", title: name, decimals: 2 }
 }
 
-/// The result of a shorter run has too large a rounding error.
-const SECONDS_MIN: f64 = 2.0;
+/// With several threads, redis-benchmark checks only so often whether it is over: the rate is that of
+/// a whole number of these steps.
+const STEP_SECONDS: f64 = 0.25;
+/// A run is too short if two neighbouring rates differ by more than this part.
+const STEP_PART_MAX: f64 = 0.025;
+const SECONDS_MIN: f64 = STEP_SECONDS / STEP_PART_MAX;
 /// The legend below each table.
 const LEGEND: &str = "\
 requests/s, p50, p99 (from a request until its reply): as redis-benchmark counts them
@@ -65,18 +69,26 @@ impl Sampled for Served {
         })
     }
 
-    fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
+    fn doubts(group: &GroupOutcome<Self>) -> Vec<Warning> {
         let runs = group
             .outcomes
             .iter()
             .flat_map(|outcome| outcome.samples.iter().map(|sample| (outcome.names.case, sample)));
-        let (case, shortest) = runs.min_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()))?;
-        let seconds = shortest.seconds();
-        (shortest.is_in_steps && seconds < SECONDS_MIN).then(|| {
+        let shortest = runs.min_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()));
+        let is_short = |run: &(_, &Self)| run.1.is_in_steps && run.1.seconds() < SECONDS_MIN;
+        let doubt = shortest.filter(is_short).map(|(case, shortest)| {
+            let seconds = shortest.seconds();
             let enough = (shortest.requests as f64 * SECONDS_MIN / seconds) as usize + 1;
             let unit = 10_usize.pow(enough.ilog10());
-            Warning::ShortRun { case, seconds, requests: enough.div_ceil(unit) * unit }
-        })
+            let step_percent = STEP_SECONDS / seconds * 100.0;
+            Warning::ShortRun {
+                case,
+                seconds,
+                step_percent,
+                requests: enough.div_ceil(unit) * unit,
+            }
+        });
+        doubt.into_iter().collect()
     }
 }
 
@@ -219,12 +231,14 @@ mod tests {
 
     #[test]
     fn the_warning_about_a_short_run_suggests_a_number_of_requests() {
-        let long = Served { requests_per_s: 900.0, ..served(2) };
-        assert_eq!(Served::doubts(&group(vec![long.clone(), long.clone()])), None);
-        let warning = Served::doubts(&group(vec![long, served(2)])).unwrap().to_string();
-        let start = "get: a run took 0.0 s, and redis-benchmark with several threads counts in steps of 0.25 s: ";
-        assert_eq!(warning, format!("{start}use --requests 100000 or more, or --client-threads 1"));
+        let [long, short] =
+            [199.0, 2000.0].map(|requests_per_s| Served { requests_per_s, ..served(2) });
+        assert_eq!(Served::doubts(&group(vec![long.clone(), long.clone()])), []);
+        let warning = Served::doubts(&group(vec![long, short]))[0].to_string();
+        let start = "get: a run took 1.0 s, and redis-benchmark with several threads counts in steps of \
+                     0.25 s, 25 % of it: ";
+        assert_eq!(warning, format!("{start}use --requests 30000 or more, or --client-threads 1"));
         // With a single thread, redis-benchmark detects its end at once.
-        assert_eq!(Served::doubts(&group(vec![served(1)])), None);
+        assert_eq!(Served::doubts(&group(vec![served(1)])), []);
     }
 }

@@ -1,22 +1,27 @@
 //! The parts of the server, each on and off: the configurations that the cases `series` and
 //! `series-p16` compare.
 //!
-//! Part by part: a dedicated receiver against threads that receive for their own connections;
-//! combined replies against replies under a lock, and replies that return to the receiver; small
-//! and large socket buffers against the system's; memory that is freed against memory that is kept.
+//! Part by part: foreign keys in place against foreign keys handed over; a dedicated receiver against
+//! threads that receive for their own connections; combined replies against replies under a lock,
+//! and replies that return to the receiver; small and large socket buffers against the system's;
+//! memory that is freed against memory that is kept.
 
 /// The configuration without flags, to which the others are compared.
 pub(super) const DEFAULT: &str = "default";
 
 /// Each configuration's name, and its flags for `uwork-lab serve`. Parts that need hand-overs have
-/// two threads with keys, and are to be compared with `threads2`.
-pub(super) const PARTS: [(&str, &[&str]); 9] = [
+/// two threads with keys, and are to be compared with `handed-over`.
+pub(super) const PARTS: [(&str, &[&str]); 10] = [
     (DEFAULT, &[]),
     ("small-sockets", &["--send-buffer", "16k", "--receive-buffer", "16k"]),
     ("large-sockets", &["--send-buffer", "4m", "--receive-buffer", "4m"]),
     ("freed", &["--spares", "freed"]),
     ("threads2", &["--threads", "2"]),
-    ("threads2-freed", &["--threads", "2", "--spares", "freed"]),
+    ("handed-over", &["--threads", "2", "--foreign-keys", "handed-over"]),
+    (
+        "handed-over-freed",
+        &["--threads", "2", "--foreign-keys", "handed-over", "--spares", "freed"],
+    ),
     ("combined", &["--threads", "2", "--receiver", "dedicated", "--replies", "combined"]),
     ("locked", &["--threads", "2", "--receiver", "dedicated", "--replies", "locked"]),
     ("returned", &["--threads", "2", "--receiver", "dedicated", "--replies", "returned"]),
@@ -27,7 +32,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::Parser;
-    use uwork_serve::{Receiver, Replies, Spares};
+    use uwork_serve::{ForeignKeys, Receiver, Replies, Spares};
 
     use super::*;
     use crate::UserError;
@@ -53,8 +58,8 @@ mod tests {
             let threads = if flags.contains(&"--threads") { config.threads } else { 0 };
             let sockets = (config.send_buffer, config.receive_buffer);
             format!(
-                "{threads} {:?} {:?} {:?} {sockets:?}",
-                config.receiver, config.replies, config.spares
+                "{threads} {:?} {:?} {:?} {:?} {sockets:?}",
+                config.foreign_keys, config.receiver, config.replies, config.spares
             )
         });
         assert_eq!(set.collect::<BTreeSet<String>>().len(), PARTS.len());
@@ -68,6 +73,8 @@ mod tests {
             let config = config(flags);
             let is_dedicated = ["combined", "locked", "returned"].contains(&name);
             assert_eq!(config.receiver == Receiver::Dedicated, is_dedicated, "{name}");
+            let is_handed_over = config.foreign_keys == ForeignKeys::HandedOver;
+            assert_eq!(is_handed_over, name.starts_with("handed-over"), "{name}");
             let replies = match name {
                 "locked" => Replies::Locked,
                 "returned" => Replies::Returned,

@@ -1,11 +1,25 @@
 //! Requests for many keys that belong to several threads.
 
 use super::{Dispatch, Flow};
-use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place, SYNTAX};
-use crate::keyspace::OutOfMemory;
+use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place, SYNTAX, free_cleared};
+use crate::keyspace::{Keyspace, OutOfMemory};
 use crate::resp::{Args, reply};
-use crate::server::dispatch::Thread;
 use crate::server::round::{Gather, GatherKind, Part};
+
+/// A combined reply under construction.
+struct Gathered {
+    gather: Gather,
+    /// The position of its part, once an operation is sent to another thread.
+    place: Option<usize>,
+    /// How many operations are sent; their parts follow.
+    there: u32,
+}
+
+impl Gathered {
+    fn new(kind: GatherKind) -> Self {
+        Self { gather: Gather::new(kind), place: None, there: 0 }
+    }
+}
 
 impl Dispatch<'_> {
     /// Requests the value of each key, for one reply.
@@ -32,8 +46,7 @@ impl Dispatch<'_> {
             let key = keys.slice(place, 1);
             let hash = self.thread.shared.hash(key.at(0));
             let owner = self.thread.shared.owner(hash);
-            if owner == self.thread.index {
-                self.perform(Operation::Get, hash, key);
+            if self.perform(owner, Operation::Get, hash, key) {
                 continue;
             }
             // From here on, each key adds at most one part.
@@ -53,43 +66,69 @@ impl Dispatch<'_> {
         operands: Args<'_>,
         step: usize,
     ) {
-        let mut gather = Gather::new(kind);
-        // The position of the combined reply, known once a key belongs to another thread.
-        let (mut place, mut there) = (None, 0);
+        let mut gathered = Gathered::new(kind);
         for first in (0..operands.len()).step_by(step) {
             let args = operands.slice(first, step);
             let hash = self.thread.shared.hash(args.at(0));
             let owner = self.thread.shared.owner(hash);
-            if owner == self.thread.index {
-                gather.add(self.count(operation, hash, args));
-                continue;
-            }
-            if place.is_none() {
-                let parts = &mut self.open_round().parts;
-                place = Some(parts.len());
-                parts.push(Part::Gathered(gather, 0));
-            }
             let left = (operands.len() - first).div_ceil(step);
-            let room = self.open_round().parts.make_room(left);
-            match room.and_then(|()| self.send(owner, operation, hash, args)) {
-                Ok(()) => there += 1,
-                Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
-            }
+            self.add(&mut gathered, (owner, left), operation, hash, args);
         }
-        match place {
-            None => {
-                self.here(|out| gather.reply(out));
-            }
-            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
+        self.end(gathered);
+    }
+
+    /// Executes an operation that only counts towards a combined reply, or sends it to the owner.
+    /// `left`: how many operations the reply still combines, this one included.
+    fn add(
+        &mut self,
+        gathered: &mut Gathered,
+        (owner, left): (usize, usize),
+        operation: Operation,
+        hash: u64,
+        args: Args<'_>,
+    ) {
+        let is_awaited = self.awaits(owner);
+        let Self { thread, session, output, .. } = self;
+        let (now, version) = (thread.now, session.version);
+        // It writes no reply, and therefore needs no part.
+        let operate = |keys: &mut Keyspace| {
+            Place { keys, now, version }.perform(operation, hash, args, output)
+        };
+        if let Some(outcome) = thread.operate(owner, is_awaited, operate) {
+            return gathered.gather.add(outcome);
+        }
+        self.add_there(gathered, (owner, left), operation, hash, args);
+    }
+
+    /// Sends an operation that only counts towards a combined reply to the owner. `left`: for how
+    /// many operations to ask for room.
+    fn add_there(
+        &mut self,
+        gathered: &mut Gathered,
+        (owner, left): (usize, usize),
+        operation: Operation,
+        hash: u64,
+        args: Args<'_>,
+    ) {
+        let parts = &mut self.open_round().parts;
+        if gathered.place.is_none() {
+            gathered.place = Some(parts.len());
+            parts.push(Part::Gathered(gathered.gather, 0));
+        }
+        let room = parts.make_room(left);
+        match room.and_then(|()| self.send(owner, operation, hash, args)) {
+            Ok(()) => gathered.there += 1,
+            Err(OutOfMemory) => gathered.gather.add(Outcome::OutOfMemory),
         }
     }
 
-    /// Executes an operation on one of this thread's keys that only counts towards a reply and
-    /// therefore needs no part.
-    fn count(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
-        let Thread { keys, now, .. } = &mut *self.thread;
-        let mut place = Place { keys, now: *now, version: self.session.version };
-        place.perform(operation, hash, args, self.output)
+    /// Writes the combined reply, or fills in its part.
+    fn end(&mut self, gathered: Gathered) {
+        let Gathered { gather, place, there } = gathered;
+        match place {
+            None => _ = self.here(|out| gather.reply(out)),
+            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
+        }
     }
 
     pub(super) fn flush_all(&mut self, options: Args<'_>) -> Flow {
@@ -99,31 +138,18 @@ impl Dispatch<'_> {
         if options.len() > 1 || !options.iter().all(is_known) {
             return self.here(|out| reply::error(out, SYNTAX));
         }
-        let mut gather = Gather::new(GatherKind::Ok);
-        let nothing = options.slice(0, 0);
-        let threads = self.thread.shared.posts.len();
-        // The position of the combined reply, if other threads take part. It is filled in at the
-        // end, when their number is known.
-        let place = (threads > 1).then(|| {
-            let parts = &mut self.open_round().parts;
-            parts.push(Part::Gathered(gather, 0));
-            parts.len() - 1
-        });
-        let mut there = 0;
-        for thread in 0..threads {
-            if thread == self.thread.index {
-                gather.add(self.count(Operation::Clear, 0, nothing));
-            } else {
-                match self.send(thread, Operation::Clear, 0, nothing) {
-                    Ok(()) => there += 1,
-                    Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
-                }
+        let mut gathered = Gathered::new(GatherKind::Ok);
+        for owner in 0..self.thread.shared.posts.len() {
+            // The request has no round before it, so no earlier operation waits for the owner.
+            if let Some(keys) = self.thread.operate(owner, false, Keyspace::clear) {
+                free_cleared(keys);
+                continue;
             }
+            // It asks for no room, because it must work with no memory left: there is at most one
+            // part for each thread.
+            self.add_there(&mut gathered, (owner, 0), Operation::Clear, 0, options.slice(0, 0));
         }
-        match place {
-            None => _ = self.here(|out| gather.reply(out)),
-            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
-        }
+        self.end(gathered);
         Flow::EndRound
     }
 }

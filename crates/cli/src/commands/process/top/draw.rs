@@ -6,13 +6,15 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
-use uwork_policy::topology::Topology;
 
 use super::machine::{self, Place};
-use super::view::{HISTORY, Order, Pool, Queue, View, Worker};
+use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
+use crate::commands::process::time;
 
-/// The narrowest screen on which the queues have sparklines.
+/// The narrowest screens on which the waits have a sparkline as the run times do, and on which both
+/// have all samples.
 const WIDE: u16 = 100;
+const WIDEST: u16 = 140;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// What is drawn beside the view.
@@ -23,7 +25,6 @@ pub(super) struct Screen<'a> {
     /// The last line: an input, a message, or the keys.
     pub(super) footer: &'a str,
     pub(super) has_colour: bool,
-    pub(super) topology: &'a Topology,
 }
 
 impl Screen<'_> {
@@ -41,11 +42,21 @@ impl Screen<'_> {
     }
 }
 
+/// The first line that was shown of each list.
+#[derive(Default)]
+pub(super) struct Scroll {
+    queues: usize,
+    pools: usize,
+    workers: usize,
+}
+
 /// Draws everything. Works for a screen of any size; what does not fit is left out.
-pub(super) fn draw(frame: &mut Frame<'_>, view: &View, screen: &Screen<'_>) {
-    let places = machine::places(screen.topology, &view.pools);
+pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, screen: &Screen<'_>) {
+    let places = machine::places(&view.topology, &view.pools);
     let area = frame.area();
-    let pools = (places.len() as u16 + 1).min(area.height / 4).max(2);
+    // More room for the pools while the keys move in them.
+    let most = if view.focus == Focus::Pools { area.height / 2 } else { area.height / 4 };
+    let pools = (places.len() as u16 + 1).min(most).max(2);
     let [head, queues, middle, workers, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Fill(3),
@@ -55,9 +66,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, screen: &Screen<'_>) {
     ])
     .areas(area);
     frame.render_widget(head_line(view, screen), head);
-    draw_queues(frame, queues, view, screen);
-    draw_pools(frame, middle, &places, screen);
-    draw_workers(frame, workers, view, screen);
+    // The titles take lines of a pane.
+    let room = |area: Rect, titles: u16| usize::from(area.height.saturating_sub(titles));
+    let shown = view.shown().count();
+    scroll.queues = first_shown(scroll.queues, view.selected, room(queues, 2), shown);
+    scroll.pools = first_shown(scroll.pools, view.pool_line, room(middle, 1), places.len());
+    let lines = view.workers.len();
+    scroll.workers = first_shown(scroll.workers, view.worker_line, room(workers, 2), lines);
+    draw_queues(frame, queues, scroll.queues, view, screen);
+    draw_pools(frame, middle, &places, scroll.pools, view, screen);
+    draw_workers(frame, workers, scroll.workers, view, screen);
     frame.render_widget(Paragraph::new(screen.footer), foot);
 }
 
@@ -81,15 +99,22 @@ fn head_line<'a>(view: &'a View, screen: &'a Screen<'_>) -> Paragraph<'a> {
     Paragraph::new(Line::styled(text, Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A pane with a title on its upper border.
-fn pane(title: String) -> Block<'static> {
-    Block::new().borders(Borders::TOP).title(title)
+/// A pane with a title on its upper border, which is bold if the keys move in it.
+fn pane(title: String, has_focus: bool) -> Block<'static> {
+    let style = if has_focus { Modifier::BOLD } else { Modifier::empty() };
+    Block::new().borders(Borders::TOP).title(title).title_style(Style::new().add_modifier(style))
 }
 
-fn draw_queues(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<'_>) {
-    let is_wide = area.width >= WIDE;
+/// The first line to show of a list of this length: the same as before, unless the selected line
+/// would be outside, or lines at the end would stay empty. `room`: the lines that have room.
+fn first_shown(before: usize, selected: usize, room: usize, length: usize) -> usize {
+    let room = room.max(1);
+    before.clamp((selected + 1).saturating_sub(room), selected).min(length.saturating_sub(room))
+}
+
+fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, screen: &Screen<'_>) {
     let mark = |order: Order| {
-        let arrow = if view.reversed { "^" } else { "v" };
+        let arrow = if view.reversed { "↑" } else { "↓" };
         if order == view.order { format!("{}{arrow}", order.title()) } else { order.title().into() }
     };
     let mut titles = vec![
@@ -100,26 +125,36 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<'
         mark(Order::Pending),
         "run/max".to_owned(),
         mark(Order::P99),
+        mark(Order::Wait),
         "gate".to_owned(),
+        "run time".to_owned(),
     ];
     let mut widths = vec![
         Constraint::Fill(1),
-        Constraint::Length(9),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(9),
+        Constraint::Length(8),
+        Constraint::Length(5),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Length(8),
+        Constraint::Length(6),
         Constraint::Length(6),
         Constraint::Length(8),
     ];
-    let spark = if is_wide { HISTORY } else { 8 };
-    titles.push("run time".to_owned());
-    widths.push(Constraint::Length(spark as u16));
+    let (runs, waits) = match area.width {
+        WIDEST.. => (HISTORY, HISTORY),
+        WIDE.. => (12, 12),
+        _ => (8, 0),
+    };
+    widths.push(Constraint::Length(runs as u16));
+    if waits > 0 {
+        titles.push("wait time".to_owned());
+        widths.push(Constraint::Length(waits as u16));
+    }
     let shown = view.shown().count();
     // Only the rows on the screen are made: there may be thousands of queues.
     let height = usize::from(area.height.saturating_sub(2));
-    let first = view.selected.saturating_sub(height.saturating_sub(1));
-    let rows = view.shown().skip(first).take(height).map(|queue| row(queue, spark, screen));
+    let sparks = (runs, waits);
+    let rows = view.shown().skip(first).take(height).map(|queue| row(queue, sparks, screen));
     let filter = match view.filter.is_empty() {
         true => String::new(),
         false => format!(" with \"{}\"", view.filter),
@@ -128,12 +163,12 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<'
     let table = Table::new(rows, widths)
         .header(header)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(pane(format!(" {shown} queues{filter} ")));
+        .block(pane(format!(" {shown} queues{filter} "), view.focus == Focus::Queues));
     let mut state = TableState::new().with_selected(view.selected - first);
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn row<'a>(queue: &'a Queue, spark: usize, screen: &Screen<'_>) -> Row<'a> {
+fn row<'a>(queue: &'a Queue, sparks: (usize, usize), screen: &Screen<'_>) -> Row<'a> {
     let style = match (queue.gate.as_str(), queue.saturated) {
         ("open", false) => Style::new(),
         ("open", true) => screen.colour(Color::Yellow),
@@ -147,21 +182,35 @@ fn row<'a>(queue: &'a Queue, spark: usize, screen: &Screen<'_>) -> Row<'a> {
         Cell::from(count(queue.pending as f64)),
         Cell::from(format!("{}/{}", queue.running, queue.max_active)),
         Cell::from(time(queue.p99_ns)),
+        Cell::from(time(queue.wait_ns)),
         Cell::from(if queue.saturated && queue.gate == "open" { "full" } else { &queue.gate }),
-        Cell::from(sparkline(&queue.run_times, spark)),
+        Cell::from(sparkline(&queue.run_times, sparks.0)),
+        Cell::from(sparkline(&queue.waits, sparks.1)),
     ])
     .style(style)
 }
 
-fn draw_pools(frame: &mut Frame<'_>, area: Rect, places: &[Place<'_>], screen: &Screen<'_>) {
-    let lines = places.iter().map(|place| match place {
+fn draw_pools(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    places: &[Place<'_>],
+    first: usize,
+    view: &View,
+    screen: &Screen<'_>,
+) {
+    let has_focus = view.focus == Focus::Pools;
+    let room = usize::from(area.height.saturating_sub(1));
+    let lines = places.iter().skip(first).take(room).map(|place| match place {
         Place::Group { depth, name } => Line::raw(format!("{}{name}", "  ".repeat(*depth))),
         Place::Pool { depth, pool } => pool_line(*depth, pool, screen),
     });
-    let lines: Vec<Line<'static>> = lines.collect();
+    let mut lines: Vec<Line<'static>> = lines.collect();
+    if has_focus && let Some(line) = lines.get_mut(view.pool_line - first) {
+        *line = std::mem::take(line).style(Style::new().add_modifier(Modifier::REVERSED));
+    }
     let pools = places.iter().filter(|place| matches!(place, Place::Pool { .. })).count();
     let legend = format!(" {pools} pools: # running, . idle, z waits or sleeps ");
-    frame.render_widget(Paragraph::new(lines).block(pane(legend)), area);
+    frame.render_widget(Paragraph::new(lines).block(pane(legend, has_focus)), area);
 }
 
 fn pool_line(depth: usize, pool: &Pool, screen: &Screen<'_>) -> Line<'static> {
@@ -184,7 +233,7 @@ fn pool_line(depth: usize, pool: &Pool, screen: &Screen<'_>) -> Line<'static> {
     Line::from(spans)
 }
 
-fn draw_workers(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<'_>) {
+fn draw_workers(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, screen: &Screen<'_>) {
     let row = |worker: &Worker| {
         let style = screen.of_worker(&worker.state);
         Row::new([
@@ -199,7 +248,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<
         .style(style)
     };
     let height = usize::from(area.height.saturating_sub(2));
-    let rows: Vec<Row<'_>> = view.workers.iter().take(height).map(row).collect();
+    let rows: Vec<Row<'_>> = view.workers.iter().skip(first).take(height).map(row).collect();
     let widths = [
         Constraint::Length(10),
         Constraint::Length(8),
@@ -212,7 +261,13 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, view: &View, screen: &Screen<
     let titles = ["worker", "thread", "pool", "state", "for", "queue", "function"];
     let header = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
     let title = format!(" {} workers, the longest run first ", view.workers.len());
-    frame.render_widget(Table::new(rows, widths).header(header).block(pane(title)), area);
+    let has_focus = view.focus == Focus::Workers;
+    let table = Table::new(rows, widths)
+        .header(header)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .block(pane(title, has_focus));
+    let selected = has_focus.then_some(view.worker_line - first);
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(selected));
 }
 
 /// A number in at most six characters.
@@ -223,17 +278,6 @@ pub(super) fn count(number: f64) -> String {
         ..10_000.0 => format!("{number:.0}"),
         ..10_000_000.0 => format!("{:.0}k", number / 1e3),
         _ => format!("{:.0}M", number / 1e6),
-    }
-}
-
-/// A time, rounded down, with a unit; 0 is no time.
-fn time(ns: u64) -> String {
-    match ns {
-        0 => "-".to_owned(),
-        1..1_000 => format!("{ns}ns"),
-        1_000..1_000_000 => format!("{}us", ns / 1_000),
-        1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
-        _ => format!("{}s", ns / 1_000_000_000),
     }
 }
 
@@ -252,22 +296,17 @@ fn sparkline(samples: &[u64], width: usize) -> String {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use uwork_policy::topology::Topology;
 
     use super::*;
     use crate::commands::process::top::view::tests::view;
 
     /// The screen as lines.
     fn drawn(view: &View, (width, height): (u16, u16), gone: Option<&str>) -> String {
-        let topology = Topology::flat(2);
-        let screen = Screen {
-            title: "process 7",
-            gone,
-            footer: "q quit",
-            has_colour: false,
-            topology: &topology,
-        };
+        let screen = Screen { title: "process 7", gone, footer: "q quit", has_colour: false };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, view, &screen)).unwrap();
+        let mut scroll = Scroll::default();
+        terminal.draw(|frame| draw(frame, view, &mut scroll, &screen)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset), "no colour");
         let lines = buffer.content.chunks(width.into());
@@ -281,7 +320,7 @@ mod tests {
         for part in [
             "process 7  queues 2  workers 3  100 items/s  tier standby",
             "queue ",
-            "items/sv",
+            "items/s↓",
             "2 queues",
             "pool 0 cpus 0 nice 0",
             "#.  running 1/1 of 2  ready 3",
@@ -293,7 +332,10 @@ mod tests {
         }
         let log = text.lines().find(|line| line.starts_with("log ")).expect("a row");
         let cells: Vec<&str> = log.split_whitespace().collect();
-        assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "open", "█"]);
+        assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "50us", "open", "█"]);
+        let wide = drawn(&view(), (100, 24), None);
+        let log = wide.lines().find(|line| line.starts_with("log ")).expect("a row");
+        assert_eq!(log.matches('█').count(), 2, "run time and wait: {log}");
         let io = text.lines().find(|line| line.starts_with("io ")).expect("a row");
         assert!(io.contains("frozen"), "{io}");
     }
@@ -314,12 +356,43 @@ mod tests {
 
     #[test]
     fn the_selected_queue_is_on_the_screen() {
-        let mut view = View::new();
+        let mut view = View::new(Topology::flat(2));
         view.queues =
             (0..1_000).map(|n| Queue { name: format!("q{n:04}"), ..Queue::default() }).collect();
         view.select(700);
         let text = drawn(&view, (80, 24), None);
         assert!(text.contains("q0700") && !text.contains("q0701"), "{text}");
+    }
+
+    #[test]
+    fn the_selected_pool_and_worker_are_on_the_screen() {
+        let mut view = view();
+        view.pools = (0..50).map(|id| Pool { id, ..Pool::default() }).collect();
+        view.workers =
+            (0..50).map(|n| Worker { name: format!("w{n:02}"), ..Worker::default() }).collect();
+        let before = drawn(&view, (80, 24), None);
+        assert!(before.contains("pool 0 ") && !before.contains("pool 30 "), "{before}");
+        view.focus = Focus::Pools;
+        view.select(30);
+        let text = drawn(&view, (80, 24), None);
+        assert!(text.contains("pool 30 ") && !text.contains("pool 31 "), "{text}");
+        view.focus = Focus::Workers;
+        view.select(40);
+        let text = drawn(&view, (80, 24), None);
+        assert!(text.contains("w40") && !text.contains("w41"), "{text}");
+    }
+
+    #[test]
+    fn a_list_scrolls_when_the_selection_leaves_the_screen() {
+        // Down to line 30, back up within the screen, and above it.
+        let down = first_shown(0, 30, 10, 100);
+        assert_eq!(down, 21);
+        assert_eq!(first_shown(down, 22, 10, 100), 21);
+        assert_eq!(first_shown(down, 20, 10, 100), 20);
+        // The list became shorter, or the screen larger.
+        assert_eq!(first_shown(down, 22, 10, 25), 15);
+        assert_eq!(first_shown(down, 22, 90, 100), 10);
+        assert_eq!([first_shown(0, 5, 0, 9), first_shown(0, 0, 0, 0)], [5, 0]);
     }
 
     #[test]

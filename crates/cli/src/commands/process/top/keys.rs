@@ -3,15 +3,18 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::view::View;
+use crate::commands::process::in_a_path;
 
 const KEYS: &str =
-    "q quit  arrows select  s sort  r reverse  / filter  e set an attribute  p pause";
+    "q quit  Tab list  arrows move  s sort  r reverse  / filter  e set attribute  p pause";
 
 /// What a key asks for beyond a change of the view.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
     None,
     Quit,
+    /// Ask the process at once.
+    Refresh,
     /// Send this request.
     Set(String),
 }
@@ -41,7 +44,7 @@ impl Input {
         self.paused
     }
 
-    /// Shows a message until the next key.
+    /// Shows a message until the next key. Text that is being typed comes first.
     pub(super) fn say(&mut self, message: String) {
         self.message = Some(message);
     }
@@ -49,11 +52,11 @@ impl Input {
     /// The last line of the screen.
     pub(super) fn footer(&self) -> String {
         match (&self.message, &self.mode) {
-            (Some(message), _) => message.clone(),
+            (Some(message), Mode::Keys) => message.clone(),
             (None, Mode::Keys) if self.paused => format!("PAUSED  {KEYS}"),
             (None, Mode::Keys) => KEYS.to_owned(),
-            (None, Mode::Filter) => "type a part of the names, Enter keeps it, Esc drops it".into(),
-            (None, Mode::Attribute { queue, text }) => {
+            (_, Mode::Filter) => "type a part of the names, Enter keeps it, Esc drops it".into(),
+            (_, Mode::Attribute { queue, text }) => {
                 format!("set of queue {queue}: ATTRIBUTE VALUE, as in max_active 64: {text}_")
             }
         }
@@ -79,6 +82,8 @@ impl Input {
             KeyCode::Char('q') | KeyCode::Esc => return Effect::Quit,
             KeyCode::Char('s') => view.order = view.order.next(),
             KeyCode::Char('r') => view.reversed = !view.reversed,
+            KeyCode::Char(' ') => return Effect::Refresh,
+            KeyCode::Tab => view.focus = view.focus.next(),
             KeyCode::Char('p') => self.paused = !self.paused,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('e') => match view.selected_queue() {
@@ -108,7 +113,7 @@ impl Input {
             KeyCode::Char(c) => view.filter.push(c),
             _ => {}
         }
-        view.select(0);
+        view.keep_selections();
         self.mode = Mode::Filter;
     }
 
@@ -120,6 +125,7 @@ impl Input {
                     self.say("nothing changed: type an attribute and a value".to_owned());
                     return Effect::None;
                 };
+                let queue = in_a_path(&queue);
                 return Effect::Set(format!("set devices/{queue}/{name} {}", value.trim()));
             }
             KeyCode::Backspace => _ = text.pop(),
@@ -155,6 +161,9 @@ mod tests {
         assert!(input.footer().ends_with("max_active 64_"), "{}", input.footer());
         let set = Effect::Set("set devices/log/max_active 64".to_owned());
         assert_eq!(type_in(&mut input, &mut view, "\n"), set);
+        view.queues[0].name = "crypt/253 0".to_owned();
+        let set = Effect::Set("set devices/crypt!253!0/nice 1".to_owned());
+        assert_eq!(type_in(&mut input, &mut view, "enice 1\n"), set);
         assert_eq!(type_in(&mut input, &mut view, "enice\n"), Effect::None);
         assert!(input.footer().starts_with("nothing changed"));
         assert_eq!(type_in(&mut input, &mut view, "q"), Effect::Quit);
@@ -170,6 +179,17 @@ mod tests {
         assert_eq!(view.filter, "i");
         let _ = input.press(key(KeyCode::Esc), &mut view);
         assert_eq!((view.filter.as_str(), view.shown().count()), ("", 2));
+    }
+
+    #[test]
+    fn a_message_does_not_hide_what_is_typed() {
+        let (mut input, mut view) = (Input::default(), view());
+        let _ = type_in(&mut input, &mut view, "/i");
+        input.say("too many".to_owned());
+        assert!(input.footer().starts_with("type a part"), "{}", input.footer());
+        let _ = type_in(&mut input, &mut view, "\n");
+        input.say("too many".to_owned());
+        assert_eq!(input.footer(), "too many");
     }
 
     #[test]

@@ -16,13 +16,13 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
-use ratatui::{Terminal, TerminalOptions, Viewport};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
 use super::{TopArgs, UserError, interval, print};
-use crate::client::{Client, Failure, sockets};
-use draw::Screen;
+use crate::client::{Client, Failure, Refused, is_alive, living};
+use draw::{Screen, Scroll};
 use keys::{Effect, Input};
 use view::{Answers, View};
 
@@ -78,13 +78,13 @@ impl Drop for FullScreen {
 struct Top {
     client: Client,
     title: String,
-    topology: Topology,
     view: View,
     /// When the last answers came.
     at: Option<Instant>,
-    /// Why the process no longer answers.
+    /// Why the process does not answer.
     gone: Option<String>,
     input: Input,
+    scroll: Scroll,
 }
 
 impl Top {
@@ -95,23 +95,24 @@ impl Top {
         let command = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
         let title = format!("process {number} {}", command.trim_end());
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
-        let (view, input) = (View::new(), Input::default());
-        Ok(Top { client, title, topology, view, at: None, gone: None, input })
+        let (view, input) = (View::new(topology), Input::default());
+        Ok(Top { client, title, view, at: None, gone: None, input, scroll: Scroll::default() })
     }
 
-    /// Asks the process. One that has ended is noted, and its last state stays.
+    /// Asks the process. The last state of one that does not answer stays. It is asked again as long
+    /// as it exists.
     fn refresh(&mut self) -> Result<(), UserError> {
-        if self.gone.is_some() || self.input.is_paused() {
+        if self.input.is_paused() {
             return Ok(());
         }
-        let mut ask = || {
-            Ok(Answers {
-                status: self.client.ask("status")?,
-                queues: self.client.ask("queues")?,
-                pools: self.client.ask("pools")?,
-            })
-        };
-        match ask() {
+        if self.gone.is_some() {
+            if !is_alive(self.client.process()) {
+                return Ok(());
+            }
+            let Ok(client) = self.client.reopen() else { return Ok(()) };
+            (self.client, self.gone) = (client, None);
+        }
+        match self.ask() {
             Ok(answers) => {
                 let since = self.at.map(|at| at.elapsed());
                 self.at = Some(Instant::now());
@@ -128,9 +129,31 @@ impl Top {
         }
     }
 
-    fn screen<'a>(&'a self, footer: &'a str, has_colour: bool) -> Screen<'a> {
+    fn ask(&mut self) -> Result<Answers, Failure> {
+        let status = self.client.ask("status")?;
+        let queues = match self.client.ask("queues") {
+            Err(Failure::Refused(refused)) => self.ask_filtered(refused)?,
+            answer => answer?,
+        };
+        Ok(Answers { status, queues, pools: self.client.ask("pools")? })
+    }
+
+    /// There are too many queues for an answer: asks for those that the filter permits.
+    fn ask_filtered(&mut self, mut refused: Refused) -> Result<String, Failure> {
+        if !self.view.filter.is_empty() {
+            match self.client.ask(&format!("queues {}", self.view.filter)) {
+                Err(Failure::Refused(again)) => refused = again,
+                answer => return answer,
+            }
+        }
+        self.input.say(format!("{}: / and a part of the names", refused.reason));
+        Ok(String::new())
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>, footer: &str, has_colour: bool) {
         let gone = self.gone.as_deref();
-        Screen { title: &self.title, gone, footer, has_colour, topology: &self.topology }
+        let screen = Screen { title: &self.title, gone, footer, has_colour };
+        draw::draw(frame, &self.view, &mut self.scroll, &screen);
     }
 
     /// Draws until the user ends it.
@@ -144,14 +167,17 @@ impl Top {
         let mut next = Instant::now() + interval;
         loop {
             let footer = self.input.footer();
-            let screen = self.screen(&footer, has_colour);
-            terminal.draw(|frame| draw::draw(frame, &self.view, &screen)).map_err(failed)?;
+            terminal.draw(|frame| self.draw(frame, &footer, has_colour)).map_err(failed)?;
             if event::poll(next.saturating_duration_since(Instant::now())).map_err(failed)? {
                 match event::read().map_err(failed)? {
                     Event::Key(key) if key.kind == KeyEventKind::Press => {
                         match self.input.press(key, &mut self.view) {
                             Effect::None => {}
                             Effect::Quit => return Ok(ExitCode::SUCCESS),
+                            Effect::Refresh => {
+                                next = Instant::now() + interval;
+                                self.refresh()?;
+                            }
                             Effect::Set(request) => self.set(&request),
                         }
                     }
@@ -174,14 +200,13 @@ impl Top {
     }
 
     /// A single picture as text.
-    fn picture(&self) -> String {
+    fn picture(&mut self) -> String {
         let (width, height) = PICTURE;
-        let screen = self.screen("", false);
         let mut terminal = match Terminal::new(TestBackend::new(width, height)) {
             Ok(terminal) => terminal,
             Err(never) => match never {},
         };
-        let drawn = terminal.draw(|frame| draw::draw(frame, &self.view, &screen));
+        let drawn = terminal.draw(|frame| self.draw(frame, "", false));
         match drawn {
             Ok(frame) => frame
                 .buffer
@@ -197,7 +222,7 @@ impl Top {
 
 /// The process, if there is a single one.
 fn only_process() -> Result<String, UserError> {
-    let found: Vec<String> = sockets().iter().map(|(process, _)| process.to_string()).collect();
+    let found: Vec<String> = living().iter().map(|(process, _)| process.to_string()).collect();
     match &found[..] {
         [only] => Ok(only.clone()),
         [] => Err(UserError("no process of this user has a control socket".to_owned())),

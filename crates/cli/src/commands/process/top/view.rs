@@ -4,7 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::client::{Table, fact};
+use uwork_policy::topology::Topology;
+
+use super::machine;
+use crate::client::{Row, Table, fact};
 
 /// The samples of a sparkline.
 pub(super) const HISTORY: usize = 24;
@@ -32,9 +35,13 @@ pub(super) struct Queue {
     pub(super) busy: f64,
     /// Of all runs, in nanoseconds.
     pub(super) p99_ns: u64,
+    /// From submission to start: the mean of the last interval, in nanoseconds; 0 without runs.
+    pub(super) wait_ns: u64,
     /// The mean run time of each interval, in nanoseconds, the newest last. Intervals without runs
     /// are 0.
     pub(super) run_times: Vec<u64>,
+    /// The same of the time from submission to start.
+    pub(super) waits: Vec<u64>,
 }
 
 /// A pool.
@@ -70,6 +77,7 @@ pub(super) enum Order {
     InFlight,
     Pending,
     P99,
+    Wait,
     Name,
 }
 
@@ -80,7 +88,8 @@ impl Order {
             Order::Busy => Order::InFlight,
             Order::InFlight => Order::Pending,
             Order::Pending => Order::P99,
-            Order::P99 => Order::Name,
+            Order::P99 => Order::Wait,
+            Order::Wait => Order::Name,
             Order::Name => Order::Rate,
         }
     }
@@ -93,17 +102,58 @@ impl Order {
             Order::InFlight => "infl",
             Order::Pending => "pend",
             Order::P99 => "p99",
+            Order::Wait => "wait",
             Order::Name => "queue",
         }
     }
 }
 
-/// The counters of a queue at the last answer, and its run times since.
-#[derive(Default)]
+/// The list that the keys move in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Focus {
+    Queues,
+    Pools,
+    Workers,
+}
+
+impl Focus {
+    pub(super) fn next(self) -> Focus {
+        match self {
+            Focus::Queues => Focus::Pools,
+            Focus::Pools => Focus::Workers,
+            Focus::Workers => Focus::Queues,
+        }
+    }
+}
+
+/// A count and a sum of times that grow, and the mean of each interval.
+struct Means {
+    count: u64,
+    us: u64,
+    /// In nanoseconds, the newest last.
+    means: VecDeque<u64>,
+}
+
+impl Means {
+    fn new(count: u64, us: u64) -> Means {
+        Means { count, us, means: VecDeque::new() }
+    }
+
+    /// Takes the values at the end of an interval.
+    fn add(&mut self, count: u64, us: u64) {
+        if self.means.len() == HISTORY {
+            self.means.pop_front();
+        }
+        let (more, more_us) = (count.saturating_sub(self.count), us.saturating_sub(self.us));
+        self.means.push_back(more_us.saturating_mul(1_000).checked_div(more).unwrap_or(0));
+        (self.count, self.us) = (count, us);
+    }
+}
+
+/// The counters of a queue at the last answer, and its times since.
 struct Before {
-    ran: u64,
-    run_us: u64,
-    run_times: VecDeque<u64>,
+    runs: Means,
+    waits: Means,
 }
 
 /// See the module.
@@ -112,7 +162,12 @@ pub(super) struct View {
     pub(super) reversed: bool,
     /// Queues whose names contain this are shown.
     pub(super) filter: String,
+    pub(super) focus: Focus,
+    /// The selected queue, line of the pools, and worker.
     pub(super) selected: usize,
+    pub(super) pool_line: usize,
+    pub(super) worker_line: usize,
+    pub(super) topology: Topology,
     pub(super) queues: Vec<Queue>,
     pub(super) pools: Vec<Pool>,
     pub(super) workers: Vec<Worker>,
@@ -122,12 +177,16 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new() -> View {
+    pub(super) fn new(topology: Topology) -> View {
         View {
             order: Order::Rate,
             reversed: false,
             filter: String::new(),
+            focus: Focus::Queues,
             selected: 0,
+            pool_line: 0,
+            worker_line: 0,
+            topology,
             queues: Vec::new(),
             pools: Vec::new(),
             workers: Vec::new(),
@@ -144,7 +203,7 @@ impl View {
         self.read_queues(&answers.queues, since);
         let (pools, workers) = answers.pools.split_once("\n\n").unwrap_or((&answers.pools, ""));
         self.read_pools(pools, workers);
-        self.sort();
+        self.keep_selections();
     }
 
     fn read_queues(&mut self, answer: &str, since: Option<Duration>) {
@@ -155,51 +214,20 @@ impl View {
         let table = Table::parse(answer);
         self.queues.clear();
         for row in table.rows() {
-            let (name, ran, run_us) = (row.text("name"), row.number("ran"), row.number("run_us"));
-            let mut last = before.remove(name).unwrap_or_else(|| Before {
-                ran,
-                run_us,
-                run_times: VecDeque::new(),
-            });
-            let (runs, us) = (ran.saturating_sub(last.ran), run_us.saturating_sub(last.run_us));
-            if since.is_some() {
-                if last.run_times.len() == HISTORY {
-                    last.run_times.pop_front();
-                }
-                last.run_times.push_back((us * 1_000).checked_div(runs).unwrap_or(0));
-            }
-            let per_second = |amount: f64| match since {
-                Some(since) => amount / since.as_secs_f64().max(1e-6),
-                None => 0.0,
-            };
-            self.queues.push(Queue {
-                name: name.to_owned(),
-                in_flight: row.number("in_flight"),
-                pending: row.number("pending"),
-                running: row.number("running"),
-                max_active: row.number("max_active"),
-                saturated: row.number("saturated") > 0,
-                gate: row.text("gate").to_owned(),
-                rate: per_second(runs as f64),
-                busy: per_second(us as f64 / 1e6),
-                p99_ns: row.number("run_p99_ns"),
-                run_times: last.run_times.iter().copied().collect(),
-            });
-            self.before.insert(
-                name.to_owned(),
-                Before { ran, run_us, run_times: std::mem::take(&mut last.run_times) },
-            );
+            let known = before.remove(row.text("name"));
+            let (queue, now) = read_queue(&row, known, since);
+            self.before.insert(queue.name.clone(), now);
+            self.queues.push(queue);
         }
         self.sort();
         if let Some(name) = selected {
             let found = self.shown().position(|queue| queue.name == name);
             self.selected = found.unwrap_or(self.selected);
         }
-        self.select(0);
     }
 
     fn read_pools(&mut self, pools: &str, workers: &str) {
-        let pool = |row: crate::client::Row<'_>| Pool {
+        let pool = |row: Row<'_>| Pool {
             id: row.number("id"),
             cpus: row.text("cpus").to_owned(),
             nice: row.text("nice").to_owned(),
@@ -210,7 +238,7 @@ impl View {
             ready: row.number("ready"),
         };
         self.pools = Table::parse(pools).rows().map(pool).collect();
-        let worker = |row: crate::client::Row<'_>| Worker {
+        let worker = |row: Row<'_>| Worker {
             pool: row.text("pool").to_owned(),
             name: row.text("name").to_owned(),
             thread: row.text("thread").to_owned(),
@@ -235,6 +263,7 @@ impl View {
                 Order::InFlight => second.in_flight.cmp(&first.in_flight),
                 Order::Pending => second.pending.cmp(&first.pending),
                 Order::P99 => second.p99_ns.cmp(&first.p99_ns),
+                Order::Wait => second.wait_ns.cmp(&first.wait_ns),
                 Order::Name => first.name.cmp(&second.name),
             };
             by.then_with(|| a.name.cmp(&b.name))
@@ -250,20 +279,77 @@ impl View {
         self.shown().nth(self.selected)
     }
 
-    /// Moves the selection by so many queues.
+    /// Moves the selection of the list in focus by so many lines.
     pub(super) fn select(&mut self, by: isize) {
-        let last = self.shown().count().saturating_sub(1);
-        self.selected = self.selected.saturating_add_signed(by).min(last);
+        let selected = match self.focus {
+            Focus::Queues => &mut self.selected,
+            Focus::Pools => &mut self.pool_line,
+            Focus::Workers => &mut self.worker_line,
+        };
+        *selected = selected.saturating_add_signed(by);
+        self.keep_selections();
     }
+
+    /// Moves selections behind the end of their lists to the end.
+    pub(super) fn keep_selections(&mut self) {
+        let queues = self.shown().count();
+        let pools = machine::places(&self.topology, &self.pools).len();
+        let workers = self.workers.len();
+        let lists = [
+            (&mut self.selected, queues),
+            (&mut self.pool_line, pools),
+            (&mut self.worker_line, workers),
+        ];
+        for (selected, length) in lists {
+            *selected = (*selected).min(length.saturating_sub(1));
+        }
+    }
+}
+
+/// A queue's line of an answer, given what was known of it. `since`: the time since the last answer.
+fn read_queue(row: &Row<'_>, known: Option<Before>, since: Option<Duration>) -> (Queue, Before) {
+    let (ran, run_us) = (row.number("ran"), row.number("run_us"));
+    let (waits, wait_us) = (row.number("waits"), row.number("wait_us"));
+    let mut now = known.unwrap_or_else(|| Before {
+        runs: Means::new(ran, run_us),
+        waits: Means::new(waits, wait_us),
+    });
+    let runs = ran.saturating_sub(now.runs.count) as f64;
+    let busy_s = run_us.saturating_sub(now.runs.us) as f64 / 1e6;
+    if since.is_some() {
+        now.runs.add(ran, run_us);
+        now.waits.add(waits, wait_us);
+    }
+    let per_second = |amount: f64| match since {
+        Some(since) => amount / since.as_secs_f64().max(1e-6),
+        None => 0.0,
+    };
+    let queue = Queue {
+        name: row.text("name").to_owned(),
+        in_flight: row.number("in_flight"),
+        pending: row.number("pending"),
+        running: row.number("running"),
+        max_active: row.number("max_active"),
+        saturated: row.number("saturated") > 0,
+        gate: row.text("gate").to_owned(),
+        rate: per_second(runs),
+        busy: per_second(busy_s),
+        p99_ns: row.number("run_p99_ns"),
+        wait_ns: now.waits.means.back().copied().unwrap_or(0),
+        run_times: now.runs.means.iter().copied().collect(),
+        waits: now.waits.means.iter().copied().collect(),
+    };
+    (queue, now)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
-    const QUEUES: &str = "name\tran\trun_us\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\trun_p99_ns\n\
-        log\t100\t1000\t2\t1\t1\t8\t0\topen\t16384\n\
-        io\t5\t7\t9\t8\t1\t1\t1\tfrozen\t0\n";
+    const QUEUES: &str = "name\tran\trun_us\tin_flight\tpending\trunning\tmax_active\tsaturated\t\
+        gate\trun_p99_ns\twaits\twait_us\n\
+        log\t100\t1000\t2\t1\t1\t8\t0\topen\t16384\t100\t5000\n\
+        io\t5\t7\t9\t8\t1\t1\t1\tfrozen\t0\t5\t5\n";
     const POOLS: &str = "id\tcpus\tnice\ttarget\tworkers\tworkers_max\trunning\tidle\tready\tarmed\n\
         0\t0\t0\t1\t2\t64\t1\t1\t3\t0\n\
         1\t0-1\t-5\t2\t1\t64\t0\t1\t0\t0\n\
@@ -274,13 +360,16 @@ pub(super) mod tests {
         -\t2\t-\t103\trunning\tlog\tapp::Help\t40\t0\n";
 
     pub(in super::super) fn answers(ran: u64, run_us: u64) -> Answers {
-        let queues = QUEUES.replace("log\t100\t1000", &format!("log\t{ran}\t{run_us}"));
+        // Each run has waited for 50 us.
+        let queues = QUEUES
+            .replace("log\t100\t1000", &format!("log\t{ran}\t{run_us}"))
+            .replace("100\t5000", &format!("{ran}\t{}", ran * 50));
         let status = "pid\t7\nblocking_tier\tstandby\npanics\t0\n".to_owned();
         Answers { status, queues, pools: POOLS.to_owned() }
     }
 
     pub(in super::super) fn view() -> View {
-        let mut view = View::new();
+        let mut view = View::new(Topology::flat(2));
         view.update(&answers(100, 1_000), None);
         view.update(&answers(300, 401_000), Some(Duration::from_secs(2)));
         view
@@ -292,7 +381,12 @@ pub(super) mod tests {
         let log = &view.queues[0];
         assert_eq!((log.name.as_str(), log.rate, log.busy), ("log", 100.0, 0.2));
         assert_eq!(log.run_times, [2_000_000], "400 ms for 200 runs");
-        assert_eq!(view.queues[1].run_times, [0], "no runs");
+        assert_eq!((log.wait_ns, &log.waits[..]), (50_000, &[50_000][..]));
+        assert_eq!(
+            (&view.queues[1].run_times[..], view.queues[1].wait_ns),
+            (&[0][..], 0),
+            "no runs"
+        );
         assert_eq!((view.tier.as_str(), view.pools.len()), ("standby", 2));
         let workers: Vec<&str> =
             view.workers.iter().map(|worker| worker.function.as_str()).collect();
@@ -314,11 +408,25 @@ pub(super) mod tests {
         view.update(&answers(300, 401_000), Some(Duration::from_secs(1)));
         assert_eq!(view.selected_queue().map(|queue| queue.name.as_str()), Some("io"));
         view.filter = "lo".to_owned();
-        view.select(0);
+        view.keep_selections();
         assert_eq!((names(&view), view.selected), (vec!["log".to_owned()], 0));
         view.filter = "none".to_owned();
         view.select(1);
         assert!(view.selected_queue().is_none());
+    }
+
+    #[test]
+    fn each_list_has_a_selection_that_stays_within_it() {
+        let mut view = view();
+        for focus in [Focus::Queues, Focus::Pools, Focus::Workers] {
+            assert_eq!(view.focus, focus);
+            view.select(isize::MAX);
+            view.focus = focus.next();
+        }
+        assert_eq!((view.selected, view.pool_line, view.worker_line), (1, 1, 2));
+        view.focus = Focus::Workers;
+        view.select(-1);
+        assert_eq!((view.selected, view.worker_line), (1, 1));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! The control socket: who may connect, what clients get, and that no client disturbs the process.
+//! The control socket: permitted clients, their answers, and that no client disturbs the process.
 //! Each scene is a process of its own, with a folder of its own for the socket.
 
+mod clients;
+mod signals;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use support::child::{alone_with, become_nobody, ending_of};
+use support::child::{alone_with, ending_of};
 use support::forked::in_child;
 use support::{queue, until, watchdog};
 use uwork::control;
@@ -125,6 +125,78 @@ fn attributes_are_read_and_changed_from_outside() {
     });
 }
 
+// Catches: a fact or a column that the page for authors of clients leaves out.
+#[test]
+fn the_page_of_the_protocol_names_every_fact_and_column() {
+    let page = include_str!("../../../../docs/control-protocol.md");
+    let text = |request| {
+        let answer = control::answer(request);
+        answer.split_once('\n').expect("a line").1.to_owned()
+    };
+    let facts = text("status");
+    let facts = facts.lines().filter_map(|line| line.split('\t').next());
+    let (queues, pools) = (text("queues"), text("pools"));
+    let heads = [&queues, &pools].into_iter().flat_map(|table| table.lines().take(1));
+    let workers = pools.split_once("\n\n").expect("two tables").1.lines().take(1);
+    let columns = heads.chain(workers).flat_map(|head| head.split('\t'));
+    let names: Vec<&str> = facts.chain(columns).collect();
+    assert!(names.len() > 40, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "docs/control-protocol.md lacks `{name}`");
+    }
+}
+
+/// The control thread sees every queue, the program those with the flag.
+#[test]
+fn a_queue_without_the_flag_is_seen_and_tuned_from_outside() {
+    let _watchdog = watchdog();
+    scene("a_queue_without_the_flag_is_seen_and_tuned_from_outside", || {
+        let path = socket();
+        let queue = uwork::Queue::builder("a/b c").build().unwrap();
+        let twin = uwork::Queue::builder("a/b c").numbered().build().unwrap();
+        let mut client = Client::connect(&path);
+        assert!(client.ask("list devices").unwrap().contains("dir\ta!b!c#2\n"));
+        assert_eq!(client.ask("set devices/a!b!c/max_active 7"), Ok(String::new()));
+        assert_eq!(client.ask("set devices/a!b!c#2/max_active 9"), Ok(String::new()));
+        assert_eq!((queue.max_active(), twin.max_active()), (7, 9));
+        for path in ["devices/a!b!c/max_active", "devices/a!b c/max_active"] {
+            assert_eq!(client.ask(&format!("get {path}")), Ok("7\n".to_owned()));
+        }
+        assert!(uwork::sysfs::get("devices/a!b!c/max_active").is_err(), "not in the program's");
+    });
+}
+
+#[test]
+fn tables_and_stacks_of_chosen_queues() {
+    let _watchdog = watchdog();
+    scene("tables_and_stacks_of_chosen_queues", || {
+        let path = socket();
+        let (first, second) =
+            (queue("chosen-1").build().unwrap(), queue("other-2").build().unwrap());
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Mutex::new(held);
+        let held: &'static std::sync::Mutex<_> = Box::leak(Box::new(held));
+        let begun: &'static std::sync::Barrier = Box::leak(Box::new(std::sync::Barrier::new(3)));
+        let waits = [&first, &second].map(|queue| {
+            queue.spawn(move || {
+                begun.wait();
+                held.lock().unwrap().recv().is_err()
+            })
+        });
+        begun.wait();
+        let mut client = Client::connect(&path);
+        let table = client.ask("queues chosen-").unwrap();
+        assert_eq!(table.lines().count(), 2, "{table}");
+        assert!(table.contains(first.name()), "{table}");
+        let stacks = client.ask(&format!("stacks 0 {}", second.name())).unwrap();
+        assert!(stacks.starts_with("stacks of 1 workers\n"), "{stacks}");
+        assert!(stacks.contains(&format!("of queue {:?}", second.name())), "{stacks}");
+        assert!(client.ask("stacks 0 none").unwrap().starts_with("stacks of 0 workers\n"));
+        drop(release);
+        assert!(waits.into_iter().all(|waits| waits.join().unwrap()), "nothing was sent");
+    });
+}
+
 #[test]
 fn a_trace_records_the_items_that_are_queued_while_it_is_on() {
     let _watchdog = watchdog();
@@ -152,35 +224,6 @@ fn a_trace_records_the_items_that_are_queued_while_it_is_on() {
         in_child(|| assert_eq!(control::answer("trace on 1"), "ok 0\n"));
         assert_eq!(control::answer("trace off"), "ok 0\n");
         assert_eq!(kinds(&queue), ["lost", "more"], "off again");
-    });
-}
-
-#[test]
-fn a_signal_writes_a_dump_with_stacks() {
-    let _watchdog = watchdog();
-    scene("a_signal_writes_a_dump_with_stacks", || {
-        // Also without a socket: the signal needs the watcher alone.
-        let queue = queue("signalled").build().unwrap();
-        let written = std::env::temp_dir().join(format!("uwd-{}", std::process::id()));
-        let file = fs::File::create(&written).unwrap();
-        // SAFETY: both descriptors are open; standard error is the file from here on.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
-        control::dump_on_signal(libc::SIGUSR1).unwrap();
-        control::dump_on_signal(libc::SIGUSR1).expect("again changes nothing");
-        let stopped = control::dump_on_signal(libc::SIGSTOP).unwrap_err();
-        assert!(stopped.contains("cannot be handled"), "{stopped}");
-        let (release, held) = std::sync::mpsc::channel::<()>();
-        let waits = queue.spawn(move || held.recv().is_err());
-        let text = || fs::read_to_string(&written).unwrap();
-        until("a dump has the item and its stack", || {
-            // SAFETY: no pointers; the handler is installed.
-            assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
-            text().contains(queue.name()) && text().contains("\nstacks of 1 workers\n")
-        });
-        assert!(text().contains("a_signal_writes_a_dump_with_stacks"), "{}", text());
-        drop(release);
-        assert!(waits.join().unwrap());
-        fs::remove_file(&written).unwrap();
     });
 }
 
@@ -229,139 +272,6 @@ fn no_thread_serves_while_no_client_is_connected() {
             drop((first, second));
             until("the thread has ended", || threads_named("uw/control") == 0);
         }
-    });
-}
-
-#[test]
-fn only_its_user_may_use_the_socket() {
-    let _watchdog = watchdog();
-    // SAFETY: no arguments.
-    if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: needs root, to become another user");
-        return;
-    }
-    scene("only_its_user_may_use_the_socket", || {
-        let path = socket();
-        let found = fs::symlink_metadata(&path).unwrap();
-        assert!(found.file_type().is_socket());
-        assert_eq!(found.permissions().mode() & 0o777, 0o600);
-        let connect = || UnixStream::connect(&path);
-        let refused = |outcome: std::io::Result<UnixStream>| {
-            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied);
-        };
-        in_child(|| {
-            become_nobody();
-            refused(connect());
-        });
-        // Even if the file's rights are given away.
-        let folder = path.parent().unwrap();
-        for (path, mode) in [(folder.parent().unwrap(), 0o755), (folder, 0o755), (&path, 0o666)] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        }
-        in_child(|| {
-            become_nobody();
-            let mut text = String::new();
-            let _ = connect().expect("the rights permit it").read_to_string(&mut text);
-            assert_eq!(text, "err refused only this process's user and root may connect\n");
-        });
-        assert!(Client::connect(&path).ask("help").is_ok());
-    });
-}
-
-#[test]
-fn malformed_input_ends_its_own_connection_only() {
-    let _watchdog = watchdog();
-    scene("malformed_input_ends_its_own_connection_only", || {
-        let path = socket();
-        let mut watching = Client::connect(&path);
-        let mut half = Client::connect(&path);
-        half.send(b"get cpu");
-        let mut garbage = Client::connect(&path);
-        garbage.send(b"\xff\xfe\x00\n");
-        assert_eq!(garbage.line(), "err refused a line is UTF-8\n");
-        assert!(garbage.is_closed());
-        let mut long = Client::connect(&path);
-        // The server closes the connection long before all of it is sent.
-        let line = vec![b'x'; 1 << 20];
-        let sent = (0..1024).take_while(|_| long.stream().write_all(&line).is_ok()).count();
-        assert!(sent < 1024, "a line of a gigabyte was taken");
-        let mut exact = Client::connect(&path);
-        exact.send(&[b'x'; 4096]);
-        assert_eq!(exact.line(), "err refused a line has at most 4096 bytes\n");
-        assert!(exact.is_closed());
-        let mut several = Client::connect(&path);
-        several.send(b"get cpumask\r\nnonsense\nhelp\n");
-        assert_eq!(several.answer(), watching.ask("get cpumask"));
-        assert!(several.answer().unwrap_err().starts_with("err bad-request "));
-        assert_eq!(several.answer(), watching.ask("help"));
-        half.send(b"mask\n");
-        assert_eq!(half.answer(), watching.ask("get cpumask"));
-        // What came before the client's end is answered.
-        several.send(b"help\nget");
-        several.stream().shutdown(Shutdown::Write).unwrap();
-        assert_eq!(several.answer(), watching.ask("help"));
-        assert!(several.is_closed());
-    });
-}
-
-#[test]
-fn ten_thousand_connections_leave_the_socket_usable() {
-    let _watchdog = watchdog();
-    scene("ten_thousand_connections_leave_the_socket_usable", || {
-        let path = socket();
-        let mut kept: Vec<Client> = (0..32).map(|_| Client::connect(&path)).collect();
-        for _ in 0..10_000 {
-            let mut text = String::new();
-            // The server may close it before the client has read.
-            let _ =
-                UnixStream::connect(&path).expect("accepted in the end").read_to_string(&mut text);
-            let refusal = "err refused 32 clients are connected, which is the most\n";
-            assert!(text == refusal || text.is_empty(), "{text}");
-        }
-        assert!(kept.iter_mut().all(|client| client.ask("help").is_ok()));
-        kept.clear();
-        until("a place is free", || {
-            let mut first = String::new();
-            let stream = UnixStream::connect(&path).expect("a listener");
-            BufReader::new(stream).read_line(&mut first).is_ok_and(|_| first.starts_with("uwork-c"))
-        });
-    });
-}
-
-#[test]
-fn a_client_that_reads_nothing_delays_no_other() {
-    let _watchdog = watchdog();
-    scene("a_client_that_reads_nothing_delays_no_other", || {
-        let path = socket();
-        let mut slow = Client::connect(&path);
-        slow.stream().set_nonblocking(true).unwrap();
-        // Its requests stay in the system's buffers as soon as an answer does not fit.
-        let full = (0..1_000_000).any(|_| match slow.stream().write(b"dump\n") {
-            Ok(_) => false,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        });
-        assert!(full, "the server keeps reading requests whose answers are not read");
-        let mut other = Client::connect(&path);
-        assert!((0..100).all(|_| other.ask("help").is_ok()));
-    });
-}
-
-#[test]
-fn a_client_that_is_killed_is_forgotten() {
-    let _watchdog = watchdog();
-    scene("a_client_that_is_killed_is_forgotten", || {
-        let path = socket();
-        let mut other = Client::connect(&path);
-        for _ in 0..5 {
-            in_child(|| {
-                let mut client = UnixStream::connect(&path).expect("a listener");
-                client.write_all(b"dump\ndump\nget cpu").expect("the server reads");
-                // Ends like a kill: nothing is closed in order.
-            });
-            assert!(other.ask("help").is_ok());
-        }
-        drop(other);
-        until("the thread has ended", || threads_named("uw/control") == 0);
     });
 }
 

@@ -1,0 +1,157 @@
+//! The replies of an exchange: granted outcomes are over, refused ones wait.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::Committer;
+use crate::consumer::group::make_groups;
+use crate::consumer::link::{End, Outcome};
+use crate::consumer::reader::reclaimed;
+use crate::consumer::schedule::PROMOTE_EVERY;
+use crate::consumer::sent::{Purpose, Sent};
+use crate::fault::{Fault, Remedy};
+use crate::handler::Failure;
+use crate::job::EntryId;
+use crate::policy::Fate;
+
+impl Committer {
+    /// Reads the replies. Returns whether outcomes were refused: these wait.
+    pub(super) fn read(&mut self, replies: Vec<Value>, sent: Vec<Sent>) -> bool {
+        let address = self.wire.name();
+        self.faults_of(Purpose::Exchange).succeeded(&address);
+        let is_holding = !self.refused.is_empty();
+        // A purpose is granted if all its commands are.
+        let mut verdicts: HashMap<Purpose, Option<Fault>> = HashMap::new();
+        for (reply, sent) in replies.into_iter().zip(sent) {
+            let verdict = verdicts.entry(sent.purpose()).or_default();
+            match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
+                // A command of the handler has failed: so has the attempt.
+                (Some(text), _, Sent::Effects(mut outcome)) => {
+                    outcome.end = End::Failed(Failure::again(format!("an effect failed: {text}")));
+                    self.backlog.push(outcome);
+                }
+                (_, Some(found), sent) => {
+                    *verdict = Some(found);
+                    self.refused.extend(sent.into_outcomes());
+                }
+                (_, None, sent) => self.accepted(reply, sent),
+            }
+        }
+        let lacks_group =
+            |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.remedy == Remedy::MakeGroup);
+        if verdicts.values().any(lacks_group) {
+            // A fault of this call is found again by the next exchange.
+            let _ = make_groups(&self.link, &mut self.wire);
+        }
+        let mut are_outcomes = false;
+        for (purpose, fault) in verdicts {
+            match fault {
+                Some(fault) => {
+                    are_outcomes |= purpose == Purpose::Outcomes;
+                    self.put_off(purpose, &fault, is_holding);
+                }
+                // Those that wait were not tried.
+                None if purpose == Purpose::Outcomes && is_holding => {}
+                None => self.faults_of(purpose).succeeded(&address),
+            }
+        }
+        are_outcomes
+    }
+
+    /// Sets the time of the next try. Outcomes that wait already are tried at the time that was set
+    /// for them, however many join them.
+    fn put_off(&mut self, purpose: Purpose, fault: &Fault, is_holding: bool) {
+        let until = Instant::now() + self.failed(purpose, fault);
+        match purpose {
+            Purpose::Outcomes if is_holding => {}
+            // An exchange that fails as a whole is the caller's.
+            Purpose::Outcomes | Purpose::Exchange => self.hold_until = until,
+            Purpose::Beats => self.next.beat = self.next.beat.min(until),
+            Purpose::Reclaim(stream) => self.next.reclaim[stream] = until,
+            Purpose::Promote(stream) => self.next.promote[stream] = until,
+            Purpose::Sweep => self.next.sweep = self.next.sweep.min(until),
+        }
+    }
+
+    fn accepted(&mut self, reply: Value, sent: Sent) {
+        let tally = &self.link.shared.tally;
+        let number = if let Value::Int(number) = reply { number.cast_unsigned() } else { 0 };
+        match sent {
+            Sent::Complete(places) => {
+                tally.done(number);
+                tally.duplicates(places.len() as u64 - number.min(places.len() as u64));
+                self.link.release(places);
+            }
+            Sent::HandBack(places) => {
+                tally.handed_back(number);
+                self.link.release(places);
+            }
+            Sent::Effects(outcome) => {
+                if number == 0 {
+                    tally.duplicates(1)
+                } else {
+                    tally.done(1)
+                }
+                self.link.release([outcome.place]);
+            }
+            Sent::Failed(outcome, fate) => {
+                match (fate, number) {
+                    (_, 0) => tally.lost(1),
+                    (Fate::Retry(_), _) => tally.retries(1),
+                    (Fate::Bury, _) => self.buried(&outcome),
+                }
+                self.link.release([outcome.place]);
+            }
+            Sent::Beat(stream) => {
+                let Value::Array(lost) = reply else { return };
+                let ids = lost.iter().filter_map(|id| match id {
+                    Value::BulkString(id) => EntryId::parse(id),
+                    _ => None,
+                });
+                ids.for_each(|id| self.link.lose((stream, id)));
+            }
+            Sent::Reclaim(stream) => self.reclaimed(stream, reply),
+            Sent::Promote(stream) => self.promoted(stream, &reply),
+            Sent::Present | Sent::Sweep => {}
+        }
+    }
+
+    fn buried(&self, outcome: &Outcome) {
+        let shared = &self.link.shared;
+        shared.tally.dead(1);
+        let (stream, id) = (&self.link.streams[outcome.place.0].0, outcome.place.1);
+        let (attempt, End::Failed(failure)) = (outcome.attempt, &outcome.end) else { return };
+        shared.reporter.say(&format!(
+            "{stream}: {id} is a dead letter after {attempt} attempt(s): {}",
+            failure.text.lines().next().unwrap_or_default()
+        ));
+    }
+
+    fn reclaimed(&mut self, stream: usize, reply: Value) {
+        let Value::Array(parts) = reply else { return };
+        let Ok([Value::BulkString(cursor), Value::Array(list)]) = <[Value; 2]>::try_from(parts)
+        else {
+            return;
+        };
+        let entries = reclaimed(list);
+        self.link.shared.tally.reclaimed(entries.len() as u64);
+        self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
+        // The pass is not over.
+        if cursor != b"0-0" {
+            self.next.reclaim[stream] = Instant::now();
+        }
+        self.link.admit(stream, entries);
+    }
+
+    fn promoted(&mut self, stream: usize, reply: &Value) {
+        let Value::Array(parts) = reply else { return };
+        if let [Value::Int(_), Value::Int(next_ms)] = parts[..]
+            && let Ok(next_ms) = u64::try_from(next_ms)
+        {
+            let next = Duration::from_millis(next_ms).min(PROMOTE_EVERY);
+            self.next.promote[stream] = Instant::now() + next;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A stop returns, whatever the server does, and reports the jobs that it has left behind.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use redis::Value;
+use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stopped};
+
+use crate::support::count::{Count, config};
+use crate::support::server::Redis;
+use crate::support::until::{IN_VAIN, wait_until};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn push(redis: &Redis) {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
+}
+
+/// Stops a consumer without waiting for runs. A stop that does not return fails the test.
+fn stop(bridge: Bridge) -> Stopped {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(bridge.stop(Duration::ZERO)));
+    receiver.recv_timeout(IN_VAIN).expect("the stop returns")
+}
+
+#[test]
+fn a_stop_returns_although_the_server_refuses_the_outcomes() {
+    let Some(redis) = Redis::start("a_stop_returns_although", &[]) else { return };
+    push(&redis);
+    // To create the group takes memory, and nothing else that a start does.
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("CONFIG SET maxmemory 1");
+    let (count, lines) = (Count::default(), Count::default());
+    let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("OOM");
+    let stopped = stop(bridge);
+    assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
+    assert!(stopped.counters.faults < 100, "{} faults: a hot loop", stopped.counters.faults);
+    redis.ask("CONFIG SET maxmemory 0");
+    let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
+    count.wait_for("job", 1);
+    assert_eq!(other.stop(LONG).counters.reclaimed, 1);
+}
+
+#[test]
+fn a_stop_returns_although_the_server_hangs() {
+    let Some(redis) = Redis::start("a_stop_returns_although_the_server_hangs", &[]) else { return };
+    push(&redis);
+    let (count, gate) = (Count::default(), Count::default());
+    let (runs, open) = (count.clone(), gate.clone());
+    let handlers = Handlers::new().otherwise(move |_| {
+        runs.add("begun");
+        open.wait_for("open", 1);
+        Ok(Reply::done())
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    count.wait_for("begun", 1);
+    redis.pause();
+    gate.add("open");
+    // The bounds are checked as constants: `the_waits_of_a_stop_are_within_its_documented_bounds`.
+    let stopped = stop(bridge);
+    assert_eq!(stopped.uncommitted, 1);
+    redis.resume();
+    // The server may now read the acknowledgement that it has got; otherwise the job runs again.
+    let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
+    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    other.stop(LONG);
+}
+
+/// The deliveries of the only pending entry.
+fn deliveries(redis: &Redis) -> i64 {
+    let Value::Array(rows) = redis.ask("XPENDING jobs uwork - + 10") else { panic!() };
+    let [Value::Array(row)] = &rows[..] else { panic!("{rows:?}") };
+    let Value::Int(deliveries) = row[3] else { panic!() };
+    deliveries
+}
+
+#[test]
+fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
+    let Some(redis) = Redis::start("a_hand_back_that_is_sent_again", &[]) else { return };
+    push(&redis);
+    // A consumer that has died has the job.
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let mut monitor = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    monitor.send_packed_command(&redis::cmd("MONITOR").get_packed_command()).unwrap();
+    let begun = Count::default();
+    let runs = begun.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        runs.add("begun");
+        wait_until("the job is abandoned", || job.is_abandoned());
+        Ok(Reply::done())
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    let consumer = bridge.consumer().to_owned();
+    begun.wait_for("begun", 1);
+    assert_eq!(deliveries(&redis), 2);
+    assert_eq!((stop(bridge).abandoned, deliveries(&redis)), (1, 1));
+    // The last argument but one is the heartbeat and a millisecond.
+    let sent = loop {
+        let Value::SimpleString(line) = monitor.recv_response().unwrap() else { continue };
+        let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+        if words.first() == Some(&"EVALSHA") && words.contains(&"601") {
+            break words.join(" ");
+        }
+    };
+    assert!(sent.contains(&consumer), "{sent}");
+    redis.ask(&sent);
+    assert_eq!(deliveries(&redis), 1);
+}

@@ -1,0 +1,226 @@
+//! The limits of a process, as far as they bound what uwork does in it: threads, descriptors, locked
+//! memory, pending signals.
+
+use std::fs;
+
+use super::Finding;
+
+/// With fewer threads, descriptors or signals than this left, a process is warned of.
+const LEFT_MIN: u64 = 64;
+/// The same for bytes of pinned memory.
+const PINNED_LEFT_MIN: u64 = 64 << 10;
+
+/// A limit, and how much of it is used.
+struct Limit {
+    what: &'static str,
+    used: u64,
+    /// None: unlimited.
+    most: Option<u64>,
+    left_min: u64,
+    remedy: &'static str,
+}
+
+impl Limit {
+    fn is_near(&self) -> bool {
+        self.most.is_some_and(|most| most.saturating_sub(self.used) < self.left_min)
+    }
+
+    fn text(&self) -> String {
+        let most = self.most.map_or("unlimited".to_owned(), |most| most.to_string());
+        format!("{} {} of {most}", self.what, self.used)
+    }
+}
+
+/// A finding for each limit that is near, and one for all others.
+pub(super) fn findings(process: u32) -> Vec<Finding> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
+    let (Some(limits), Some(status)) = (read("limits"), read("status")) else { return Vec::new() };
+    let mut all = of_process(&limits, &status, &Used::by(process, &status));
+    all.extend(pids_max(&read("cgroup").unwrap_or_default(), &|path| {
+        fs::read_to_string(path).ok()
+    }));
+    judged(&all)
+}
+
+fn judged(all: &[Limit]) -> Vec<Finding> {
+    let (near, far): (Vec<&Limit>, Vec<&Limit>) = all.iter().partition(|limit| limit.is_near());
+    let bad = near
+        .iter()
+        .map(|limit| Finding::bad(format!("a limit is near: {}", limit.text()), limit.remedy));
+    let mut findings: Vec<Finding> = bad.collect();
+    if !far.is_empty() {
+        let texts: Vec<String> = far.iter().map(|limit| limit.text()).collect();
+        findings.push(Finding::good(texts.join(", ")));
+    }
+    findings
+}
+
+/// What the files about one process do not say.
+struct Used {
+    /// The threads of all processes of its user, which RLIMIT_NPROC counts.
+    threads_of_user: Option<u64>,
+    descriptors: Option<u64>,
+}
+
+impl Used {
+    fn by(process: u32, status: &str) -> Used {
+        let user = line(status, "Uid:");
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok();
+        let of_all = fs::read_dir("/proc").ok().map(|entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            let numbers = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+            let threads = numbers.filter_map(|number| {
+                let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+                (line(&status, "Uid:") == user).then(|| number_in(&status, "Threads:"))?
+            });
+            threads.sum()
+        });
+        Used {
+            threads_of_user: of_all.filter(|_| user.is_some()),
+            descriptors: descriptors.map(|entries| entries.count() as u64),
+        }
+    }
+}
+
+/// The first word behind a title: of `Uid:`, the real user.
+fn line<'a>(text: &'a str, title: &str) -> Option<&'a str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(title))?;
+    line.split_whitespace().next()
+}
+
+fn number_in(text: &str, title: &str) -> Option<u64> {
+    line(text, title)?.parse().ok()
+}
+
+/// The limits in /proc/PID/limits.
+fn of_process(limits: &str, status: &str, used: &Used) -> Vec<Limit> {
+    // `SigQ: used/limit`, for all processes of the user.
+    let signals = line(status, "SigQ:").and_then(|both| both.split('/').next()?.parse().ok());
+    // The kernel counts the pages of the records of context switches as pinned.
+    let pinned = number_in(status, "VmPin:").map(|kib| kib << 10);
+    let kinds = [
+        (
+            "Max processes",
+            "threads of the user (RLIMIT_NPROC)",
+            used.threads_of_user,
+            LEFT_MIN,
+            "raise it: ulimit -u, or LimitNPROC of the service; without threads, waiting items delay others",
+        ),
+        (
+            "Max open files",
+            "descriptors (RLIMIT_NOFILE)",
+            used.descriptors,
+            LEFT_MIN,
+            "raise it: ulimit -n, or LimitNOFILE of the service; the tier events takes one for a thread",
+        ),
+        (
+            "Max locked memory",
+            "pinned bytes (RLIMIT_MEMLOCK)",
+            pinned,
+            PINNED_LEFT_MIN,
+            "raise it: ulimit -l, or LimitMEMLOCK of the service; the tier events locks two pages for a thread",
+        ),
+        (
+            "Max pending signals",
+            "pending signals of the user (RLIMIT_SIGPENDING)",
+            signals,
+            LEFT_MIN,
+            "raise it: ulimit -i, or LimitSIGPENDING of the service; clients of this socket wait without them",
+        ),
+    ];
+    let limit = |(title, what, used, left_min, remedy)| {
+        let soft = line(limits, title)?;
+        let most = if soft == "unlimited" { None } else { Some(soft.parse().ok()?) };
+        Some(Limit { what, used: used?, most, left_min, remedy })
+    };
+    kinds.into_iter().filter_map(limit).collect()
+}
+
+/// The tightest `pids.max` of the process's control groups, from /proc/PID/cgroup.
+fn pids_max(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<Limit> {
+    // `NUMBER:CONTROLLERS:PATH`. Version 2 has no controllers here.
+    let folder = groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        match (fields.next()?, fields.next()?) {
+            ("", path) => Some(("/sys/fs/cgroup", path)),
+            (names, path) if names.split(',').any(|name| name == "pids") => {
+                Some(("/sys/fs/cgroup/pids", path))
+            }
+            _ => None,
+        }
+    });
+    let (root, path) = folder?;
+    let above = std::iter::successors(Some(path.trim_end_matches('/')), |path| {
+        path.rfind('/').map(|end| &path[..end])
+    });
+    let limit = |path: &str| {
+        let number = |name| read(&format!("{root}{path}/{name}"))?.trim().parse::<u64>().ok();
+        Some((number("pids.max")?, number("pids.current")?))
+    };
+    let tightest = above.filter_map(limit).min_by_key(|&(most, used)| most.saturating_sub(used));
+    tightest.map(|(most, used)| Limit {
+        what: "threads of the control group (pids.max)",
+        used,
+        most: Some(most),
+        left_min: LEFT_MIN,
+        remedy: "raise pids.max of the group, or TasksMax of the service",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units
+Max processes             100                  200                  processes
+Max open files            unlimited            unlimited            files
+Max locked memory         65536                65536                bytes
+Max pending signals       500                  500                  signals
+";
+    const STATUS: &str =
+        "Uid:\t7\t8\t7\t7\nVmLck:\t      64 kB\nVmPin:\t       4 kB\nThreads:\t3\nSigQ:\t12/500\n";
+
+    #[test]
+    fn each_limit_is_compared_with_what_it_counts() {
+        let used = Used { threads_of_user: Some(30), descriptors: Some(9) };
+        let texts = |used| {
+            let findings = judged(&of_process(LIMITS, STATUS, used));
+            findings.into_iter().map(|it| (it.is_good, it.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts(&used),
+            [
+                (false, "a limit is near: pinned bytes (RLIMIT_MEMLOCK) 4096 of 65536".to_owned()),
+                (
+                    true,
+                    "threads of the user (RLIMIT_NPROC) 30 of 100, \
+                     descriptors (RLIMIT_NOFILE) 9 of unlimited, \
+                     pending signals of the user (RLIMIT_SIGPENDING) 12 of 500"
+                        .to_owned()
+                ),
+            ]
+        );
+        let many = texts(&Used { threads_of_user: Some(37), descriptors: None });
+        assert!(many[0].1.contains("RLIMIT_NPROC) 37 of 100") && !many[0].0, "{many:?}");
+        assert!(!many.iter().any(|(_, text)| text.contains("NOFILE")), "unknown");
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let read = |path: &str| {
+            let text = match path {
+                "/sys/fs/cgroup/a/b/pids.max" | "/sys/fs/cgroup/pids/pids.max" => "max",
+                "/sys/fs/cgroup/a/pids.max" | "/sys/fs/cgroup/pids/x/pids.max" => "50",
+                "/sys/fs/cgroup/pids.max" => "1000",
+                "/sys/fs/cgroup/a/pids.current" => "20",
+                _ => "30",
+            };
+            Some(format!("{text}\n"))
+        };
+        let of = |groups| pids_max(groups, &read).map(|limit| (limit.used, limit.most));
+        assert_eq!(of("0::/a/b\n"), Some((20, Some(50))));
+        assert_eq!(of("9:cpu,pids:/x\n"), Some((30, Some(50))));
+        assert_eq!(of("9:cpu:/x\n"), None);
+    }
+}

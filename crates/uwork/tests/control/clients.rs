@@ -1,0 +1,197 @@
+//! Clients that the process must not notice: of other users, malformed, slow, killed, many.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+
+use crate::support::child::become_nobody;
+use crate::support::forked::in_child;
+use crate::support::{queue, until, watchdog};
+use crate::{Client, scene, socket, threads_named};
+
+#[test]
+fn only_its_user_may_use_the_socket() {
+    let _watchdog = watchdog();
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: needs root, to become another user");
+        return;
+    }
+    scene("only_its_user_may_use_the_socket", || {
+        let path = socket();
+        let found = fs::symlink_metadata(&path).unwrap();
+        assert!(found.file_type().is_socket());
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        let connect = || UnixStream::connect(&path);
+        let refused = |outcome: std::io::Result<UnixStream>| {
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied);
+        };
+        in_child(|| {
+            become_nobody();
+            refused(connect());
+        });
+        // Even if the file's rights are given away.
+        let folder = path.parent().unwrap();
+        for (path, mode) in [(folder.parent().unwrap(), 0o755), (folder, 0o755), (&path, 0o666)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        in_child(|| {
+            become_nobody();
+            let mut text = String::new();
+            let _ = connect().expect("the rights permit it").read_to_string(&mut text);
+            assert_eq!(text, "err refused only this process's user and root may connect\n");
+        });
+        assert!(Client::connect(&path).ask("help").is_ok());
+    });
+}
+
+#[test]
+fn malformed_input_ends_its_own_connection_only() {
+    let _watchdog = watchdog();
+    scene("malformed_input_ends_its_own_connection_only", || {
+        let path = socket();
+        let mut watching = Client::connect(&path);
+        let mut half = Client::connect(&path);
+        half.send(b"get cpu");
+        let mut garbage = Client::connect(&path);
+        garbage.send(b"\xff\xfe\x00\n");
+        assert_eq!(garbage.line(), "err refused a line is UTF-8\n");
+        assert!(garbage.is_closed());
+        let mut long = Client::connect(&path);
+        // The server closes the connection long before all of it is sent.
+        let line = vec![b'x'; 1 << 20];
+        let sent = (0..1024).take_while(|_| long.stream().write_all(&line).is_ok()).count();
+        assert!(sent < 1024, "a line of a gigabyte was taken");
+        let mut exact = Client::connect(&path);
+        exact.send(&[b'x'; 4096]);
+        assert_eq!(exact.line(), "err refused a line has at most 4096 bytes\n");
+        assert!(exact.is_closed());
+        let mut several = Client::connect(&path);
+        several.send(b"get cpumask\r\nnonsense\nhelp\n");
+        assert_eq!(several.answer(), watching.ask("get cpumask"));
+        assert!(several.answer().unwrap_err().starts_with("err bad-request "));
+        assert_eq!(several.answer(), watching.ask("help"));
+        half.send(b"mask\n");
+        assert_eq!(half.answer(), watching.ask("get cpumask"));
+        // What came before the client's end is answered.
+        several.send(b"help\nget");
+        several.stream().shutdown(Shutdown::Write).unwrap();
+        assert_eq!(several.answer(), watching.ask("help"));
+        assert!(several.is_closed());
+    });
+}
+
+#[test]
+fn ten_thousand_connections_leave_the_socket_usable() {
+    let _watchdog = watchdog();
+    scene("ten_thousand_connections_leave_the_socket_usable", || {
+        let path = socket();
+        let mut kept: Vec<Client> = (0..32).map(|_| Client::connect(&path)).collect();
+        for _ in 0..10_000 {
+            let mut text = String::new();
+            // The server may close it before the client has read.
+            let _ =
+                UnixStream::connect(&path).expect("accepted in the end").read_to_string(&mut text);
+            let refusal = "err refused 32 clients are connected, which is the most\n";
+            assert!(text == refusal || text.is_empty(), "{text}");
+        }
+        assert!(kept.iter_mut().all(|client| client.ask("help").is_ok()));
+        kept.clear();
+        until("a place is free", || {
+            let mut first = String::new();
+            let stream = UnixStream::connect(&path).expect("a listener");
+            BufReader::new(stream).read_line(&mut first).is_ok_and(|_| first.starts_with("uwork-c"))
+        });
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_delays_no_other() {
+    let _watchdog = watchdog();
+    scene("a_client_that_reads_nothing_delays_no_other", || {
+        let path = socket();
+        let mut slow = Client::connect(&path);
+        slow.stream().set_nonblocking(true).unwrap();
+        // Its requests stay in the system's buffers as soon as an answer does not fit.
+        let full = (0..1_000_000).any(|_| match slow.stream().write(b"dump\n") {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        });
+        assert!(full, "the server keeps reading requests whose answers are not read");
+        let mut other = Client::connect(&path);
+        assert!((0..100).all(|_| other.ask("help").is_ok()));
+    });
+}
+
+#[test]
+fn a_client_that_is_killed_is_forgotten() {
+    let _watchdog = watchdog();
+    scene("a_client_that_is_killed_is_forgotten", || {
+        let path = socket();
+        let mut other = Client::connect(&path);
+        for _ in 0..5 {
+            in_child(|| {
+                let mut client = UnixStream::connect(&path).expect("a listener");
+                client.write_all(b"dump\ndump\nget cpu").expect("the server reads");
+                // Ends like a kill: nothing is closed in order.
+            });
+            assert!(other.ask("help").is_ok());
+        }
+        drop(other);
+        until("the thread has ended", || threads_named("uw/control") == 0);
+    });
+}
+
+/// Several threads connect and send what no client should, while the queue is flooded.
+#[test]
+fn all_items_run_beside_hostile_clients() {
+    let _watchdog = watchdog();
+    scene("all_items_run_beside_hostile_clients", || {
+        let path = socket();
+        let queue = queue("flooded").build().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let is_over = &is_over;
+        let attack = |number: usize| {
+            let path = &path;
+            move || {
+                let mut random = number as u64 + 1;
+                let mut kept = Vec::new();
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let Ok(mut stream) = UnixStream::connect(path) else { continue };
+                    stream.set_nonblocking(true).unwrap();
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let _ = match number {
+                        // Nothing is read of the answers, and the connection stays.
+                        0 => stream.write(b"dump\nqueues\nmetrics\n"),
+                        1 => stream.write(&random.to_ne_bytes().repeat(64)),
+                        2 => stream.write(&[b'x'; 8192]),
+                        // Closed at once.
+                        _ => stream.write(b"pools\nget cpu"),
+                    };
+                    if number == 0 {
+                        kept.push(stream);
+                        kept.drain(..kept.len().saturating_sub(8));
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|number| drop(scope.spawn(attack(number))));
+            for _ in 0..50 {
+                let items: Vec<_> = (0..500).map(|n| queue.spawn(move || n)).collect();
+                for (n, item) in items.into_iter().enumerate() {
+                    assert_eq!(item.join().unwrap(), n);
+                }
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(uwork::rescues(), 0);
+        until("a place is free", || {
+            let mut first = String::new();
+            let stream = UnixStream::connect(&path).expect("a listener");
+            BufReader::new(stream).read_line(&mut first).is_ok_and(|_| first.starts_with("uwork-c"))
+        });
+    });
+}

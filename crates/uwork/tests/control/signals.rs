@@ -1,0 +1,86 @@
+//! A dump on a signal: chosen by the program, or by the environment.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+
+use uwork::control;
+
+use crate::scene;
+use crate::support::child::{alone_each, alone_with};
+use crate::support::{queue, until, watchdog};
+
+#[test]
+fn a_signal_writes_a_dump_with_stacks() {
+    let _watchdog = watchdog();
+    scene("a_signal_writes_a_dump_with_stacks", || {
+        // Also without a socket: the signal needs the watcher alone.
+        let queue = queue("signalled").build().unwrap();
+        let written = std::env::temp_dir().join(format!("uwd-{}", std::process::id()));
+        let file = fs::File::create(&written).unwrap();
+        // SAFETY: both descriptors are open; standard error is the file from here on.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        control::dump_on_signal(libc::SIGUSR1).unwrap();
+        control::dump_on_signal(libc::SIGUSR1).expect("again changes nothing");
+        let stopped = control::dump_on_signal(libc::SIGSTOP).unwrap_err();
+        assert!(stopped.contains("cannot be handled"), "{stopped}");
+        let fault = control::dump_on_signal(libc::SIGFPE).unwrap_err();
+        assert_eq!(fault, format!("signal {} reports faults", libc::SIGFPE));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let waits = queue.spawn(move || held.recv().is_err());
+        let text = || fs::read_to_string(&written).unwrap();
+        until("a dump has the item and its stack", || {
+            // SAFETY: no pointers; the handler is installed.
+            assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+            text().contains(queue.name()) && text().contains("\nstacks of 1 workers\n")
+        });
+        assert!(text().contains("a_signal_writes_a_dump_with_stacks"), "{}", text());
+        drop(release);
+        assert!(waits.join().unwrap());
+        fs::remove_file(&written).unwrap();
+    });
+}
+
+#[test]
+fn the_environment_names_the_signal_for_a_dump() {
+    let _watchdog = watchdog();
+    let test = "the_environment_names_the_signal_for_a_dump";
+    let written = std::env::temp_dir().join(format!("uwe-{}", std::process::id()));
+    let prepare = |command: &mut std::process::Command| {
+        command.env("UWORK_CONTROL", "0").env("UWORK_DUMP_SIGNAL", "SIGUSR2").env("NOTE", &written);
+    };
+    alone_with(test, prepare, || {
+        let file = fs::File::create(std::env::var_os("NOTE").unwrap()).unwrap();
+        // SAFETY: both descriptors are open; standard error is the file from here on.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        let queue = queue("signalled").build().unwrap();
+        until("a dump", || {
+            // SAFETY: no pointers; the handler is installed.
+            assert_eq!(unsafe { libc::raise(libc::SIGUSR2) }, 0);
+            let text = fs::read_to_string(std::env::var_os("NOTE").unwrap()).unwrap();
+            text.contains(queue.name()) && text.contains("\nstacks of ")
+        });
+    });
+    let _ = fs::remove_file(&written);
+}
+
+#[test]
+fn a_signal_for_a_dump_that_cannot_be_taken_is_reported() {
+    let _watchdog = watchdog();
+    let test = "a_signal_for_a_dump_that_cannot_be_taken_is_reported";
+    let wrong = ["USR3", "9", "SIG", "8", "11"];
+    alone_each(test, "UWORK_DUMP_SIGNAL", &wrong, "UWORK_WORKERS", |wrong| {
+        static SAID: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+        uwork::set_reporter(|report| SAID.lock().unwrap().push_str(&report.to_string())).unwrap();
+        let _queue = queue("unsignalled").build().unwrap();
+        let said = SAID.lock().unwrap();
+        let starts = format!("UWORK_DUMP_SIGNAL={wrong:?} is ignored: allowed are HUP, QUIT, ");
+        assert!(said.starts_with(&starts), "{said}");
+        let reason = match wrong {
+            "9" => "; signal 9 cannot be handled: ",
+            "8" => "; signal 8 reports faults",
+            "11" => "; signal 11 reports faults",
+            _ => "numbers of signals that have no handler",
+        };
+        assert!(said.contains(reason), "{said}");
+    });
+}
