@@ -15,6 +15,7 @@ programs() {
     cc=$(plus_of "$cc") start_link raii c/raii.cpp -std=c++17 -Wshadow "$@"
     cc=$(plus_of "$cc") start_link raii_percpu c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
     start_link percpu c/percpu.c -std=gnu11 "$@"
+    start_link first_calls c/first_calls.c -std=gnu11 "$@"
     finish_links
 
     for test in "${items[@]}" raii; do
@@ -26,6 +27,7 @@ programs() {
         [ "$how" = thread ] ||
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/raii_percpu"
+        run "$how" env UWORK_PWLOCKS="$mode" "$out/first_calls"
     done
     say "$how" "the API, task work and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
 }

@@ -11,6 +11,7 @@ mod call_table;
 mod doc_commands;
 mod exceptions;
 mod file_length;
+mod first_calls;
 mod function_length;
 mod layers;
 mod line_width;
@@ -57,6 +58,7 @@ pub(crate) const RULES: &[Rule] = &[
     make_targets::RULE,
     doc_commands::RULE,
     call_table::RULE,
+    first_calls::RULE,
     subjects::RULE,
     markdown_width::RULE,
 ];

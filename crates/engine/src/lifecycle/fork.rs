@@ -11,7 +11,7 @@
 //!   Queues with `FORK_INHERITED` are the exception: their queued items are queued in the child, too
 //!   ([`Inherited`]).
 //! - There are no workers, no watcher, no rescuers. The first item that is queued, or the first wait,
-//!   creates them.
+//!   creates them ([`ForkState::finish`]).
 //! - No thread waits for anything.
 //!
 //! Queues, attributes, pools, freezes, pauses and shutdowns keep their state.
@@ -52,7 +52,7 @@ use crate::queue::registry::HeldRegistry;
 use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{AtomicBool, LockGuard, Ordering, take_all};
+use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, take_all};
 use crate::timer::Timers;
 use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
@@ -247,8 +247,10 @@ impl ForkState {
         ForkState { unfinished: AtomicBool::new(false) }
     }
 
-    /// In a forked child, before its first worker and before a wait: creates the threads that belong
-    /// to queues, and starts the inherited items.
+    /// In a forked child: creates the threads that belong to queues, and starts the inherited items.
+    /// Called by a new worker before its first item, and by a thread that is about to wait. Neither
+    /// holds a lock. A thread that creates a worker may hold one (a change of a queue's attributes
+    /// does), and the queues' locks are taken here: so the worker finishes the fork, not its creator.
     #[inline]
     pub(crate) fn finish<H: Host>(&self, engine: &Engine<H>) {
         if self.unfinished.load(Ordering::Relaxed) {
@@ -258,6 +260,9 @@ impl ForkState {
 
     #[cold]
     fn make_threads<H: Host>(&self, engine: &Engine<H>) {
+        assert_nothing_held("the end of a fork");
+        // One thread does it. The others need not wait: they rely on no rescuer, and an inherited
+        // item starts soon.
         if !self.unfinished.swap(false, Ordering::SeqCst) {
             return;
         }

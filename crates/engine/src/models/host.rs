@@ -33,6 +33,8 @@ pub(crate) struct LoomHost {
     reverts: std::sync::Mutex<Option<Cure>>,
     /// Whether the asymmetric fences order anything.
     fences: std::sync::Mutex<bool>,
+    /// Whether created threads never run, as those of a parent do not in its child.
+    parent: std::sync::Mutex<bool>,
     observer: Unobserved,
 }
 
@@ -46,8 +48,14 @@ impl LoomHost {
             reports: std::sync::Mutex::default(),
             reverts: std::sync::Mutex::default(),
             fences: std::sync::Mutex::new(true),
+            parent: std::sync::Mutex::default(),
             observer: Unobserved::default(),
         }
+    }
+
+    /// How many more threads may be created.
+    pub(crate) fn spawns_left(&self) -> u32 {
+        *self.spawns_left.lock().unwrap()
     }
 
     /// Reverts this fix.
@@ -58,6 +66,11 @@ impl LoomHost {
     /// From now on the light and the heavy fence do nothing.
     pub(crate) fn drop_asymmetric_fences(&self) {
         *self.fences.lock().unwrap() = false;
+    }
+
+    /// Whether threads that are created from now on belong to a parent: they never run.
+    pub(crate) fn as_parent(&self, yes: bool) {
+        *self.parent.lock().unwrap() = yes;
     }
 
     fn asymmetric_fence(&self) {
@@ -126,7 +139,11 @@ impl Event {
     }
 }
 
-impl crate::host::Event for Event {}
+impl crate::host::Event for Event {
+    fn renew(&self) {
+        *self.woken.lock().unwrap() = false;
+    }
+}
 
 /// Threads that sleep on words, and a timeout that a thread of the model triggers.
 #[derive(Default)]
@@ -201,7 +218,7 @@ impl Host for LoomHost {
 
     /// The watcher never runs: what a model proves must not depend on its rescans.
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
-        if spec.name == "uw/watch" {
+        if spec.name == "uw/watch" || *self.parent.lock().unwrap() {
             return Ok(());
         }
         let mut left = self.spawns_left.lock().unwrap();
@@ -332,5 +349,5 @@ impl Placement for LoomHost {
     }
 }
 
-/// Models do not fork.
+/// The models of a fork have its child only, whose memory comes from the allocator.
 impl Forks for LoomHost {}

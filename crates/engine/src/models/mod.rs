@@ -36,6 +36,7 @@ mod exchange;
 mod exit;
 mod expiry;
 mod flush;
+mod fork;
 mod freeze;
 mod handle;
 mod held;

@@ -79,6 +79,14 @@ impl World {
         Queue::new(&self.engine, spec).unwrap()
     }
 
+    /// An unbound queue with a rescuer. A forked child runs its pending items.
+    pub(crate) fn inheriting(&self, name: &str) -> Queue<LoomHost> {
+        let flags = Flags::MEM_RECLAIM | Flags::FORK_INHERITED;
+        let kind = Kind::Unbound(self.everywhere());
+        Queue::new(&self.engine, QueueSpec { name: name.to_owned(), kind, flags, max_active: 1 })
+            .unwrap()
+    }
+
     /// Lets every worker run until it parks. Outside of [`World::explored`] only.
     pub(crate) fn settle(&self) {
         for _ in 0..4 {

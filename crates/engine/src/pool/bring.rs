@@ -122,7 +122,6 @@ impl<H: Host> Pool<H> {
 
     /// Spawns a thread for a worker of this pool, whose wake is claimed.
     fn try_spawn(&self, engine: &Engine<H>) -> Result<(), String> {
-        engine.fork.finish(engine);
         let slot = Slot::allocate(&engine.slots);
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;
         let Some(me) = engine.me() else {

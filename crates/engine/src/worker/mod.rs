@@ -111,6 +111,7 @@ impl<H: Host> Worker<H> {
         thread.set_worker(std::ptr::from_ref(&self).cast());
         self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
+        self.engine.fork.finish(&self.engine);
         self.arrive();
         loop {
             let step = match self.step(thread) {

@@ -1,0 +1,89 @@
+//! Every function of `uwork.h` is tested as the first call of a forked child.
+
+use std::collections::BTreeMap;
+
+use super::{Rule, words};
+use crate::finding::Finding;
+use crate::tree::{SourceFile, Tree};
+
+const HEADER: &str = "crates/capi/include/uwork.h";
+const TEST: &str = "crates/capi/tests/c/first_calls.c";
+
+pub(super) const RULE: Rule = Rule {
+    name: "first-calls",
+    about: "first_calls.c, the test of a forked child's first call, has each function of uwork.h, and no other",
+    check,
+};
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let (Some(header), Some(test)) = (tree.file(HEADER), tree.file(TEST)) else {
+        return Vec::new();
+    };
+    let (declared, tested) = (declared_in(header), tested_in(test));
+    let missing = declared.iter().filter(|(name, _)| !tested.contains_key(*name));
+    let surplus = tested.iter().filter(|(name, _)| !declared.contains_key(*name));
+    let missing = missing.map(|(name, &line)| {
+        Finding::new(HEADER, line, RULE.name, format!("`{name}` has no line in {TEST}"))
+    });
+    let surplus = surplus.map(|(name, &line)| {
+        Finding::new(TEST, line, RULE.name, format!("`{name}` is no function of {HEADER}"))
+    });
+    missing.chain(surplus).collect()
+}
+
+/// The functions that the header declares. A declaration begins in the first column, and neither a
+/// comment nor the body of an inline function does.
+fn declared_in(header: &SourceFile) -> BTreeMap<&str, usize> {
+    let starts = header.lines().filter(|(_, text)| {
+        text.starts_with(|c: char| c.is_ascii_lowercase())
+            && !text.starts_with("typedef")
+            && !text.starts_with("static")
+    });
+    starts.filter_map(|(line, text)| Some((function(text)?, line))).collect()
+}
+
+/// The last word before the first parenthesis, if it is one of the library's names.
+fn function(declaration: &str) -> Option<&str> {
+    let (head, _) = declaration.split_once('(')?;
+    words(head).last().filter(|name| name.starts_with("uw_"))
+}
+
+/// The functions in the test's table.
+fn tested_in(test: &SourceFile) -> BTreeMap<&str, usize> {
+    let rows = test.lines().filter_map(|(line, text)| {
+        let (name, _) = text.trim_start().strip_prefix("X(")?.split_once(',')?;
+        Some((name, line))
+    });
+    rows.filter(|(name, _)| name.starts_with("uw_")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines_found_in;
+    use super::{HEADER, RULE, TEST};
+
+    const DECLARED: &str = "/*\n * uw_no(x)\n */\nint uw_a(void);\nstruct uw_s *uw_b(int (*f)(int),\n\t\tint x);\n\
+                            typedef void (*uw_fn)(int);\nstatic inline int uw_to(int x)\n{\n}\n";
+
+    fn lines(header: &str, test: &str) -> Vec<usize> {
+        lines_found_in(&RULE, &[(HEADER, header), (TEST, test)])
+    }
+
+    #[test]
+    fn a_complete_table_is_accepted() {
+        assert_eq!(
+            lines(DECLARED, "\tX(uw_a, uw_a(), WORKS) \\\n\tX(uw_b, uw_b(f, 1), WORKS)\n"),
+            []
+        );
+    }
+
+    #[test]
+    fn a_function_that_is_missing_is_found() {
+        assert_eq!(lines(DECLARED, "X(uw_a, uw_a(), WORKS)\n"), [5]);
+    }
+
+    #[test]
+    fn a_function_that_does_not_exist_is_found() {
+        assert_eq!(lines("int uw_a(void);\n", "X(uw_a, 1, WORKS)\nX(uw_c, 1, WORKS)\n"), [2]);
+    }
+}
