@@ -198,7 +198,9 @@ modules_part() {
                 "$cc" -std=$standard -O1 -Wall -Wextra -Werror "${includes[@]}" -o "$out/module" "$module" "${libs[@]}"
             done
             run "modules/$name" "$out/module"
-            UWORK_DEBUG=objects run "modules/$name-debug" "$out/module"
+            local arguments=()
+            [ "$name" != ordinary ] || arguments=(has_data=0)
+            UWORK_DEBUG=objects run "modules/$name-debug" "$out/module" "${arguments[@]}"
             count=$((count + 1))
         done
         "$(plus_of "$cc")" -std=c++17 -O1 "${strict[@]}" "${includes[@]}" -o "$out/module" language.cpp "${libs[@]}"
