@@ -85,7 +85,8 @@ run() {
             fi
             ;;
     esac
-    failed "$name" "$(reason "$status"): $*" "$out/log"
+    local command=$*
+    failed "$name" "$(reason "$status"): ${command//"$out/"/}" "$out/log"
 }
 
 # link OUTPUT SOURCE FLAGS...: builds a test with the library; with the static one where the library
