@@ -12,6 +12,8 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 source crates/capi/tests/failures.sh
 log=$target/capi.log
+guard=$out/guard
+"${CC:-cc}" -O1 -o "$guard" crates/capi/tests/guard.c
 
 # build NAME SANITIZER [LIBRARY]: builds the library with little optimization, because it is built several times.
 build() {
@@ -51,8 +53,8 @@ install_tree() {
     : >"$out/built-stage"
 }
 
-examples() { make --silent -C examples/c OUT="$target/examples-c" clean test; }
-kernel_examples() { make --silent -C kernel/examples OUT="$target/examples-kernel" clean test; }
+examples() { "$guard" make --silent -C examples/c OUT="$target/examples-c" clean test; }
+kernel_examples() { "$guard" make --silent -C kernel/examples OUT="$target/examples-kernel" clean test; }
 
 cmake_example() {
     if ! command -v cmake >/dev/null; then
@@ -61,7 +63,7 @@ cmake_example() {
     fi
     cmake -S examples/c -B "$target/examples-cmake" -DCMAKE_PREFIX_PATH="$installed" >/dev/null
     cmake --build "$target/examples-cmake" >/dev/null
-    "$target/examples-cmake/hello-cmake"
+    "$guard" "$target/examples-cmake/hello-cmake"
 }
 
 installed_command() {
