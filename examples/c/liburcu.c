@@ -15,8 +15,6 @@
 
 /* How long the reader stays inside to see whether the grace period ends. */
 #define PATIENCE_NS (100 * 1000 * 1000L)
-/* The same without registration, where it is certain to end. */
-#define LONG_PATIENCE_S 30
 
 struct setting {
 	int value;
@@ -58,9 +56,8 @@ static void *read_setting(void *arg)
 	until.tv_nsec += PATIENCE_NS;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	until.tv_sec += registers ? 0 : LONG_PATIENCE_S;
-	/* A grace period that ends now has not seen this reader. */
-	overtaken = sem_timedwait(&grace_period_ended, &until) == 0;
+	/* A grace period that ends now has not seen this reader. Without registration it is certain to end. */
+	overtaken = (registers ? sem_timedwait(&grace_period_ended, &until) : sem_wait(&grace_period_ended)) == 0;
 	value_read = setting->value;
 	rcu_read_unlock();
 	return NULL;

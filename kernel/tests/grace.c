@@ -11,7 +11,7 @@
 
 static void shut_down(void)
 {
-	if (uw_shutdown(UW_DRAIN, 10000000000ull, NULL) != 0)
+	if (uw_shutdown(UW_DRAIN, 3600000000000ull, NULL) != 0)
 		_exit(1);
 }
 

@@ -22,5 +22,5 @@ int main()
 	stamp now{ jiffies };
 
 	std::sort(values.rbegin(), values.rend());
-	return values[0] == 3 && jiffies - now.jiffies < 60 * HZ && current->pid == task_pid_nr(current) && get_current() == current && P_ALL == 0 ? 0 : 1;
+	return values[0] == 3 && jiffies - now.jiffies < 86400 * HZ && current->pid == task_pid_nr(current) && get_current() == current && P_ALL == 0 ? 0 : 1;
 }

@@ -224,8 +224,8 @@ static int sleep_until_signalled(void *data)
 	complete(&ready);
 	CHECK(wait_event_interruptible(never, false) == -ERESTARTSYS);
 	CHECK(signal_pending(current) && !fatal_signal_pending(current));
-	CHECK(wait_event_interruptible_timeout(never, false, 1000 * HZ) == -ERESTARTSYS);
-	CHECK(schedule_timeout_interruptible(1000 * HZ) > 0);
+	CHECK(wait_event_interruptible_timeout(never, false, 86400 * HZ) == -ERESTARTSYS);
+	CHECK(schedule_timeout_interruptible(86400 * HZ) > 0);
 	/* Not ended by it. */
 	CHECK(wait_event_timeout(never, false, 1) == 0);
 	CHECK(kernel_dequeue_signal() == SIGUSR1 && kernel_dequeue_signal() == 0 && !signal_pending(current));

@@ -233,7 +233,9 @@ static int hold_always(void *arg)
 static void report(const char *text)
 {
 	pr_err("said: %s\n", text);
-	atomic_inc(&reports);
+	/* The test ignores all other reports, for example of the watchdog on a busy machine. */
+	if (strstr(text, "waits, which it must not"))
+		atomic_inc(&reports);
 }
 
 static void in_timers(void)

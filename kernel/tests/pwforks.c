@@ -100,8 +100,6 @@ static void use_everything(void)
 	struct task_struct *thread;
 	struct pw_struct pw;
 
-	/* Ends the process if a wait does not end. */
-	alarm(60);
 	lock_everything();
 	thread = kthread_run(in_child, NULL, "child");
 	wait_for_completion(&locked);

@@ -3,6 +3,7 @@
 # parts to run: headers, missing, flags, own, modules, documented, plain, debug, address, thread.
 set -euo pipefail
 cd "$(dirname "$0")"
+suite=kernel
 source ../../crates/capi/tests/harness.sh
 
 programs() {
@@ -20,35 +21,36 @@ programs() {
         esac
     done
     for test in contract/*.c; do
-        start_link "contract-$(basename "$test" .c)" "$test" -std=c11 "$@"
+        start_link "$how/contract-$(basename "$test" .c)" "$test" -std=c11 "$@"
     done
     for test in "${tests[@]}" pwlocks pwforks; do
-        start_link "$test" "$test.c" -std=gnu11 "$@"
+        start_link "$how/$test" "$test.c" -std=gnu11 "$@"
     done
     finish_links
 
     for test in contract/*.c; do
-        run "$how" "$out/contract-$(basename "$test" .c)" rounds="$rounds"
+        name=contract-$(basename "$test" .c)
+        run "$how/$name" "$out/$name" rounds="$rounds"
     done
     for test in "${tests[@]}"; do
         local arguments=()
         [ "$test" != environment ] ||
             arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
         [ "$test" != values ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
-        run "$how" "$out/$test" "${arguments[@]}"
+        run "$how/$test" "$out/$test" "${arguments[@]}"
     done
     for mode in $modes; do
-        run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
+        UWORK_PWLOCKS=$mode run "$how/pwlocks-$mode" "$out/pwlocks" rounds="$rounds"
         # For the same reason as forks.c.
-        case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/pwforks" ;; esac
+        case "$how" in plain*) UWORK_PWLOCKS=$mode run "$how/pwforks-$mode" "$out/pwforks" ;; esac
     done
-    say "$how" "$(ls contract/*.c | wc -l) contracts, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the environment and per-CPU data (modes $modes) with $cc: ran ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.
 headers_part() {
     local compiler plus header name count=0
-    "$kernel/atomics/generate.sh" --check || exit 1
+    "$kernel/atomics/generate.sh" --check
     for compiler in "${compilers[@]}"; do
         plus=$(plus_of "$compiler")
         for header in $(cd "$kernel/include/uwork/kernel" && find linux asm -name '*.h'); do
@@ -59,7 +61,7 @@ headers_part() {
             "$plus" -std=c++17 "${strict[@]}" "${includes[@]}" -fsyntax-only "$out/alone.cpp"
             # The manual page must list it.
             name=${header##*/}
-            grep -q "\b${name%.h}\b" "$kernel/man/uwork-kernel.7" || { say headers "$header is in no manual page"; exit 1; }
+            grep -q "\b${name%.h}\b" "$kernel/man/uwork-kernel.7" || failed kernel/headers "$header is in no manual page"
             count=$((count + 1))
         done
     done
@@ -78,8 +80,7 @@ headers_part() {
         for compiler in "${compilers[@]}"; do
             if "$compiler" -std=gnu11 -Wall -Werror=format "${includes[@]}" -fsyntax-only "$out/format.c" 2>"$out/log" ||
                 ! grep -q 'format' "$out/log"; then
-                say headers "FAILED: $compiler takes $call"
-                exit 1
+                failed kernel/headers "$compiler takes $call" "$out/log"
             fi
         done
     done
@@ -93,9 +94,7 @@ does_not_compile() {
     for compiler in "${compilers[@]}"; do
         if "$compiler" -std=gnu11 -Wno-error "${includes[@]}" -fsyntax-only "$out/missing.c" 2>"$out/log" ||
             ! grep -q "$1" "$out/log"; then
-            say missing "FAILED: $compiler takes, or refuses without a reason: $2 $3"
-            cat "$out/log"
-            exit 1
+            failed kernel/missing "$compiler takes, or refuses without a reason: $2 $3" "$out/log"
         fi
     done
 }
@@ -110,7 +109,7 @@ missing_part() {
         printf '#include <%s>\nint use(void);\nint use(void) { return brought; }\n' "$header" >"$out/missing.c"
         "$cc" "-I$out/brought" "${includes[@]}" -fsyntax-only "$out/missing.c"
         "$cc" "${includes[@]}" "-I$out/brought" -fsyntax-only "$out/missing.c"
-        grep -q "\b$(basename "$header" .h)\b" "$kernel/man/uwork-kernel.7" || { say missing "$header is in no manual page"; exit 1; }
+        grep -q "\b$(basename "$header" .h)\b" "$kernel/man/uwork-kernel.7" || failed kernel/missing "$header is in no manual page"
         count=$((count + 1))
     done
     does_not_compile 'use work_pending(work) instead of list_empty' '#include <linux/module.h>' \
@@ -124,6 +123,11 @@ missing_part() {
     say missing "$count headers, two members and a function: ok"
 }
 
+# A module that says that it has passed, and nothing else.
+passes() {
+    "$guard" "$1" && grep -q passed "$out/log" && ! grep -q 'failed\|WARNING\|BUG' "$out/log"
+}
+
 # Modules as the kernel's documentation teaches to write them.
 documented_part() {
     local module name count=0
@@ -131,16 +135,11 @@ documented_part() {
         for module in documented/*.c; do
             name=$(basename "$module" .c)
             "$cc" -std=gnu11 -O1 -Wall -Werror -DKBUILD_MODNAME="\"$name\"" "${includes[@]}" -o "$out/$name" "$module" "${libs[@]}"
-            run documented "$out/$name"
-            if ! grep -q passed "$out/log" || grep -q 'failed\|WARNING\|BUG' "$out/log"; then
-                say documented "FAILED: $module"
-                cat "$out/log"
-                exit 1
-            fi
+            run "documented/$name" passes "$out/$name"
             count=$((count + 1))
         done
     done
-    say documented "$count: ok"
+    say documented "$count: ran"
 }
 
 # Programs that have kernel headers of their own include workqueue.h and timer.h: from the library's
@@ -154,12 +153,12 @@ own_part() {
             for how in "-I$kernel/include/uwork/kernel" -DBY_PATH "-I$out/copy"; do
                 "$cc" -std=gnu11 -O1 "${strict[@]}" -Wno-unused-function -Iown/folder/$([ $program = folder ] || echo none) \
                     -I"$kernel/include" "$how" -o "$out/own" own/$program.c "${libs[@]}"
-                run "own $program $how" "$out/own"
+                run "own/$program$how" "$out/own"
                 count=$((count + 1))
             done
         done
     done
-    say own "$count programs with kernel headers of their own: ok"
+    say own "$count programs with kernel headers of their own: ran"
 }
 
 # The flags of pkg-config define what a source may ask for before its first include.
@@ -172,38 +171,50 @@ flags_part() {
     for cc in "${compilers[@]}"; do
         # shellcheck disable=SC2086 # several flags
         "$cc" -std=gnu11 -Wall -Werror $flags "${includes[@]}" -fsyntax-only "$out/flags.c"
-        ! "$cc" -std=gnu11 "${includes[@]}" -fsyntax-only "$out/flags.c" 2>/dev/null || { say flags "FAILED: needs no flags"; exit 1; }
+        ! "$cc" -std=gnu11 "${includes[@]}" -fsyntax-only "$out/flags.c" 2>/dev/null ||
+            failed kernel/flags "needs no flags"
     done
     say flags "$flags: ok"
 }
 
-# Modules in the kernel's style, by the headers that they include: they compile unchanged, and run.
+# ends_with STATUS ARGUMENT...: the module that gets a signal.
+ends_with() {
+    local want=$1 got=0
+    shift
+    env --default-signal=INT "$guard" "$out/interrupted" "$@" || got=$?
+    [ "$got" = "$want" ] || {
+        echo "status $got instead of $want"
+        return 1
+    }
+}
+
+# Modules in the kernel's style, by the headers that they include: they compile unchanged, and run, also in the debug mode.
 modules_part() {
-    local module standard count=0
+    local module name standard count=0
     for cc in "${compilers[@]}"; do
         for module in modules/*.c; do
+            name=$(basename "$module" .c)
             for standard in gnu11 c11; do
                 "$cc" -std=$standard -O1 -Wall -Wextra -Werror "${includes[@]}" -o "$out/module" "$module" "${libs[@]}"
             done
-            run modules "$out/module"
+            run "modules/$name" "$out/module"
+            local arguments=()
+            [ "$name" != ordinary ] || arguments=(has_data=0)
+            UWORK_DEBUG=objects run "modules/$name-debug" "$out/module" "${arguments[@]}"
             count=$((count + 1))
         done
         "$(plus_of "$cc")" -std=c++17 -O1 "${strict[@]}" "${includes[@]}" -o "$out/module" language.cpp "${libs[@]}"
-        run modules "$out/module"
+        run modules/language "$out/module"
     done
     # A signal ends the process during init and exit, and unloads a module that is loaded.
     "$cc" -std=gnu11 -O1 "${strict[@]}" "${includes[@]}" -o "$out/interrupted" interrupted/interrupted.c "${libs[@]}"
-    local when signal
+    local signal
     for signal in 2 15; do
-        for when in init exit load; do
-            local want=$((128 + signal)) got=0
-            [ $when != load ] || want=0
-            timeout 60 env --default-signal=INT "$out/interrupted" during=$when signal=$signal \
-                uw.seconds=$([ $when = load ] && echo inf || echo 0.01) >"$out/log" 2>&1 || got=$?
-            [ $got = $want ] || { say modules "FAILED: signal $signal during $when: status $got instead of $want"; exit 1; }
-        done
+        run "modules/init-$signal" ends_with $((128 + signal)) during=init signal=$signal uw.seconds=0.01
+        run "modules/exit-$signal" ends_with $((128 + signal)) during=exit signal=$signal uw.seconds=0.01
+        run "modules/load-$signal" ends_with 0 during=load signal=$signal uw.seconds=inf
     done
-    say modules "$count: ok"
+    say modules "$count: ran"
 }
 
 run_parts "$@"

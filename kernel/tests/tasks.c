@@ -29,6 +29,12 @@ static int nice_of(const struct task_struct *task)
 /* The program's niceness, with which threads start. */
 static int base;
 
+/* A niceness above that, as far as the system has one. */
+static int raised(int by)
+{
+	return base + by < MAX_NICE ? base + by : MAX_NICE;
+}
+
 static int give_nice(void *data)
 {
 	(void)data;
@@ -43,15 +49,15 @@ static void before_it_runs(void)
 	for (i = 0; i < 50; i++) {
 		task = kthread_create(give_nice, NULL, "nice/%d", i);
 		CHECK(!IS_ERR(task) && task->pid > 0 && task->pid != current->pid && nice_of(task) == base);
-		set_user_nice(task, base + 5);
-		CHECK(nice_of(task) == base + 5);
+		set_user_nice(task, raised(5));
+		CHECK(nice_of(task) == raised(5));
 		get_task_struct(task);
 		wake_up_process(task);
 		while (kthread_park(task) != -ENOSYS) {
 			kthread_unpark(task);
 			schedule_timeout_uninterruptible(1);
 		}
-		CHECK(kthread_stop_put(task) == base + 5);
+		CHECK(kthread_stop_put(task) == raised(5));
 	}
 }
 
@@ -173,8 +179,8 @@ static void workers(void)
 	kthread_init_work(&work, note);
 	CHECK(!IS_ERR(worker) && worker->task && worker->task->pid > 0 && strcmp(worker->task->comm, "worker/1") == 0);
 	base_of_workers = nice_of(worker->task);
-	set_user_nice(worker->task, base + 3);
-	CHECK(nice_of(worker->task) == base + 3);
+	set_user_nice(worker->task, raised(3));
+	CHECK(nice_of(worker->task) == raised(3));
 	sched_set_fifo(worker->task);
 	wake_up_process(worker->task);
 	kthread_queue_work(worker, &work);
@@ -191,13 +197,13 @@ static void workers(void)
 	kthread_init_worker(&own);
 	task = kthread_run(kthread_worker_fn, &own, "own");
 	CHECK(!IS_ERR(task));
-	set_user_nice(task, base + 4);
+	set_user_nice(task, raised(4));
 	while (READ_ONCE(own.task) != task)
 		schedule_timeout_uninterruptible(1);
 	do {
 		kthread_queue_work(&own, &work);
 		kthread_flush_worker(&own);
-	} while (nice_of(ran_in) != base + 4);
+	} while (nice_of(ran_in) != raised(4));
 	kthread_bind(READ_ONCE(own.task), cpumask_first(cpu_online_mask));
 	CHECK(kthread_stop(READ_ONCE(own.task)) == 0);
 }
@@ -225,13 +231,14 @@ static void run_many(int count)
 /* The number of tasks kept for a kthread_stop() that never comes is bounded. */
 static void never_stopped(void)
 {
-	size_t before, after;
+	size_t before;
 
 	run_many(600);
 	before = mallinfo2().uordblks;
 	run_many(600);
-	after = mallinfo2().uordblks;
-	CHECK(after < before + 300 * sizeof(struct task_struct));
+	/* Each thread has run its function, and its task is freed when it has ended. */
+	while (mallinfo2().uordblks >= before + 300 * sizeof(struct task_struct))
+		schedule_timeout_uninterruptible(1);
 }
 
 static struct execute_work deferred;
@@ -346,14 +353,20 @@ static void note_grace(struct rcu_head *head)
 static void polled_grace_periods(void)
 {
 	static struct rcu_head head;
-	unsigned long state = get_state_synchronize_rcu();
+	unsigned long state;
 
+	rcu_read_lock();
+	state = get_state_synchronize_rcu();
+	/* No grace period completes the state before this reader has left. */
 	CHECK(!poll_state_synchronize_rcu(state));
+	rcu_read_unlock();
 	call_rcu(&head, note_grace);
 	wait_for_completion(&grace_ended);
 	CHECK(poll_state_synchronize_rcu(state));
+	rcu_read_lock();
 	state = get_state_synchronize_rcu();
 	CHECK(!poll_state_synchronize_rcu(state));
+	rcu_read_unlock();
 	rcu_barrier();
 	CHECK(poll_state_synchronize_rcu(state));
 }

@@ -35,6 +35,7 @@ static void drain(struct work_struct *work)
 static int __init without_pwlocks_init(void)
 {
 	static struct pw_struct pw;
+	int cpu = (int)cpumask_first(cpu_online_mask);
 
 	setenv("UWORK_PWLOCKS", "1", 1);
 	kfree(kmalloc(64, GFP_KERNEL));
@@ -49,11 +50,11 @@ static int __init without_pwlocks_init(void)
 	this_cpu_ptr(&counters)->count = 1;
 	pw_unlock_local(&counters.lock);
 	CHECK(!pw_is_cpu_remote((int)nr_cpu_ids - 1));
-	INIT_PW(&pw, drain, 0);
-	CHECK(pw_queue_on(0, system_percpu_wq, &pw));
+	INIT_PW(&pw, drain, cpu);
+	CHECK(pw_queue_on(cpu, system_percpu_wq, &pw));
 	pw_flush(&pw);
 	/* Queued, and not called in place. */
-	CHECK(in_worker && per_cpu(counters, 0).count == 0);
+	CHECK(in_worker && per_cpu(counters, cpu).count == 0);
 	return checked();
 }
 module_init(without_pwlocks_init)

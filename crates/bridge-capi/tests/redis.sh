@@ -1,8 +1,9 @@
-# A redis-server on a free port of the loopback interface, for scripts that source this file. It ends with the script.
+# A redis-server on a free port of the loopback interface, for scripts that source this file. It ends with the script or,
+# if a subshell sources this file, with the subshell.
 
 redis_pid=
 redis_folder=$(mktemp -d)
-trap 'stop_redis; rm -rf "$redis_folder" "${out:-}"' EXIT
+trap 'stop_redis; rm -rf "$redis_folder"' EXIT
 
 # start_redis: sets redis_url. A port may be taken; then the server ends, and the next one is tried.
 start_redis() {
@@ -13,6 +14,7 @@ start_redis() {
         redis_pid=$!
         until grep -q 'Ready to accept connections' "$redis_folder/log" 2>/dev/null; do
             kill -0 "$redis_pid" 2>/dev/null || continue 2
+            sleep 0.05
         done
         redis_url=redis://127.0.0.1:$port
         return

@@ -3,48 +3,67 @@
 # libuwork-bridge and libuwork. What needs redis-server is left out where that is missing.
 set -euo pipefail
 cd "$(dirname "$0")"
+suite=bridge-capi
 source ../../capi/tests/harness.sh
 
-library=$1
 headers=(-I../include)
 
 # Each header alone, with each compiler and language.
-printf '#include <uwork-bridge.h>\nextern int nothing;\n' | tee "$out/alone.c" >"$out/alone.cpp"
-for compiler in "${compilers[@]}"; do
-    "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" "${headers[@]}" -fsyntax-only "$out/alone.c"
-    "$(plus_of "$compiler")" -std=c++17 "${strict[@]}" -Wshadow "${includes[@]}" "${headers[@]}" -fsyntax-only "$out/alone.cpp"
-done
-say headers "uwork-bridge.h, alone, as C11 and C++17, with ${compilers[*]}: ok"
+headers_part() {
+    local compiler
+    printf '#include <uwork-bridge.h>\nextern int nothing;\n' | tee "$out/alone.c" >"$out/alone.cpp"
+    for compiler in "${compilers[@]}"; do
+        "$compiler" -std=c11 "${strict[@]}" "${includes[@]}" "${headers[@]}" -fsyntax-only "$out/alone.c"
+        "$(plus_of "$compiler")" -std=c++17 "${strict[@]}" -Wshadow "${includes[@]}" "${headers[@]}" -fsyntax-only "$out/alone.cpp"
+    done
+    say headers "uwork-bridge.h, alone, as C11 and C++17, with ${compilers[*]}: ok"
+}
 
-[ -e "$library/libuwork.so" ] || { say symbols "FAILED: no libuwork.so in $library to compare with"; exit 1; }
-# The default library has nothing of the bridge, and this one has all functions of both headers.
 of_library() { nm --dynamic --defined-only --format=posix "$1" | sed -n 's/^\(uw_[a-z0-9_]*\)@@.*/\1/p' | sort -u; }
 of_header() { sed 's|/\*.*\*/||; /\/\*/,/\*\//d' "$1" | grep -o '\buw_[a-z0-9_]*(' | tr -d '(' | grep -v '^uw_to_' | sort -u; }
-diff <(of_header ../include/uwork-bridge.h) <(of_library "$library/libuwork-bridge.so" | grep '^uw_bridge_') ||
-    { say symbols "FAILED: uwork-bridge.h (<) and libuwork-bridge.so (>) have different functions"; exit 1; }
-of_header "$capi/include/uwork.h" | comm -23 - <(of_library "$library/libuwork-bridge.so") | grep . &&
-    { say symbols "FAILED: libuwork-bridge.so lacks these functions of uwork.h"; exit 1; }
-! of_library "$library/libuwork.so" | grep '^uw_bridge_' ||
-    { say symbols "FAILED: libuwork.so has these functions of the bridge"; exit 1; }
-for name in $(of_header ../include/uwork-bridge.h); do
-    grep -q "\.Fn \"\?$name\b\|\.Fo $name\b" ../man/*.3 || { say symbols "FAILED: $name is in no manual page"; exit 1; }
-done
-say symbols "the functions of uwork-bridge.h and uwork.h: ok"
 
-if ! command -v redis-server >/dev/null; then
-    [ -z "${CI:-}" ] || { say jobs "FAILED: CI has redis-server (ci/deps.sh)"; exit 1; }
-    say jobs "left out: redis-server is not installed (ci/deps.sh)"
-    exit 0
-fi
-source ./redis.sh
-for cc in "${compilers[@]}"; do
-    for how in shared static; do
-        libs=(-L"$library" -luwork-bridge -Wl,-rpath,"$library")
-        [ "$how" = shared ] || libs=("$library/libuwork-bridge.a" -lgcc_s -lpthread -lm -ldl)
-        link "jobs-$how" c/jobs.c -std=gnu11 -I"$capi/tests/c" "${headers[@]}"
-        start_redis
-        run jobs "$out/jobs-$how" "$redis_url"
-        stop_redis
+# The default library has nothing of the bridge, and this one has all functions of both headers.
+symbols_part() {
+    local name with=$library/libuwork-bridge.so default=$library/libuwork.so
+    [ -e "$default" ] || { echo "no libuwork.so in $library to compare with"; return 1; }
+    diff <(of_header ../include/uwork-bridge.h) <(of_library "$with" | grep '^uw_bridge_') >"$out/log" ||
+        failed bridge-capi/symbols "uwork-bridge.h (<) and libuwork-bridge.so (>) have different functions" "$out/log"
+    ! of_header "$capi/include/uwork.h" | comm -23 - <(of_library "$with") | grep . >"$out/log" ||
+        failed bridge-capi/symbols "libuwork-bridge.so lacks these functions of uwork.h" "$out/log"
+    ! of_library "$default" | grep '^uw_bridge_' >"$out/log" ||
+        failed bridge-capi/symbols "libuwork.so has these functions of the bridge" "$out/log"
+    for name in $(of_header ../include/uwork-bridge.h); do
+        grep -q "\.Fn \"\?$name\b\|\.Fo $name\b" ../man/*.3 || failed bridge-capi/symbols "$name is in no manual page"
     done
-done
-say jobs "handlers and producers with ${compilers[*]}, shared and static: ok"
+    say symbols "the functions of uwork-bridge.h and uwork.h: ran"
+}
+
+# with_server PROGRAM: runs it with a new server.
+with_server() {
+    local status=0
+    start_redis
+    "$guard" "$1" "$redis_url" || status=$?
+    stop_redis
+    return "$status"
+}
+
+jobs_part() {
+    local how
+    if ! command -v redis-server >/dev/null; then
+        [ -z "${CI:-}" ] || { echo "CI has redis-server (ci/deps.sh)"; return 1; }
+        say jobs "left out: redis-server is not installed (ci/deps.sh)"
+        return
+    fi
+    source ./redis.sh
+    for cc in "${compilers[@]}"; do
+        for how in shared static; do
+            libs=(-L"$library" -luwork-bridge -Wl,-rpath,"$library")
+            [ "$how" = shared ] || libs=("$library/libuwork-bridge.a" -lgcc_s -lpthread -lm -ldl)
+            link "jobs-$how" c/jobs.c -std=gnu11 -I"$capi/tests/c" "${headers[@]}"
+            run "jobs/$how-$cc" with_server "$out/jobs-$how"
+        done
+    done
+    say jobs "handlers and producers with ${compilers[*]}, shared and static: ran"
+}
+
+run_parts "$1" headers symbols jobs

@@ -3,6 +3,7 @@
 # run: headers, plain, debug, address, thread, bad-input, porting.
 set -euo pipefail
 cd "$(dirname "$0")"
+suite=capi
 source ./harness.sh
 
 programs() {
@@ -10,26 +11,26 @@ programs() {
     shift 2
     local items=(items queues functions shutdown choices forks read_side task threads)
     for test in "${items[@]}"; do
-        start_link "$test" "c/$test.c" -std=gnu11 "$@"
+        start_link "$how/$test" "c/$test.c" -std=gnu11 "$@"
     done
-    cc=$(plus_of "$cc") start_link raii c/raii.cpp -std=c++17 -Wshadow "$@"
-    cc=$(plus_of "$cc") start_link raii_percpu c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
-    start_link percpu c/percpu.c -std=gnu11 "$@"
-    start_link first_calls c/first_calls.c -std=gnu11 "$@"
+    cc=$(plus_of "$cc") start_link "$how/raii" c/raii.cpp -std=c++17 -Wshadow "$@"
+    cc=$(plus_of "$cc") start_link "$how/raii_percpu" c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
+    start_link "$how/percpu" c/percpu.c -std=gnu11 "$@"
+    start_link "$how/first_calls" c/first_calls.c -std=gnu11 "$@"
     finish_links
 
     for test in "${items[@]}" raii; do
-        run "$how" "$out/$test"
+        run "$how/$test" "$out/$test"
     done
     for mode in $modes; do
         # The thread sanitizer does not see the order that locks of Rust's standard library create,
         # for example a cache's depot.
         [ "$how" = thread ] ||
-            run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
-        run "$how" env UWORK_PWLOCKS="$mode" "$out/raii_percpu"
-        run "$how" env UWORK_PWLOCKS="$mode" "$out/first_calls"
+            ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS=$mode run "$how/percpu-$mode" "$out/percpu"
+        UWORK_PWLOCKS=$mode run "$how/raii_percpu-$mode" "$out/raii_percpu"
+        UWORK_PWLOCKS=$mode run "$how/first_calls-$mode" "$out/first_calls"
     done
-    say "$how" "the API, task work and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
+    say "$how" "the API, task work and per-CPU data (modes $modes) with $cc: ran ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.
@@ -47,32 +48,34 @@ headers_part() {
     say headers "uwork.h and uwork.hpp, alone, as C11 and C++17, with ${compilers[*]}: ok"
 }
 
+# The debug mode ends the process at a case, with a message that has these words.
+aborts() {
+    local status=0
+    UWORK_DEBUG=objects "$guard" "$out/bad_input" "$1" || status=$?
+    # 134: ended by SIGABRT.
+    [ "$status" = 134 ] && grep -qF -e "$2" "$out/log" || {
+        echo "UWORK_DEBUG=objects $1 ended with $status, not with 134 and \"$2\""
+        return 1
+    }
+}
+
+# An unknown word in the variable is reported, and does not enable the mode.
+debug_mode_is_spelled_wrong() {
+    UWORK_DEBUG=object "$guard" "$out/bad_input" null_queue
+    grep -qF 'UWORK_DEBUG: "object" is ignored; the only allowed value is objects' "$out/log"
+}
+
 # Each case returns an error; in the debug mode it ends the process with the listed message.
 bad_input_part() {
     link bad_input c/bad_input.c -std=gnu11
-    local name only_debug words status count=0
+    local name only_debug words count=0
     while IFS='|' read -r name only_debug words; do
-        if [ "$only_debug" = 0 ]; then
-            run bad-input "$out/bad_input" "$name"
-        fi
-        status=0
-        # Redirected, because the shell reports the signal.
-        { UWORK_DEBUG=objects timeout 30 "$out/bad_input" "$name" >"$out/log" 2>&1; } 2>/dev/null || status=$?
-        # 134: ended by SIGABRT.
-        if [ "$status" != 134 ] || ! grep -qF -e "$words" "$out/log"; then
-            say bad-input "FAILED: UWORK_DEBUG=objects $name ended with $status, not with 134 and \"$words\""
-            tail -n 20 "$out/log"
-            exit 1
-        fi
+        [ "$only_debug" = 1 ] || run "bad-input/$name" "$out/bad_input" "$name"
+        run "bad-input/$name-debug" aborts "$name" "$words"
         count=$((count + 1))
     done < <("$out/bad_input")
-    # An unknown word in the variable does not enable the mode.
-    UWORK_DEBUG=object run bad-input "$out/bad_input" null_queue
-    grep -qF 'UWORK_DEBUG: "object" is ignored; the only allowed value is objects' "$out/log" || {
-        say bad-input "FAILED: UWORK_DEBUG=object is ignored without a word"
-        exit 1
-    }
-    say bad-input "$count cases: ok"
+    run bad-input/wrong-word debug_mode_is_spelled_wrong
+    say bad-input "$count cases: ran"
 }
 
 # The programs in the porting guide, and what its tables name. Each of uwork's names there is used by one of the guide's
@@ -83,28 +86,27 @@ porting_part() {
     for cc in "${compilers[@]}"; do
         for program in "$out"/porting-*.c c/porting.c c/porting_kernel.c; do
             name=$(basename "$program" .c)
-            link "$name" "$program" -std=gnu11
-            run porting "$out/$name"
+            link_or_fail "porting/$name" "$program" -std=gnu11
+            run "porting/$name" "$out/$name"
             count=$((count + 1))
         done
     done
-    [ "$count" = $((7 * ${#compilers[@]})) ] || { say porting "FAILED: $count programs instead of 7 for each compiler"; exit 1; }
+    local wanted=$((7 * ${#compilers[@]}))
+    [ "$count" = "$wanted" ] || failed capi/porting "$count programs instead of $wanted"
     for name in $(grep -o '\buw_[a-z_]*[a-z]\|\bUW_[A-Z_]*[A-Z]' "$guide" | sort -u); do
-        grep -q "\b$name\b" "$out"/porting-*.c c/porting.c c/forks.c ||
-            { say porting "FAILED: no program uses $name"; exit 1; }
+        grep -q "\b$name\b" "$out"/porting-*.c c/porting.c c/forks.c || failed capi/porting "no program uses $name"
     done
     # The right column of the kernel's table, and the row whose code must not compile.
     for name in $(sed -n '/^## Your own/,/^## A pthread pool/p' "$guide" | grep -o '`[a-z_]*_work[a-z_]*\|`WQ_[A-Z_]*' | tr -d '`' | sort -u); do
-        grep -q "\b$name\b" "$out"/porting-1.c c/porting_kernel.c || { say porting "FAILED: no program uses $name"; exit 1; }
+        grep -q "\b$name\b" "$out"/porting-1.c c/porting_kernel.c || failed capi/porting "no program uses $name"
     done
     sed 's/!work_pending(&held));/held.entry[0] == 0);/' c/porting_kernel.c >"$out/entry.c"
     if "$cc" -std=gnu11 "${includes[@]}" -fsyntax-only "$out/entry.c" 2>"$out/log" || ! grep -q 'work_pending(work)' "$out/log"; then
-        say porting "FAILED: work->entry compiles, or the compiler does not name work_pending()"
-        exit 1
+        failed capi/porting "work->entry compiles, or the compiler does not name work_pending()" "$out/log"
     fi
     grep -q "a bounded backlog, in $(wc -l <"$capi/../../examples/c/pool.h") lines" <(tr '\n' ' ' <"$guide") ||
-        { say porting "FAILED: pool.h has another number of lines"; exit 1; }
-    say porting "$count programs, and the names in the tables: ok"
+        failed capi/porting "pool.h has another number of lines"
+    say porting "$count programs, and the names in the tables: ran"
 }
 
 run_parts "$@"

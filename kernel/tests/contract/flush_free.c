@@ -79,7 +79,7 @@ static int flush_and_free(void *data)
 			break;
 		case 1:
 			INIT_DELAYED_WORK(&item->dwork, run_delayed);
-			queue_delayed_work(wq, &item->dwork, 1000 * HZ);
+			queue_delayed_work(wq, &item->dwork, 86400 * HZ);
 			CHECK(flush_delayed_work(&item->dwork));
 			break;
 		case 2:
@@ -96,7 +96,7 @@ static int flush_and_free(void *data)
 			INIT_WORK(&item->work, run_and_complete);
 			init_completion(&item->done);
 			queue_work(wq, &item->work);
-			CHECK(wait_for_completion_timeout(&item->done, FOR_EVER) != 0);
+			wait_for_completion(&item->done);
 			break;
 		case 4:
 			INIT_RCU_WORK(&item->rwork, run_rcu);

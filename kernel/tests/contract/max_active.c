@@ -26,7 +26,7 @@ static void run(struct work_struct *work)
 	if (item->meets) {
 		if (atomic_inc_return(&arrived) == LIMIT)
 			complete_all(&all_there);
-		CHECK(wait_for_completion_timeout(&all_there, FOR_EVER) != 0);
+		wait_for_completion(&all_there);
 	}
 	cond_resched();
 	atomic_dec(&inside);
@@ -67,7 +67,7 @@ static DECLARE_COMPLETION(ran);
 static void wait_here(struct work_struct *work)
 {
 	(void)work;
-	CHECK(wait_for_completion_timeout(&go_on, FOR_EVER) != 0);
+	wait_for_completion(&go_on);
 }
 
 static void say_so(struct work_struct *work)
@@ -88,7 +88,7 @@ static void raised(void)
 	queue_work_on((int)cpumask_first(cpu_online_mask), wq, &first);
 	queue_work_on((int)cpumask_first(cpu_online_mask), wq, &second);
 	workqueue_set_max_active(wq, 2);
-	CHECK(wait_for_completion_timeout(&ran, FOR_EVER) != 0);
+	wait_for_completion(&ran);
 	complete(&go_on);
 	destroy_workqueue(wq);
 }

@@ -50,9 +50,9 @@ static void system_queues(void)
 	flush_work(&declared);
 	CHECK(schedule_work_on((int)cpumask_first(cpu_online_mask), &declared));
 	flush_work(&declared);
-	CHECK(schedule_delayed_work(&declared_delayed, 1000 * HZ));
+	CHECK(schedule_delayed_work(&declared_delayed, 86400 * HZ));
 	CHECK(flush_delayed_work(&declared_delayed));
-	CHECK(schedule_delayed_work_on((int)cpumask_first(cpu_online_mask), &declared_deferrable, 1000 * HZ));
+	CHECK(schedule_delayed_work_on((int)cpumask_first(cpu_online_mask), &declared_deferrable, 86400 * HZ));
 	CHECK(delayed_work_pending(&declared_deferrable));
 	CHECK(flush_delayed_work(&declared_deferrable));
 	CHECK(atomic_read(&runs) == 4);
@@ -146,7 +146,8 @@ static void freezing(void)
 	INIT_WORK_ONSTACK(&work, count);
 	atomic_set(&runs, 0);
 	freeze_workqueues_begin();
-	CHECK(!freeze_workqueues_busy());
+	while (freeze_workqueues_busy())
+		cond_resched();
 	CHECK(queue_work(wq, &work));
 	CHECK(work_pending(&work));
 	CHECK(atomic_read(&runs) == 0);
@@ -197,8 +198,8 @@ static void workers(void)
 	kthread_init_delayed_work(&delayed, count_on_worker);
 	CHECK(kthread_queue_work(worker, &kthread_declared));
 	kthread_flush_work(&kthread_declared);
-	CHECK(kthread_queue_delayed_work(worker, &delayed, 1000 * HZ));
-	CHECK(kthread_mod_delayed_work(worker, &delayed, 1000 * HZ));
+	CHECK(kthread_queue_delayed_work(worker, &delayed, 86400 * HZ));
+	CHECK(kthread_mod_delayed_work(worker, &delayed, 86400 * HZ));
 	CHECK(kthread_cancel_delayed_work_sync(&delayed));
 	CHECK(!kthread_mod_delayed_work(worker, &delayed, 0));
 	kthread_flush_worker(worker);

@@ -38,7 +38,7 @@ static int __init completions_init(void)
 
 	INIT_WORK_ONSTACK(&setup.work, setup_fn);
 	schedule_work(&setup.work);
-	left = wait_for_completion_timeout(&done, 10 * HZ);
+	left = wait_for_completion_timeout(&done, 86400 * HZ);
 	flush_work(&setup.work);
 	destroy_work_on_stack(&setup.work);
 	if (!left)

@@ -44,7 +44,8 @@ static int __init cpus_init(void)
 	if (count != atomic_read(&calls))
 		goto out;
 	if (!cpumask_equal(mask, cpu_online_mask) || !cpumask_subset(mask, cpu_possible_mask) ||
-	    cpumask_weight(mask) != num_online_cpus() || cpumask_empty(mask) || !cpumask_test_cpu(0, cpumask_of(0)))
+	    cpumask_weight(mask) != num_online_cpus() || cpumask_empty(mask) ||
+	    !cpumask_test_cpu(cpumask_first(mask), cpumask_of(cpumask_first(mask))))
 		goto out;
 	count = 0;
 	for_each_possible_cpu_wrap(cpu, 1)
@@ -54,7 +55,8 @@ static int __init cpus_init(void)
 	cpumask_clear_cpu(cpumask_first(mask), mask);
 	if (cpumask_weight(mask) != num_online_cpus() - 1 || cpumask_next(-1, cpu_online_mask) >= nr_cpu_ids)
 		goto out;
-	if (cpu_to_node(0) < 0 || !cpumask_test_cpu(0, cpumask_of_node(cpu_to_node(0))))
+	cpu = cpumask_first(cpu_online_mask);
+	if (cpu_to_node(cpu) < 0 || !cpumask_test_cpu(cpu, cpumask_of_node(cpu_to_node(cpu))))
 		goto out;
 	pr_info("cpus: passed (%*pbl)\n", cpumask_pr_args(cpu_online_mask));
 	ret = 0;

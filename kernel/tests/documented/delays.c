@@ -22,7 +22,7 @@ static unsigned long age(unsigned long jiffies, unsigned long now)
 static int __init delays_init(void)
 {
 	struct sample sample = { .jiffies = jiffies, .time = ktime_get() };
-	unsigned long timeout = jiffies + HZ * 100;
+	unsigned long timeout = jiffies + HZ * 86400;
 	struct timespec64 ts;
 	u64 start_ns, end_ns;
 	u32 rem;

@@ -76,8 +76,11 @@ static int __init grace_polls_init(void)
 		return -EINVAL;
 	rcu_barrier();
 	/* What has passed does not count for a later state. */
+	rcu_read_lock();
 	cookie = get_state_synchronize_rcu();
-	if (poll_state_synchronize_rcu(cookie))
+	passed = poll_state_synchronize_rcu(cookie);
+	rcu_read_unlock();
+	if (passed)
 		return -EINVAL;
 	synchronize_rcu_expedited();
 	if (!poll_state_synchronize_rcu(cookie) || !list_empty(&entries))

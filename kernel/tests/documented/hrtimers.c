@@ -37,7 +37,7 @@ static int __init hrtimers_init(void)
 
 	hrtimer_start(&periodic, ktime_set(0, NSEC_PER_MSEC), HRTIMER_MODE_REL);
 	hrtimer_start(&once, ktime_add_us(started, 500), HRTIMER_MODE_ABS);
-	hrtimer_start_range_ns(&never, ktime_set(1000, 0), NSEC_PER_SEC, HRTIMER_MODE_REL);
+	hrtimer_start_range_ns(&never, ktime_set(86400, 0), NSEC_PER_SEC, HRTIMER_MODE_REL);
 	if (!hrtimer_active(&never) || ktime_to_ns(hrtimer_get_remaining(&never)) < NSEC_PER_SEC) {
 		hrtimer_cancel(&periodic);
 		hrtimer_cancel(&once);

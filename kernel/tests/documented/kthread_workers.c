@@ -52,9 +52,9 @@ static int __init transfers_init(void)
 	kthread_flush_worker(worker);
 	kthread_init_delayed_work(&late, late_fn);
 	kthread_init_delayed_work(&never, late_fn);
-	kthread_queue_delayed_work(worker, &late, 60 * HZ);
+	kthread_queue_delayed_work(worker, &late, 86400 * HZ);
 	kthread_mod_delayed_work(worker, &late, 0);
-	kthread_queue_delayed_work(worker, &never, 60 * HZ);
+	kthread_queue_delayed_work(worker, &never, 86400 * HZ);
 	return 0;
 }
 

@@ -58,7 +58,7 @@ static int __init kthreads_init(void)
 		requests++;
 		spin_unlock_irq(&lock);
 		wake_up_interruptible(&request_wq);
-		if (!wait_event_timeout(answer_wq, READ_ONCE(answers) == i, 10 * HZ)) {
+		if (!wait_event_timeout(answer_wq, READ_ONCE(answers) == i, 86400 * HZ)) {
 			kthread_stop(task);
 			return -ETIMEDOUT;
 		}

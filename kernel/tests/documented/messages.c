@@ -8,7 +8,7 @@
 #include <linux/ratelimit.h>
 #include <linux/types.h>
 
-static DEFINE_RATELIMIT_STATE(limit, 60 * HZ, 3);
+static DEFINE_RATELIMIT_STATE(limit, 86400 * HZ, 3);
 
 static int render(char *buffer, size_t size, const char *fmt, ...)
 {

@@ -6,7 +6,7 @@
 
 struct nic { struct tasklet_struct rx; int packets; struct completion done; };
 static struct nic nic;
-static DEFINE_RATELIMIT_STATE(noise, 100 * HZ, 2);
+static DEFINE_RATELIMIT_STATE(noise, 86400 * HZ, 2);
 
 static void rx(struct tasklet_struct *t)
 {

@@ -39,7 +39,7 @@ static int __init timers_init(void)
 	timer_setup(&beat.timer, beat_fn, 0);
 	timer_setup(&never, never_fn, TIMER_DEFERRABLE);
 
-	never.expires = jiffies + 60 * HZ;
+	never.expires = jiffies + 86400 * HZ;
 	add_timer(&never);
 	mod_timer(&beat.timer, jiffies + beat.period);
 	if (!timer_pending(&never))

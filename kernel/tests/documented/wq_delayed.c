@@ -18,7 +18,7 @@ static void poll_fn(struct work_struct *work)
 {
 	struct delayed_work *dwork = to_delayed_work(work);
 
-	mod_delayed_work(system_wq, &timeout_work, 100 * HZ);
+	mod_delayed_work(system_wq, &timeout_work, 86400 * HZ);
 	if (++polls == 5)
 		complete(&polled);
 	else
@@ -33,8 +33,8 @@ static void timeout_fn(struct work_struct *work)
 static int __init poll_init(void)
 {
 	INIT_DELAYED_WORK(&timeout_work, timeout_fn);
-	schedule_delayed_work(&timeout_work, round_jiffies_relative(100 * HZ));
-	schedule_delayed_work(&lazy_work, 100 * HZ);
+	schedule_delayed_work(&timeout_work, round_jiffies_relative(86400 * HZ));
+	schedule_delayed_work(&lazy_work, 86400 * HZ);
 	schedule_delayed_work(&poll_work, 0);
 	wait_for_completion(&polled);
 	if (!delayed_work_pending(&timeout_work))

@@ -88,8 +88,7 @@ static int __init few_init(void)
 		schedule_delayed_work(&stage->dwork, msecs_to_jiffies(2));
 	}
 	list_for_each_entry(stage, &stages, node) {
-		if (!wait_for_completion_timeout(&stage->done, 30 * HZ))
-			err = -ETIMEDOUT;
+		wait_for_completion(&stage->done);
 		flush_work(&stage->work);
 	}
 	for_each_possible_cpu(cpu)

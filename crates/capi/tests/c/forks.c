@@ -45,8 +45,6 @@ static void *keep_at_it(void *name)
 
 static void child(void)
 {
-	/* Ends the process if a wait does not end. */
-	alarm(60);
 	atomic_store(&runs, 0);
 	make_and_destroy("of-the-child");
 	_exit(atomic_load(&runs) == 1 ? 0 : 2);
@@ -76,8 +74,6 @@ static void inherit(void)
 	atomic_store(&runs, 0);
 	pid = fork();
 	CHECK(pid >= 0);
-	if (pid == 0)
-		alarm(60);
 	CHECK(uw_queue_resume(queue) == 0);
 	CHECK(uw_queue_destroy(queue) == 0);
 	CHECK(atomic_load(&runs) == INHERITED);

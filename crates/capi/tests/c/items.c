@@ -62,7 +62,7 @@ static void items(void)
 	CHECK(atomic_load(&item.runs) == 7);
 	CHECK(uw_queue_is_idle(queue) >= 0);
 	CHECK(uw_queue_drain(queue) == 0);
-	CHECK(uw_queue_flush_timeout(queue, MS) == 0);
+	CHECK(uw_queue_flush_timeout(queue, HOUR) == 0);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 

@@ -76,7 +76,7 @@ static void counters(void)
 {
 	struct uw_queue *queue = uw_queue_create("counted", UW_UNBOUND, 0);
 	struct uw_counters *counters;
-	uint64_t ran = 0, waits = 0;
+	uint64_t ran = 0, waits = 0, functions = 0;
 	struct item item;
 	char *text;
 
@@ -84,7 +84,7 @@ static void counters(void)
 	init(&item);
 	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_queue_flush(queue) == 0);
 	/* The batch is counted a moment after the flush returns. */
-	while (!ran) {
+	while (!ran || !waits || !functions) {
 		counters = uw_counters();
 		CHECK(counters && counters->nr_queues > 0 && counters->workers > 0);
 		for (size_t i = 0; i < counters->nr_queues; i++) {
@@ -94,10 +94,9 @@ static void counters(void)
 			waits = counters->queues[i]->waits.count;
 			CHECK(counters->queues[i]->run_times.count == ran && counters->queues[i]->max_active > 0);
 		}
-		if (ran) {
-			CHECK(counters->nr_functions > 0 && counters->functions[0]->run_times.count > 0);
-			CHECK(strlen(counters->functions[0]->name) > 0);
-		}
+		functions = counters->nr_functions;
+		if (functions)
+			CHECK(counters->functions[0]->run_times.count > 0 && strlen(counters->functions[0]->name) > 0);
 		uw_counters_free(counters);
 	}
 	CHECK(ran == 1 && waits == 1);

@@ -33,7 +33,7 @@ static void items()
 		/* The destructor cancels it. */
 		CHECK(later.enqueue(queue, 1h));
 	}
-	CHECK(runs == 11 && queue.flush_for(1min));
+	CHECK(runs == 11 && queue.flush_for(1h));
 }
 
 static void jobs()
@@ -97,7 +97,7 @@ static void bounds()
 
 		CHECK(outer && !bounded.try_reserve());
 		outer.reset();
-		CHECK(bounded.reserve_for(1min));
+		CHECK(bounded.reserve_for(1h));
 	}
 	{
 		/* An item that keeps its place until its function starts. */
@@ -236,7 +236,7 @@ static void task_work()
 		ended.emplace(uwork::task::current());
 		posted = true;
 		while (!over)
-			uwork::task::park_for(1min);
+			uwork::task::park_for(1h);
 	});
 	while (!posted)
 		std::this_thread::yield();

@@ -6,8 +6,6 @@
 
 #include "item.h"
 
-static const uint64_t MS = 1000 * 1000;
-
 /*
  * The address sanitizer's allocator has locks that it does not hold over a fork, and a thread of the
  * child allocates. The thread sanitizer takes a child's thread that has the address of a thread of
@@ -46,8 +44,9 @@ static atomic_int reports;
 
 static void reporter(const char *text)
 {
-	CHECK(text[0]);
-	atomic_fetch_add(&reports, 1);
+	/* The test ignores all other reports, for example of the watchdog on a busy machine. */
+	if (strstr(text, "\"unplaced\""))
+		atomic_fetch_add(&reports, 1);
 }
 
 static void reports_and_shutdown(void)
@@ -64,7 +63,7 @@ static void reports_and_shutdown(void)
 	init(&item);
 	CHECK(uw_queue_work(queue, &item.work) == 1);
 	CHECK(uw_shutdown(7, 0, NULL) == -EINVAL);
-	CHECK(uw_shutdown(UW_DRAIN, 60 * 1000 * MS, &report) == 0 && report[0]);
+	CHECK(uw_shutdown(UW_DRAIN, HOUR, &report) == 0 && report[0]);
 	uw_string_free(report);
 	CHECK(atomic_load(&item.runs) == 1);
 	CHECK(uw_queue_work(queue, &item.work) == -ESHUTDOWN);

@@ -115,8 +115,6 @@ static void child(struct uw_queue *slow)
 	struct uw_queue *own;
 	struct uw_thread_hooks *late;
 
-	/* Ends the process if a wait does not end. */
-	alarm(60);
 	late = uw_thread_hooks_add(start, stop, &argument);
 	CHECK(late && uw_thread_hooks_missed(late) == 0 && !uw_thread_state(hooks));
 	CHECK(kind_of_worker(shared) == UW_THREAD_WORKER);

@@ -29,8 +29,10 @@ typedef void (*work_func_t)(struct work_struct *work);
 /*
  * The same layout as struct uw_work. As in the kernel, `data` begins the item, and its bit
  * WORK_STRUCT_PENDING_BIT says that it is pending; other bits are the library's. Writing 0 to the
- * `data` of an idle item leaves it idle. In a program with an atomic_long_t of its own, and one that
- * includes this header before all others, `data` has no type to be offered with.
+ * `data` of an idle item leaves it idle. With UWORK_DEBUG=objects it is a pattern instead, which does
+ * not say whether the item is pending (work_pending() does), and a write to it is found as damage. In
+ * a program with an atomic_long_t of its own, and one that includes this header before all others,
+ * `data` has no type to be offered with.
  */
 struct work_struct {
 	__extension__ union {
