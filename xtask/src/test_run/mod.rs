@@ -75,7 +75,12 @@ impl Run {
             }
             self.binaries(&binaries)?;
         }
-        if self.options.has_doc_tests() { self.doc_tests() } else { Ok(()) }
+        if self.options.has_doc_tests() {
+            self.doc_tests()?;
+        }
+        let some = self.passed + self.ignored + self.failed.len() != 0;
+        // A filter that selects nothing is a mistake.
+        if some || self.options.binary.is_empty() { Ok(()) } else { Err("no such test".to_owned()) }
     }
 
     fn binaries(&mut self, binaries: &[Binary]) -> Result<(), String> {
