@@ -73,6 +73,9 @@ impl Run {
             if !built {
                 self.failed.push("the build of the tests".to_owned());
             }
+            if !self.options.runs {
+                return Ok(());
+            }
             self.binaries(&binaries)?;
         }
         if self.options.has_doc_tests() {

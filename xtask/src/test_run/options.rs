@@ -1,11 +1,13 @@
 //! The command line of `cargo xtask test`.
 
 pub(crate) const USAGE: &str = "\
-usage: cargo xtask test [--storms without|only] [ARGUMENTS for cargo test] [-- ARGUMENTS for tests]
+usage: cargo xtask test [--storms without|only] [--doc-tests without] [ARGUMENTS for cargo test]
+                        [-- ARGUMENTS for tests]
 
 Builds and runs tests, as `cargo test --no-fail-fast` does; filters stand behind `--`. A test that
 failed runs once more, alone; if it passes, it is reported as flaky. UWORK_NO_REPEAT=1: never.
-Storms are tests that start hundreds of threads; they run last, each alone.
+UWORK_NO_RUN=1: only builds. Storms are tests that start hundreds of threads; they run last, each
+alone.
 ";
 
 /// Which part of the storms to run.
@@ -18,6 +20,9 @@ pub(super) enum Storms {
 
 pub(super) struct Options {
     pub(super) storms: Storms,
+    doc_tests: bool,
+    /// Not only builds.
+    pub(super) runs: bool,
     /// For cargo.
     pub(super) cargo: Vec<String>,
     /// For the test binaries.
@@ -50,19 +55,23 @@ impl Options {
             Some(end) => (arguments[..end].to_vec(), arguments[end + 1..].to_vec()),
             None => (arguments.to_vec(), Vec::new()),
         };
-        let mut storms = Storms::Last;
-        if cargo.first().is_some_and(|first| first == "--storms") {
-            storms = match cargo.get(1).map(String::as_str) {
-                Some("without") => Storms::Without,
-                Some("only") => Storms::Only,
-                _ => return Err("--storms takes `without` or `only`".to_owned()),
-            };
-            cargo.drain(..2);
-        }
-        let repeats = std::env::var_os("UWORK_NO_REPEAT").is_none_or(|value| value != "1");
-        Ok(Self { storms, cargo, binary, repeats })
+        let storms = match take(&mut cargo, "--storms").as_deref() {
+            None => Storms::Last,
+            Some("without") => Storms::Without,
+            Some("only") => Storms::Only,
+            Some(_) => return Err("--storms takes `without` or `only`".to_owned()),
+        };
+        let doc_tests = match take(&mut cargo, "--doc-tests").as_deref() {
+            None => true,
+            Some("without") => false,
+            Some(_) => return Err("--doc-tests takes `without`".to_owned()),
+        };
+        let [repeats, runs] = ["UWORK_NO_REPEAT", "UWORK_NO_RUN"]
+            .map(|name| std::env::var_os(name).is_none_or(|value| value != "1"));
+        Ok(Self { storms, doc_tests, runs, cargo, binary, repeats })
     }
 
+    /// Whether the tests of binaries are among those that run.
     pub(super) fn has_binaries(&self) -> bool {
         !self.cargo.iter().any(|argument| argument == "--doc")
     }
@@ -71,7 +80,7 @@ impl Options {
     pub(super) fn has_doc_tests(&self) -> bool {
         let name = |argument: &String| argument.split('=').next().unwrap_or_default().to_owned();
         let selects = self.cargo.iter().any(|argument| SELECT.contains(&&*name(argument)));
-        self.storms != Storms::Only && self.binary.is_empty() && !selects
+        self.doc_tests && self.storms != Storms::Only && self.binary.is_empty() && !selects
     }
 
     /// The arguments of a binary that runs these tests and no others.
@@ -83,6 +92,13 @@ impl Options {
         let options = self.binary.iter().filter(kept).cloned();
         options.chain(["--exact".to_owned()]).chain(tests.iter().cloned()).collect()
     }
+}
+
+/// Takes an option and its value out of the arguments; the value is empty if it is missing.
+fn take(arguments: &mut Vec<String>, option: &str) -> Option<String> {
+    let at = arguments.iter().position(|argument| argument == option)?;
+    arguments.remove(at);
+    Some(if at < arguments.len() { arguments.remove(at) } else { String::new() })
 }
 
 #[cfg(test)]
@@ -113,5 +129,6 @@ mod tests {
         assert_eq!(both("--test=library"), (true, false));
         assert_eq!(both("--package uwork --lib"), (true, false));
         assert_eq!(both("--storms only --workspace"), (true, false));
+        assert_eq!(both("--doc-tests without --workspace"), (true, false));
     }
 }
