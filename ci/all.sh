@@ -151,7 +151,7 @@ names() {
     lines=$({ sed 's/^/was running: /' "$logs/$1.running"; grep -a '^FAILED: ' "$log"; } 2>/dev/null | awk '!seen[$0]++')
     [ -n "$lines" ] || lines=$(grep -aE '^error(\[|:)|FAILED' "$log" | awk '!seen[$0]++')
     [ -n "$lines" ] || lines=$(grep -av '^ *$' "$log" | tail -n 3)
-    cut -c 1-160 <<<"$lines" | head -n "$2" | sed "s/^/$1: /"
+    cut -c 1-160 <<<"${lines:-nothing was written}" | head -n "$2" | sed "s/^/$1: /"
     [ "$(wc -l <<<"$lines")" -le "$2" ] || echo "$1: and $(($(wc -l <<<"$lines") - $2)) more: $log"
 }
 

@@ -51,7 +51,10 @@ pub(super) fn build(arguments: &[String]) -> Result<(Vec<Binary>, bool), String>
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok((text.lines().filter_map(test_binary).collect(), output.status.success()))
+    let mut binaries: Vec<Binary> = text.lines().filter_map(test_binary).collect();
+    // cargo reports them as they are built.
+    binaries.sort_by_key(Binary::label);
+    Ok((binaries, output.status.success()))
 }
 
 /// cargo, without what the one that runs this program has set for it.

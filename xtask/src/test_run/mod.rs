@@ -67,6 +67,7 @@ impl Run {
     }
 
     fn all(&mut self) -> Result<(), String> {
+        let mut has_doc_tests = self.options.has_doc_tests();
         if self.options.has_binaries() {
             let (binaries, built) = binary::build(&self.options.cargo)?;
             println!("the tests are built after {:.0} s", self.began.elapsed().as_secs_f64());
@@ -77,8 +78,10 @@ impl Run {
                 return Ok(());
             }
             self.binaries(&binaries)?;
+            // cargo refuses packages without a library.
+            has_doc_tests &= binaries.iter().any(|binary| binary.target == "lib");
         }
-        if self.options.has_doc_tests() {
+        if has_doc_tests {
             self.doc_tests()?;
         }
         let some = self.passed + self.ignored + self.failed.len() != 0;
