@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
+.PHONY: help run test flaky install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
 	mutants mutants-install package release-check msrv semver semver-install deb deb-test clean
 
 help: ## print this
@@ -17,6 +17,9 @@ run: ## from a fresh checkout to the main job: build, quick benchmark, checksums
 
 test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
 	@ci/all.sh
+
+flaky: ## every suite under load, without repetition, and a table of what failed; hours. FLAKY="20 busy2 rust" selects (ci/flaky.sh)
+	@ci/flaky.sh $(FLAKY)
 
 install: ## build and install the C library and the command uwork; PREFIX (default /usr/local), LIBDIR (default PREFIX/lib) and DESTDIR say where; BRIDGE=1: also libuwork-bridge
 	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" BRIDGE="$(BRIDGE)" ci/install.sh

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 # The oldest compiler whose lints, tests and laboratory are known to work. Users need only rust-version (Cargo.toml).
 rust_wanted=1.95
 missing=0
+lists=old
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -17,52 +18,86 @@ say_missing() {
     missing=1
 }
 
+# retry COMMAND...: up to three times, because a network or an archive may be away for a moment. Shows why it failed.
+retry() {
+    local attempt
+    for attempt in 1 2 3; do
+        "$@" && return 0
+        echo "attempt $attempt of 3 has failed: $*"
+        [ "$attempt" = 3 ] || sleep $((attempt * attempt * ${DEPS_PAUSE_SECONDS:-4}))
+    done
+    return 1
+}
+
+# A mirror that does not answer ends an attempt after ten minutes at most, and another apt is waited for.
+apt() {
+    DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -q -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 \
+        -o DPkg::Lock::Timeout=120 -o APT::Update::Error-Mode=any "$@"
+}
+
 # install PACKAGE...: installs from Debian's archive, without starting services.
 install() {
     echo "installing: $*"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -q
+    retry apt update || { echo "the lists of packages cannot be fetched (see above)"; return 1; }
+    lists=fetched
     # This policy prevents services from starting, unless the machine has a policy of its own.
-    local policy=/usr/sbin/policy-rc.d status=0
+    local policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod +x "$policy"
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
-    apt-get install -y --no-install-recommends "$@" || status=$?
-    return "$status"
+    retry apt install -y --no-install-recommends "$@"
 }
 
 install_packages() {
-    local packages=() extras=()
+    local packages=()
     have cc || packages+=(gcc libc6-dev)
     have make || packages+=(make)
     have git || packages+=(git)
     # The C library's tests.
     have c++ || packages+=(g++)
     have pkg-config || packages+=(pkg-config)
-    # Optional; a test that is skipped without them prints that. They are a second compiler, CMake, the checker of
-    # manual pages, the library of the example liburcu.c, a client and a rival of `uwork-lab serve`, and what the
-    # tests of the bridge start: a server, and the maker of its certificates.
-    have clang || extras+=(clang)
-    have cmake || extras+=(cmake)
-    have mandoc || extras+=(mandoc)
-    have redis-cli && have redis-benchmark || extras+=(redis-tools)
-    pkg-config --exists liburcu 2>/dev/null || extras+=(liburcu-dev)
-    have redis-server || extras+=(redis-server)
-    have openssl || extras+=(openssl)
-    [ "${#packages[@]}" = 0 ] || {
-        if is_root_with_apt; then
-            install "${packages[@]}"
-        else
-            say_missing "${packages[*]}" "sudo apt-get install ${packages[*]}   (or your system's packages of these)"
-        fi
-    }
-    [ "${#extras[@]}" = 0 ] || {
-        if ! is_root_with_apt || ! install "${extras[@]}"; then
-            echo "not installed, so some tests are left out: ${extras[*]}"
-        fi
-    }
+    [ "${#packages[@]}" != 0 ] || return 0
+    if ! is_root_with_apt || ! install "${packages[@]}"; then
+        say_missing "${packages[*]}" "sudo apt-get install ${packages[*]}   (or your system's packages of these)"
+    fi
+}
+
+# Optional: package, test for it, and what is left out without it.
+readonly EXTRAS="\
+clang|have clang|the C tests with a second compiler
+cmake|have cmake|the example of CMake
+mandoc|have mandoc|the check of the manual pages
+redis-tools|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
+liburcu-dev|pkg-config --exists liburcu|the example liburcu.c
+redis-server|have redis-server|the tests of the bridge, and its examples
+openssl|have openssl|the tests of the bridge with TLS"
+
+# extras FORMAT: prints the missing ones: `%s` is the package, and then what is left out.
+extras() {
+    local package test tests
+    while IFS='|' read -r package test tests; do
+        # shellcheck disable=SC2059 # The format is an argument.
+        eval "$test" 2>/dev/null || printf "$1" "$package" "$tests"
+    done <<<"$EXTRAS"
+}
+
+install_extras() {
+    local missing
+    mapfile -t missing < <(extras '%s\n')
+    [ "${#missing[@]}" != 0 ] || return 0
+    if is_root_with_apt && ! install "${missing[@]}" && [ "$lists" = fetched ]; then
+        # One that the archive lacks stops all of them.
+        local package
+        for package in "${missing[@]}"; do apt install -y --no-install-recommends "$package" || true; done
+    fi
+}
+
+# Names everything that will not run, once for all steps. ci/all.sh reads these lines.
+say_left_out() {
+    extras 'left out, %s is not installed: %s\n'
+    [ "$(nproc)" != 1 ] || echo "left out, this machine has one CPU: the tests that need two"
 }
 
 rust_is_new_enough() {
@@ -76,8 +111,8 @@ install_rust() {
     rust_is_new_enough && return 0
     if have rustup; then
         echo "installing: Rust, stable channel, for this folder only"
-        rustup toolchain install stable --profile minimal --component rustfmt --component clippy
-        rustup override set stable
+        retry rustup toolchain install stable --profile minimal --component rustfmt --component clippy || true
+        rustup override set stable || true
     fi
     rust_is_new_enough || say_missing "rustc and cargo $rust_wanted or newer" \
         "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy"
@@ -90,7 +125,7 @@ install_components() {
         if "cargo-${component/rust/}" --version >/dev/null 2>&1; then
             continue
         fi
-        if have rustup && rustup component add "$component"; then
+        if have rustup && retry rustup component add "$component"; then
             continue
         fi
         say_missing "$component" "rustup component add $component"
@@ -98,14 +133,16 @@ install_components() {
 }
 
 install_packages
+install_extras
 install_rust
 install_components
 if [ "$missing" = 1 ]; then
     echo "then run the same command again"
     exit 1
 fi
-cargo fetch --locked --quiet || {
+retry cargo fetch --locked --quiet || {
     echo "cannot fetch the dependencies that Cargo.lock names: see above; if Cargo.lock is stale, run cargo check"
     exit 1
 }
 echo "$(rustc --version), $(cc --version | head -n 1), $(make --version | head -n 1), $(git --version)"
+say_left_out

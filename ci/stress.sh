@@ -31,5 +31,5 @@ fi
 
 for ((round = 1; round <= rounds; round++)); do
     echo "stress: round $round of $rounds"
-    cargo test --profile stress "${packages[@]}" --test 'stress*'
+    cargo xtask test --profile stress "${packages[@]}" --test 'stress*'
 done

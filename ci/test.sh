@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests of all crates: libraries, commands, examples and documentation.
+# Runs all tests of all crates: libraries, commands, examples and documentation. A test that fails runs once more, alone
+# (cargo xtask help). Arguments: `--storms without` leaves out the tests that start hundreds of threads, `--storms only`
+# runs nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,4 +10,4 @@ cd "$(dirname "$0")/.."
 [ -z "${CI:-}" ] || export UWORK_TEST_NEEDS_CPUS=1
 
 # Without --all-targets, which would exclude the examples in the documentation.
-cargo test --workspace --no-fail-fast
+exec cargo xtask test "$@" --workspace

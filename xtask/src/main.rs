@@ -1,11 +1,13 @@
-//! The house rules as a program: `cargo xtask tidy`, `cargo xtask semantics`.
+//! The house rules as a program: `cargo xtask tidy`, `cargo xtask semantics`; and the runner of the
+//! tests: `cargo xtask test`.
 //!
-//! It reads the files that git lists and prints its findings. It never writes and never fixes.
+//! The rules read the files that git lists and print their findings. They never write and never fix.
 
 mod finding;
 mod markdown;
 mod rust_text;
 mod semantics;
+mod test_run;
 mod tidy;
 mod tree;
 
@@ -32,7 +34,7 @@ const COMMANDS: &[Command] = &[
 
 /// The words that may follow `cargo xtask`.
 fn command_names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|command| command.name).chain(["help"])
+    COMMANDS.iter().map(|command| command.name).chain(["test", "help"])
 }
 
 fn main() -> ExitCode {
@@ -43,11 +45,19 @@ fn main() -> ExitCode {
             print!("{}", help());
             ExitCode::SUCCESS
         }
+        ["test", ..] => test(&arguments[1..]),
         [name] => match COMMANDS.iter().find(|command| command.name == name) {
             Some(command) => run(command),
             None => usage_error(&format!("no command `{name}`")),
         },
         [..] => usage_error("one command at a time, without arguments"),
+    }
+}
+
+fn test(arguments: &[String]) -> ExitCode {
+    match tree::root() {
+        Ok(root) => test_run::main(&root, arguments),
+        Err(error) => usage_error(&error),
     }
 }
 
@@ -81,7 +91,10 @@ fn help() -> String {
     for command in COMMANDS {
         text += &format!("  {:<10} {}\n", command.name, command.about);
     }
-    text += "  help       print this\n\nrules of tidy:\n\n";
+    text += "  test       run tests, and repeat those that failed\n";
+    text += "  help       print this\n\n";
+    text += test_run::USAGE;
+    text += "\nrules of tidy:\n\n";
     for rule in tidy::RULES {
         text += &format!("  {:<16} {}\n", rule.name, rule.about);
     }

@@ -134,7 +134,7 @@ impl Tree {
 
 /// cargo passes the package's folder at run time, so this works in a checkout that was moved after
 /// the build.
-fn root() -> Result<PathBuf, String> {
+pub(crate) fn root() -> Result<PathBuf, String> {
     let manifest = std::env::var("CARGO_MANIFEST_DIR").map_err(|_| "run me as `cargo xtask`")?;
     let root = Path::new(&manifest).parent().ok_or("the package stands in no workspace")?;
     Ok(root.to_owned())

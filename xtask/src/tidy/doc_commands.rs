@@ -206,7 +206,7 @@ mod tests {
             "ci/fmt.sh",
             "sha256sum -c sums",
         ] {
-            assert_eq!(lines(command), [], "{command}");
+            assert_eq!(lines(command), [0; 0], "{command}");
         }
     }
 

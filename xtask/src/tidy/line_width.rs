@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn the_limit_is_in_characters() {
         let at_limit = "\u{b5}".repeat(COLUMNS_MAX - 3);
-        assert_eq!(lines_found(&RULE, "a.rs", &format!("// {at_limit}\n")), []);
+        assert_eq!(lines_found(&RULE, "a.rs", &format!("// {at_limit}\n")), [0; 0]);
         assert_eq!(lines_found(&RULE, "a.rs", &format!("\n//  {at_limit}\n")), [2]);
     }
 }

@@ -76,7 +76,7 @@ mod tests {
             "unsafe fn a() {}\n",
             "// unsafe { }\nconst A: &str = \"unsafe {\";\n",
         ] {
-            assert_eq!(lines_found(&RULE, "a.rs", text), [], "{text}");
+            assert_eq!(lines_found(&RULE, "a.rs", text), [0; 0], "{text}");
         }
     }
 }

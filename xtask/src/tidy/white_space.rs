@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn a_makefile_needs_its_tabs_and_data_its_shape() {
-        assert_eq!(lines_found(&RULE, "Makefile", "a:\n\tb\n"), []);
-        assert_eq!(lines_found(&RULE, "a.c", "int a(void)\n{\n\treturn 0;\n}\n"), []);
-        assert_eq!(lines_found(&RULE, "tests/data/input.txt", "a\t \n\n"), []);
-        assert_eq!(lines_found(&RULE, "a.rs", ""), []);
+        assert_eq!(lines_found(&RULE, "Makefile", "a:\n\tb\n"), [0; 0]);
+        assert_eq!(lines_found(&RULE, "a.c", "int a(void)\n{\n\treturn 0;\n}\n"), [0; 0]);
+        assert_eq!(lines_found(&RULE, "tests/data/input.txt", "a\t \n\n"), [0; 0]);
+        assert_eq!(lines_found(&RULE, "a.rs", ""), [0; 0]);
     }
 }
