@@ -30,7 +30,13 @@ pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Ve
         // The items that run in a frozen or paused queue are not why others wait.
         if asked < ASKED_MAX && !matches!(gate.as_str(), "frozen" | "paused") {
             asked += 1;
-            finding.evidence = stacks_of(&stacks(client, name), name);
+            finding.evidence = match stacks(client, name) {
+                Ok(stacks) => stacks_of(&stacks, name),
+                Err(Failure::Gone(reason)) => {
+                    format!("  no stacks: {reason}\n{}", first_pending(&dump, name))
+                }
+                Err(Failure::Refused(_)) => String::new(),
+            };
         }
         if let Some(remedy) = remedy(kind, &finding.evidence) {
             finding.remedy = remedy.to_owned();
@@ -43,13 +49,12 @@ pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Ve
 }
 
 /// The answer to `stacks` about a queue.
-fn stacks(client: &mut Client, queue: &str) -> String {
-    let answer = match client.ask(&format!("stacks 100 {queue}")) {
+fn stacks(client: &mut Client, queue: &str) -> Result<String, Failure> {
+    match client.ask(&format!("stacks 100 {queue}")) {
         // A process of an earlier version has the stacks of all queues together, or none.
         Err(Failure::Refused(_)) => client.ask("stacks"),
         answer => answer,
-    };
-    answer.unwrap_or_default()
+    }
 }
 
 /// Why a queue does not start its items, given two samples.
