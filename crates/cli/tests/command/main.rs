@@ -2,16 +2,14 @@
 
 mod answering;
 mod bridge;
+mod doctor;
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../uwork/tests/support/guard.rs"]
+mod guard;
 mod observed;
 mod process;
 mod report;
 mod sim;
 mod sum;
 mod top;
-#[allow(dead_code, reason = "others use all of it")]
-#[path = "../../../uwork/tests/support"]
-mod support {
-    pub(crate) mod child;
-    pub(crate) mod guard;
-}
 mod topology;

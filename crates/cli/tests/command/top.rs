@@ -14,8 +14,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use uwork::{Queue, control};
 
+use crate::guard::{in_turns, progress};
 use crate::observed::{self, WAIT_MAX, observed, until};
-use crate::support::guard::{in_turns, progress};
 
 /// When a key is pressed again.
 const KEY_AGAIN: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ fn next_line(client: &mut BufReader<UnixStream>) -> String {
 
 #[test]
 fn top_shows_filters_resizes_and_sets_attributes() {
-    observed("top_shows_filters_resizes_and_sets_attributes", || {
+    observed("top::top_shows_filters_resizes_and_sets_attributes", || {
         let (queue, socket) = looked_at("top-shown");
         let mut terminal = Terminal::top(&socket, false);
         terminal.until_shown("tier ");
@@ -194,7 +194,7 @@ fn top_shows_filters_resizes_and_sets_attributes() {
 
 #[test]
 fn workers_have_colours_and_functions() {
-    observed("workers_have_colours_and_functions", || {
+    observed("top::workers_have_colours_and_functions", || {
         let (queue, socket) = looked_at("top-coloured");
         let (release, wait) = std::sync::mpsc::channel::<()>();
         let waits = queue.spawn(move || wait.recv());
@@ -209,7 +209,7 @@ fn workers_have_colours_and_functions() {
 
 #[test]
 fn keys_sort_and_move_in_each_list() {
-    observed("keys_sort_and_move_in_each_list", || {
+    observed("top::keys_sort_and_move_in_each_list", || {
         let (queue, socket) = looked_at("top-sort-a");
         let other = Queue::builder("top-sort-b").build().unwrap();
         queue.spawn(|| ()).join().unwrap();
@@ -262,7 +262,7 @@ fn keys_sort_and_move_in_each_list() {
 /// Another process, which ends in its own way.
 #[test]
 fn a_real_process_that_exits_is_shown_as_gone() {
-    observed("a_real_process_that_exits_is_shown_as_gone", || {
+    observed("top::a_real_process_that_exits_is_shown_as_gone", || {
         const SHOWN: &str = "UWORK_TEST_TOP_IS_SHOWN";
         if std::env::var_os(SHOWN).is_some() {
             let (_queue, socket) = looked_at("top-ends");
@@ -296,7 +296,7 @@ fn a_real_process_that_exits_is_shown_as_gone() {
 /// The server that ends stands for a process that exits.
 #[test]
 fn a_process_that_exits_is_shown_as_gone() {
-    observed("a_process_that_exits_is_shown_as_gone", || {
+    observed("top::a_process_that_exits_is_shown_as_gone", || {
         let (_queue, _) = looked_at("top-gone");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.sock");
@@ -331,7 +331,7 @@ fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> std::io::Re
 
 #[test]
 fn a_process_that_answers_again_is_shown_again() {
-    observed("a_process_that_answers_again_is_shown_again", || {
+    observed("top::a_process_that_answers_again_is_shown_again", || {
         let (_queue, _) = looked_at("top-again");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.sock");
@@ -363,7 +363,7 @@ fn a_process_that_answers_again_is_shown_again() {
 
 #[test]
 fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
-    observed("a_filter_that_permits_too_many_queues_can_be_typed_on", || {
+    observed("top::a_filter_that_permits_too_many_queues_can_be_typed_on", || {
         let (_queue, _) = looked_at("top-many");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.sock");
@@ -396,7 +396,7 @@ fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
 
 #[test]
 fn without_a_terminal_a_single_picture_is_printed() {
-    observed("without_a_terminal_a_single_picture_is_printed", || {
+    observed("top::without_a_terminal_a_single_picture_is_printed", || {
         let (_queue, socket) = looked_at("a-picture");
         let run =
             Command::new(env!("CARGO_BIN_EXE_uwork")).args(["top", "-i", "0.05", &socket]).output();
