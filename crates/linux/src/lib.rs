@@ -10,6 +10,8 @@ compile_error!("uwork runs on Linux only: it needs futexes, rseq, membarrier and
 
 pub mod binding;
 mod blocked;
+#[cfg(test)]
+mod bounded;
 mod changes;
 #[cfg_attr(
     not(all(feature = "control", any(target_arch = "x86_64", target_arch = "aarch64"))),

@@ -2,6 +2,11 @@
 
 mod answering;
 mod bridge;
+mod doctor;
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../uwork/tests/support/guard.rs"]
+mod guard;
+mod observed;
 mod process;
 mod report;
 mod sim;

@@ -1,12 +1,12 @@
 //! `uwork top` in a pseudo-terminal, whose output a terminal's parser turns into a screen. The
-//! process that it shows is this test.
+//! process that it shows is the test itself, alone.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::num::NonZero;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,8 +14,11 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use uwork::{Queue, control};
 
-/// Far above the duration of any wait: a screen that does not come within it fails the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::guard::{in_turns, progress};
+use crate::observed::{self, WAIT_MAX, observed, until};
+
+/// When a key is pressed again.
+const KEY_AGAIN: Duration = Duration::from_secs(1);
 
 struct Terminal {
     parser: vt100::Parser,
@@ -53,16 +56,21 @@ impl Terminal {
 
     /// Reads until the screen is as wanted.
     fn until(&mut self, what: &str, is_wanted: impl Fn(&vt100::Screen) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !is_wanted(self.parser.screen()) {
-            let in_time = self.read_until(deadline);
-            assert!(in_time, "{what}:\n{}", self.parser.screen().contents());
+        let come = in_turns(WAIT_MAX, |turn| {
+            while !is_wanted(self.parser.screen()) {
+                if !self.read_within(turn) {
+                    return None;
+                }
+            }
+            Some(())
+        });
+        if let Err(hang) = come {
+            panic!("{what}: {hang}:\n{}", self.parser.screen().contents());
         }
     }
 
     /// Reads once. False if nothing came in time.
-    fn read_until(&mut self, deadline: Instant) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
+    fn read_within(&mut self, left: Duration) -> bool {
         let left =
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
@@ -72,6 +80,7 @@ impl Terminal {
         let mut bytes = [0; 4096];
         let count = self.ours.read(&mut bytes).unwrap();
         self.parser.process(&bytes[..count]);
+        progress();
         true
     }
 
@@ -93,12 +102,16 @@ impl Terminal {
     /// Ends the command by its key. The key is repeated: crossterm leaves one that comes together with
     /// SIGWINCH unread until the next one.
     fn quit(mut self) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.parser.screen().alternate_screen() {
-            assert!(Instant::now() < deadline, "{}", self.parser.screen().contents());
+        let left = in_turns(WAIT_MAX, |_| {
+            if !self.parser.screen().alternate_screen() {
+                return Some(());
+            }
             self.press("q");
-            let again = Instant::now() + Duration::from_secs(1);
-            while self.parser.screen().alternate_screen() && self.read_until(again) {}
+            while self.parser.screen().alternate_screen() && self.read_within(KEY_AGAIN) {}
+            None
+        });
+        if let Err(hang) = left {
+            panic!("{hang}: {}", self.parser.screen().contents());
         }
         assert!(self.command.wait().unwrap().success());
     }
@@ -114,159 +127,196 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that fails leaves no command behind.
+        let _ = self.command.kill();
+        let _ = self.command.wait();
+    }
+}
+
 /// A queue of this process in the tree, and the process's socket.
 fn looked_at(name: &str) -> (Queue, String) {
-    let queue = Queue::builder(name).sysfs().build().unwrap();
-    while control::socket().is_err() {
-        std::thread::yield_now();
-    }
+    let (queue, _) = observed::looked_at(name);
     (queue, control::socket().unwrap().display().to_string())
+}
+
+/// The connection of a command that has been started.
+fn accepted(listener: &UnixListener) -> UnixStream {
+    listener.set_nonblocking(true).unwrap();
+    let (stream, _) = until(|| listener.accept(), |_| true);
+    listener.set_nonblocking(false).unwrap();
+    stream
+}
+
+/// The next line of a client that asks again and again.
+fn next_line(client: &mut BufReader<UnixStream>) -> String {
+    let mut line = String::new();
+    let come = in_turns(WAIT_MAX, |turn| {
+        client.get_ref().set_read_timeout(Some(turn)).unwrap();
+        match client.read_line(&mut line) {
+            // What has come so far stays in the line.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            outcome => Some(outcome.unwrap()),
+        }
+    });
+    come.unwrap_or_else(|hang| panic!("{hang}"));
+    line.trim_end().to_owned()
 }
 
 #[test]
 fn top_shows_filters_resizes_and_sets_attributes() {
-    let (queue, socket) = looked_at("top-shown");
-    let mut terminal = Terminal::top(&socket, false);
-    terminal.until_shown("tier ");
-    terminal.until_shown("workers, the longest run first");
-    terminal.press("/top-sho\r");
-    terminal.until_shown("1 queues with \"top-sho\"");
-    terminal.until_shown("top-shown");
-    terminal.press("emax_active 3\r");
-    terminal.until_shown("done: set devices/top-shown/max_active 3");
-    assert_eq!(queue.max_active(), 3);
-    terminal.press("emax_active none\r");
-    terminal.until_shown("not a value of it");
-    // Any key ends the message.
-    terminal.press("r");
-    terminal.until_shown("q quit");
-    terminal.resize(12, 50);
-    terminal.until("the narrow screen", |screen| {
-        let lines: Vec<String> = screen.rows(0, 50).collect();
-        lines.len() == 12 && lines[0].contains("process ") && lines[11].starts_with("q quit")
+    observed("top::top_shows_filters_resizes_and_sets_attributes", || {
+        let (queue, socket) = looked_at("top-shown");
+        let mut terminal = Terminal::top(&socket, false);
+        terminal.until_shown("tier ");
+        terminal.until_shown("workers, the longest run first");
+        terminal.press("/top-sho\r");
+        terminal.until_shown("1 queues with \"top-sho\"");
+        terminal.until_shown("top-shown");
+        terminal.press("emax_active 3\r");
+        terminal.until_shown("done: set devices/top-shown/max_active 3");
+        assert_eq!(queue.max_active(), 3);
+        terminal.press("emax_active none\r");
+        terminal.until_shown("not a value of it");
+        // Any key ends the message.
+        terminal.press("r");
+        terminal.until_shown("q quit");
+        terminal.resize(12, 50);
+        terminal.until("the narrow screen", |screen| {
+            let lines: Vec<String> = screen.rows(0, 50).collect();
+            lines.len() == 12 && lines[0].contains("process ") && lines[11].starts_with("q quit")
+        });
+        assert!(!terminal.has_colour(), "NO_COLOR");
+        terminal.quit();
     });
-    assert!(!terminal.has_colour(), "NO_COLOR");
-    terminal.quit();
 }
 
 #[test]
 fn workers_have_colours_and_functions() {
-    let (queue, socket) = looked_at("top-coloured");
-    let (release, wait) = std::sync::mpsc::channel::<()>();
-    let waits = queue.spawn(move || wait.recv());
-    let mut terminal = Terminal::top(&socket, true);
-    terminal.until_shown("command::top::");
-    assert!(terminal.has_colour());
-    release.send(()).unwrap();
-    waits.join().unwrap().unwrap();
-    terminal.quit();
+    observed("top::workers_have_colours_and_functions", || {
+        let (queue, socket) = looked_at("top-coloured");
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let waits = queue.spawn(move || wait.recv());
+        let mut terminal = Terminal::top(&socket, true);
+        terminal.until_shown("command::top::");
+        assert!(terminal.has_colour());
+        release.send(()).unwrap();
+        waits.join().unwrap().unwrap();
+        terminal.quit();
+    });
 }
 
 #[test]
 fn keys_sort_and_move_in_each_list() {
-    let (queue, socket) = looked_at("top-sort-a");
-    let other = Queue::builder("top-sort-b").build().unwrap();
-    queue.spawn(|| ()).join().unwrap();
-    let mut terminal = Terminal::top(&socket, false);
-    terminal.until_shown("tier ");
-    terminal.press("/top-sort\r");
-    terminal.until_shown("2 queues with \"top-sort\"");
-    // The mark moves from column to column; the last is the name.
-    for column in ["busy↓", "infl↓", "pend↓", "p99↓", "wait↓", "queue↓"] {
-        terminal.press("s");
-        terminal.until_shown(column);
-    }
-    let row_of = |screen: &vt100::Screen, name: &str| {
-        screen.rows(0, 80).position(|line| line.starts_with(name))
-    };
-    let is_ordered = |screen: &vt100::Screen, first: &str, second: &str| {
-        let (first, second) = (row_of(screen, first), row_of(screen, second));
-        first.is_some() && first < second
-    };
-    terminal.until("sorted", |screen| is_ordered(screen, "top-sort-a", "top-sort-b"));
-    terminal.press("r");
-    terminal.until("reversed", |screen| is_ordered(screen, "top-sort-b", "top-sort-a"));
-    // The selected line is inverse; that of the queues stays so beside that of another list.
-    let selected = |screen: &vt100::Screen| {
-        (0..24).rev().find(|&row| screen.cell(row, 0).is_some_and(|cell| cell.inverse()))
-    };
-    let is_selected = |screen: &vt100::Screen, name: &str| {
-        row_of(screen, name).is_some_and(|row| selected(screen) == Some(row as u16))
-    };
-    terminal.until("the first", |screen| is_selected(screen, "top-sort-b"));
-    terminal.press("\x1b[B");
-    terminal.until("the second", |screen| is_selected(screen, "top-sort-a"));
-    terminal.press("\x1b[A");
-    terminal.until("the first again", |screen| is_selected(screen, "top-sort-b"));
-    // In the pools, then in the workers.
-    let is_between = |screen: &vt100::Screen, above: &str, below: &str| {
-        let row = |part: &str| screen.rows(0, 80).position(|line| line.contains(part));
-        let selected = selected(screen).map(usize::from);
-        selected > row(above) && selected < row(below)
-    };
-    terminal.press("\t");
-    terminal.until("a pool", |screen| is_between(screen, "pools: #", "workers, the longest"));
-    terminal.press("\t \x1b[B");
-    terminal.until("a worker", |screen| is_between(screen, "workers, the longest", "q quit"));
-    terminal.quit();
-    drop(other);
+    observed("top::keys_sort_and_move_in_each_list", || {
+        let (queue, socket) = looked_at("top-sort-a");
+        let other = Queue::builder("top-sort-b").build().unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        let mut terminal = Terminal::top(&socket, false);
+        terminal.until_shown("tier ");
+        terminal.press("/top-sort\r");
+        terminal.until_shown("2 queues with \"top-sort\"");
+        // The mark moves from column to column; the last is the name.
+        for column in ["busy↓", "infl↓", "pend↓", "p99↓", "wait↓", "queue↓"] {
+            terminal.press("s");
+            terminal.until_shown(column);
+        }
+        let row_of = |screen: &vt100::Screen, name: &str| {
+            screen.rows(0, 80).position(|line| line.starts_with(name))
+        };
+        let is_ordered = |screen: &vt100::Screen, first: &str, second: &str| {
+            let (first, second) = (row_of(screen, first), row_of(screen, second));
+            first.is_some() && first < second
+        };
+        terminal.until("sorted", |screen| is_ordered(screen, "top-sort-a", "top-sort-b"));
+        terminal.press("r");
+        terminal.until("reversed", |screen| is_ordered(screen, "top-sort-b", "top-sort-a"));
+        // The selected line is inverse; that of the queues stays so beside that of another list.
+        let selected = |screen: &vt100::Screen| {
+            (0..24).rev().find(|&row| screen.cell(row, 0).is_some_and(|cell| cell.inverse()))
+        };
+        let is_selected = |screen: &vt100::Screen, name: &str| {
+            row_of(screen, name).is_some_and(|row| selected(screen) == Some(row as u16))
+        };
+        terminal.until("the first", |screen| is_selected(screen, "top-sort-b"));
+        terminal.press("\x1b[B");
+        terminal.until("the second", |screen| is_selected(screen, "top-sort-a"));
+        terminal.press("\x1b[A");
+        terminal.until("the first again", |screen| is_selected(screen, "top-sort-b"));
+        // In the pools, then in the workers.
+        let is_between = |screen: &vt100::Screen, above: &str, below: &str| {
+            let row = |part: &str| screen.rows(0, 80).position(|line| line.contains(part));
+            let selected = selected(screen).map(usize::from);
+            selected > row(above) && selected < row(below)
+        };
+        terminal.press("\t");
+        terminal.until("a pool", |screen| is_between(screen, "pools: #", "workers, the longest"));
+        terminal.press("\t \x1b[B");
+        terminal.until("a worker", |screen| is_between(screen, "workers, the longest", "q quit"));
+        terminal.quit();
+        drop(other);
+    });
 }
 
 /// Another process, which ends in its own way.
 #[test]
 fn a_real_process_that_exits_is_shown_as_gone() {
-    const SHOWN: &str = "UWORK_TEST_TOP_IS_SHOWN";
-    if std::env::var_os(SHOWN).is_some() {
-        let (_queue, socket) = looked_at("top-ends");
-        println!("\n{socket}");
-        // Until the end of the input.
-        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-        // With its queue.
-        std::process::exit(0);
-    }
-    let test = "top::a_real_process_that_exits_is_shown_as_gone";
-    let mut shown = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(SHOWN, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(shown.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let socket = lines.by_ref().find(|line| line.ends_with(".sock")).unwrap();
-    let mut terminal = Terminal::top(&socket, false);
-    terminal.until_shown("top-ends");
-    drop(shown.stdin.take());
-    lines.for_each(drop);
-    assert!(shown.wait().unwrap().success());
-    terminal.until_shown(&format!("GONE  process {} is gone", shown.id()));
-    assert!(terminal.parser.screen().contents().contains("top-ends"), "the last state stays");
-    terminal.quit();
+    observed("top::a_real_process_that_exits_is_shown_as_gone", || {
+        const SHOWN: &str = "UWORK_TEST_TOP_IS_SHOWN";
+        if std::env::var_os(SHOWN).is_some() {
+            let (_queue, socket) = looked_at("top-ends");
+            println!("\n{socket}");
+            // Until the end of the input.
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            // With its queue.
+            std::process::exit(0);
+        }
+        let test = "top::a_real_process_that_exits_is_shown_as_gone";
+        let mut shown = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(SHOWN, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(shown.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let socket = lines.by_ref().find(|line| line.ends_with(".sock")).unwrap();
+        let mut terminal = Terminal::top(&socket, false);
+        terminal.until_shown("top-ends");
+        drop(shown.stdin.take());
+        lines.for_each(drop);
+        assert!(shown.wait().unwrap().success());
+        terminal.until_shown(&format!("GONE  process {} is gone", shown.id()));
+        assert!(terminal.parser.screen().contents().contains("top-ends"), "the last state stays");
+        terminal.quit();
+    });
 }
 
 /// The server that ends stands for a process that exits.
 #[test]
 fn a_process_that_exits_is_shown_as_gone() {
-    let (_queue, _) = looked_at("top-gone");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("1.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    let mut terminal = Terminal::top(path.to_str().unwrap(), true);
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(b"uwork-control 1 4711\n").unwrap();
-    // Two rounds of its three requests.
-    let mut requests = BufReader::new(stream.try_clone().unwrap()).lines();
-    for _ in 0..6 {
-        let request = requests.next().unwrap().unwrap();
-        stream.write_all(control::answer(&request).as_bytes()).unwrap();
-    }
-    terminal.until_shown("process 4711");
-    drop((requests, stream));
-    terminal.until_shown("GONE  process 4711 is gone");
-    terminal.press("/top-gone\r");
-    terminal.until_shown("1 queues with \"top-gone\"");
-    terminal.quit();
+    observed("top::a_process_that_exits_is_shown_as_gone", || {
+        let (_queue, _) = looked_at("top-gone");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut terminal = Terminal::top(path.to_str().unwrap(), true);
+        let mut stream = accepted(&listener);
+        stream.write_all(b"uwork-control 1 4711\n").unwrap();
+        // Two rounds of its three requests.
+        let mut requests = BufReader::new(stream.try_clone().unwrap());
+        for _ in 0..6 {
+            let request = next_line(&mut requests);
+            stream.write_all(control::answer(&request).as_bytes()).unwrap();
+        }
+        terminal.until_shown("process 4711");
+        drop((requests, stream));
+        terminal.until_shown("GONE  process 4711 is gone");
+        terminal.press("/top-gone\r");
+        terminal.until_shown("1 queues with \"top-gone\"");
+        terminal.quit();
+    });
 }
 
 /// Greets and answers a client until it leaves.
@@ -281,73 +331,79 @@ fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> std::io::Re
 
 #[test]
 fn a_process_that_answers_again_is_shown_again() {
-    let (_queue, _) = looked_at("top-again");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("1.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    let mut terminal = Terminal::top(path.to_str().unwrap(), false);
-    let (mut first, _) = listener.accept().unwrap();
-    // Until the process is on the screen, and no longer.
-    let answers = std::cell::Cell::new(0);
-    let served = serve(first.try_clone().unwrap(), |request| {
-        answers.set(answers.get() + 1);
-        if answers.get() == 6 {
-            first.shutdown(std::net::Shutdown::Both).unwrap();
-        }
-        control::answer(request)
+    observed("top::a_process_that_answers_again_is_shown_again", || {
+        let (_queue, _) = looked_at("top-again");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut terminal = Terminal::top(path.to_str().unwrap(), false);
+        let mut first = accepted(&listener);
+        // Until the process is on the screen, and no longer.
+        let answers = std::cell::Cell::new(0);
+        let served = serve(first.try_clone().unwrap(), |request| {
+            answers.set(answers.get() + 1);
+            if answers.get() == 6 {
+                first.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+            control::answer(request)
+        });
+        assert!(served.is_err() && first.write_all(b"x").is_err(), "closed");
+        terminal.until_shown("GONE  process ");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let _ = serve(stream, control::answer);
+            }
+        });
+        terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
+        terminal.press("/top-again\r");
+        terminal.until_shown("1 queues with \"top-again\"");
+        terminal.quit();
     });
-    assert!(served.is_err() && first.write_all(b"x").is_err(), "closed");
-    terminal.until_shown("GONE  process ");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let _ = serve(stream, control::answer);
-        }
-    });
-    terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
-    terminal.press("/top-again\r");
-    terminal.until_shown("1 queues with \"top-again\"");
-    terminal.quit();
 }
 
 #[test]
 fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
-    let (_queue, _) = looked_at("top-many");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("1.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    let (asked, requests) = std::sync::mpsc::channel();
-    let mut terminal = Terminal::top(path.to_str().unwrap(), false);
-    let (stream, _) = listener.accept().unwrap();
-    std::thread::spawn(move || {
-        let _ = serve(stream, |request| {
-            let _ = asked.send(request.to_owned());
-            match request.starts_with("queues") {
-                true => "err too-long too many\n".to_owned(),
-                false => control::answer(request),
-            }
+    observed("top::a_filter_that_permits_too_many_queues_can_be_typed_on", || {
+        let (_queue, _) = looked_at("top-many");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (asked, requests) = std::sync::mpsc::channel();
+        let mut terminal = Terminal::top(path.to_str().unwrap(), false);
+        let stream = accepted(&listener);
+        std::thread::spawn(move || {
+            let _ = serve(stream, |request| {
+                let _ = asked.send(request.to_owned());
+                match request.starts_with("queues") {
+                    true => "err too-long too many\n".to_owned(),
+                    false => control::answer(request),
+                }
+            });
         });
+        terminal.until_shown("too many: / and a part of the names");
+        terminal.press("/x");
+        terminal.until_shown("type a part of the names");
+        // The second refusal has come when another request follows it.
+        requests.iter().find(|request| request == "queues x").unwrap();
+        requests.iter().find(|request| request == "status").unwrap();
+        terminal.press("yz");
+        terminal.until_shown("0 queues with \"xyz\"");
+        terminal.press("\r");
+        terminal.until_shown("too many: / and a part of the names");
+        terminal.quit();
     });
-    terminal.until_shown("too many: / and a part of the names");
-    terminal.press("/x");
-    terminal.until_shown("type a part of the names");
-    // The second refusal has come when another request follows it.
-    requests.iter().find(|request| request == "queues x").unwrap();
-    requests.iter().find(|request| request == "status").unwrap();
-    terminal.press("yz");
-    terminal.until_shown("0 queues with \"xyz\"");
-    terminal.press("\r");
-    terminal.until_shown("too many: / and a part of the names");
-    terminal.quit();
 }
 
 #[test]
 fn without_a_terminal_a_single_picture_is_printed() {
-    let (_queue, socket) = looked_at("a-picture");
-    let run =
-        Command::new(env!("CARGO_BIN_EXE_uwork")).args(["top", "-i", "0.05", &socket]).output();
-    let output = run.unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}");
-    assert_eq!(text.lines().count(), 40);
-    assert!(text.contains("a-picture") && !text.contains('\u{1b}'), "{text}");
+    observed("top::without_a_terminal_a_single_picture_is_printed", || {
+        let (_queue, socket) = looked_at("a-picture");
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_uwork")).args(["top", "-i", "0.05", &socket]).output();
+        let output = run.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.lines().count(), 40);
+        assert!(text.contains("a-picture") && !text.contains('\u{1b}'), "{text}");
+    });
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// Runs the command with this standard input.
@@ -39,10 +38,11 @@ fn refused(args: &[&str], input: &str) -> String {
     errors.trim_end().to_owned()
 }
 
-fn file(name: &str, bytes: &[u8]) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, bytes).unwrap();
-    path
+/// A file with these contents, removed on drop.
+fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), bytes).unwrap();
+    file
 }
 
 #[test]
@@ -201,9 +201,10 @@ fn a_file_that_is_missing_or_not_text_is_refused_by_name() {
         refused(&["--machine", "/nonexistent/machine"], ""),
         "uwork: /nonexistent/machine: No such file or directory (os error 2)"
     );
-    let binary = file("binary-machine", &[0xff, 0xfe, 0]);
-    let error = refused(&["--machine", binary.to_str().unwrap()], "");
-    assert!(error.starts_with(&format!("uwork: {}: ", binary.display())), "{error}");
+    let binary = file(&[0xff, 0xfe, 0]);
+    let path = binary.path().to_str().unwrap();
+    let error = refused(&["--machine", path], "");
+    assert!(error.starts_with(&format!("uwork: {path}: ")), "{error}");
     assert!(refused(&["--machine", "/"], "").starts_with("uwork: /: "));
 }
 
@@ -217,7 +218,8 @@ fn a_file_without_end_is_refused() {
 
 #[test]
 fn an_impossible_machine_is_refused_with_file_and_line() {
-    let path = file("impossible-machine", b"# two sockets\npackage:2\n\nllc:2 node:2\n");
+    let file = file(b"# two sockets\npackage:2\n\nllc:2 node:2\n");
+    let path = file.path();
     assert_eq!(
         refused(&["--machine", path.to_str().unwrap()], ""),
         format!(

@@ -253,7 +253,7 @@ impl fmt::Display for NoCalls {
             NoCalls::NotAsked => {
                 "its stack was not collected: at most eight threads are asked at a time"
             }
-            NoCalls::NoAnswer => "it did not answer within 100 ms",
+            NoCalls::NoAnswer => "it did not answer in time: it blocks signals, or gets no CPU",
             NoCalls::Unavailable => "its stack is not available on this system",
             NoCalls::WentOn => "it has moved on meanwhile",
         })

@@ -72,7 +72,7 @@ pub trait Observer: Send + Sync {
     fn activity(&self, thread: u64) -> Option<Activity>;
 
     /// The calls that a thread is in, innermost first. Takes microseconds for a thread that answers
-    /// at once, and up to tenths of a second. The thread may notice: system calls that it waits in
+    /// at once, and up to a second. The thread may notice: system calls that it waits in
     /// may return early. Used only for a stall that is about to be reported.
     ///
     /// # Errors

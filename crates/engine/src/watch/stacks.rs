@@ -12,7 +12,7 @@ impl<H: Host> Engine<H> {
     /// those in an item of that queue.
     ///
     /// Each of them takes a signal, which makes some system calls return early, and may take 100 ms
-    /// to answer. The caller holds no locks.
+    /// to answer, or a second if it gets no CPU. The caller holds no locks.
     pub fn long_runs(&self, ns: u64, queue: Option<&str>) -> LongRuns {
         let survey = Survey::of(self);
         let now = self.host().now();

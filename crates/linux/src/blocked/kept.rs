@@ -27,7 +27,7 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept::new());
 /// The state of a thread of this process, as [`proc::activity`]. For a thread whose file is kept it
 /// saves the open, which takes longer than the other calls together, and the close, and adds an
 /// `fstat`.
-pub(super) fn activity(thread: u64) -> Option<Activity> {
+pub(crate) fn activity(thread: u64) -> Option<Activity> {
     // Without the lock where no file is kept.
     lock().and_then(|mut kept| kept.activity(thread)).or_else(|| proc::activity(thread))
 }

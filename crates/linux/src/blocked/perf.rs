@@ -267,25 +267,23 @@ pub(crate) fn close_after_fork() {
 mod tests {
     use std::io::{Read, Write, pipe};
     use std::sync::mpsc::channel;
-    use std::time::{Duration, Instant};
 
     use super::super::proc;
     use super::*;
+    use crate::bounded;
 
     /// The records of this thread, as soon as that is possible; `None`, with a note, if the system
     /// refuses it.
     fn records_of(thread: u64) -> Option<Records> {
-        loop {
-            match Records::new(thread, 0) {
-                Ok(records) => return Some(records),
-                Err(Refused::NotReady) => std::thread::yield_now(),
-                Err(Refused::Gone) => panic!("thread {thread} exists"),
-                Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
-                    eprintln!("skipped: {error}");
-                    return None;
-                }
+        bounded::until(|| match Records::new(thread, 0) {
+            Ok(records) => Some(Some(records)),
+            Err(Refused::NotReady) => None,
+            Err(Refused::Gone) => panic!("thread {thread} exists"),
+            Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
+                eprintln!("skipped: {error}");
+                Some(None)
             }
-        }
+        })
     }
 
     #[test]
@@ -309,9 +307,7 @@ mod tests {
     }
 
     fn until(condition: impl Fn() -> bool) {
-        while !condition() {
-            std::thread::yield_now();
-        }
+        bounded::until(|| condition().then_some(()));
     }
 
     /// A thread sleeps so often that its unread ring is full, and then stays asleep.
@@ -333,20 +329,14 @@ mod tests {
                 writer.write_all(b"x").unwrap();
             }
             until(asleep);
-            let deadline = Instant::now() + Duration::from_secs(20);
-            let mut seen = records.sample().activity;
             // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the
             // recorded event.
-            while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
-                std::thread::yield_now();
-                seen = records.sample().activity;
-            }
-            assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
+            let mut seen = || records.sample().activity;
+            bounded::until(|| (!matches!(seen(), Some(Activity::Runs))).then_some(()));
             // The next switch is known again.
             writer.write_all(b"x").unwrap();
-            while !matches!(records.sample().activity, Some(Activity::Sleeps { since: Some(_) })) {
-                std::thread::yield_now();
-            }
+            let sleeps = |activity| matches!(activity, Some(Activity::Sleeps { since: Some(_) }));
+            bounded::until(|| sleeps(seen()).then_some(()));
         }
         drop(writer);
         assert_eq!(thread.join().unwrap(), 1_000 + 1_001 + 127 + 128 + 4);

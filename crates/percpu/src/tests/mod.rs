@@ -6,6 +6,9 @@ mod cache;
 pub(super) mod counting;
 mod drain;
 #[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../uwork/tests/support/guard.rs"]
+mod guard;
+#[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../uwork/tests/support/slow.rs"]
 mod slow;
 mod storm;

@@ -6,10 +6,12 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use uwork_policy::cpuset::CpuSet;
 
-use super::slow::times;
+use super::guard::Guard;
+use super::slow::{SLOW, times};
 use super::{cpus, modes, pin, pin_other};
 use crate::{Bundle, Cache, Counter, Mode, PerCpu};
 
@@ -23,6 +25,8 @@ const STAY: u64 = 37;
 struct Moved {
     /// Its number in the system; 0 until it has begun.
     id: AtomicI32,
+    /// How often it was moved.
+    moves: AtomicU64,
     is_done: AtomicBool,
 }
 
@@ -32,6 +36,22 @@ struct Done<'a>(&'a Moved);
 impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.is_done.store(true, Ordering::Release);
+    }
+}
+
+/// How long the process may make no progress until a thread was moved.
+const WAIT_MAX: Duration = Duration::from_secs(20 * SLOW);
+
+/// Waits for the condition. A hang ends the process: threads that wait for a thread which panics
+/// would never end.
+fn until(condition: impl Fn() -> bool) {
+    let mut guard = Guard::new(WAIT_MAX);
+    while !condition() {
+        if let Err(hang) = guard.poll() {
+            eprintln!("a storm {hang}");
+            std::process::abort();
+        }
+        thread::yield_now();
     }
 }
 
@@ -48,15 +68,17 @@ fn some_cpus() -> Vec<u32> {
 /// thread that only moved itself would never change its CPU within a section. There are more
 /// threads than CPUs, so that they are preempted anywhere.
 fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
-    storm_with(local, remote, |_| ());
+    storm_with(local, remote, |_| (), || true);
 }
 
 /// As [`storm`]; after each move, the moving thread calls `moved` with the number of the moved
-/// thread.
+/// thread. Each thread waits in the middle of its rounds until it was moved and `is_enough` returns
+/// true: on a busy machine, the threads may otherwise be done before the moving thread begins.
 fn storm_with(
     local: impl Fn(u64) + Sync,
     remote: impl Fn() + Sync,
     moved: impl Fn(libc::pid_t) + Send,
+    is_enough: impl Fn() -> bool + Sync,
 ) {
     let cpus = some_cpus();
     let over = AtomicBool::new(false);
@@ -71,6 +93,9 @@ fn storm_with(
                 pin(&CpuSet::single(cpus[turn % cpus.len()]));
             }
             local(number * ROUNDS + round);
+            if round == ROUNDS / 2 {
+                until(|| moved.moves.load(Ordering::Relaxed) > 0 && is_enough());
+            }
         }
         drop(done);
         // Until then the system does not reuse its number.
@@ -109,6 +134,7 @@ fn move_around(threads: &[Moved], cpus: &[u32], moved: impl Fn(libc::pid_t)) {
             if id != 0 && !is_done(thread) {
                 pin_other(id, &CpuSet::single(cpus[(turn + number) % cpus.len()]));
                 moved(id);
+                thread.moves.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -197,7 +223,9 @@ fn a_signals_handler_has_sections_of_its_own() {
             handled.counter.add(1);
             add_one(&mut handled.data.lock_local().unwrap());
         };
-        storm_with(local, || (), send);
+        // Here no thread holds a lock, so that a handler gets it.
+        let is_enough = || handled.locked.load(Ordering::Relaxed) > 0;
+        storm_with(local, || (), send, is_enough);
         let Handled { data, counter, signals, locked } = handled;
         let (own, signals) = (THREADS * ROUNDS, signals.into_inner());
         assert!(signals > 0 && locked.load(Ordering::Relaxed) > 0, "mode {mode}");

@@ -89,7 +89,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// # }
     /// let queue = uwork::Queue::builder("stats").build()?;
     /// let stats = Arc::new(Stats { work: uwork::DelayedWork::deferrable() });
-    /// assert!(queue.enqueue_delayed(stats.clone(), Duration::from_secs(1)).is_queued());
+    /// assert!(queue.enqueue_delayed(stats.clone(), Duration::from_secs(3_600)).is_queued());
     /// assert!(stats.work.flush());
     /// # Ok::<(), uwork::Error>(())
     /// ```

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -16,17 +15,15 @@ fn bench(name: &str, args: &[&str]) -> Output {
 }
 
 /// A directory of one test, removed on drop.
-struct Scratch(PathBuf);
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("uwork-bench-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("the temporary directory is writable"))
     }
 
     fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a UTF-8 path").to_owned()
+        self.0.path().join(name).to_str().expect("a UTF-8 path").to_owned()
     }
 
     fn names(&self) -> BTreeSet<String> {
@@ -34,12 +31,6 @@ impl Scratch {
         entries
             .map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"))
             .collect()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -106,7 +97,7 @@ fn unknown_names_are_refused_with_those_that_exist() {
 
 #[test]
 fn an_unwritable_json_file_is_refused_before_anything_is_measured() {
-    let scratch = Scratch::new("unwritable");
+    let scratch = Scratch::new();
     fs::write(scratch.file("plain"), "").expect("writable");
     let nowhere = scratch.file("no-such-directory/figures.json");
     let below_a_file = scratch.file("plain/figures.json");
@@ -122,7 +113,7 @@ fn an_unwritable_json_file_is_refused_before_anything_is_measured() {
 
 #[test]
 fn records_have_exactly_the_fixed_fields_and_sane_values() {
-    let scratch = Scratch::new("records");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     fs::write(&path, "an old file").expect("writable");
     let mut args = SMALL.to_vec();
@@ -183,7 +174,7 @@ fn records_have_exactly_the_fixed_fields_and_sane_values() {
 
 #[test]
 fn every_runner_has_each_metric_of_its_case() {
-    let scratch = Scratch::new("metrics");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     let mut args = SMALL.to_vec();
     args.extend(["--clock", "--case", "batch", "--json", &path]);
@@ -219,7 +210,7 @@ fn every_runner_has_each_metric_of_its_case() {
 
 #[test]
 fn only_the_runners_and_cases_asked_for_run() {
-    let scratch = Scratch::new("chosen");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     let args = [
         "--producers=1",
@@ -252,7 +243,7 @@ fn only_the_runners_and_cases_asked_for_run() {
 
 #[test]
 fn ordered_compares_with_one_worker() {
-    let scratch = Scratch::new("ordered");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     let mut args = SMALL.to_vec();
     args.extend(["--ordered", "--case", "flood", "--json", &path]);
@@ -270,7 +261,7 @@ fn ordered_compares_with_one_worker() {
 
 #[test]
 fn scope_compares_one_pool_with_one_per_cpu() {
-    let scratch = Scratch::new("scope");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     let mut args = SMALL.to_vec();
     args.extend(["--json", &path]);
@@ -285,7 +276,7 @@ fn scope_compares_one_pool_with_one_per_cpu() {
 
 #[test]
 fn timers_have_a_figure_for_each_operation_and_are_never_early() {
-    let scratch = Scratch::new("timers");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     for flag in ["--timers", "--samples"] {
         refused("timers", &[flag, "0"], &[flag, "from 1 to"]);
@@ -314,7 +305,7 @@ fn timers_have_a_figure_for_each_operation_and_are_never_early() {
 
 #[test]
 fn golden_names_its_variant_by_whether_sleeps_are_declared() {
-    let scratch = Scratch::new("golden");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     for (flag, variant) in [(None, "declared"), (Some("--undeclared"), "undeclared")] {
         let args: Vec<&str> = ["--samples=1", "--json", &path].into_iter().chain(flag).collect();
@@ -347,7 +338,7 @@ fn every_bad_count_is_refused_in_the_same_words() {
 
 #[test]
 fn pingpong_measures_each_number_of_submitters_alone_and_beside_a_busy_process() {
-    let scratch = Scratch::new("pingpong");
+    let scratch = Scratch::new();
     let path = scratch.file("figures.json");
     let args = ["--case=pingpong", "--items=20", "--samples=1", "--scope", "cpu,system"];
     let output = bench("workqueue", &[&args[..], &["--json", &path]].concat());

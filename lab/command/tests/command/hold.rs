@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// Killed on drop.
+/// Killed on drop, and by the system when the thread that has started it ends in another way.
 struct Held(Child);
 
 impl Drop for Held {
@@ -19,6 +20,13 @@ fn a_held_process_answers_on_its_socket_and_names_the_commands() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_uwork-lab"));
     command.args(["bench", "workqueue", "--hold"]).env("XDG_RUNTIME_DIR", folder.path());
+    // SAFETY: the closure makes one system call, without pointers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
     let mut held = Held(command.stdout(Stdio::piped()).spawn().unwrap());
     let pid = held.0.id();
     let lines = BufReader::new(held.0.stdout.take().unwrap()).lines().map(Result::unwrap);

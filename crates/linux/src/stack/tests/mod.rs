@@ -13,14 +13,23 @@ use std::time::{Duration, Instant};
 
 use uwork_engine::host::{Frame, NoStack};
 
-use super::of_thread_within;
 use super::snapshot::STACK_MAX;
+use super::{of_thread, of_thread_by};
+use crate::bounded::until;
+use crate::futex::Until;
 use crate::thread::id;
 
-/// The deadline for answers that certainly arrive, even on a busy machine.
-const PATIENT: Duration = Duration::from_secs(30);
 /// The deadline for answers that do not arrive.
 const BRIEF: Duration = Duration::from_millis(1);
+
+/// The stack of a thread that answers as soon as it has a CPU.
+fn stack_of(thread: u64) -> Vec<Frame> {
+    until(|| match of_thread(thread) {
+        Ok(frames) => Some(frames),
+        Err(NoStack::NoAnswer) => None,
+        Err(NoStack::Unavailable) => panic!("thread {thread} exists"),
+    })
+}
 
 /// A thread, and its number.
 fn start<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static) -> (u64, JoinHandle<R>) {
@@ -48,28 +57,16 @@ fn count(frames: &[Frame], function: &str) -> usize {
 
 /// Takes stacks of a thread until it is in this function of this file.
 fn stack_in(thread: u64, function: &str) -> Vec<Frame> {
-    let deadline = Instant::now() + PATIENT;
-    loop {
-        let frames = of_thread_within(thread, PATIENT).expect("an answer");
-        if count(&frames, function) > 0 {
-            return frames;
-        }
-        assert!(Instant::now() < deadline, "never in {function}: {frames:#?}");
-    }
+    until(|| Some(stack_of(thread)).filter(|frames| count(frames, function) > 0))
 }
 
 /// Waits until the system shows that the thread sleeps.
 fn until_it_sleeps(thread: u64) {
-    let deadline = Instant::now() + PATIENT;
-    loop {
+    until(|| {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         // The state follows the name, which is in parentheses.
-        if stat.rsplit(')').next().unwrap().trim_start().starts_with('S') {
-            return;
-        }
-        assert!(Instant::now() < deadline, "never sleeps: {stat}");
-        thread::yield_now();
-    }
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('S').then_some(())
+    });
 }
 
 #[inline(never)]
@@ -93,7 +90,7 @@ fn a_read_shows_its_callers_and_continues() {
     let (number, thread) = start(move || calls_the_reader(&reader));
     stack_in(number, "reads_from_a_pipe");
     until_it_sleeps(number);
-    let frames = of_thread_within(number, PATIENT).unwrap();
+    let frames = stack_of(number);
     let names = names(&frames);
     let at = |wanted: &str| names.iter().position(|name| is(name, wanted));
     let (inner, outer) = (at("reads_from_a_pipe").unwrap(), at("calls_the_reader").unwrap());
@@ -125,7 +122,7 @@ fn a_busy_thread_answers_a_thousand_times() {
     let (number, thread) = start(move || spins(&flag));
     stack_in(number, "spins");
     for _ in 0..1_000 {
-        let frames = of_thread_within(number, PATIENT).expect("an answer");
+        let frames = stack_of(number);
         assert!(count(&frames, "spins") > 0, "{frames:#?}");
     }
     stop.store(true, Ordering::Relaxed);
@@ -153,7 +150,7 @@ fn a_wait_for_a_mutex_is_shown_and_ends() {
 
 #[test]
 fn the_calling_threads_own_stack() {
-    let frames = of_thread_within(id(), PATIENT).unwrap();
+    let frames = stack_of(id());
     assert!(count(&frames, "the_calling_threads_own_stack") > 0, "{frames:#?}");
 }
 
@@ -182,7 +179,7 @@ fn the_inner_part_of_a_deep_stack_is_shown() {
     });
     let shown = stack_in(number, "descend");
     until_it_sleeps(number);
-    let deepest = of_thread_within(number, PATIENT).unwrap();
+    let deepest = stack_of(number);
     assert!(count(&shown, "descend") > 0);
     // The innermost frames, and the caller of the outermost of them.
     let copied = STACK_MAX / DEEP_BYTES.load(Ordering::Relaxed);
@@ -196,14 +193,11 @@ fn an_ended_thread_has_no_stack() {
     let (number, thread) = start(|| ());
     thread.join().unwrap();
     // The system removes the thread some instants after the join.
-    let deadline = Instant::now() + PATIENT;
-    while std::fs::exists(format!("/proc/self/task/{number}")).unwrap() {
-        assert!(Instant::now() < deadline);
-        thread::yield_now();
+    let folder = format!("/proc/self/task/{number}");
+    until(|| (!std::fs::exists(&folder).unwrap()).then_some(()));
+    for missing in [number, 0, u64::MAX] {
+        assert_eq!(of_thread(missing), Err(NoStack::Unavailable));
     }
-    assert_eq!(of_thread_within(number, PATIENT), Err(NoStack::Unavailable));
-    assert_eq!(of_thread_within(0, PATIENT), Err(NoStack::Unavailable));
-    assert_eq!(of_thread_within(u64::MAX, PATIENT), Err(NoStack::Unavailable));
 }
 
 fn set_mask(how: libc::c_int) {
@@ -234,9 +228,13 @@ fn a_thread_that_blocks_signals_does_not_answer_and_late_answers_do_no_harm() {
     told.recv().unwrap();
     // More requests than there are exchanges.
     for _ in 0..10 {
-        assert_eq!(of_thread_within(number, BRIEF), Err(NoStack::NoAnswer));
+        let brief = Until(Instant::now() + BRIEF);
+        assert_eq!(of_thread_by(number, &brief), Err(NoStack::NoAnswer));
     }
-    assert!(of_thread_within(id(), PATIENT).is_ok(), "others are served");
+    // It sleeps, so it is not waited for as for a thread without a CPU.
+    assert_eq!(of_thread(number), Err(NoStack::NoAnswer));
+    // Others are served.
+    stack_of(id());
     tell.send(()).unwrap();
     told.recv().unwrap();
     stack_in(number, "hides");
@@ -259,7 +257,7 @@ fn several_callers_at_once() {
                 let (number, function) =
                     if caller % 2 == 0 { (blocked, "reads_from_a_pipe") } else { (busy, "spins") };
                 for _ in 0..50 {
-                    let frames = of_thread_within(number, PATIENT).expect("an answer");
+                    let frames = stack_of(number);
                     assert!(count(&frames, function) > 0);
                 }
             });
@@ -283,7 +281,7 @@ fn errno_is_preserved() {
         *errno
     });
     stack_in(number, "spins");
-    assert!(of_thread_within(number, PATIENT).is_ok());
+    stack_of(number);
     stop.store(true, Ordering::Relaxed);
     assert_eq!(thread.join().unwrap(), libc::EXDEV);
 }

@@ -1,38 +1,49 @@
 //! Requests and answers that miss each other, without signals.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::PATIENT;
+use uwork_engine::futex::Futex;
+
+use crate::bounded::until;
+use crate::futex::{Forever, Until};
 use crate::stack::exchange;
 use crate::thread::id;
 
+/// How long a request waits for exchanges that other tests use, before it starts anew.
+const TURN: Duration = Duration::from_millis(100);
+
 /// A request that the calling thread answers at once.
-fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
+fn ask_oneself<R>(futex: &impl Futex, read: impl FnOnce() -> R) -> Option<R> {
     let thread = id() as libc::pid_t;
     let send = |value| {
         exchange::answer(value, thread, |_| ());
         true
     };
-    exchange::ask(thread, send, deadline, |_| read()).ok()
+    exchange::ask(thread, send, futex, |_| read()).ok()
 }
 
 #[test]
 fn an_answer_after_the_caller_has_returned_copies_nothing() {
     let thread = id() as libc::pid_t;
-    let mut late = None;
-    let keep = |value| late.replace(value).is_none();
-    assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
-    exchange::answer(late.unwrap(), thread, |_| panic!("no caller waits for this"));
+    // Not sent while other tests use all exchanges.
+    let late = until(|| {
+        let mut late = None;
+        let keep = |value| late.replace(value).is_none();
+        assert!(exchange::ask(thread, keep, &Until(Instant::now()), |_| ()).is_err());
+        late
+    });
+    exchange::answer(late, thread, |_| panic!("no caller waits for this"));
     // The answer of a thread that was not asked has no effect either.
     let other = |value| {
         exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
         true
     };
-    assert!(exchange::ask(thread, other, Instant::now(), |_| ()).is_err());
+    assert!(exchange::ask(thread, other, &Until(Instant::now()), |_| ()).is_err());
 }
 
 #[test]
@@ -50,37 +61,42 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
         });
     });
     let thread = id() as libc::pid_t;
+    let is_sent = Cell::new(false);
     let send = |value| {
+        is_sent.set(true);
         ask.send((value, thread)).unwrap();
         begun.recv().unwrap();
         true
     };
-    assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_err());
+    // Not sent while other tests use all exchanges.
+    until(|| {
+        assert!(exchange::ask(thread, send, &Until(Instant::now()), |_| ()).is_err());
+        is_sent.get().then_some(())
+    });
     // The handler still writes to the buffer: other exchanges are used, of which one fewer is free.
-    let now = Instant::now();
-    let all_four = |deadline| {
-        ask_oneself(deadline, || {
-            let inner = || ask_oneself(deadline, || ask_oneself(deadline, || ()));
-            ask_oneself(deadline, inner).flatten().flatten()
+    fn all_four(futex: &impl Futex) -> Option<()> {
+        ask_oneself(futex, || {
+            let inner = || ask_oneself(futex, || ask_oneself(futex, || ()));
+            ask_oneself(futex, inner).flatten().flatten()
         })
         .flatten()
-    };
-    assert!(all_four(now).is_none());
+    }
+    assert!(all_four(&Until(Instant::now())).is_none());
     leave.send(()).unwrap();
     handler.join().unwrap();
     assert_eq!(copies.load(Ordering::Relaxed), 1);
-    assert!(all_four(Instant::now() + PATIENT).is_some(), "it was given back");
+    // It was given back. Other tests have some of the four for a while.
+    until(|| all_four(&Until(Instant::now() + TURN)));
 }
 
 #[test]
 fn a_request_in_progress_at_a_fork_does_not_exist_in_the_child() {
     crate::engine();
-    let deadline = Instant::now() + PATIENT;
-    let status = ask_oneself(deadline, || {
+    let status = ask_oneself(&Forever, || {
         // SAFETY: the child takes no lock that another thread may have held, and ends at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let now = Instant::now();
+            let now = &Until(Instant::now());
             // The parent's request uses one of the four exchanges; other tests may use more.
             let all = ask_oneself(now, || {
                 ask_oneself(now, || ask_oneself(now, || ask_oneself(now, || ())))

@@ -102,14 +102,16 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     });
     let recorder = recorder.as_ref().ok();
     let (filled, is_filled) = channel();
+    let (begins, has_begun) = channel();
     let (noticed, drains) = thread::scope(|scope| {
         let alone = scope.spawn(|| {
             // Dropped on an error return too, so that the other thread does not wait for it.
-            let filled = filled;
+            let (filled, begins) = (filled, begins);
             pinned(alone)?;
             let is_real_time = loner::become_real_time();
             shared.fill();
             filled.send(()).expect("the other thread waits for it");
+            begins.send(()).expect("the timer waits for it");
             let noticed = loner::read_the_clock(|| shared.use_on(alone), recorder, &over);
             Ok(Noticed { is_real_time, ..noticed })
         });
@@ -124,6 +126,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         // affinity mask of the process, so it could wake up on the isolated CPU.
         scope.spawn(move || {
             let _ = pinned(drainer);
+            // On a busy machine the thread may take long to begin. As above for a closed channel.
+            let _ = has_begun.recv();
             thread::sleep(Duration::from_secs(order.seconds as u64));
             over.store(true, Ordering::Relaxed);
         });
@@ -141,13 +145,13 @@ fn pinned(cpu: u32) -> Result<(), UserError> {
         .map_err(|error| UserError(format!("cannot pin a thread to CPU {cpu}: {error}")))
 }
 
-/// Calls `call` at fixed intervals until `over` is set; with `None`, only waits.
+/// Calls `call` at fixed intervals until `over` is set, at least once; with `None`, only waits.
 fn drain(call: Option<impl Fn() -> Result<usize, uwork::Error>>, over: &AtomicBool) -> Drains {
     let took =
         Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("an hour in three digits");
     let mut so_far = Drains { took, stuck: 0 };
     let mut next = Instant::now();
-    while !over.load(Ordering::Relaxed) {
+    loop {
         let start = Instant::now();
         if let Some(call) = &call {
             if let Err(error) = call() {
@@ -157,10 +161,12 @@ fn drain(call: Option<impl Fn() -> Result<usize, uwork::Error>>, over: &AtomicBo
             so_far.took.saturating_record(took.as_nanos() as u64);
             so_far.stuck += u64::from(is_stuck(took, over.load(Ordering::Relaxed)));
         }
+        if over.load(Ordering::Relaxed) {
+            return so_far;
+        }
         next = (next + EVERY).max(Instant::now());
         thread::sleep(next - Instant::now().min(next));
     }
-    so_far
 }
 
 /// Whether a drain may have returned only because the thread that it waited for has ended.

@@ -104,6 +104,17 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         || records.iter().map(|record| record.elsewhere.load(Ordering::Relaxed)).sum::<u64>();
     let (work_before, runs_before, elsewhere_before) = (work_ns(), runs(), elsewhere());
     thread::sleep(Duration::from_secs(order.seconds));
+    // A sample without a run says nothing about the runner: on a busy machine it lasts until one
+    // has begun in it, and one has ended.
+    let has_begun = |(record, &run): (&Record, &usize)| {
+        record.late.get(run).is_none_or(|late| late.load(Ordering::Relaxed) > 0)
+    };
+    let has_run = || work_ns() > work_before && records.iter().zip(&runs_before).any(has_begun);
+    let mut own_sleeps = 1;
+    while !records.is_empty() && !has_run() {
+        thread::sleep(Duration::from_secs(1));
+        own_sleeps += 1;
+    }
     let work = work_ns() - work_before;
     let elsewhere = AWAKE_CPU.get().map(|_| elsewhere() - elsewhere_before);
     let cpu = clock::process_cpu_ns() - cpu_ns;
@@ -122,6 +133,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let early = records.iter().map(|record| record.early.load(Ordering::Relaxed)).sum();
     let sample = Sample {
         wall: begin.elapsed(),
+        own_sleeps,
         before: counters,
         after,
         cpu,

@@ -86,6 +86,8 @@ pub(super) fn all() -> Vec<Metric> {
 /// A finished sample; times in nanoseconds.
 pub(super) struct Sample {
     pub(super) wall: Duration,
+    /// How often the main thread has slept meanwhile, which the counters include.
+    pub(super) own_sleeps: u64,
     pub(super) before: Counters,
     pub(super) after: Counters,
     pub(super) cpu: u64,
@@ -104,8 +106,7 @@ pub(super) struct Sample {
 pub(super) fn of(sample: &Sample) -> Figures {
     let mut figures = Figures::default();
     let (before, after, seconds) = (&sample.before, &sample.after, sample.wall.as_secs_f64());
-    // The main thread's own sleep is one of them.
-    let sleeps = after.sleeps.saturating_sub(before.sleeps).saturating_sub(1);
+    let sleeps = after.sleeps.saturating_sub(before.sleeps).saturating_sub(sample.own_sleeps);
     figures.set(WAKES, sleeps as f64 / seconds);
     if let (Some(before), Some(after)) = (&before.idle, &after.idle) {
         set_idle(&mut figures, before, after, seconds);

@@ -30,7 +30,13 @@ pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Ve
         // The items that run in a frozen or paused queue are not why others wait.
         if asked < ASKED_MAX && !matches!(gate.as_str(), "frozen" | "paused") {
             asked += 1;
-            finding.evidence = stacks_of(&stacks(client, name), name);
+            finding.evidence = match stacks(client, name) {
+                Ok(stacks) => stacks_of(&stacks, name),
+                Err(Failure::Gone(reason)) => {
+                    format!("  no stacks: {reason}\n{}", first_pending(&dump, name))
+                }
+                Err(Failure::Refused(_)) => String::new(),
+            };
         }
         if let Some(remedy) = remedy(kind, &finding.evidence) {
             finding.remedy = remedy.to_owned();
@@ -43,13 +49,12 @@ pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Ve
 }
 
 /// The answer to `stacks` about a queue.
-fn stacks(client: &mut Client, queue: &str) -> String {
-    let answer = match client.ask(&format!("stacks 100 {queue}")) {
+fn stacks(client: &mut Client, queue: &str) -> Result<String, Failure> {
+    match client.ask(&format!("stacks 100 {queue}")) {
         // A process of an earlier version has the stacks of all queues together, or none.
         Err(Failure::Refused(_)) => client.ask("stacks"),
         answer => answer,
-    };
-    answer.unwrap_or_default()
+    }
 }
 
 /// Why a queue does not start its items, given two samples.
@@ -63,7 +68,12 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     }
     let see =
         format!("`uwork dump {process}` names the functions; items that run for long are no fault");
-    Some(match (now.text("gate"), now.number("saturated"), now.number("running")) {
+    // `saturated` is a hint, which the watcher clears. A per-CPU queue has a limit for each CPU, so
+    // there the number of runs says nothing about it.
+    let is_at_limit =
+        now.text("kind") == "unbound" && now.number("running") >= now.number("max_active");
+    let saturated = now.number("saturated").max(u64::from(is_at_limit));
+    Some(match (now.text("gate"), saturated, now.number("running")) {
         ("frozen", ..) => Finding::bad(
             format!("queue {name} is frozen, and {} items wait", now.number("pending")),
             "the program has called freeze and not thaw",

@@ -1,0 +1,326 @@
+//! `uwork doctor`, and `uwork dump` of the same states. The process is the test itself, alone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use uwork::{DelayedWork, Queue, WorkItem};
+
+use crate::answering::{answering, ok};
+use crate::observed::{looked_at, observed, until};
+use crate::process::{text, uwork};
+
+#[test]
+fn doctor_names_the_queue_that_does_not_move() {
+    observed("doctor::doctor_names_the_queue_that_does_not_move", || {
+        let (_queue, pid) = looked_at("patient");
+        let queue = Queue::builder("stuck").ordered().build().unwrap();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = std::sync::mpsc::channel();
+        let stuck = queue.spawn(move || {
+            began.send(()).unwrap();
+            let _ = held.recv();
+        });
+        let behind = queue.spawn(|| ());
+        begun.recv().unwrap();
+        let (line, _) = finding_of(&pid, "stuck", &[]);
+        assert!(
+            line.starts_with("  LOOK  ") && line.contains("all permits of max_active 1 are taken"),
+            "{line}"
+        );
+        // The function is in the dump.
+        assert!(text(&["dump", &pid]).contains("doctor_names_the_queue_that_does_not_move"));
+        drop(release);
+        stuck.join().unwrap();
+        behind.join().unwrap();
+    });
+}
+
+/// What doctor says about a queue of a process that does not move: the finding, and the lines below.
+/// Asks until these have all `parts`. On a busy machine an item may not yet wait in the place where
+/// it will, a thread may not answer in time, and neither may the process.
+fn finding_of(pid: &str, queue: &str, parts: &[&str]) -> (String, String) {
+    let ask = || {
+        let output = uwork(&["doctor", pid]);
+        let found = String::from_utf8(output.stdout).unwrap();
+        let mut lines = found.lines();
+        let Some(line) = lines.find(|line| line.contains(&format!("queue {queue}"))) else {
+            return Err((found, output.stderr));
+        };
+        assert_eq!(output.status.code(), Some(1), "{found}");
+        let below = lines.take_while(|line| line.starts_with("      "));
+        Ok((line.to_owned(), below.map(|line| line.to_owned() + "\n").collect::<String>()))
+    };
+    until(ask, |(_, below)| parts.iter().all(|part| below.contains(part)))
+}
+
+/// The dump with stacks that has all `parts`. Asks again for the reasons of [`finding_of`].
+fn dump_with(pid: &str, parts: &[&str]) {
+    let ask = || {
+        let output = uwork(&["dump", "--stacks", pid]);
+        let (dump, said) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+        output.status.success().then_some(dump.unwrap()).ok_or(said)
+    };
+    until(ask, |dump| parts.iter().all(|part| dump.contains(part)));
+}
+
+/// Waits for ever, or until the other end is dropped. Its name is in the stack.
+#[inline(never)]
+fn waits_on_a_channel(held: &std::sync::mpsc::Receiver<()>) {
+    std::hint::black_box(held.recv().is_err());
+}
+
+#[test]
+fn doctor_names_a_frozen_queue() {
+    observed("doctor::doctor_names_a_frozen_queue", || {
+        let (_queue, pid) = looked_at("thawed");
+        let queue = Queue::builder("cold").freezable().build().unwrap();
+        // It began before the freeze. Its sleep is not why the other item waits.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = std::sync::mpsc::channel();
+        let asleep = queue.spawn(move || {
+            began.send(()).unwrap();
+            waits_on_a_channel(&held);
+        });
+        begun.recv().unwrap();
+        uwork::freeze::begin().unwrap();
+        let waits = queue.spawn(|| ());
+        let (line, below) = finding_of(&pid, "cold", &[]);
+        release.send(()).unwrap();
+        uwork::freeze::thaw().unwrap();
+        asleep.join().unwrap();
+        waits.join().unwrap();
+        // Inactive, if a worker looked at the queue meanwhile.
+        let waits =
+            |line: &&str| line.contains("pending  item ") || line.contains("inactive  item ");
+        let item = below.lines().find(waits);
+        assert!(item.is_some_and(|line| line.contains("doctor_names_a_frozen_queue")), "{below}");
+        assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
+    });
+}
+
+#[test]
+fn doctor_names_a_paused_queue() {
+    observed("doctor::doctor_names_a_paused_queue", || {
+        let (_queue, pid) = looked_at("resumed");
+        let queue = Queue::builder("halted").build().unwrap();
+        queue.pause().unwrap();
+        let waits = queue.spawn(|| ());
+        let (line, below) = finding_of(&pid, "halted", &[]);
+        queue.resume().unwrap();
+        waits.join().unwrap();
+        assert_eq!(line, "  LOOK  queue halted is paused, and 1 items wait");
+        assert!(below.contains("the program has called pause and not resume"), "{below}");
+    });
+}
+
+#[test]
+fn doctor_keeps_its_findings_if_there_are_too_many_queues() {
+    let (_folder, socket) = answering(|request| match request {
+        "queues" => "err too-long too many queues\n".to_owned(),
+        "status" => ok("pid\t1\nblocking_tier\tdeclared\npanics\t3\n"),
+        _ => ok(""),
+    });
+    let output = uwork(&["doctor", &socket]);
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{found}");
+    let remedy = format!("`uwork monitor {} NAME`", std::process::id());
+    for part in ["tier declared", "3 items have panicked", "too many queues", &remedy] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+}
+
+#[test]
+fn paused_queues_take_no_place_of_those_that_are_asked() {
+    let row = |name: &str, gate: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\t{gate}\tunbound\n");
+    let paused: String = (0..30).map(|n| row(&format!("a{n:02}"), "paused")).collect();
+    let queues = format!(
+        "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n{paused}{}",
+        row("last", "open")
+    );
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&queues),
+        "stacks 100 last" => ok(
+            "stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep, in a::F of queue \"last\"\n",
+        ),
+        _ => ok(""),
+    });
+    let found = String::from_utf8(uwork(&["doctor", &socket]).stdout).unwrap();
+    assert!(found.contains("in a::F of queue \"last\""), "{found}");
+}
+
+#[test]
+fn doctor_says_why_it_has_no_stacks() {
+    let queues = "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n\
+                  mute\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n";
+    let (_folder, socket) = answering(|request| match request {
+        "queues" => ok(queues),
+        "dump" => ok("  queue mute  unbound\n    pwq 1\n      pending  item 0x5  c::H\n"),
+        "stacks 100 mute" => "no answer of the protocol\n".to_owned(),
+        _ => ok(""),
+    });
+    let found = String::from_utf8(uwork(&["doctor", &socket]).stdout).unwrap();
+    for part in ["queue mute", "no stacks: the connection to process ", "pending  item 0x5  c::H"] {
+        assert!(found.contains(part), "{part}: {found}");
+    }
+}
+
+/// More workers are stuck than an answer has stacks.
+#[test]
+fn doctor_has_the_stack_of_each_stuck_queue() {
+    observed("doctor::doctor_has_the_stack_of_each_stuck_queue", || {
+        let (_queue, pid) = looked_at("crowd");
+        let release = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+        let queues: Vec<Queue> = (0..12)
+            .map(|n| Queue::builder(format!("crowd-{n}")).ordered().build().unwrap())
+            .collect();
+        let begun = Arc::new(std::sync::Barrier::new(13));
+        let stuck: Vec<_> = queues
+            .iter()
+            .map(|queue| {
+                let (release, begun) = (release.clone(), begun.clone());
+                queue.spawn(move || {
+                    begun.wait();
+                    let mut is_over = release.0.lock().unwrap();
+                    while !*is_over {
+                        is_over = release.1.wait(is_over).unwrap();
+                    }
+                })
+            })
+            .collect();
+        begun.wait();
+        // On a busy machine the process may not answer in time.
+        let ask = || String::from_utf8(uwork(&["doctor", &pid]).stdout);
+        until(ask, |output| (0..12).all(|n| output.contains(&format!("of queue \"crowd-{n}\""))));
+        *release.0.lock().unwrap() = true;
+        release.1.notify_all();
+        stuck.into_iter().for_each(|stuck| stuck.join().unwrap());
+    });
+}
+
+#[test]
+fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
+    observed("doctor::doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context", || {
+        let (_queue, pid) = looked_at("awake");
+        let queue = Queue::builder("sleepy").bh().build().unwrap();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (began, begun) = std::sync::mpsc::channel();
+        let asleep = queue.spawn(move || {
+            began.send(()).unwrap();
+            waits_on_a_channel(&held);
+        });
+        begun.recv().unwrap();
+        let stack = ["an_item_that_sleeps_in_bottom_half_context", "waits_on_a_channel"];
+        let remedy = "an item sleeps in BH context";
+        let (line, _) = finding_of(&pid, "sleepy", &[remedy, stack[0], stack[1]]);
+        dump_with(&pid, &stack);
+        drop(release);
+        asleep.join().unwrap();
+        assert_eq!(line, "  LOOK  queue sleepy: 1 items run, none ends, 1 are left");
+    });
+}
+
+#[test]
+fn doctor_and_dump_name_both_queues_of_a_deadlock() {
+    observed("doctor::doctor_and_dump_name_both_queues_of_a_deadlock", || {
+        let (_queue, pid) = looked_at("bystander");
+        // For ever: the items of these queues never end.
+        let queues = ["embrace-1", "embrace-2"]
+            .map(|name| &*Box::leak(Box::new(Queue::builder(name).ordered().build().unwrap())));
+        let both_run: &std::sync::Barrier = Box::leak(Box::new(std::sync::Barrier::new(3)));
+        for (own, other) in [(0, 1), (1, 0)] {
+            std::mem::forget(queues[own].spawn(move || {
+                both_run.wait();
+                queues[other].flush().unwrap();
+            }));
+        }
+        both_run.wait();
+        let function = "doctor_and_dump_name_both_queues_of_a_deadlock";
+        let remedy = "        a deadlock, items wait for each other: ";
+        let parts = [remedy, "  deadlock: item ", "::flush", ", waiting, in ", function];
+        let found = ["embrace-1", "embrace-2"].map(|name| finding_of(&pid, name, &parts));
+        let dump = text(&["dump", &pid]);
+        for (name, (line, below)) in ["embrace-1", "embrace-2"].into_iter().zip(found) {
+            let expected = format!(
+                "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 items run, 1 have not ended"
+            );
+            assert_eq!(line, expected);
+            assert!(
+                below
+                    .lines()
+                    .any(|line| line.contains(", waiting, in ") && line.contains(function))
+            );
+            assert!(
+                dump.lines().any(
+                    |line| line.contains("waiting") && line.contains(&format!("queue {name} "))
+                ),
+                "{dump}"
+            );
+        }
+        assert!(dump.contains(function), "{dump}");
+    });
+}
+
+static LOCK: Mutex<()> = Mutex::new(());
+
+static EXPIRED: AtomicBool = AtomicBool::new(false);
+
+/// An item with a timer, whose function takes a lock.
+struct Timed {
+    work: DelayedWork<Timed>,
+}
+
+uwork::has_work!(impl HasDelayedWork for Timed { work });
+
+impl WorkItem for Timed {
+    type Pointer = Arc<Timed>;
+    fn run(_this: Arc<Timed>) {
+        EXPIRED.store(true, Ordering::Relaxed);
+        takes_the_lock();
+    }
+}
+
+#[inline(never)]
+fn takes_the_lock() {
+    drop(std::hint::black_box(LOCK.lock().unwrap()));
+}
+
+#[test]
+fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
+    observed(
+        "doctor::doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock",
+        || {
+            let (_queue, pid) = looked_at("limits");
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let (began, begun) = std::sync::mpsc::channel();
+            let limited = Queue::builder("starved").ordered().build().unwrap();
+            let holder = limited.spawn(move || {
+                began.send(()).unwrap();
+                waits_on_a_channel(&held);
+            });
+            let starved = limited.spawn(|| ());
+            begun.recv().unwrap();
+            let timers = Queue::builder("timers").build().unwrap();
+            let lock = LOCK.lock().unwrap();
+            let timed = Arc::new(Timed { work: DelayedWork::new() });
+            assert!(timers.enqueue_delayed(timed, Duration::from_millis(1)).is_queued());
+            until(|| Ok::<_, ()>(EXPIRED.load(Ordering::Relaxed)), |is_expired| *is_expired);
+            let (line, _) = finding_of(&pid, "starved", &["waits_on_a_channel"]);
+            assert!(line.contains("all permits of max_active 1 are taken"), "{line}");
+            let remedy = "an item sleeps where its stack says";
+            finding_of(&pid, "timers", &[remedy, "::Timed", "takes_the_lock"]);
+            let named = [
+                "waits_on_a_channel",
+                "takes_the_lock",
+                "::Timed",
+                "queue starved",
+                "queue timers",
+            ];
+            dump_with(&pid, &named);
+            drop((lock, release));
+            holder.join().unwrap();
+            starved.join().unwrap();
+            timers.flush().unwrap();
+        },
+    );
+}

@@ -1,0 +1,77 @@
+//! Tests in processes that the command looks into, and bounded waits.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use uwork::{Queue, control};
+
+use crate::guard::Guard;
+
+/// How long the process may make no progress in one wait.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The test for which a process was started.
+const ALONE: &str = "UWORK_TEST_ALONE";
+
+/// Runs `body` in a process of its own: this test program again, with the test of this path only,
+/// and with a folder of its own for its socket. Neither other tests nor other processes of this
+/// machine change its state or its list of processes. Panics with its output if it fails.
+pub(crate) fn observed(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some_and(|chosen| chosen == test) {
+        return body();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(ALONE, test)
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env_remove("UWORK_CONTROL")
+        .stdin(Stdio::null());
+    // SAFETY: the closure makes one system call, without pointers.
+    unsafe {
+        // It ends with the thread that has started it, in whichever way that ends.
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let output = command.output().unwrap();
+    let [out, err] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    // A wrong path would run no test at all.
+    let passed = output.status.success() && out.contains("1 passed");
+    assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
+}
+
+/// A queue of this process in the tree, and the process's number. Returns when the socket is open.
+#[track_caller]
+pub(crate) fn looked_at(name: &str) -> (Queue, String) {
+    let queue = Queue::builder(name).sysfs().build().unwrap();
+    until(control::socket, |_| true);
+    (queue, std::process::id().to_string())
+}
+
+/// Calls `turn` until its value is as wanted. Panics with the last one if that is a hang.
+#[track_caller]
+pub(crate) fn until<T, E: std::fmt::Debug>(
+    mut turn: impl FnMut() -> Result<T, E>,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T
+where
+    T: std::fmt::Debug,
+{
+    let mut guard = Guard::new(WAIT_MAX);
+    loop {
+        let found = turn();
+        match found {
+            Ok(found) if is_wanted(&found) => return found,
+            found => {
+                if let Err(hang) = guard.poll() {
+                    panic!("{hang}: {found:#?}");
+                }
+            }
+        }
+        std::thread::yield_now();
+    }
+}
