@@ -1,16 +1,13 @@
 //! A stop returns, whatever the server does, and reports the jobs that it has left behind.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::Value;
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stopped};
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, Since, config};
+use crate::support::patience::{until, within};
 use crate::support::server::Redis;
-use crate::support::until::{IN_VAIN, wait_until};
-
-const LONG: Duration = Duration::from_secs(60);
 
 fn push(redis: &Redis) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
@@ -18,9 +15,7 @@ fn push(redis: &Redis) {
 
 /// Stops a consumer without waiting for runs. A stop that does not return fails the test.
 fn stop(bridge: Bridge) -> Stopped {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(bridge.stop(Duration::ZERO)));
-    receiver.recv_timeout(IN_VAIN).expect("the stop returns")
+    within("the stop", move || bridge.stop(Duration::ZERO))
 }
 
 #[test]
@@ -30,13 +25,13 @@ fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     // To create the group takes memory, and nothing else that a start does.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("CONFIG SET maxmemory 1");
-    let (count, lines) = (Count::default(), Count::default());
+    let (count, lines, since) = (Count::default(), Count::default(), Since::now());
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
     lines.wait_line("OOM");
     let stopped = stop(bridge);
     assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
-    assert!(stopped.counters.faults < 100, "{} faults: a hot loop", stopped.counters.faults);
+    since.assert_no_hot_loop(stopped.counters.faults);
     redis.ask("CONFIG SET maxmemory 0");
     let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
@@ -64,7 +59,7 @@ fn a_stop_returns_although_the_server_hangs() {
     redis.resume();
     // The server may now read the acknowledgement that it has got; otherwise the job runs again.
     let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
     other.stop(LONG);
 }
 
@@ -89,7 +84,7 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     let runs = begun.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         runs.add("begun");
-        wait_until("the job is abandoned", || job.is_abandoned());
+        until("the job is abandoned", || job.is_abandoned());
         Ok(Reply::done())
     });
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();

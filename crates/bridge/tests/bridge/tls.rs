@@ -2,13 +2,13 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Server, Stat};
+use uwork_bridge::{Bridge, ErrorKind, Push, Server, Stat};
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, config};
 use crate::support::left_out::left_out;
-use crate::support::server::{FREE_PORT, Redis};
+use crate::support::owned::Folder;
+use crate::support::server::{RESERVED_PORT, Redis, push_with_id};
 
 fn openssl(folder: &Path, words: &str) {
     let mut command = Command::new("openssl");
@@ -30,7 +30,7 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
         return left_out("a_server_with_tls", "openssl is not installed");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let folder = folder.path();
     openssl(
         folder,
@@ -41,7 +41,7 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     let path = |name: &str| folder.join(name).display().to_string();
     let (ca, cert, key) = (path("ca.crt"), path("server.crt"), path("server.key"));
     let mut flags =
-        vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
+        vec!["--tls-port", RESERVED_PORT, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
     flags.extend(["--tls-key-file", &key, "--requirepass", "secret"]);
     let Some(redis) = Redis::start("a_server_with_tls", &flags) else { return };
     let port = redis.flag("--tls-port");
@@ -59,10 +59,9 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     assert_eq!(garbage.unwrap_err().kind(), ErrorKind::Config);
 
     let known = at().certificates(Some(read("ca.crt")), client()).unwrap();
-    let mut producer = Producer::new(vec![known.clone()], "jobs", 1).unwrap();
-    producer.push(Push::new("job")).unwrap();
+    push_with_id(known.clone(), &Push::new("job").id("job"));
     let count = Count::default();
     let bridge = Bridge::start(config(known, "jobs"), count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
-    assert_eq!(bridge.stop(Duration::from_secs(60)).counters.done, 1);
+    assert_eq!(bridge.stop(LONG).counters.done, 1);
 }
