@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use uwork_bridge::{
-    Bridge, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Server, Stat,
-};
+use uwork_bridge::{Bridge, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Stat};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::owned::Folder;
 use crate::support::patience::until;
-use crate::support::server::Redis;
+use crate::support::server::{Redis, server_at};
 
 const GUIDE: &str = include_str!("../../../../docs/bridge.md");
 
@@ -34,9 +32,7 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
     std::fs::write(&file, users()).unwrap();
     let flags = ["--aclfile", &file];
     let Some(redis) = Redis::start("the_documented_rules_suffice", &flags) else { return };
-    let at = |user: &str| {
-        Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
-    };
+    let at = |user: &str| server_at(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port()));
     let mut producer = Producer::new(vec![at("producer")], "jobs", 1).unwrap();
     producer.push(Push::new("now")).unwrap();
     producer.push(Push::new("later").id("7").delay(Duration::from_millis(1))).unwrap();
@@ -87,9 +83,7 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
 fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
     let Some(redis) = Redis::start("a_right_that_is_missing_in_a_script", &[]) else { return };
     redis.ask("ACL SETUSER poor on >secret ~* +@all -zadd");
-    let at = |user: &str| {
-        Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
-    };
+    let at = |user: &str| server_at(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port()));
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
     let lines = Count::default();
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));

@@ -9,7 +9,7 @@ use uwork_bridge::{
 use crate::support::address::Address;
 use crate::support::count::{Count, LONG, Since, config};
 use crate::support::patience::until;
-use crate::support::server::{Redis, push_with_id};
+use crate::support::server::{Redis, server_at};
 
 fn push(redis: &Redis, push: Push) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
@@ -44,7 +44,7 @@ fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
 #[test]
 fn a_payload_of_64_mib_and_an_empty_one_are_jobs_like_others() {
     let Some(redis) = Redis::start("a_payload_of_64_mib", &[]) else { return };
-    push_with_id(redis.server(), &Push::new(vec![b'x'; 64 << 20]).id("large"));
+    push(&redis, Push::new(vec![b'x'; 64 << 20]));
     push(&redis, Push::new(""));
     let count = Count::default();
     let sizes = count.clone();
@@ -136,8 +136,7 @@ fn a_missing_or_wrong_password_fails_the_start_in_one_line() {
     else {
         return;
     };
-    let at =
-        |user: &str| Server::new(&format!("redis://{user}127.0.0.1:{}", redis.port())).unwrap();
+    let at = |user: &str| server_at(&format!("redis://{user}127.0.0.1:{}", redis.port()));
     let (kind, line) = refusal(config(at(""), "jobs"));
     assert_eq!(kind, ErrorKind::Denied);
     assert!(line.contains("NOAUTH") && line.contains("PASSWORD"), "{line}");
@@ -153,7 +152,7 @@ fn a_password_that_changes_later_is_reported_and_loses_no_job() {
     let Some(redis) = Redis::start("a_password_that_changes_later", &[]) else { return };
     redis.ask("ACL SETUSER worker on >right allcommands allkeys");
     let server = format!("redis://worker:right@127.0.0.1:{}", redis.port());
-    let config = config(Server::new(&server).unwrap(), "jobs");
+    let config = config(server_at(&server), "jobs");
     let (count, lines, since) = (Count::default(), Count::default(), Since::now());
     let bridge = Bridge::start(config, count.handlers(), lines.reports()).unwrap();
     push(&redis, Push::new("before"));

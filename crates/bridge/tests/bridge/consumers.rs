@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server};
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::owned::Owned;
 use crate::support::patience::until;
-use crate::support::server::Redis;
+use crate::support::server::{Redis, server_at};
 
 /// The address for the consumer process of a test.
 const CONSUMER: &str = "UWORK_TEST_DOOMED";
@@ -130,7 +130,7 @@ fn another_group_on_the_stream_is_reported_unless_entries_are_kept() {
 fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     if let Ok(url) = std::env::var(CONSUMER) {
         let handlers = Handlers::new().otherwise(|_| std::process::abort());
-        let server = Server::new(&url).unwrap();
+        let server = server_at(&url);
         let _bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
         loop {
             std::thread::park();

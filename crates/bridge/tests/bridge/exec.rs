@@ -8,7 +8,7 @@ use uwork_bridge::{Bridge, Config, Exec, Handlers, Producer, Push, Results};
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::{received, until};
 use crate::support::process::Background;
-use crate::support::server::{Redis, push_with_id};
+use crate::support::server::Redis;
 
 fn push(redis: &Redis, push: Push) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
@@ -67,7 +67,7 @@ fn the_exit_status_decides_and_standard_error_is_the_error() {
 #[test]
 fn a_command_that_reads_nothing_or_writes_much_ends_all_the_same() {
     let Some(redis) = Redis::start("a_command_that_reads_nothing", &[]) else { return };
-    push_with_id(redis.server(), &Push::new(vec![b'x'; 64 << 20]).id("large"));
+    push(&redis, Push::new(vec![b'x'; 64 << 20]).id("large"));
     push(&redis, Push::new("").id("empty"));
     run(with_results(&redis), "head -c 1000000 /dev/zero | tr '\\0' y", 2);
     assert_eq!(text(&redis, "GET {jobs}:result:large"), "y".repeat(100), "the output is cut");

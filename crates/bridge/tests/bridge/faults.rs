@@ -3,14 +3,14 @@
 
 use std::process::{Command, Stdio};
 
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Stat};
 
 use crate::support::clock::Clock;
 use crate::support::count::{Count, LONG, config};
 use crate::support::owned::Owned;
 use crate::support::patience::until;
 use crate::support::proxy::Proxy;
-use crate::support::server::Redis;
+use crate::support::server::{Redis, server_at};
 
 /// The address for the consumer process of these tests.
 const CONSUMER: &str = "UWORK_TEST_CONSUMER";
@@ -44,7 +44,7 @@ fn consumer_process(url: &str) -> Owned {
 
 /// Runs jobs, each of which counts itself on the server, until the process is killed.
 fn consume(url: &str) -> ! {
-    let server = Server::new(url).unwrap();
+    let server = server_at(url);
     let client = redis::Client::open(url).unwrap();
     let handlers = Handlers::new().otherwise(move |job| {
         let mut connection = client.get_connection()?;
@@ -100,7 +100,7 @@ fn cut_connections_lose_no_job() {
     push(redis.server(), JOBS);
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
-    let server = Server::new(&proxy.url()).unwrap();
+    let server = server_at(&proxy.url());
     let mut config = config(server, "jobs");
     config.attempts_max = 1_000;
     let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
@@ -188,7 +188,7 @@ fn a_reader_that_connects_again_leaves_what_was_handed_back_to_a_takeover() {
     let Some(redis) = Redis::start("a_reader_that_connects_again_leaves", &[]) else { return };
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
-    let server = Server::new(&proxy.url()).unwrap();
+    let server = server_at(&proxy.url());
     let bridge = Bridge::start(config(server, "jobs"), count.handlers(), |_| {}).unwrap();
     let consumer = bridge.consumer().to_owned();
     proxy.close();
@@ -220,7 +220,7 @@ fn effects_of_a_job_that_runs_twice_happen_once() {
         gate.wait_for("paid", 1);
         pay()
     });
-    let first = Server::new(&proxy.url()).unwrap();
+    let first = server_at(&proxy.url());
     let first = Bridge::start(config(first, "jobs"), stalled, |_| {}).unwrap();
     count.wait_for("begun", 1);
     proxy.close();

@@ -27,7 +27,9 @@ fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     redis.ask("CONFIG SET maxmemory 1");
     let (count, lines, since) = (Count::default(), Count::default(), Since::now());
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    // With the limits of a server that answers in time.
+    let server = redis.server().patience(1);
+    let bridge = Bridge::start(config(server, "jobs"), handlers, lines.reports()).unwrap();
     lines.wait_line("OOM");
     let stopped = stop(bridge);
     assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
@@ -49,7 +51,9 @@ fn a_stop_returns_although_the_server_hangs() {
         open.wait_for("open", 1);
         Ok(Reply::done())
     });
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    // With the limits of a server that answers in time.
+    let server = redis.server().patience(1);
+    let bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
     count.wait_for("begun", 1);
     redis.pause();
     gate.add("open");

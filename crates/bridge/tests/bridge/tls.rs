@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use uwork_bridge::{Bridge, ErrorKind, Push, Server, Stat};
+use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Stat};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::left_out::left_out;
 use crate::support::owned::Folder;
-use crate::support::server::{RESERVED_PORT, Redis, push_with_id};
+use crate::support::server::{RESERVED_PORT, Redis, server_at};
 
 fn openssl(folder: &Path, words: &str) {
     let mut command = Command::new("openssl");
@@ -45,7 +45,7 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     flags.extend(["--tls-key-file", &key, "--requirepass", "secret"]);
     let Some(redis) = Redis::start("a_server_with_tls", &flags) else { return };
     let port = redis.flag("--tls-port");
-    let at = || Server::new(&format!("rediss://:secret@127.0.0.1:{port}")).unwrap();
+    let at = || server_at(&format!("rediss://:secret@127.0.0.1:{port}"));
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let client = || Some((read("client.crt"), read("client.key")));
 
@@ -59,7 +59,8 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     assert_eq!(garbage.unwrap_err().kind(), ErrorKind::Config);
 
     let known = at().certificates(Some(read("ca.crt")), client()).unwrap();
-    push_with_id(known.clone(), &Push::new("job").id("job"));
+    let mut producer = Producer::new(vec![known.clone()], "jobs", 1).unwrap();
+    producer.push(Push::new("job")).unwrap();
     let count = Count::default();
     let bridge = Bridge::start(config(known, "jobs"), count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);

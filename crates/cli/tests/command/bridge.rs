@@ -198,9 +198,7 @@ fn a_password_comes_from_a_file_or_the_environment() {
     let missing = output(&mut redis.command(&push));
     assert!(String::from_utf8(missing.stderr).unwrap().contains("NOAUTH"));
     assert!(redis.text(&["push", "--password-file", file, "--stream", "jobs", "x"]).contains('-'));
-    let with = |password: &str| {
-        output(redis.command(&push).env("UWORK_BRIDGE_PASSWORD", password))
-    };
+    let with = |password: &str| output(redis.command(&push).env("UWORK_BRIDGE_PASSWORD", password));
     assert!(with("right").status.success());
     // An empty variable is none.
     let in_address = format!("redis://:right@127.0.0.1:{}", redis.port());

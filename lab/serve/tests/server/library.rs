@@ -75,7 +75,9 @@ fn redis_cli_prints_the_expected_replies() {
             // Sends all requests from standard input as fast as possible.
             let mut pipe = command();
             // The end of the pipe has no time limit.
-            pipe.args(["--pipe", "--pipe-timeout", "0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            pipe.args(["--pipe", "--pipe-timeout", "0"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
             let mut pipe = Owned::spawn(&mut pipe);
             let requests: Vec<u8> =
                 (0..10_000).flat_map(|n| request(&["SET", &n.to_string(), "x"])).collect();

@@ -141,7 +141,9 @@ fn idle_connections_are_closed_and_busy_ones_are_not() {
         let mut sent = Instant::now();
         while !watcher.is_finished() {
             let last = std::mem::replace(&mut sent, Instant::now());
-            if busy.0.write_all(b"GET a\r\n").is_err() || busy.bytes().read(&mut [0; 7]).ok() != Some(7) {
+            if busy.0.write_all(b"GET a\r\n").is_err()
+                || busy.bytes().read(&mut [0; 7]).ok() != Some(7)
+            {
                 // This thread did not run for so long that the connection was idle.
                 assert!(last.elapsed() >= IDLE_MAX, "closed {:?} after a request", last.elapsed());
                 (busy, sent) = (Client::new(&server), Instant::now());

@@ -2,6 +2,7 @@
 //! keyspace alone.
 
 #[path = "../../../../crates/uwork/tests/support/address.rs"]
+#[allow(dead_code, reason = "shared by the tests of several crates")]
 mod address;
 mod bad_input;
 mod client;

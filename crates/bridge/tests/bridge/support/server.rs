@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
-use uwork_bridge::{ErrorKind, Producer, Push, Server};
+use uwork_bridge::Server;
 
 use super::address::Address;
 use super::left_out::left_out;
@@ -103,7 +103,7 @@ impl Redis {
     }
 
     pub(crate) fn server(&self) -> Server {
-        Server::new(&self.url()).unwrap()
+        server_at(&self.url())
     }
 
     /// The reply to a command of words without spaces; waits while the server loads its file.
@@ -175,15 +175,9 @@ impl Redis {
     }
 }
 
-/// Pushes a job with an id. On a busy machine the reply to a large one may be late, so that the
-/// producer cannot know whether the job was added: it is pushed again, and the id makes it once.
-pub(crate) fn push_with_id(server: Server, push: &Push) {
-    let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
-    until("the server accepts the job in time", || match producer.push(push.clone()) {
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::Unreachable => false,
-        Err(error) => panic!("{error}"),
-    });
+/// A server whose answers have no time limit that a busy machine exceeds.
+pub(crate) fn server_at(url: &str) -> Server {
+    Server::new(url).unwrap().patience(360)
 }
 
 /// What a server writes to its standard output.
