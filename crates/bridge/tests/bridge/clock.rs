@@ -22,11 +22,12 @@ fn a_clock_that_jumps_ahead_runs_a_job_again_and_loses_none() {
     });
     // The owner gives no sign of life in this test: after the jump it looks dead.
     let mut slow = config(clock.redis.server(), "jobs");
-    slow.heartbeat = LONG;
+    slow.heartbeat = 2 * HOUR;
     let first = Bridge::start(slow, held, |_| {}).unwrap();
     count.wait_for("begun", 1);
     clock.jump(HOUR);
-    let second = config(clock.redis.server(), "jobs");
+    let mut second = config(clock.redis.server(), "jobs");
+    second.heartbeat = HOUR / 2;
     let second = Bridge::start(second, count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
     let first = first.stop(LONG).counters;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
 
-use crate::support::count::{Count, LONG, config};
+use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Owned;
 use crate::support::patience::until;
 use crate::support::server::{Redis, server_at};
@@ -66,7 +66,7 @@ fn jobs_of_a_dead_consumer_are_taken_over_by_a_full_one_and_run_before_its_backl
         opened.wait_for("open", 1);
         Ok(Reply::done())
     });
-    let mut config = config(redis.server(), "jobs");
+    let mut config = config_never_late(redis.server(), "jobs");
     // A run is recorded before the next one begins.
     config.max_active = 1;
     let live = Bridge::start(config, handlers, |_| {}).unwrap();
@@ -76,6 +76,7 @@ fn jobs_of_a_dead_consumer_are_taken_over_by_a_full_one_and_run_before_its_backl
     // A consumer that dies at once has it: the full one does not read.
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
     assert_eq!(redis.pending("jobs"), 3);
+    redis.forget_signs_of_life("jobs", "ghost");
     push(&redis, (0..BACKLOG).map(|n| n.to_string()));
     until("the job is taken over although no job ends", || live.counters().held == 3);
     gate.add("open");
@@ -95,13 +96,14 @@ fn a_takeover_ends_at_the_bound_of_payload_bytes() {
     // A consumer that has died has all of them.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "");
     let gate = Count::default();
     let opened = gate.clone();
     let handlers = Handlers::new().otherwise(move |_| {
         opened.wait_for("open", 1);
         Ok(Reply::done())
     });
-    let mut config = config(redis.server(), "jobs");
+    let mut config = config_never_late(redis.server(), "jobs");
     (config.max_active, config.payload_bytes_max) = (50, 10 * BYTES);
     let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
     until("it has taken over twice what its window holds", || bridge.counters().held >= 20);
@@ -131,7 +133,7 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     if let Ok(url) = std::env::var(CONSUMER) {
         let handlers = Handlers::new().otherwise(|_| std::process::abort());
         let server = server_at(&url);
-        let _bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
+        let _bridge = Bridge::start(config_never_late(server, "jobs"), handlers, |_| {}).unwrap();
         loop {
             std::thread::park();
         }
@@ -148,10 +150,12 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
         until("the job has killed its consumer", || doomed.ended().is_some());
         let status = doomed.ended().unwrap();
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");
+        redis.forget_signs_of_life("jobs", "");
     }
     let (count, lines) = (Count::default(), Count::default());
     let reports = lines.reports();
-    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
+    let config = config_never_late(redis.server(), "jobs");
+    let bridge = Bridge::start(config, count.handlers(), reports).unwrap();
     lines.wait_line(
         "is a dead letter after 3 attempt(s): its consumer died or was cut off in each attempt",
     );

@@ -3,10 +3,10 @@
 
 use std::process::{Command, Stdio};
 
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Stat};
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
 
 use crate::support::clock::Clock;
-use crate::support::count::{Count, LONG, config};
+use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Owned;
 use crate::support::patience::until;
 use crate::support::proxy::Proxy;
@@ -189,7 +189,9 @@ fn a_reader_that_connects_again_leaves_what_was_handed_back_to_a_takeover() {
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
     let server = server_at(&proxy.url());
-    let bridge = Bridge::start(config(server, "jobs"), count.handlers(), |_| {}).unwrap();
+    let config = config_never_late(server, "jobs");
+    let handed_back_ms = config.heartbeat.as_millis() + 1;
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
     let consumer = bridge.consumer().to_owned();
     proxy.close();
     until("the server has closed its connections", || {
@@ -199,8 +201,9 @@ fn a_reader_that_connects_again_leaves_what_was_handed_back_to_a_takeover() {
     push(redis.server(), 1);
     redis.ask(&format!("XREADGROUP GROUP uwork {consumer} STREAMS jobs >"));
     let entry = redis.entry("jobs");
-    // As HAND_BACK leaves it: idle for the heartbeat of these tests and a millisecond.
-    redis.ask(&format!("XCLAIM jobs uwork {consumer} 0 {entry} IDLE 601 RETRYCOUNT 0 JUSTID"));
+    // As HAND_BACK leaves it: idle for the heartbeat and a millisecond.
+    let idle = format!("IDLE {handed_back_ms}");
+    redis.ask(&format!("XCLAIM jobs uwork {consumer} 0 {entry} {idle} RETRYCOUNT 0 JUSTID"));
     proxy.open();
     count.wait_for("0", 1);
     assert_eq!(bridge.stop(LONG).counters.reclaimed, 1, "it runs here as it would elsewhere");
@@ -221,11 +224,13 @@ fn effects_of_a_job_that_runs_twice_happen_once() {
         pay()
     });
     let first = server_at(&proxy.url());
-    let first = Bridge::start(config(first, "jobs"), stalled, |_| {}).unwrap();
+    let first = Bridge::start(config_never_late(first, "jobs"), stalled, |_| {}).unwrap();
     count.wait_for("begun", 1);
     proxy.close();
+    redis.forget_signs_of_life("jobs", "");
     let second = Handlers::new().otherwise(move |_| pay());
-    let second = Bridge::start(config(redis.server(), "jobs"), second, |_| {}).unwrap();
+    let live = config_never_late(redis.server(), "jobs");
+    let second = Bridge::start(live, second, |_| {}).unwrap();
     until("the stream is empty", || redis.number("XLEN jobs") == 0);
     count.add("paid");
     proxy.open();

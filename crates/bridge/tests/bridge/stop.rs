@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stopped};
 
-use crate::support::count::{Count, LONG, Since, config};
+use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::{until, within};
 use crate::support::server::Redis;
 
@@ -35,7 +35,9 @@ fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
     since.assert_no_hot_loop(stopped.counters.faults);
     redis.ask("CONFIG SET maxmemory 0");
-    let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
+    redis.forget_signs_of_life("jobs", "");
+    let other = config_never_late(redis.server(), "jobs");
+    let other = Bridge::start(other, count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
     assert_eq!(other.stop(LONG).counters.reclaimed, 1);
 }
@@ -82,6 +84,7 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     // A consumer that has died has the job.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "");
     let mut monitor = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
     monitor.send_packed_command(&redis::cmd("MONITOR").get_packed_command()).unwrap();
     let begun = Count::default();
@@ -91,7 +94,9 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
         until("the job is abandoned", || job.is_abandoned());
         Ok(Reply::done())
     });
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    let config = config_never_late(redis.server(), "jobs");
+    let handed_back_ms = (config.heartbeat.as_millis() + 1).to_string();
+    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
     let consumer = bridge.consumer().to_owned();
     begun.wait_for("begun", 1);
     assert_eq!(deliveries(&redis), 2);
@@ -100,7 +105,7 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     let sent = loop {
         let Value::SimpleString(line) = monitor.recv_response().unwrap() else { continue };
         let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
-        if words.first() == Some(&"EVALSHA") && words.contains(&"601") {
+        if words.first() == Some(&"EVALSHA") && words.contains(&&*handed_back_ms) {
             break words.join(" ");
         }
     };

@@ -110,6 +110,14 @@ impl Since {
 /// Longer than any test: for limits that no busy machine may exceed.
 pub(crate) const LONG: Duration = Duration::from_secs(3_600);
 
+/// As [`config`], but the consumer's own heartbeats are never late: the test says which jobs have a
+/// dead consumer, by [`Redis::forget_signs_of_life`](super::server::Redis::forget_signs_of_life).
+pub(crate) fn config_never_late(server: Server, stream: &str) -> Config {
+    let mut config = config(server, stream);
+    config.heartbeat = LONG;
+    config
+}
+
 /// Short times, so that tests take moments.
 pub(crate) fn config(server: Server, stream: &str) -> Config {
     let mut config = Config::new(server, stream);

@@ -147,6 +147,23 @@ impl Redis {
         count
     }
 
+    /// Makes the jobs of the consumers whose names begin with `of` look as if these consumers were
+    /// dead by any heartbeat.
+    pub(crate) fn forget_signs_of_life(&self, stream: &str, of: &str) {
+        const DAY_MS: u32 = 24 * 3_600 * 1_000;
+        let Value::Array(rows) = self.ask(&format!("XPENDING {stream} uwork - + 1000")) else {
+            panic!()
+        };
+        for row in rows {
+            let Value::Array(row) = row else { panic!() };
+            let [Value::BulkString(id), Value::BulkString(owner), ..] = &row[..] else { panic!() };
+            let [id, owner] = [id, owner].map(|text| String::from_utf8_lossy(text));
+            if owner.starts_with(of) {
+                self.ask(&format!("XCLAIM {stream} uwork {owner} 0 {id} IDLE {DAY_MS} JUSTID"));
+            }
+        }
+    }
+
     /// The number of the first entry of a stream.
     pub(crate) fn entry(&self, stream: &str) -> String {
         let Value::Array(entries) = self.ask(&format!("XRANGE {stream} - + COUNT 1")) else {
