@@ -26,14 +26,15 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// The guard of one wait, for loops that poll or wait in turns.
 pub(crate) struct Patience {
     guard: Guard,
-    worked: Duration,
+    /// None before the first look: a wait that is over at once costs nothing.
+    worked: Option<Duration>,
     next_look: Instant,
 }
 
 impl Patience {
     pub(crate) fn new() -> Patience {
         let next_look = Instant::now() + LOOK_EVERY;
-        Patience { guard: Guard::new(IDLE_MAX), worked: worked(), next_look }
+        Patience { guard: Guard::new(IDLE_MAX), worked: None, next_look }
     }
 
     /// How long to wait until the next [`Patience::look`].
@@ -47,9 +48,10 @@ impl Patience {
         if now >= self.next_look {
             self.next_look = now + LOOK_EVERY;
             let worked = worked();
+            let before = *self.worked.get_or_insert(worked);
             // A process that has ended takes its time along.
-            if worked.abs_diff(self.worked) >= WORKED_MIN {
-                self.worked = worked;
+            if worked.abs_diff(before) >= WORKED_MIN {
+                self.worked = Some(worked);
                 progress();
             }
         }
