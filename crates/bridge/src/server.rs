@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tls")]
 use std::path::Path;
+use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, ConnectionInfo};
 
@@ -21,6 +22,7 @@ pub struct Server {
     client: Client,
     #[cfg(feature = "tls")]
     certificates: Option<redis::TlsCertificates>,
+    patience: u32,
 }
 
 impl Server {
@@ -47,6 +49,7 @@ impl Server {
             client,
             #[cfg(feature = "tls")]
             certificates: None,
+            patience: 1,
         };
         // The client's name would cost each connection two replies, each with its own time limit.
         let settings = server.info().redis_settings().clone().set_skip_set_lib_name();
@@ -63,6 +66,19 @@ impl Server {
         let info = self.info().clone().set_redis_settings(settings);
         self.open(info);
         self
+    }
+
+    /// Multiplies the time limits of exchanges with the server: 5 s for a connection, 10 s for a
+    /// reply, and those of a start and a stop. For machines so busy that a server that works exceeds
+    /// them. Zero counts as 1, which is the default.
+    #[must_use]
+    pub fn patience(self, factor: u32) -> Server {
+        Server { patience: factor.max(1), ..self }
+    }
+
+    /// A time limit, multiplied as [`Server::patience`] says.
+    pub(crate) fn limit(&self, limit: Duration) -> Duration {
+        limit.saturating_mul(self.patience)
     }
 
     /// The certificates for `rediss://`: that of the authority, and the client's with its key, in
@@ -180,6 +196,17 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patience_multiplies_the_time_limits_and_remains_after_a_move() {
+        let server = Server::new("redis://10.0.0.5:7000").unwrap();
+        let limit = Duration::from_secs(10);
+        assert_eq!(server.limit(limit), limit);
+        let mut patient = server.patience(3);
+        patient.moved_to("10.0.0.6", 7001);
+        assert_eq!(patient.limit(limit), 3 * limit);
+        assert_eq!(patient.patience(0).limit(limit), limit);
+    }
 
     #[test]
     fn a_move_without_a_host_changes_the_port_alone() {

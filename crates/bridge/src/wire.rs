@@ -55,15 +55,19 @@ impl Wire {
     }
 
     fn reply_max(&self) -> Duration {
-        if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX }
+        self.home.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX })
     }
 
-    /// As [`Wire::ask`], for a command that blocks on the server.
-    pub(crate) fn ask_within(
+    /// As [`Wire::ask`], for commands that block on the server for at most `block`.
+    pub(crate) fn ask_blocking(
         &mut self,
         commands: &[Cmd],
-        limit: Duration,
+        block: Duration,
     ) -> Result<Vec<Value>, Fault> {
+        self.ask_within(commands, block + self.home.limit(REPLY_MAX))
+    }
+
+    fn ask_within(&mut self, commands: &[Cmd], limit: Duration) -> Result<Vec<Value>, Fault> {
         let answer = self.exchange(commands, limit);
         if let Err(fault) = &answer {
             match &fault.remedy {
@@ -118,6 +122,7 @@ impl Wire {
         let name = self.server.name();
         let fault = |error| Fault::of_client(&error, &name);
         let connect_max = if self.is_hurried { HURRIED_CONNECT_MAX } else { CONNECT_MAX };
+        let connect_max = self.home.limit(connect_max);
         let mut connection =
             self.server.client().get_connection_with_timeout(connect_max).map_err(fault)?;
         connection.set_read_timeout(Some(connect_max)).map_err(fault)?;

@@ -61,7 +61,8 @@ impl Bridge {
     /// line for each fault that begins or ends, and for each dead letter; it must not block.
     ///
     /// # Errors
-    /// The configuration is not valid, a server refuses it, or is not ready within 10 s.
+    /// The configuration is not valid, a server refuses it, or is not ready within 10 s, or the
+    /// multiple that [`Server::patience`] says.
     pub fn start(
         config: Config,
         handlers: Handlers,
@@ -121,7 +122,8 @@ impl Bridge {
 
     /// Ends the consumer: stops fetching, hands back jobs that have not begun, waits for running ones
     /// up to `limit`, hands back the rest, acknowledges, and leaves the groups. It takes at most 6
-    /// seconds longer than `limit`, or 12 if a server does not answer.
+    /// seconds longer than `limit`, or 12 if a server does not answer, or the multiple of these times
+    /// that [`Server::patience`] says.
     pub fn stop(mut self, limit: Duration) -> Stopped {
         self.end(limit)
     }
@@ -129,7 +131,12 @@ impl Bridge {
     fn end(&mut self, limit: Duration) -> Stopped {
         self.shared.begin_stop();
         // No message arrives: it waits for the end of all readers.
-        let _ = self.reading.recv_timeout(READ_MAX);
+        let limit_of = |of: Duration| {
+            let servers = self.shared.config.servers.iter();
+            servers.map(|server| server.limit(of)).max().unwrap_or(of)
+        };
+        let (read_max, commit_max) = (limit_of(READ_MAX), limit_of(COMMIT_MAX));
+        let _ = self.reading.recv_timeout(read_max);
         for link in &self.links {
             link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
@@ -137,7 +144,7 @@ impl Bridge {
         self.shared.seal();
         let running = |link: &Arc<Link>| link.settle(|ticket| ticket.settle(), || End::HandBack);
         let abandoned = self.links.iter().map(running).sum();
-        self.shared.wait_until_empty(COMMIT_MAX);
+        self.shared.wait_until_empty(commit_max);
         self.links.iter().for_each(|link| link.close());
         // A thread that has panicked has ended too.
         self.committers.drain(..).for_each(|committer| drop(committer.join()));
@@ -163,9 +170,10 @@ impl fmt::Debug for Bridge {
 
 /// A connection whose groups exist. Faults that pass by themselves get 10 s to do so.
 fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
+    let start_max = server.limit(START_MAX);
     let mut wire = Wire::new(server);
     let faults = link.shared.faults.of_thread();
-    let deadline = Instant::now() + START_MAX;
+    let deadline = Instant::now() + start_max;
     loop {
         let greeted = group::make_groups(link, &mut wire)
             .and_then(|()| greet_namesakes(link, &mut wire))

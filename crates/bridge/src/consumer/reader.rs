@@ -11,7 +11,7 @@ use crate::fault::{Fault, Remedy};
 use crate::job::{Entry, EntryId, Fields};
 use crate::report::pause;
 use crate::scripts::ms;
-use crate::wire::{REPLY_MAX, Wire};
+use crate::wire::Wire;
 
 /// How long a read waits on the server. A stop takes so long at most.
 pub(super) const BLOCK: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<()
     }
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
-    let mut replies = wire.ask_within(&[blocking], BLOCK + REPLY_MAX)?;
+    let mut replies = wire.ask_blocking(&[blocking], BLOCK)?;
     let reply = replies.pop().unwrap_or_default();
     if let Some(fault) = Fault::in_reply(&reply, &wire.name()) {
         return Err(fault);

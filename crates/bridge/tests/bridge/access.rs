@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use uwork_bridge::{
-    Bridge, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Server, Stat,
-};
+use uwork_bridge::{Bridge, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Stat};
 
-use crate::support::count::{Count, config};
-use crate::support::server::Redis;
-use crate::support::until::wait_until;
+use crate::support::count::{Count, LONG, config};
+use crate::support::owned::Folder;
+use crate::support::patience::until;
+use crate::support::server::{Redis, server_at};
 
 const GUIDE: &str = include_str!("../../../../docs/bridge.md");
 
@@ -28,14 +27,12 @@ fn row(name: &str) -> &'static str {
 
 #[test]
 fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("users.acl");
+    let folder = Folder::new();
+    let file = folder.file("users.acl");
     std::fs::write(&file, users()).unwrap();
-    let flags = ["--aclfile", file.to_str().unwrap()];
+    let flags = ["--aclfile", &file];
     let Some(redis) = Redis::start("the_documented_rules_suffice", &flags) else { return };
-    let at = |user: &str| {
-        Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
-    };
+    let at = |user: &str| server_at(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port()));
     let mut producer = Producer::new(vec![at("producer")], "jobs", 1).unwrap();
     producer.push(Push::new("now")).unwrap();
     producer.push(Push::new("later").id("7").delay(Duration::from_millis(1))).unwrap();
@@ -47,13 +44,14 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
         if job.payload() == b"fails" { Err(Failure::again("no")) } else { Ok(Reply::result("r")) }
     });
     let mut settings = config(at("consumer"), "jobs");
-    settings.results = Results::Key(Duration::from_secs(60));
+    settings.results = Results::Key(LONG);
     let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
     count.wait_for("now", 1);
     count.wait_for("later", 1);
     lines.wait_line("dead letter after 3 attempt(s): no");
-    let stopped = bridge.stop(Duration::from_secs(60));
-    assert_eq!((stopped.counters.done, stopped.counters.faults), (2, 0));
+    let stopped = bridge.stop(LONG);
+    assert_eq!(stopped.counters.done, 2);
+    lines.assert_nothing_refused();
     let stat = Stat::read(at("consumer"), "jobs", "uwork").unwrap();
     assert_eq!((stat.done, stat.dead_letters, stat.lag), (2, 1, 0));
     let push = |stream: &str, shards: u32| {
@@ -74,9 +72,10 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
         let effect = |_: &uwork_bridge::Job| Ok(Reply::done().effect(["INCRBY", "balance:7", "1"]));
         let handlers = Handlers::new().otherwise(effect);
         let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
-        wait_until("the job is done", || bridge.counters().done == 1);
-        assert_eq!(bridge.stop(Duration::from_secs(60)).counters.faults, 0);
+        until("the job is done", || bridge.counters().done == 1);
+        bridge.stop(LONG);
     }
+    lines.assert_nothing_refused();
     assert_eq!(redis.number("GET balance:7"), 2);
 }
 
@@ -84,9 +83,7 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
 fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
     let Some(redis) = Redis::start("a_right_that_is_missing_in_a_script", &[]) else { return };
     redis.ask("ACL SETUSER poor on >secret ~* +@all -zadd");
-    let at = |user: &str| {
-        Server::new(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port())).unwrap()
-    };
+    let at = |user: &str| server_at(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port()));
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
     let lines = Count::default();
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
@@ -94,5 +91,5 @@ fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
     lines.wait_line("; docs/bridge.md has the ACL rules");
     redis.ask("ACL SETUSER poor +zadd");
     lines.wait_line("dead letter after 3 attempt(s): once more");
-    bridge.stop(Duration::from_secs(60));
+    bridge.stop(LONG);
 }

@@ -1,16 +1,15 @@
 //! Bad input: one clear line, a retry or a dead letter, never a lost job or a hot loop.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uwork_bridge::{
     Bridge, Config, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Server,
 };
 
-use crate::support::count::{Count, config};
-use crate::support::server::Redis;
-use crate::support::until::wait_until;
-
-const LONG: Duration = Duration::from_secs(60);
+use crate::support::address::Address;
+use crate::support::count::{Count, LONG, Since, config};
+use crate::support::patience::until;
+use crate::support::server::{Redis, server_at};
 
 fn push(redis: &Redis, push: Push) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
@@ -32,7 +31,7 @@ fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
     let lines = Count::default();
     let handlers = Handlers::new().typed("typed", |_: u64, _| Ok::<(), Failure>(()));
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
-    wait_until("all jobs are dead letters", || bridge.counters().dead == 4);
+    until("all jobs are dead letters", || bridge.counters().dead == 4);
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.retries), (0, 2), "only the unknown name is tried again");
     lines.wait_line("after 1 attempt(s): the payload is not valid: ");
@@ -45,8 +44,7 @@ fn payloads_that_the_handler_does_not_take_become_dead_letters_at_once() {
 #[test]
 fn a_payload_of_64_mib_and_an_empty_one_are_jobs_like_others() {
     let Some(redis) = Redis::start("a_payload_of_64_mib", &[]) else { return };
-    let large = vec![b'x'; 64 << 20];
-    push(&redis, Push::new(large));
+    push(&redis, Push::new(vec![b'x'; 64 << 20]));
     push(&redis, Push::new(""));
     let count = Count::default();
     let sizes = count.clone();
@@ -71,15 +69,15 @@ fn a_key_of_another_type_fails_the_start_and_a_later_one_is_reported_once() {
     let lines = Count::default();
     let count = Count::default();
     let reports = lines.reports();
+    let since = Since::now();
     let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
     redis.ask("SET jobs text");
-    wait_until("all purposes have met it, some often", || bridge.counters().faults >= 20);
+    until("all purposes have met it, some often", || bridge.counters().faults >= 20);
     redis.ask("DEL jobs");
     // The group is made again, from the first entry on.
     push(&redis, Push::new("after"));
     count.wait_for("after", 1);
-    let faults = bridge.stop(LONG).counters.faults;
-    assert!(faults < 100, "{faults} faults: a hot loop");
+    since.assert_no_hot_loop(bridge.stop(LONG).counters.faults);
     assert_reported_once(&lines);
 }
 
@@ -96,22 +94,22 @@ fn delayed_jobs_of_another_type_are_reported_once_while_other_jobs_run() {
     redis.ask("SET {jobs}:delayed text");
     let (count, lines) = (Count::default(), Count::default());
     let handlers = count.handlers().add("fails", |_| Err(Failure::again("once more")));
+    let since = Since::now();
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
     // Its retry is refused, and it waits here.
     push(&redis, Push::new("fails").handler("fails"));
     let mut pushed = 0;
-    wait_until("promotions and the retry were refused often", || {
+    until("promotions and the retry were refused often", || {
         push(&redis, Push::new(pushed.to_string()));
         count.wait_for(&pushed.to_string(), 1);
         pushed += 1;
         bridge.counters().faults >= 10
     });
     assert_reported_once(&lines);
-    let faults = bridge.counters().faults;
+    since.assert_no_hot_loop(bridge.counters().faults);
     redis.ask("DEL {jobs}:delayed");
     lines.wait_line("is a dead letter after 3 attempt(s): once more");
     lines.wait_line("works again");
-    assert!(faults < 100, "{faults} faults: a hot loop");
     assert_eq!(bridge.stop(LONG).counters.done, pushed);
     assert_reported_once(&lines);
 }
@@ -138,8 +136,7 @@ fn a_missing_or_wrong_password_fails_the_start_in_one_line() {
     else {
         return;
     };
-    let at =
-        |user: &str| Server::new(&format!("redis://{user}127.0.0.1:{}", redis.port())).unwrap();
+    let at = |user: &str| server_at(&format!("redis://{user}127.0.0.1:{}", redis.port()));
     let (kind, line) = refusal(config(at(""), "jobs"));
     assert_eq!(kind, ErrorKind::Denied);
     assert!(line.contains("NOAUTH") && line.contains("PASSWORD"), "{line}");
@@ -155,8 +152,8 @@ fn a_password_that_changes_later_is_reported_and_loses_no_job() {
     let Some(redis) = Redis::start("a_password_that_changes_later", &[]) else { return };
     redis.ask("ACL SETUSER worker on >right allcommands allkeys");
     let server = format!("redis://worker:right@127.0.0.1:{}", redis.port());
-    let config = config(Server::new(&server).unwrap(), "jobs");
-    let (count, lines) = (Count::default(), Count::default());
+    let config = config(server_at(&server), "jobs");
+    let (count, lines, since) = (Count::default(), Count::default(), Since::now());
     let bridge = Bridge::start(config, count.handlers(), lines.reports()).unwrap();
     push(&redis, Push::new("before"));
     count.wait_for("before", 1);
@@ -169,7 +166,7 @@ fn a_password_that_changes_later_is_reported_and_loses_no_job() {
     count.wait_for("after", 1);
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.dead, count.sum()), (2, 0, 2));
-    assert!(counters.faults < 100, "{} faults: a hot loop", counters.faults);
+    since.assert_no_hot_loop(counters.faults);
 }
 
 #[test]
@@ -207,7 +204,7 @@ fn a_handler_that_hangs_fails_at_its_limit_and_its_late_outcome_is_ignored() {
     let runs = count.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         runs.add(format!("run {}", job.attempt()));
-        wait_until("the job is abandoned", || job.is_abandoned());
+        until("the job is abandoned", || job.is_abandoned());
         runs.add("abandoned");
         Ok(Reply::done())
     });
@@ -253,7 +250,8 @@ fn a_consumer_whose_handlers_all_hang_leaves_the_jobs_to_the_others() {
     push(&redis, Push::new("4"));
     count.wait_for("first 4", 1);
     let counters = first.stop(LONG).counters;
-    assert_eq!((counters.done, counters.dead), (1, 2));
+    // On a busy machine the last job may exceed the time limit too.
+    assert!(counters.dead >= 2 && counters.done + counters.dead == 3, "{counters:?}");
     assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
 }
 
@@ -330,9 +328,10 @@ fn an_effect_that_no_server_can_run_makes_a_dead_letter() {
     let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
     lines.wait_line("after 1 attempt(s): an effect has 0 words: allowed are 1 to 7000");
     lines.wait_line("after 1 attempt(s): an effect has 9000 words");
-    wait_until("the job with 1000 words is done", || bridge.counters().done == 1);
+    until("the job with 1000 words is done", || bridge.counters().done == 1);
     let counters = bridge.stop(LONG).counters;
-    assert_eq!((counters.dead, counters.held, counters.faults), (2, 0, 0));
+    assert_eq!((counters.dead, counters.held), (2, 0));
+    lines.assert_nothing_refused();
     assert_eq!(redis.number("SCARD set"), 998);
 }
 
@@ -345,7 +344,8 @@ fn a_foreign_member_among_the_delayed_jobs_is_a_dead_letter() {
     let reports = lines.reports();
     let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
     count.wait_for("job", 1);
-    assert_eq!(bridge.stop(LONG).counters.faults, 0);
+    bridge.stop(LONG);
+    lines.assert_nothing_refused();
     let letter = redis.first("{jobs}:dead");
     assert_eq!(letter, "p=foreign e=it is not a delayed job of uwork");
     assert_eq!(redis.number("ZCARD {jobs}:delayed"), 0);
@@ -363,12 +363,14 @@ fn counters_that_cannot_be_written_stop_no_job_and_bury_none_twice() {
         runs.add(String::from_utf8_lossy(job.payload()));
         if job.payload() == b"fails" { Err(Failure::dead("no")) } else { Ok(Reply::done()) }
     });
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
-    wait_until("both have ended", || {
+    let lines = Count::default();
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    until("both have ended", || {
         let counters = bridge.counters();
         (counters.done, counters.dead) == (1, 1)
     });
-    assert_eq!(bridge.stop(LONG).counters.faults, 0);
+    bridge.stop(LONG);
+    lines.assert_nothing_refused();
     assert_eq!((count.sum(), redis.number("XLEN {jobs}:dead")), (2, 1));
 }
 
@@ -389,10 +391,11 @@ fn a_dead_letter_stream_of_another_type_is_named_and_loses_no_letter() {
 
 #[test]
 fn an_unreachable_server_fails_the_start_in_one_line() {
-    // Port 1 has no listener, and no server of another test gets it.
-    let server = Server::new("redis://127.0.0.1:1").unwrap();
-    let (lines, begun) = (Count::default(), Instant::now());
+    // No process can listen at this address.
+    let address = Address::reserve().unwrap();
+    let server = Server::new(&format!("redis://{}", address.socket())).unwrap();
+    let lines = Count::default();
     let bridge = Bridge::start(config(server, "jobs"), lines.handlers(), lines.reports());
     assert_eq!(bridge.unwrap_err().kind(), ErrorKind::Unreachable);
-    assert_eq!(lines.distinct(), 1, "one line for {:?} of attempts", begun.elapsed());
+    assert_eq!(lines.distinct(), 1, "one line for all attempts: {:?}", lines.lines());
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 use redis::Value;
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stat};
 
-use crate::support::count::{Count, config};
-use crate::support::server::{FREE_PORT, Redis};
-use crate::support::until::wait_until;
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
+use crate::support::server::{RESERVED_PORT, Redis};
 
-const LONG: Duration = Duration::from_secs(60);
 const SHARDS: u32 = 8;
 const KEYS: usize = 40;
 const JOBS: usize = 400;
@@ -20,7 +19,10 @@ const JOBS: usize = 400;
 fn cluster(name: &str) -> Option<Vec<Redis>> {
     let mut nodes = Vec::new();
     for (epoch, slots) in ["0 5460", "5461 10922", "10923 16383"].into_iter().enumerate() {
-        let flags = ["--cluster-enabled", "yes", "--cluster-port", FREE_PORT];
+        // A node that is slow, on a busy machine, is no dead node.
+        let patient = ["--cluster-node-timeout", "3600000"];
+        let flags = ["--cluster-enabled", "yes", "--cluster-port", RESERVED_PORT];
+        let flags = [&flags[..], &patient].concat();
         let node = Redis::start(name, &flags)?;
         node.ask(&format!("CLUSTER SET-CONFIG-EPOCH {}", epoch + 1));
         node.ask(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
@@ -31,7 +33,7 @@ fn cluster(name: &str) -> Option<Vec<Redis>> {
         node.ask(&format!("CLUSTER MEET 127.0.0.1 {first} {bus}"));
     }
     for node in &nodes {
-        wait_until("the cluster is ready", || info(node).contains("cluster_state:ok"));
+        until("the cluster is ready", || info(node).contains("cluster_state:ok"));
     }
     Some(nodes)
 }

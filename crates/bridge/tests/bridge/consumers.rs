@@ -1,17 +1,18 @@
 //! Consumers beside each other: those that are idle are live, and those that die leave their jobs.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Server};
+use rustix::process::Signal;
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
 
-use crate::support::count::{Count, config};
-use crate::support::proxy::Proxy;
-use crate::support::server::Redis;
-use crate::support::until::wait_until;
+use crate::support::count::{Count, LONG, config, config_never_late};
+use crate::support::owned::Owned;
+use crate::support::patience::until;
+use crate::support::server::{Redis, server_at};
 
-const LONG: Duration = Duration::from_secs(60);
 /// The address for the consumer process of a test.
 const CONSUMER: &str = "UWORK_TEST_DOOMED";
 
@@ -40,9 +41,9 @@ fn a_consumer_without_jobs_stays_alive_for_the_others() {
         part(0) * 1_000 + part(1) / 1_000
     };
     let begun = now_ms();
-    wait_until("it has been idle for longer than its heartbeat", || now_ms() > begun + 1_000);
+    until("it has been idle for longer than its heartbeat", || now_ms() > begun + 1_000);
     // A heartbeat may be late on a busy machine; a consumer that counts as idle is idle for ever.
-    wait_until("a second consumer meets it", || {
+    until("a second consumer meets it", || {
         let second = Bridge::start(named(), lines.handlers(), lines.reports()).unwrap();
         second.stop(LONG);
         lines.distinct() > 0
@@ -55,48 +56,36 @@ fn a_consumer_without_jobs_stays_alive_for_the_others() {
 fn jobs_of_a_dead_consumer_are_taken_over_by_a_full_one_and_run_before_its_backlog() {
     const BACKLOG: usize = 50;
     let Some(redis) = Redis::start("jobs_of_a_dead_consumer", &[]) else { return };
-    push(&redis, ["dead 0", "dead 1"].map(str::to_owned));
-    let (begun, gate) = (Count::default(), Count::default());
-    // Each job is recorded, and waits until the test opens its gate.
-    let handlers = |sink: Arc<Mutex<Vec<String>>>, opens: &'static str| {
-        let (begun, gate) = (begun.clone(), gate.clone());
-        Handlers::new().otherwise(move |job| {
-            let name = String::from_utf8_lossy(job.payload()).into_owned();
-            sink.lock().unwrap().push(name.clone());
-            begun.add(name);
-            gate.wait_for(opens, 1);
-            Ok(Reply::done())
-        })
-    };
-    let two_at_once = |server: Server| -> Config {
-        let mut config = config(server, "jobs");
-        config.max_active = 2;
-        config
-    };
-    let proxy = Proxy::to(redis.port());
-    let server = Server::new(&proxy.url()).unwrap();
-    let unseen = Arc::default();
-    let dead = Bridge::start(two_at_once(server), handlers(unseen, "dead"), |_| {}).unwrap();
-    begun.wait_distinct(2);
-    push(&redis, (0..BACKLOG).map(|n| n.to_string()));
-    // It holds one job ahead of those that run.
-    wait_until("it is full", || dead.counters().held == 3);
+    push(&redis, ["running", "ahead"].map(str::to_owned));
+    let gate = Count::default();
     let order = Arc::new(Mutex::new(Vec::new()));
-    let live = two_at_once(redis.server());
-    let live = Bridge::start(live, handlers(order.clone(), "live"), |_| {}).unwrap();
-    wait_until("the other is full", || live.counters().held == 3);
-    proxy.close();
-    wait_until("its jobs are taken over although no job ends", || live.counters().held == 5);
-    gate.add("live");
-    wait_until("all jobs are done", || redis.number("XLEN jobs") == 0);
+    let (sink, opened) = (order.clone(), gate.clone());
+    // Each job is recorded, and waits until the test opens the gate.
+    let handlers = Handlers::new().otherwise(move |job| {
+        sink.lock().unwrap().push(String::from_utf8_lossy(job.payload()).into_owned());
+        opened.wait_for("open", 1);
+        Ok(Reply::done())
+    });
+    let mut config = config_never_late(redis.server(), "jobs");
+    // A run is recorded before the next one begins.
+    config.max_active = 1;
+    let live = Bridge::start(config, handlers, |_| {}).unwrap();
+    // It holds one job ahead of the one that runs.
+    until("it is full", || live.counters().held == 2);
+    push(&redis, ["dead".to_owned()]);
+    // A consumer that dies at once has it: the full one does not read.
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    assert_eq!(redis.pending("jobs"), 3);
+    redis.forget_signs_of_life("jobs", "ghost");
+    push(&redis, (0..BACKLOG).map(|n| n.to_string()));
+    until("the job is taken over although no job ends", || live.counters().held == 3);
+    gate.add("open");
+    until("all jobs are done", || redis.number("XLEN jobs") == 0);
     let order = order.lock().unwrap().clone();
-    let last = order.iter().rposition(|name| name.starts_with("dead")).unwrap();
-    // Two that ran and one ahead came before them.
-    assert!(last < 3 + 3, "{order:?}");
-    assert_eq!(live.stop(LONG).counters.reclaimed, 3);
-    gate.add("dead");
-    proxy.open();
-    dead.stop(LONG);
+    let dead = order.iter().position(|name| name == "dead").unwrap();
+    // The job that ran and the one ahead came before it, and one that was read when it was queued.
+    assert!(dead <= 3, "{order:?}");
+    assert_eq!(live.stop(LONG).counters.reclaimed, 1);
 }
 
 #[test]
@@ -107,20 +96,21 @@ fn a_takeover_ends_at_the_bound_of_payload_bytes() {
     // A consumer that has died has all of them.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "");
     let gate = Count::default();
     let opened = gate.clone();
     let handlers = Handlers::new().otherwise(move |_| {
         opened.wait_for("open", 1);
         Ok(Reply::done())
     });
-    let mut config = config(redis.server(), "jobs");
+    let mut config = config_never_late(redis.server(), "jobs");
     (config.max_active, config.payload_bytes_max) = (50, 10 * BYTES);
     let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
-    wait_until("it has taken over twice what its window holds", || bridge.counters().held >= 20);
+    until("it has taken over twice what its window holds", || bridge.counters().held >= 20);
     // The first takeover knew no size, and would have brought 32 jobs.
     assert_eq!(bridge.counters().held, 20);
     gate.add("open");
-    wait_until("all jobs are done", || redis.number("XLEN jobs") == 0);
+    until("all jobs are done", || redis.number("XLEN jobs") == 0);
     assert_eq!(bridge.stop(LONG).counters.reclaimed, 100);
 }
 
@@ -142,8 +132,8 @@ fn another_group_on_the_stream_is_reported_unless_entries_are_kept() {
 fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     if let Ok(url) = std::env::var(CONSUMER) {
         let handlers = Handlers::new().otherwise(|_| std::process::abort());
-        let server = Server::new(&url).unwrap();
-        let _bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
+        let server = server_at(&url);
+        let _bridge = Bridge::start(config_never_late(server, "jobs"), handlers, |_| {}).unwrap();
         loop {
             std::thread::park();
         }
@@ -154,18 +144,18 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     for _ in 0..3 {
         let test =
             "consumers::a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt";
-        let mut doomed = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(CONSUMER, redis.url())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_until("the job has killed its consumer", || doomed.try_wait().unwrap().is_some());
+        let mut doomed = Command::new(std::env::current_exe().unwrap());
+        doomed.args(["--exact", test, "--nocapture"]).env(CONSUMER, redis.url());
+        let mut doomed = Owned::spawn(doomed.stdout(Stdio::null()));
+        until("the job has killed its consumer", || doomed.ended().is_some());
+        let status = doomed.ended().unwrap();
+        assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");
+        redis.forget_signs_of_life("jobs", "");
     }
     let (count, lines) = (Count::default(), Count::default());
     let reports = lines.reports();
-    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
+    let config = config_never_late(redis.server(), "jobs");
+    let bridge = Bridge::start(config, count.handlers(), reports).unwrap();
     lines.wait_line(
         "is a dead letter after 3 attempt(s): its consumer died or was cut off in each attempt",
     );

@@ -1,14 +1,14 @@
 //! Commands as handlers: input, output, exit status, time limit, processes left behind.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use uwork_bridge::{Bridge, Config, Exec, Handlers, Producer, Push, Results};
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::{received, until};
+use crate::support::process::Background;
 use crate::support::server::Redis;
-use crate::support::until::wait_until;
-
-const LONG: Duration = Duration::from_secs(60);
 
 fn push(redis: &Redis, push: Push) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
@@ -21,7 +21,7 @@ fn run(config: Config, script: &str, ended: u64) -> Count {
     let exec = Exec::new(command, 100).unwrap();
     let handlers = Handlers::new().otherwise(move |job| exec.run(job));
     let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
-    wait_until("the jobs have ended", || bridge.counters().done + bridge.counters().dead >= ended);
+    until("the jobs have ended", || bridge.counters().done + bridge.counters().dead >= ended);
     bridge.stop(LONG);
     lines
 }
@@ -77,63 +77,76 @@ fn a_command_that_reads_nothing_or_writes_much_ends_all_the_same() {
 #[test]
 fn the_time_limit_kills_the_whole_process_group() {
     let Some(redis) = Redis::start("the_time_limit_kills", &[]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let pids = folder.path().join("pids");
-    push(&redis, Push::new(pids.to_str().unwrap()));
+    let mut background = Background::new();
+    push(&redis, Push::new(background.folder()));
     let mut config = config(redis.server(), "jobs");
     config.limit = Some(Duration::from_secs(2));
-    config.attempts_max = 1;
-    let script = "read -r file; sleep 1000 & echo $! >\"$file\"; wait";
-    let lines = run(config, script, 1);
-    lines.wait_line("the time limit of 2s is over");
-    wait_for_end(&pids);
+    // On a busy machine an attempt may be over before its process has begun.
+    config.attempts_max = u32::MAX;
+    let errors = Count::default();
+    let sink = errors.clone();
+    let script = format!("read -r folder; {} wait", Background::command(":"));
+    let exec = Exec::new(["sh", "-c", &script].map(Into::into).to_vec(), 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| {
+        sink.add(job.last_error().unwrap_or("none"));
+        let outcome = exec.run(job);
+        assert!(outcome.is_err(), "the command waits for ever: {outcome:?}");
+        outcome
+    });
+    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+    background.wait_until_begun();
+    errors.wait_line("the time limit of 2s is over");
+    bridge.stop(Duration::ZERO);
+    background.wait_for_end();
 }
 
 #[test]
 fn the_time_limit_kills_a_command_although_the_server_hangs() {
+    /// On a busy machine the committer may decide before the server hangs.
+    const ROUNDS: usize = 20;
     let Some(redis) = Redis::start("the_time_limit_kills_although", &[]) else { return };
     push(&redis, Push::new("x"));
     let mut config = config(redis.server(), "jobs");
     config.limit = Some(Duration::from_secs(1));
-    let runs = Count::default();
-    let sink = runs.clone();
-    let exec = Exec::new(["sleep", "1000"].map(Into::into).to_vec(), 100).unwrap();
+    config.attempts_max = u32::MAX;
+    let (begin, begun) = channel();
+    let (end, ended) = channel();
+    let hold = Background::new();
+    let command = ["cat".to_owned(), format!("{}/input", hold.folder())];
+    let exec = Exec::new(command.map(Into::into).to_vec(), 100).unwrap();
     let handlers = Handlers::new().otherwise(move |job| {
-        sink.add("begun");
+        // The test may have ended.
+        let _ = begin.send(());
         let outcome = exec.run(job);
-        // Had the committer decided, it would be: its job was taken away.
-        sink.add(format!("{outcome:?}"));
+        let _ = end.send(format!("{outcome:?}"));
         outcome
     });
     let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
-    runs.wait_for("begun", 1);
-    // The committer promotes ten times a second, and then waits for the server.
-    redis.pause();
-    runs.wait_line("the time limit of 1s is over");
-    redis.resume();
-    bridge.stop(LONG);
+    let is_killed_by_run = (0..ROUNDS).any(|_| {
+        received("an attempt", &begun);
+        // The committer promotes ten times a second, and then waits for the server.
+        redis.pause();
+        let outcome = received("the end of the attempt", &ended);
+        redis.resume();
+        // Had the committer decided, it would be: its job was taken away.
+        outcome.contains("the time limit of 1s is over")
+    });
+    assert!(is_killed_by_run, "in {ROUNDS} attempts only the committer has decided");
+    bridge.stop(Duration::ZERO);
 }
 
 #[test]
 fn a_process_left_behind_ends_with_its_job_and_delays_it_not() {
     let Some(redis) = Redis::start("a_process_left_behind", &[]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let pids = folder.path().join("pids");
-    push(&redis, Push::new(pids.to_str().unwrap()));
-    // The child keeps the pipes open.
-    run(config(redis.server(), "jobs"), "read -r file; sleep 1000 & echo $! >\"$file\"", 1);
-    wait_for_end(&pids);
+    let mut background = Background::new();
+    push(&redis, Push::new(background.folder()));
+    // The process keeps the job's standard error open. The job waits until it has begun.
+    let process = Background::command("echo >$folder/ready");
+    let script =
+        format!("read -r folder; mkfifo $folder/ready; {process} read -r _ <$folder/ready");
+    run(config(redis.server(), "jobs"), &script, 1);
+    background.wait_for_end();
     assert_eq!(redis.number("HGET {jobs}:stats done"), 1);
-}
-
-/// Waits until the process whose number is in the file has ended.
-fn wait_for_end(file: &std::path::Path) {
-    let pid = std::fs::read_to_string(file).unwrap();
-    let state = format!("/proc/{}/stat", pid.trim());
-    // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
-    wait_until("the process has ended", || {
-        std::fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z "))
-    });
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! Consumers that die, connections that are cut, a server that restarts: no job is lost, and
 //! duplicates only where a fault was.
 
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
 
-use crate::support::count::{Count, config};
+use crate::support::clock::Clock;
+use crate::support::count::{Count, LONG, config, config_never_late};
+use crate::support::owned::Owned;
+use crate::support::patience::until;
 use crate::support::proxy::Proxy;
-use crate::support::server::Redis;
-use crate::support::until::wait_until;
+use crate::support::server::{Redis, server_at};
 
-const LONG: Duration = Duration::from_secs(60);
 /// The address for the consumer process of these tests.
 const CONSUMER: &str = "UWORK_TEST_CONSUMER";
 
@@ -36,19 +36,15 @@ fn ran(redis: &Redis, jobs: usize) -> (usize, i64) {
 }
 
 /// A consumer in a process of its own: this test binary, with this test alone.
-fn consumer_process(url: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "faults::jobs_of_consumers_killed_at_random_all_run", "--nocapture"])
-        .env(CONSUMER, url)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+fn consumer_process(url: &str) -> Owned {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "faults::jobs_of_consumers_killed_at_random_all_run", "--nocapture"]);
+    Owned::spawn(command.env(CONSUMER, url).stdout(Stdio::null()))
 }
 
 /// Runs jobs, each of which counts itself on the server, until the process is killed.
 fn consume(url: &str) -> ! {
-    let server = Server::new(url).unwrap();
+    let server = server_at(url);
     let client = redis::Client::open(url).unwrap();
     let handlers = Handlers::new().otherwise(move |job| {
         let mut connection = client.get_connection()?;
@@ -78,24 +74,22 @@ fn jobs_of_consumers_killed_at_random_all_run() {
         // At a random number of finished jobs, so that the kill finds some in each state.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let goal = redis.number("HLEN ran") + 50 + (random >> 33) as i64 % 700;
-        wait_until("more jobs have run", || redis.number("HLEN ran") >= goal.min(JOBS as i64));
+        until("more jobs have run", || redis.number("HLEN ran") >= goal.min(JOBS as i64));
         let victim = &mut consumers[kills % 2];
-        victim.kill().unwrap();
-        victim.wait().unwrap();
+        assert!(victim.ended().is_none(), "a consumer has ended by itself");
+        victim.kill();
         kills += 1;
         *victim = consumer_process(&redis.url());
     }
     // What the last victims held is taken over after the heartbeat.
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
-    for consumer in &mut consumers {
-        consumer.kill().unwrap();
-        consumer.wait().unwrap();
-    }
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    consumers.iter_mut().for_each(Owned::kill);
     let (distinct, duplicates) = ran(&redis, JOBS);
-    println!("{kills} kills, {duplicates} duplicates");
+    // A consumer is also taken for dead if a busy machine delays its heartbeats.
+    let reclaimed = redis.number("HGET {jobs}:stats reclaimed");
+    println!("{kills} kills, {reclaimed} takeovers, {duplicates} duplicates");
     assert_eq!(distinct, JOBS, "lost jobs");
-    // A kill leaves at most what the victim's workers ran and what it had not committed.
-    assert!(duplicates <= kills as i64 * 200, "{duplicates} duplicates of {kills} kills");
+    assert!(duplicates <= reclaimed, "{duplicates} duplicates, {reclaimed} takeovers");
     assert_eq!((redis.pending("jobs"), redis.number("XLEN {jobs}:dead")), (0, 0));
 }
 
@@ -106,7 +100,7 @@ fn cut_connections_lose_no_job() {
     push(redis.server(), JOBS);
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
-    let server = Server::new(&proxy.url()).unwrap();
+    let server = server_at(&proxy.url());
     let mut config = config(server, "jobs");
     config.attempts_max = 1_000;
     let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
@@ -117,12 +111,10 @@ fn cut_connections_lose_no_job() {
         cuts += 1;
         let goal = (count.distinct() + 300).min(JOBS);
         count.wait_distinct(goal);
-        wait_until("the cut is noticed", || {
-            bridge.counters().faults > seen || count.distinct() == JOBS
-        });
+        until("the cut is noticed", || bridge.counters().faults > seen || count.distinct() == JOBS);
     }
     count.wait_distinct(JOBS);
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
     let stopped = bridge.stop(LONG);
     println!("{cuts} cuts, {} runs of {JOBS}", count.sum());
     assert_eq!(count.distinct(), JOBS);
@@ -145,7 +137,7 @@ fn a_server_that_restarts_with_its_log_loses_no_job() {
         redis.restart();
     }
     count.wait_distinct(JOBS);
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
     bridge.stop(LONG);
     assert_eq!((count.distinct(), redis.pending("jobs")), (JOBS, 0));
     assert_eq!(count.sum(), JOBS as u64, "the consumer lives: nothing runs twice");
@@ -155,33 +147,30 @@ fn a_server_that_restarts_with_its_log_loses_no_job() {
 
 #[test]
 fn a_long_job_keeps_its_owner_beyond_the_heartbeat() {
-    let Some(redis) = Redis::start("a_long_job_keeps_its_owner", &[]) else { return };
+    let Some(clock) = Clock::start("a_long_job_keeps_its_owner") else { return };
+    let redis = &clock.redis;
     push(redis.server(), 1);
     let (count, gate) = (Count::default(), Count::default());
     let (runs, end) = (count.clone(), gate.clone());
-    let short = || {
-        let mut config = config(redis.server(), "jobs");
-        config.heartbeat = Duration::from_secs(2);
-        config
-    };
     let handlers = Handlers::new().otherwise(move |_| {
         runs.add("begun");
         end.wait_for("end", 1);
         Ok(Reply::done())
     });
-    let owner = Bridge::start(short(), handlers, |_| {}).unwrap();
+    // By the server's clock, which only this test moves, no heartbeat is late.
+    let mut stopped = clock.stop();
+    let owner = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
     count.wait_for("begun", 1);
-    let other = Bridge::start(short(), count.handlers(), |_| {}).unwrap();
-    // Four thirds of the heartbeat at least.
-    let (mut last, mut beats) = (0, 0);
-    wait_until("several heartbeats have reset its idle time", || {
-        let idle = idle_ms(&redis);
-        beats += i32::from(idle < last);
-        last = idle;
-        beats >= 5
-    });
+    let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
+    let step = config(redis.server(), "jobs").heartbeat * 2 / 3;
+    for _ in 0..5 {
+        stopped.advance(step);
+        until("a heartbeat has reset the job's idle time", || idle_ms(redis) == 0);
+    }
     gate.add("end");
-    assert_eq!(owner.stop(LONG).counters.done, 1);
+    until("the job is done", || owner.counters().done == 1);
+    drop(stopped);
+    owner.stop(LONG);
     assert_eq!(other.stop(LONG).counters.reclaimed, 0);
     assert_eq!(count.sum(), 1);
 }
@@ -199,19 +188,22 @@ fn a_reader_that_connects_again_leaves_what_was_handed_back_to_a_takeover() {
     let Some(redis) = Redis::start("a_reader_that_connects_again_leaves", &[]) else { return };
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
-    let server = Server::new(&proxy.url()).unwrap();
-    let bridge = Bridge::start(config(server, "jobs"), count.handlers(), |_| {}).unwrap();
+    let server = server_at(&proxy.url());
+    let config = config_never_late(server, "jobs");
+    let handed_back_ms = config.heartbeat.as_millis() + 1;
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
     let consumer = bridge.consumer().to_owned();
     proxy.close();
-    wait_until("the server has closed its connections", || {
+    until("the server has closed its connections", || {
         let redis::Value::BulkString(list) = redis.ask("CLIENT LIST") else { panic!() };
         String::from_utf8_lossy(&list).lines().count() == 1
     });
     push(redis.server(), 1);
     redis.ask(&format!("XREADGROUP GROUP uwork {consumer} STREAMS jobs >"));
     let entry = redis.entry("jobs");
-    // As HAND_BACK leaves it: idle for the heartbeat of these tests and a millisecond.
-    redis.ask(&format!("XCLAIM jobs uwork {consumer} 0 {entry} IDLE 601 RETRYCOUNT 0 JUSTID"));
+    // As HAND_BACK leaves it: idle for the heartbeat and a millisecond.
+    let idle = format!("IDLE {handed_back_ms}");
+    redis.ask(&format!("XCLAIM jobs uwork {consumer} 0 {entry} {idle} RETRYCOUNT 0 JUSTID"));
     proxy.open();
     count.wait_for("0", 1);
     assert_eq!(bridge.stop(LONG).counters.reclaimed, 1, "it runs here as it would elsewhere");
@@ -231,16 +223,18 @@ fn effects_of_a_job_that_runs_twice_happen_once() {
         gate.wait_for("paid", 1);
         pay()
     });
-    let first = Server::new(&proxy.url()).unwrap();
-    let first = Bridge::start(config(first, "jobs"), stalled, |_| {}).unwrap();
+    let first = server_at(&proxy.url());
+    let first = Bridge::start(config_never_late(first, "jobs"), stalled, |_| {}).unwrap();
     count.wait_for("begun", 1);
     proxy.close();
+    redis.forget_signs_of_life("jobs", "");
     let second = Handlers::new().otherwise(move |_| pay());
-    let second = Bridge::start(config(redis.server(), "jobs"), second, |_| {}).unwrap();
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    let live = config_never_late(redis.server(), "jobs");
+    let second = Bridge::start(live, second, |_| {}).unwrap();
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
     count.add("paid");
     proxy.open();
-    wait_until("the late outcome is counted", || first.counters().duplicates > 0);
+    until("the late outcome is counted", || first.counters().duplicates > 0);
     first.stop(LONG);
     assert_eq!(second.stop(LONG).counters.reclaimed, 1);
     assert_eq!(redis.number("GET balance"), 100);

@@ -7,11 +7,9 @@ use uwork_bridge::{
     Bridge, Config, ErrorKind, Failure, Handlers, Producer, Push, Pushed, Reply, Results, Stat,
 };
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
 use crate::support::server::Redis;
-use crate::support::until::wait_until;
-
-const LONG: Duration = Duration::from_secs(60);
 
 fn producer(redis: &Redis, stream: &str) -> Producer {
     Producer::new(vec![redis.server()], stream, 1).unwrap()
@@ -26,8 +24,9 @@ fn each_job_runs_once_and_leaves_nothing_behind() {
     let Some(redis) = Redis::start("each_job_runs_once", &[]) else { return };
     let pushes = (0..20_000).map(|n| Push::new(n.to_string())).collect();
     producer(&redis, "jobs").push_all(pushes).unwrap();
-    let count = Count::default();
-    let bridge = start(config(redis.server(), "jobs"), count.handlers());
+    let (count, lines) = (Count::default(), Count::default());
+    let reports = lines.reports();
+    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
     let stat = Stat::read(redis.server(), "jobs", "uwork").unwrap();
     assert_eq!((stat.consumers.len(), &*stat.consumers[0].name), (1, bridge.consumer()));
     count.wait_distinct(20_000);
@@ -36,7 +35,8 @@ fn each_job_runs_once_and_leaves_nothing_behind() {
     assert!(shown.contains(&of_consumer) && shown.ends_with("# EOF\n"), "{shown}");
     let stopped = bridge.stop(LONG);
     assert_eq!((count.sum(), stopped.counters.done), (20_000, 20_000));
-    assert_eq!((stopped.abandoned, stopped.uncommitted, stopped.counters.faults), (0, 0, 0));
+    assert_eq!((stopped.abandoned, stopped.uncommitted), (0, 0));
+    lines.assert_nothing_refused();
     assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
     assert_eq!(redis.number("HGET {jobs}:stats done"), 20_000);
     let redis::Value::Array(consumers) = redis.ask("XINFO CONSUMERS jobs uwork") else { panic!() };
@@ -142,7 +142,7 @@ fn typed_payloads_and_results_reach_a_key_or_a_stream() {
         let mut config = config(redis.server(), "jobs");
         config.results = results;
         let bridge = start(config, square());
-        wait_until("the job is done", || bridge.counters().done > 0);
+        until("the job is done", || bridge.counters().done > 0);
         bridge.stop(LONG);
     }
     assert_eq!(redis.number("GET {jobs}:result:k"), 49);
@@ -167,7 +167,7 @@ fn an_earlier_stream_goes_first_and_a_later_one_advances() {
     config.streams.push("low".to_owned());
     config.max_active = 1;
     let bridge = start(config, handlers);
-    wait_until("all jobs are done", || bridge.counters().done == 600);
+    until("all jobs are done", || bridge.counters().done == 600);
     bridge.stop(LONG);
     let order = order.lock().unwrap();
     let mean = |high: bool| {

@@ -1,16 +1,13 @@
 //! A stop returns, whatever the server does, and reports the jobs that it has left behind.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::Value;
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stopped};
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, Since, config, config_never_late};
+use crate::support::patience::{until, within};
 use crate::support::server::Redis;
-use crate::support::until::{IN_VAIN, wait_until};
-
-const LONG: Duration = Duration::from_secs(60);
 
 fn push(redis: &Redis) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
@@ -18,9 +15,7 @@ fn push(redis: &Redis) {
 
 /// Stops a consumer without waiting for runs. A stop that does not return fails the test.
 fn stop(bridge: Bridge) -> Stopped {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(bridge.stop(Duration::ZERO)));
-    receiver.recv_timeout(IN_VAIN).expect("the stop returns")
+    within("the stop", move || bridge.stop(Duration::ZERO))
 }
 
 #[test]
@@ -30,15 +25,19 @@ fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     // To create the group takes memory, and nothing else that a start does.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("CONFIG SET maxmemory 1");
-    let (count, lines) = (Count::default(), Count::default());
+    let (count, lines, since) = (Count::default(), Count::default(), Since::now());
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    // With the limits of a server that answers in time.
+    let server = redis.server().patience(1);
+    let bridge = Bridge::start(config(server, "jobs"), handlers, lines.reports()).unwrap();
     lines.wait_line("OOM");
     let stopped = stop(bridge);
     assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
-    assert!(stopped.counters.faults < 100, "{} faults: a hot loop", stopped.counters.faults);
+    since.assert_no_hot_loop(stopped.counters.faults);
     redis.ask("CONFIG SET maxmemory 0");
-    let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
+    redis.forget_signs_of_life("jobs", "");
+    let other = config_never_late(redis.server(), "jobs");
+    let other = Bridge::start(other, count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
     assert_eq!(other.stop(LONG).counters.reclaimed, 1);
 }
@@ -54,7 +53,9 @@ fn a_stop_returns_although_the_server_hangs() {
         open.wait_for("open", 1);
         Ok(Reply::done())
     });
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    // With the limits of a server that answers in time.
+    let server = redis.server().patience(1);
+    let bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
     count.wait_for("begun", 1);
     redis.pause();
     gate.add("open");
@@ -64,7 +65,7 @@ fn a_stop_returns_although_the_server_hangs() {
     redis.resume();
     // The server may now read the acknowledgement that it has got; otherwise the job runs again.
     let other = Bridge::start(config(redis.server(), "jobs"), count.handlers(), |_| {}).unwrap();
-    wait_until("the stream is empty", || redis.number("XLEN jobs") == 0);
+    until("the stream is empty", || redis.number("XLEN jobs") == 0);
     other.stop(LONG);
 }
 
@@ -83,16 +84,19 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     // A consumer that has died has the job.
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "");
     let mut monitor = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
     monitor.send_packed_command(&redis::cmd("MONITOR").get_packed_command()).unwrap();
     let begun = Count::default();
     let runs = begun.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         runs.add("begun");
-        wait_until("the job is abandoned", || job.is_abandoned());
+        until("the job is abandoned", || job.is_abandoned());
         Ok(Reply::done())
     });
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    let config = config_never_late(redis.server(), "jobs");
+    let handed_back_ms = (config.heartbeat.as_millis() + 1).to_string();
+    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
     let consumer = bridge.consumer().to_owned();
     begun.wait_for("begun", 1);
     assert_eq!(deliveries(&redis), 2);
@@ -101,7 +105,7 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     let sent = loop {
         let Value::SimpleString(line) = monitor.recv_response().unwrap() else { continue };
         let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
-        if words.first() == Some(&"EVALSHA") && words.contains(&"601") {
+        if words.first() == Some(&"EVALSHA") && words.contains(&&*handed_back_ms) {
             break words.join(" ");
         }
     };

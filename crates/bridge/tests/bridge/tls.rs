@@ -2,13 +2,13 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Server, Stat};
+use uwork_bridge::{Bridge, ErrorKind, Producer, Push, Stat};
 
-use crate::support::count::{Count, config};
+use crate::support::count::{Count, LONG, config};
 use crate::support::left_out::left_out;
-use crate::support::server::{FREE_PORT, Redis};
+use crate::support::owned::Folder;
+use crate::support::server::{RESERVED_PORT, Redis, server_at};
 
 fn openssl(folder: &Path, words: &str) {
     let mut command = Command::new("openssl");
@@ -30,7 +30,7 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
         return left_out("a_server_with_tls", "openssl is not installed");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let folder = folder.path();
     openssl(
         folder,
@@ -41,11 +41,11 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     let path = |name: &str| folder.join(name).display().to_string();
     let (ca, cert, key) = (path("ca.crt"), path("server.crt"), path("server.key"));
     let mut flags =
-        vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
+        vec!["--tls-port", RESERVED_PORT, "--tls-ca-cert-file", &ca, "--tls-cert-file", &cert];
     flags.extend(["--tls-key-file", &key, "--requirepass", "secret"]);
     let Some(redis) = Redis::start("a_server_with_tls", &flags) else { return };
     let port = redis.flag("--tls-port");
-    let at = || Server::new(&format!("rediss://:secret@127.0.0.1:{port}")).unwrap();
+    let at = || server_at(&format!("rediss://:secret@127.0.0.1:{port}"));
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let client = || Some((read("client.crt"), read("client.key")));
 
@@ -64,5 +64,5 @@ fn a_server_with_tls_is_checked_and_demands_the_clients_certificate() {
     let count = Count::default();
     let bridge = Bridge::start(config(known, "jobs"), count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
-    assert_eq!(bridge.stop(Duration::from_secs(60)).counters.done, 1);
+    assert_eq!(bridge.stop(LONG).counters.done, 1);
 }

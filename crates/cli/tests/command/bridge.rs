@@ -4,27 +4,46 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
+#[path = "../../../uwork/tests/support/address.rs"]
+mod address;
+#[path = "../../../uwork/tests/support/guard.rs"]
+#[allow(dead_code, reason = "shared by the tests of several crates")]
+mod guard;
 #[path = "../../../uwork/tests/support/left_out.rs"]
 mod left_out;
+#[path = "../../../uwork/tests/support/owned.rs"]
+#[allow(dead_code, reason = "shared by the tests of several crates")]
+mod owned;
+#[path = "../../../uwork/tests/support/patience.rs"]
+#[allow(dead_code, reason = "shared by the tests of several crates")]
+mod patience;
+#[path = "../../../bridge/tests/bridge/support/process.rs"]
+mod process;
 #[path = "../../../bridge/tests/bridge/support/server.rs"]
 #[allow(dead_code, reason = "shared by the tests of two crates")]
 mod server;
-#[path = "../../../bridge/tests/bridge/support/until.rs"]
-mod until;
 
 use left_out::left_out;
-use server::{FREE_PORT, Redis};
-use until::wait_until;
+use owned::{Folder, Owned, output, pipe_at};
+use patience::until;
+use process::Background;
+use server::{RESERVED_PORT, Redis};
 
 impl Redis {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        command.arg("bridge").args(args).env("UWORK_BRIDGE_SERVER", self.url());
+        // A busy machine exceeds the time limits of a server that works.
+        let patient = ["--patience", "360"];
+        let at = usize::from(!args[0].starts_with('-'));
+        command.arg("bridge").args(&args[..at]).args(patient).args(&args[at..]);
+        command.env("UWORK_BRIDGE_SERVER", self.url());
         command
     }
 
     fn text(&self, args: &[&str]) -> String {
-        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        let Output { status, stdout, stderr } = output(&mut self.command(args));
         assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8(stdout).unwrap()
     }
@@ -34,25 +53,24 @@ impl Redis {
 fn jobs_are_pushed_run_and_shown() {
     let Some(redis) = Redis::start("jobs_are_pushed_run_and_shown", &[]) else { return };
     let mut lines = redis.command(&["push", "--stream", "jobs", "--lines"]);
-    let mut lines = lines.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = Owned::spawn(lines.stdin(Stdio::piped()).stdout(Stdio::piped()));
     lines.stdin.take().unwrap().write_all(b"1\n2\r\n3\n").unwrap();
-    assert_eq!(lines.wait_with_output().unwrap().stdout, b"3 jobs\n");
+    assert_eq!(lines.output().stdout, b"3 jobs\n");
     let push = ["push", "--stream", "jobs", "--id", "7", "four"];
     assert!(redis.text(&push).contains('-'));
     assert_eq!(redis.text(&push), "duplicate\n");
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    let script = format!("cat >>{}; echo >>{0}", out.display());
+    let folder = Folder::new();
+    let out = folder.file("out");
+    let script = format!("cat >>{out}; echo >>{out}");
     // Without the word `run`.
     let run = ["--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
-    let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("all jobs are done", || {
+    let run = Owned::spawn(redis.command(&run).stderr(Stdio::piped()));
+    until("all jobs are done", || {
         let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
         metrics.contains("uwork_bridge_done_total{stream=\"jobs\"} 4\n")
     });
-    let pid = rustix::process::Pid::from_child(&run);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let ended = run.wait_with_output().unwrap();
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    let ended = run.output();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.success(), "{said}");
     assert!(
@@ -70,21 +88,22 @@ fn jobs_are_pushed_run_and_shown() {
 #[test]
 fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     let Some(redis) = Redis::start("the_attributes_of_a_consumers_queue", &[]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (begun, gate) = (folder.path().join("begun"), folder.path().join("gate"));
-    assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let folder = Folder::new();
+    let (begun, gate) = (folder.file("begun"), folder.file("gate"));
+    // A job that reads from it ends at the latest with this test.
+    let mut lines = pipe_at(Path::new(&gate)).unwrap();
     // Each job waits for a line of the test.
-    let script = format!("echo >>{}; read line <{}", begun.display(), gate.display());
+    let script = format!("echo >>{begun}; read line <{gate}");
     let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
     redis.text(&["push", "--stream", "jobs", "one"]);
     redis.text(&["push", "--stream", "jobs", "two"]);
-    let mut consumer = redis.command(&run).spawn().unwrap();
+    let consumer = Owned::spawn(&mut redis.command(&run));
     let began = || std::fs::read(&begun).unwrap_or_default().len();
-    wait_until("the first job has begun", || began() == 1);
+    until("the first job has begun", || began() == 1);
     let pid = consumer.id().to_string();
     let uwork = |args: &[&str]| {
-        let command = env!("CARGO_BIN_EXE_uwork");
-        let Output { status, stdout, stderr } = Command::new(command).args(args).output().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+        let Output { status, stdout, stderr } = output(command.args(args));
         assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8(stdout).unwrap()
     };
@@ -95,41 +114,32 @@ fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     assert_eq!(uwork(&["get", &pid, limit]), "1\n");
     assert_eq!(began(), 1, "the second job waits");
     uwork(&["set", &pid, limit, "2"]);
-    wait_until("the second job has begun beside the first", || began() == 2);
-    let mut lines = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
+    until("the second job has begun beside the first", || began() == 2);
     lines.write_all(b"go\ngo\n").unwrap();
-    wait_until("both jobs are done", || {
+    until("both jobs are done", || {
         let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
         metrics.contains("uwork_bridge_done_total{stream=\"jobs\"} 2\n")
     });
-    let process = rustix::process::Pid::from_child(&consumer);
-    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
-    assert!(consumer.wait().unwrap().success());
+    kill_process(Pid::from_child(&consumer), Signal::TERM).unwrap();
+    assert!(consumer.output().status.success());
 }
 
 #[test]
 fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
     let name = "a_signal_kills_what_does_not_end";
     let Some(redis) = Redis::start(name, &[]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    redis.text(&["push", "--stream", "jobs", out.to_str().unwrap()]);
-    let script =
-        "read -r file; sleep 1000 & echo $! >\"$file.new\"; mv \"$file.new\" \"$file\"; wait";
-    let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", script];
-    let run = redis.command(&run).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("the job runs", || out.exists());
-    let pid = rustix::process::Pid::from_child(&run);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let ended = run.wait_with_output().unwrap();
+    let mut background = Background::new();
+    redis.text(&["push", "--stream", "jobs", &background.folder()]);
+    let script = format!("read -r folder; {} wait", Background::command(":"));
+    let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", &script];
+    let run = Owned::spawn(redis.command(&run).stderr(Stdio::piped()));
+    background.wait_until_begun();
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    let ended = run.output();
     let said = String::from_utf8(ended.stderr).unwrap();
     let expected = "0 done, 0 retried, 0 dead, 1 handed back, 1 killed, 0 left to others\n";
     assert!(ended.status.success() && said.ends_with(expected), "{said}");
-    // A zombie waits for the reaper of orphans, which may be slow or missing in a container.
-    let state = format!("/proc/{}/stat", std::fs::read_to_string(out).unwrap().trim());
-    wait_until("the job's process has ended", || {
-        std::fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z "))
-    });
+    background.wait_for_end();
     let table = redis.text(&["stat", "--stream", "jobs"]);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[2], "1", "the job waits for another consumer: {table}");
@@ -139,7 +149,7 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
 fn bad_settings_are_refused_in_one_line() {
     let refused = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        let output = command.arg("bridge").args(args).output().unwrap();
+        let output = output(command.arg("bridge").args(args));
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
@@ -170,9 +180,9 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
     let push = |lines: &[u8]| {
         let mut command = redis.command(&["push", "--stream", "jobs", "--lines"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut push = command.spawn().unwrap();
+        let mut push = Owned::spawn(&mut command);
         push.stdin.take().unwrap().write_all(lines).unwrap();
-        push.wait_with_output().unwrap()
+        push.output()
     };
     assert_eq!(push(b"\xff\xfe\nb\n").stdout, b"2 jobs\n");
     assert_eq!(redis.number("XLEN jobs"), 2);
@@ -185,23 +195,21 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
 fn a_password_comes_from_a_file_or_the_environment() {
     let name = "a_password_comes_from_a_file_or_the_environment";
     let Some(redis) = Redis::start(name, &["--requirepass", "right"]) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("password");
-    std::fs::write(&file, "right\n").unwrap();
-    let file = file.to_str().unwrap();
+    let folder = Folder::new();
+    let file = &folder.file("password");
+    std::fs::write(file, "right\n").unwrap();
     let push = ["push", "--stream", "jobs", "x"];
-    let missing = redis.command(&push).output().unwrap();
+    let missing = output(&mut redis.command(&push));
     assert!(String::from_utf8(missing.stderr).unwrap().contains("NOAUTH"));
     assert!(redis.text(&["push", "--password-file", file, "--stream", "jobs", "x"]).contains('-'));
-    let from_environment = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "right").output();
-    assert!(from_environment.unwrap().status.success());
+    let with = |password: &str| output(redis.command(&push).env("UWORK_BRIDGE_PASSWORD", password));
+    assert!(with("right").status.success());
     // An empty variable is none.
     let in_address = format!("redis://:right@127.0.0.1:{}", redis.port());
     let mut command = redis.command(&push);
     command.env("UWORK_BRIDGE_SERVER", in_address).env("UWORK_BRIDGE_PASSWORD", "");
-    assert!(command.output().unwrap().status.success());
-    let wrong = redis.command(&push).env("UWORK_BRIDGE_PASSWORD", "left").output().unwrap();
-    let line = String::from_utf8(wrong.stderr).unwrap();
+    assert!(output(&mut command).status.success());
+    let line = String::from_utf8(with("left").stderr).unwrap();
     assert!(line.contains("check user and password") && !line.contains("left"), "{line}");
 }
 
@@ -216,7 +224,7 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
         return left_out("options_for_tls", "openssl is not installed");
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let folder = folder.path();
     let new = "req -x509 -newkey rsa:2048 -nodes -days 2";
     openssl(folder, &format!("{new} -subj /CN=ca -keyout ca.key -out ca.crt"));
@@ -225,13 +233,13 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     openssl(folder, &format!("{signed} -subj /CN=peer -keyout peer.key -out peer.crt"));
     let path = |name: &str| folder.join(name).display().to_string();
     let (ca, cert, key) = (path("ca.crt"), path("peer.crt"), path("peer.key"));
-    let mut flags = vec!["--tls-port", FREE_PORT, "--tls-ca-cert-file", &ca];
+    let mut flags = vec!["--tls-port", RESERVED_PORT, "--tls-ca-cert-file", &ca];
     flags.extend(["--tls-cert-file", &cert, "--tls-key-file", &key]);
     let Some(redis) = Redis::start("options_for_tls", &flags) else { return };
     let server = format!("rediss://127.0.0.1:{}", redis.flag("--tls-port"));
     let push = |options: &[&str]| {
         let mut command = redis.command(&["push", "--stream", "jobs", "--server"]);
-        let output = command.args(options).arg("x").output().unwrap();
+        let output = output(command.args(options).arg("x"));
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     let (ok, line) = push(&[&server, "--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key]);

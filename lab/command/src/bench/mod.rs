@@ -5,6 +5,8 @@
 //! and their ratio remains meaningful. All checks of the command line precede the first
 //! measurement.
 
+#[path = "../../../../crates/uwork/tests/support/address.rs"]
+mod address;
 mod affinity;
 mod all;
 mod blocking;

@@ -7,10 +7,11 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::left_out::left_out;
+use crate::owned::{Folder, output};
 
 fn bench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uwork-lab"));
-    command.args(["bench", "bridge"]).args(args).output().expect("the command starts")
+    output(command.args(["bench", "bridge"]).args(args))
 }
 
 /// Runs the benchmark, and returns the values of its records by variant and metric. None where no
@@ -20,10 +21,9 @@ fn run(name: &str, args: &[&str]) -> Option<BTreeMap<(String, String), f64>> {
         left_out(name, "redis-server is not installed");
         return None;
     }
-    let folder = tempfile::tempdir().expect("the temporary directory is writable");
-    let file = folder.path().join("records.json");
-    let file = file.to_str().expect("UTF-8");
-    let output = bench(&[args, &["--json", file]].concat());
+    let folder = Folder::new();
+    let file = folder.file("records.json");
+    let output = bench(&[args, &["--json", &file]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let records = std::fs::read_to_string(file).expect("the file is there");
     let records: Vec<Value> = serde_json::from_str(&records).expect("a JSON array");

@@ -2,16 +2,18 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use uwork_serve::{Config, ForeignKeys, Io, Notify, Receiver, Replies, Server, Spares};
 
-use crate::guard::{CAP, Guard};
+use crate::address::Address;
+use crate::patience::{Patience, until};
 
-/// How long this process, which is both the server and the client, may make no progress in a wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a read checks for progress.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A write that takes longer is a hang, whatever the process does.
+const WRITE_MAX: Duration = Duration::from_secs(600);
 
 /// Reads from a socket whose timeout is [`LOOK_EVERY`], until bytes arrive or the process makes no
 /// progress.
@@ -19,11 +21,11 @@ pub(crate) struct Patient<R>(pub(crate) R);
 
 impl<R: Read> Read for Patient<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut guard = Guard::new(PATIENCE);
+        let mut patience = Patience::new();
         loop {
             match self.0.read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    guard.look().map_err(|hang| io::Error::other(hang.to_string()))?;
+                    patience.look().map_err(|hang| io::Error::other(hang.to_string()))?;
                 }
                 outcome => return outcome,
             }
@@ -34,6 +36,11 @@ impl<R: Read> Read for Patient<R> {
 /// A configuration with a free port and few threads.
 pub(crate) fn config(threads: usize) -> Config {
     Config { address: "127.0.0.1:0".parse().unwrap(), threads, ..Config::default() }
+}
+
+/// The same at an address where nothing listens when the server has ended.
+pub(crate) fn at(address: &Address, config: Config) -> Config {
+    Config { address: address.socket(), ..config }
 }
 
 /// The configurations that must not change the server's replies.
@@ -75,7 +82,7 @@ impl Client {
     pub(crate) fn new(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(LOOK_EVERY)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE * CAP)).unwrap();
+        stream.set_write_timeout(Some(WRITE_MAX)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self(stream)
     }
@@ -87,6 +94,26 @@ impl Client {
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Waits until the server's side of the connection has received everything that was sent.
+    pub(crate) fn wait_until_delivered(&self) {
+        until("the server has received the requests", || {
+            let mut unsent: libc::c_int = 1;
+            let socket = self.0.as_raw_fd();
+            // SAFETY: the socket is open, and the request writes one int.
+            let outcome = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut unsent) };
+            assert_eq!(outcome, 0);
+            unsent == 0
+        });
+    }
+
+    /// Whether bytes, or the end of the connection, have arrived.
+    pub(crate) fn has_input(&self) -> bool {
+        self.0.set_nonblocking(true).unwrap();
+        let peeked = self.0.peek(&mut [0]);
+        self.0.set_nonblocking(false).unwrap();
+        !matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Reads bytes, which must equal `expected`.
@@ -179,4 +206,14 @@ pub(crate) fn info(client: &mut Client, name: &str) -> u64 {
     let prefix = format!("{name}:");
     let line = text.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the figure");
     line.parse().unwrap()
+}
+
+/// Waits until a number from `INFO` is as wanted.
+#[track_caller]
+pub(crate) fn wait_for_info(client: &mut Client, name: &str, is_reached: impl Fn(u64) -> bool) {
+    let mut last = 0;
+    until(&format!("{name} is as wanted"), || {
+        last = info(client, name);
+        is_reached(last)
+    });
 }

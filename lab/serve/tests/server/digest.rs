@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use uwork_serve::{Config, ForeignKeys, Io, Notify, Receiver, Server};
 
 use crate::client::{LOOK_EVERY, Patient};
+use crate::patience::until;
 use crate::refused::in_child;
 
 /// The digest of "abc".
@@ -25,7 +26,7 @@ fn in_flight(client: &mut TcpStream) -> usize {
     let mut text = String::new();
     let mut bytes = [0; 4096];
     while !text.ends_with("\r\n\r\n") {
-        let len = client.read(&mut bytes).unwrap();
+        let len = Patient(&mut *client).read(&mut bytes).unwrap();
         text.push_str(std::str::from_utf8(&bytes[..len]).unwrap());
     }
     let line = text.lines().find_map(|line| line.strip_prefix(NAME)).expect("the figure");
@@ -59,6 +60,7 @@ fn pipelined_digests_run_concurrently_and_reply_in_order() {
         let connect = || TcpStream::connect(server.address()).unwrap();
         let (mut client, mut other) = (connect(), connect());
         client.set_read_timeout(Some(LOOK_EVERY)).unwrap();
+        other.set_read_timeout(Some(LOOK_EVERY)).unwrap();
         let keys = 0..8;
         for key in keys.clone() {
             client.write_all(format!("SET {key} abc\r\n").as_bytes()).unwrap();
@@ -74,7 +76,7 @@ fn pipelined_digests_run_concurrently_and_reply_in_order() {
         let requests: String = keys.clone().map(digest).collect();
         uwork::freeze::begin().unwrap();
         client.write_all(requests.as_bytes()).unwrap();
-        while in_flight(&mut other) < keys.len() {}
+        until("all digests are queued", || in_flight(&mut other) == keys.len());
         uwork::freeze::thaw().unwrap();
         expect(&mut client, &format!("{DIGEST}+OK\r\n$1\r\nx\r\n").repeat(keys.len()));
         assert_eq!(in_flight(&mut other), 0);

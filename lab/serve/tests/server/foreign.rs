@@ -4,8 +4,8 @@ use std::thread;
 
 use uwork_serve::{Config, ForeignKeys, Server};
 
-use crate::client::{Client, PATIENCE, config, start};
-use crate::guard::Guard;
+use crate::client::{Client, config, start};
+use crate::patience::until;
 
 const CLIENTS: usize = 6;
 const ROUNDS: usize = 200;
@@ -66,14 +66,10 @@ fn keys_of_a_sleeping_thread_expire() {
         for key in 0..20 {
             client.ask(format!("SET {key} 1 PX 20\r\n"), "+OK\r\n");
         }
-        let mut guard = Guard::new(PATIENCE);
-        loop {
+        until("all keys have expired", || {
             client.send("DBSIZE\r\n");
-            if client.line() == ":0" {
-                break;
-            }
-            guard.look().unwrap_or_else(|hang| panic!("{hang}"));
-        }
+            client.line() == ":0"
+        });
         server.stop().unwrap();
     }
 }

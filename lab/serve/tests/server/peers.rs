@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uwork_serve::{Config, Io, Receiver};
 
-use crate::client::{Client, config, info, request, start, with_each};
+use crate::client::{Client, config, info, request, start, wait_for_info, with_each};
 
 #[test]
 fn a_half_closed_client_gets_all_replies() {
@@ -37,7 +37,7 @@ fn a_slow_reader_gets_all_replies_and_holds_little_memory() {
         let mut writer = Client(slow.0.try_clone().unwrap());
         let sender = std::thread::spawn(move || writer.send(requests));
         // Forty megabytes of replies are requested; the server holds far less of them.
-        while info(&mut other, "total_commands_processed") < 5 {}
+        wait_for_info(&mut other, "total_commands_processed", |count| count >= 5);
         for _ in 0..200 {
             let used = info(&mut other, "used_memory");
             assert!(used < 12 << 20, "{used}");
@@ -95,7 +95,7 @@ fn a_client_that_disconnects_in_a_request_leaks_nothing() {
             let mut client = Client::new(server);
             client.send(format!("SET {number} abc\r\nDIGEST {number}\r\n").repeat(20));
         }
-        while info(&mut other, "connected_clients") > 1 {}
+        wait_for_info(&mut other, "connected_clients", |clients| clients <= 1);
         other.ask("PING\r\n", "+PONG\r\n");
     });
 }
@@ -118,7 +118,7 @@ fn ten_thousand_connections_open_and_close() {
         client.ask("PING\r\n", "+PONG\r\n");
     }
     drop(kept);
-    while info(&mut other, "connected_clients") > 1 {}
+    wait_for_info(&mut other, "connected_clients", |clients| clients <= 1);
     assert_eq!(info(&mut other, "total_connections_received"), 10_001);
 }
 
@@ -144,7 +144,7 @@ fn ten_thousand_connections_at_once_are_served_and_dropped() {
         let mut other = Client::new(&server);
         let before = info(&mut other, "used_memory");
         let mut clients: Vec<Client> = (0..many).map(|_| Client::new(&server)).collect();
-        while info(&mut other, "connected_clients") <= many as u64 {}
+        wait_for_info(&mut other, "connected_clients", |clients| clients > many as u64);
         for (number, client) in clients.iter_mut().enumerate().step_by(7) {
             client.ask(format!("ECHO {number:06}\r\n"), format!("$6\r\n{number:06}\r\n"));
         }
@@ -152,9 +152,8 @@ fn ten_thousand_connections_at_once_are_served_and_dropped() {
         clients.iter_mut().skip(1).step_by(7).for_each(|client| client.send("*2\r\n$3\r\nGET"));
         clients.iter_mut().skip(2).step_by(7).for_each(|client| client.send("PING\r\n"));
         drop(clients);
-        while info(&mut other, "connected_clients") > 1 {}
-        let after = info(&mut other, "used_memory");
-        assert!(after < before + (16 << 20), "{after} bytes after {before}");
+        wait_for_info(&mut other, "connected_clients", |clients| clients <= 1);
+        wait_for_info(&mut other, "used_memory", |bytes| bytes < before + (16 << 20));
         server.stop().unwrap();
     }
 }

@@ -4,55 +4,43 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use uwork_serve::{Config, Server};
 
 use crate::client::{LOOK_EVERY, Patient};
 use crate::left_out::left_out;
+use crate::owned::{Folder, Owned};
 
 /// A redis-server on a socket of its own, without persistence; killed on drop.
 struct Redis {
-    child: Child,
-    directory: PathBuf,
+    _child: Owned,
+    folder: Folder,
 }
 
 impl Redis {
     /// `None` if it is not installed.
     fn start() -> Option<Self> {
-        let directory = std::env::temp_dir().join(format!("uwork-redis-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let socket = directory.join("socket");
+        Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().ok()?;
+        let folder = Folder::new();
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--databases", "1", "--unixsocket"]);
-        command.arg(&socket).arg("--dir").arg(&directory).stdout(Stdio::piped());
-        let Ok(mut child) = command.spawn() else {
-            let _ = std::fs::remove_dir_all(&directory);
-            return None;
-        };
-        let out = child.stdout.take().unwrap();
-        let redis = Self { child, directory };
-        let mut lines = BufReader::new(out).lines().map(Result::unwrap);
-        assert!(
-            lines.any(|line| line.contains("eady to accept connections")),
-            "it has not started"
-        );
+        command.arg(folder.file("socket")).arg("--dir").arg(folder.path());
+        let mut child = Owned::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut said = Vec::new();
+        let is_ready = lines.any(|line| {
+            said.push(line);
+            said.iter().any(|line| line.contains("eady to accept connections"))
+        });
+        assert!(is_ready, "it has not started: {said:#?}");
         // Later output must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        Some(redis)
+        Some(Self { _child: child, folder })
     }
 
     fn connect(&self) -> UnixStream {
-        UnixStream::connect(self.directory.join("socket")).unwrap()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+        UnixStream::connect(self.folder.file("socket")).unwrap()
     }
 }
 
@@ -205,6 +193,9 @@ fn raw() -> Vec<Vec<u8>> {
     cases
 }
 
+/// How often a difference in a time to live is seen again if it does not depend on the moment.
+const ROUNDS: usize = 10;
+
 #[test]
 fn unusual_requests_get_the_replies_of_redis() {
     let Some(redis) = Redis::start() else {
@@ -215,8 +206,18 @@ fn unusual_requests_get_the_replies_of_redis() {
     for (threads, hello) in [(1, ""), (3, ""), (2, "HELLO 3")] {
         let server = Server::start(Config { address, threads, ..Config::default() }).unwrap();
         for case in cases() {
-            let expected = ask(redis.connect(), hello, &case);
-            let got = ask(TcpStream::connect(server.address()).unwrap(), hello, &case);
+            let both = || {
+                let got = ask(TcpStream::connect(server.address()).unwrap(), hello, &case);
+                (ask(redis.connect(), hello, &case), got)
+            };
+            let (mut expected, mut got) = both();
+            // A time to live counts down between two requests on a busy machine, if rarely.
+            let has_time = case.windows(3).any(|word| word.eq_ignore_ascii_case(b"TTL"));
+            for _ in 0..if has_time { ROUNDS } else { 0 } {
+                if got != expected {
+                    (expected, got) = both();
+                }
+            }
             if got != expected {
                 let case = &case[..case.len().min(200)];
                 different.push(format!("{hello} {}\n  {expected}\n  {got}", case.escape_ascii()));

@@ -9,6 +9,8 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uwork_serve::{Config, Io, Server};
 
+use crate::owned;
+
 const CHILD: &str = "UWORK_SERVE_TEST_CHILD";
 
 /// Runs the test of this name again in a process of its own; returns `None` in that process.
@@ -17,7 +19,7 @@ pub(crate) fn in_child(test: &str) -> Option<String> {
         return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    let out = command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let out = owned::output(command.args(["--exact", test, "--nocapture"]).env(CHILD, "1"));
     let text = [out.stdout, out.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     // If the name matched no test, zero tests would pass.

@@ -1,32 +1,36 @@
 //! Shutdown: the server answers the requests that it has received, and stops within a bounded time.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use uwork_serve::Config;
 
-use crate::client::{Client, config, configs, request, start};
+use crate::address::Address;
+use crate::client::{Client, at, config, configs, request, start};
+use crate::patience::received;
 
 #[test]
 fn received_requests_are_answered() {
     for config in configs() {
-        let server = start(config);
+        eprintln!("with {config:?}");
+        let address = Address::reserve().unwrap();
+        let server = start(at(&address, config));
         let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
         for client in &mut clients {
             client.ask("SET a abc\r\n", "+OK\r\n");
         }
         let requests = "DIGEST a\r\nGET a\r\n".repeat(50);
         clients.iter_mut().for_each(|client| client.send(&requests));
-        let address = server.address();
+        clients.iter().for_each(Client::wait_until_delivered);
         server.stop().unwrap();
         for client in &mut clients {
             let replies = client.rest();
             assert_eq!(replies.len(), 50 * (71 + 9), "{}", replies.escape_ascii());
         }
-        assert!(TcpStream::connect(address).is_err());
+        assert!(TcpStream::connect(address.socket()).is_err());
     }
 }
 
@@ -35,17 +39,18 @@ fn received_requests_are_answered() {
 fn requests_of_unaccepted_connections_are_answered() {
     for config in configs() {
         eprintln!("with {config:?}");
-        let server = start(config);
+        let address = Address::reserve().unwrap();
+        let server = start(at(&address, config));
         let mut clients: Vec<Client> = (0..100).map(|_| Client::new(&server)).collect();
         clients.iter_mut().for_each(|client| client.send("INCR a\r\n".repeat(20)));
-        let address = server.address();
+        clients.iter().for_each(Client::wait_until_delivered);
         server.stop().unwrap();
         for client in &mut clients {
             let replies = client.rest();
             let lines = replies.iter().filter(|&&byte| byte == b'\n').count();
             assert_eq!(lines, 20, "{}", replies.escape_ascii());
         }
-        assert!(TcpStream::connect(address).is_err());
+        assert!(TcpStream::connect(address.socket()).is_err());
     }
 }
 
@@ -65,9 +70,10 @@ fn a_client_that_does_not_read_delays_the_end_at_most_by_the_limit() {
 #[test]
 fn a_server_can_be_stopped_while_clients_connect() {
     for threads in [1, 3] {
-        let server = start(config(threads));
-        let address = server.address();
-        let comers = thread::spawn(move || while TcpStream::connect(address).is_ok() {});
+        let address = Address::reserve().unwrap();
+        let server = start(at(&address, config(threads)));
+        let to = address.socket();
+        let comers = thread::spawn(move || while TcpStream::connect(to).is_ok() {});
         let mut client = Client::new(&server);
         for _ in 0..100 {
             client.ask("PING\r\n", "+PONG\r\n");
@@ -79,10 +85,22 @@ fn a_server_can_be_stopped_while_clients_connect() {
 
 #[test]
 fn a_server_that_is_dropped_stops() {
-    let server = start(config(2));
-    let address = server.address();
-    drop(server);
-    assert!(TcpStream::connect(address).is_err());
+    let address = Address::reserve().unwrap();
+    drop(start(at(&address, config(2))));
+    assert!(TcpStream::connect(address.socket()).is_err());
+}
+
+#[test]
+fn a_server_that_starts_again_gets_the_reserved_address_that_no_other_socket_gets() {
+    let address = Address::reserve().unwrap();
+    for _ in 0..3 {
+        let any = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!((0..100).all(|_| any() != address.socket()));
+        assert!(TcpStream::connect(address.socket()).is_err());
+        let server = start(at(&address, config(1)));
+        Client::new(&server).ask("PING\r\n", "+PONG\r\n");
+        server.stop().unwrap();
+    }
 }
 
 #[test]
@@ -103,7 +121,7 @@ fn a_client_that_keeps_sending_gets_whole_replies_and_does_not_delay_the_end() {
             begun.send(()).unwrap();
             client.rest()
         });
-        has_begun.recv().unwrap();
+        received("the first replies", &has_begun);
         server.stop().unwrap();
         let replies = reader.join().unwrap();
         sender.join().unwrap();

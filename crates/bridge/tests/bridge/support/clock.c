@@ -1,4 +1,5 @@
-/* The time of day of a process, moved by the seconds that the file OFFSET_FILE holds. */
+/* The time of day of a process. The file CLOCK_FILE holds two numbers of microseconds: the time by
+ * which it is ahead, and the time at which it stands, or 0. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -7,16 +8,19 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 
-static volatile const long long *offset;
+static volatile const struct {
+    long long ahead_us;
+    long long stopped_us;
+} *setting;
 
-__attribute__((constructor)) static void map_offset(void)
+__attribute__((constructor)) static void map_setting(void)
 {
-    int file = open(OFFSET_FILE, O_RDONLY);
-    void *page = mmap(NULL, sizeof(*offset), PROT_READ, MAP_SHARED, file, 0);
+    int file = open(CLOCK_FILE, O_RDONLY);
+    void *page = mmap(NULL, sizeof(*setting), PROT_READ, MAP_SHARED, file, 0);
 
     if (page == MAP_FAILED)
         abort();
-    offset = page;
+    setting = page;
 }
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone)
@@ -24,7 +28,11 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
     int (*real)(struct timeval *, void *) =
         (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
     int status = real(now, zone);
+    long long us = setting->stopped_us;
 
-    now->tv_sec += *offset;
+    if (us == 0)
+        us = now->tv_sec * 1000000LL + now->tv_usec + setting->ahead_us;
+    now->tv_sec = us / 1000000;
+    now->tv_usec = us % 1000000;
     return status;
 }

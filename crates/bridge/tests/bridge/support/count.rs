@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uwork_bridge::{Backoff, Config, Handlers, Reply, Server};
 
-use super::until::IN_VAIN;
+use super::patience::Patience;
 
 #[derive(Clone, Default)]
 pub(crate) struct Count(Arc<(Mutex<HashMap<String, u64>>, Condvar)>);
@@ -41,11 +41,15 @@ impl Count {
 
     /// Waits until the names are as wanted. A test that waits in vain fails with the names it has.
     fn wait(&self, is_reached: impl Fn(&HashMap<String, u64>) -> bool) {
-        let map = self.0.0.lock().unwrap();
-        let (map, waited) =
-            self.0.1.wait_timeout_while(map, IN_VAIN, |map| !is_reached(map)).unwrap();
-        let names: Vec<_> = map.iter().take(20).collect();
-        assert!(!waited.timed_out(), "waited in vain; {} names: {names:?}", map.len());
+        let mut patience = Patience::new();
+        let mut map = self.0.0.lock().unwrap();
+        while !is_reached(&map) {
+            map = self.0.1.wait_timeout(map, patience.turn()).unwrap().0;
+            if let Err(hang) = patience.look() {
+                let names: Vec<_> = map.iter().take(20).collect();
+                panic!("waited in vain: {hang}; {} names: {names:?}", map.len());
+            }
+        }
     }
 
     /// A handler that counts payloads.
@@ -69,6 +73,13 @@ impl Count {
         map.iter().flat_map(|(line, &count)| vec![line.clone(); count as usize]).collect()
     }
 
+    /// Asserts that the server has refused nothing. That it was slow is no refusal.
+    #[track_caller]
+    pub(crate) fn assert_nothing_refused(&self) {
+        let lines = self.lines();
+        assert!(!lines.iter().any(|line| line.contains("the server says")), "{lines:#?}");
+    }
+
     /// Waits for a report with these words.
     pub(crate) fn wait_line(&self, words: &str) -> String {
         let has = |map: &HashMap<String, u64>| map.keys().any(|line| line.contains(words));
@@ -76,6 +87,35 @@ impl Count {
         let map = self.0.0.lock().unwrap();
         map.keys().find(|line| line.contains(words)).cloned().unwrap()
     }
+}
+
+/// The time since which a consumer has met faults.
+pub(crate) struct Since(Instant);
+
+impl Since {
+    pub(crate) fn now() -> Since {
+        Since(Instant::now())
+    }
+
+    /// Asserts that the consumer has paused after its faults: each of its threads and purposes waits
+    /// for 37 ms at least, and longer from fault to fault. Without the pauses there are thousands of
+    /// faults in a second.
+    #[track_caller]
+    pub(crate) fn assert_no_hot_loop(&self, faults: u64) {
+        let faults_max = 100 + self.0.elapsed().as_millis() as u64 / 5;
+        assert!(faults < faults_max, "{faults} faults in {:?}: a hot loop", self.0.elapsed());
+    }
+}
+
+/// Longer than any test: for limits that no busy machine may exceed.
+pub(crate) const LONG: Duration = Duration::from_secs(3_600);
+
+/// As [`config`], but the consumer's own heartbeats are never late: the test says which jobs have a
+/// dead consumer, by [`Redis::forget_signs_of_life`](super::server::Redis::forget_signs_of_life).
+pub(crate) fn config_never_late(server: Server, stream: &str) -> Config {
+    let mut config = config(server, stream);
+    config.heartbeat = LONG;
+    config
 }
 
 /// Short times, so that tests take moments.

@@ -8,18 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The connections that can be cut, and whether the next ones are treated alike: both under one
 /// lock, so that no connection that is being made escapes a cut.
 struct Connections {
-    streams: Vec<TcpStream>,
+    /// With what ends in a cut.
+    streams: Vec<(TcpStream, Shutdown)>,
     is_closed: bool,
+    /// Connections that their clients have not closed.
+    clients: usize,
 }
 
 impl Connections {
     fn new(is_closed: bool) -> Arc<Mutex<Connections>> {
-        Arc::new(Mutex::new(Connections { streams: Vec::new(), is_closed }))
+        Arc::new(Mutex::new(Connections { streams: Vec::new(), is_closed, clients: 0 }))
     }
 
     fn cut(&mut self) {
-        for stream in self.streams.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
+        for (stream, end) in self.streams.drain(..) {
+            let _ = stream.shutdown(end);
         }
     }
 }
@@ -47,16 +50,32 @@ impl Proxy {
                 else {
                     continue;
                 };
-                let both = [client.try_clone().unwrap(), server.try_clone().unwrap()];
+                // A cut does not end what is read from the client: the end of that shows that the
+                // client has met the cut. Until then its bytes are dropped.
+                let both = [
+                    (client.try_clone().unwrap(), Shutdown::Write),
+                    (server.try_clone().unwrap(), Shutdown::Both),
+                ];
                 {
                     let mut kept = lock(&kept);
                     if kept.is_closed {
                         continue;
                     }
                     kept.streams.extend(both);
+                    kept.clients += 1;
                 }
-                copy(client.try_clone().unwrap(), server.try_clone().unwrap());
-                copy(server, client);
+                let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    copy_all(&back, &to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+                let kept = kept.clone();
+                std::thread::spawn(move || {
+                    copy_all(&client, &server);
+                    let _ = server.shutdown(Shutdown::Both);
+                    while let Ok(1..) = (&client).read(&mut [0; 4096]) {}
+                    lock(&kept).clients -= 1;
+                });
             }
         });
         Proxy { port, connections }
@@ -78,23 +97,34 @@ impl Proxy {
         lock(&self.connections).is_closed = false;
     }
 
+    /// How many connections the clients have not closed. Each closes its end of a cut connection when
+    /// it meets the cut.
+    pub(crate) fn clients(&self) -> usize {
+        lock(&self.connections).clients
+    }
+
     /// Cuts all connections.
     pub(crate) fn cut(&self) {
         lock(&self.connections).cut();
     }
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream) {
+fn copy(from: TcpStream, to: TcpStream) {
     std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            if to.write_all(&bytes[..count]).is_err() {
-                break;
-            }
-        }
+        copy_all(&from, &to);
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
     });
+}
+
+/// Copies until one of both sides ends.
+fn copy_all(mut from: &TcpStream, mut to: &TcpStream) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
 }
 
 /// A server in trouble: it has one answer to every command, until its trouble ends. Then its
@@ -114,7 +144,7 @@ impl Trouble {
             for client in listener.incoming().map_while(Result::ok) {
                 let is_closed = {
                     let mut kept = lock(&kept);
-                    kept.streams.push(client.try_clone().unwrap());
+                    kept.streams.push((client.try_clone().unwrap(), Shutdown::Both));
                     kept.is_closed
                 };
                 if !is_closed {

@@ -1,32 +1,32 @@
-//! Debian's redis-server on a free port of the loopback interface; it ends with the test.
+//! Debian's redis-server on a port of the loopback interface that belongs to the test; it ends with
+//! the test.
 
-use std::net::{TcpListener, TcpStream};
+use std::fs::File;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use uwork_bridge::Server;
 
+use super::address::Address;
 use super::left_out::left_out;
-use super::until::wait_until;
+use super::owned::{Folder, Owned};
+use super::patience::until;
 
 pub(crate) struct Redis {
-    child: Child,
-    port: u16,
-    folder: TempDir,
+    child: Owned,
+    address: Address,
+    /// Of the flags with [`RESERVED_PORT`].
+    _more: Vec<Address>,
+    folder: Folder,
     flags: Vec<String>,
     preload: Option<PathBuf>,
 }
 
-/// In the place of a flag's value: a port that is free when the server starts.
-pub(crate) const FREE_PORT: &str = "FREE_PORT";
-
-/// A port of the loopback interface that is free now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+/// In the place of a flag's value: a port that belongs to the server for the whole test.
+pub(crate) const RESERVED_PORT: &str = "RESERVED_PORT";
 
 impl Redis {
     /// Starts a server, or returns None where none is installed. `name` is that of the test, which
@@ -42,40 +42,40 @@ impl Redis {
             left_out(name, "redis-server is not installed");
             return None;
         }
+        let mut more = Vec::new();
         let value = |&flag: &&str| match flag {
-            FREE_PORT => free_port().to_string(),
+            RESERVED_PORT => {
+                more.push(Address::reserve().unwrap());
+                more.last().unwrap().port().to_string()
+            }
             flag => flag.to_owned(),
         };
-        // A port that is free now may be taken a moment later: the server then ends at once.
-        for _ in 0..20 {
-            let port = free_port();
-            let flags: Vec<String> = flags.iter().map(value).collect();
-            let folder = tempfile::tempdir().unwrap();
-            let preload = preload.map(Path::to_owned);
-            let child = spawn(port, &folder, &flags, preload.as_deref());
-            let mut redis = Redis { child, port, folder, flags, preload };
-            if redis.is_up() {
-                return Some(redis);
-            }
-        }
-        panic!("redis-server does not start");
+        let flags: Vec<String> = flags.iter().map(value).collect();
+        let (address, folder) = (Address::reserve().unwrap(), Folder::new());
+        let preload = preload.map(Path::to_owned);
+        let child = spawn(&address, &folder, &flags, preload.as_deref());
+        let mut redis = Redis { child, address, _more: more, folder, flags, preload };
+        redis.wait_until_up();
+        Some(redis)
     }
 
-    fn is_up(&mut self) -> bool {
-        let mut is_up = false;
-        wait_until("redis-server listens or has ended", || {
-            is_up = TcpStream::connect(("127.0.0.1", self.port)).is_ok();
-            is_up || self.child.try_wait().unwrap().is_some()
+    /// The address is the server's own: what accepts a connection is this server.
+    #[track_caller]
+    fn wait_until_up(&mut self) {
+        until("redis-server listens", || {
+            let log = || std::fs::read_to_string(self.folder.file(LOG)).unwrap_or_default();
+            if let Some(status) = self.child.ended() {
+                panic!("redis-server has ended: {status}\n{}", log());
+            }
+            TcpStream::connect(self.address.socket()).is_ok()
         });
-        is_up
     }
 
     /// Kills the server and starts it again on its port and its files.
     pub(crate) fn restart(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.child = spawn(self.port, &self.folder, &self.flags, self.preload.as_deref());
-        assert!(self.is_up());
+        self.child.kill();
+        self.child = spawn(&self.address, &self.folder, &self.flags, self.preload.as_deref());
+        self.wait_until_up();
     }
 
     /// Stops the server's process: it listens, and answers nothing.
@@ -95,21 +95,21 @@ impl Redis {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address.socket())
     }
 
     pub(crate) fn server(&self) -> Server {
-        Server::new(&self.url()).unwrap()
+        server_at(&self.url())
     }
 
     /// The reply to a command of words without spaces; waits while the server loads its file.
     pub(crate) fn ask(&self, words: &str) -> Value {
         let mut answer = None;
-        wait_until("redis-server answers", || {
+        until("redis-server answers", || {
             let said = self.asked(words);
             let is_busy =
                 |error: &redis::RedisError| error.code() == Some("LOADING") || error.is_io_error();
@@ -147,6 +147,23 @@ impl Redis {
         count
     }
 
+    /// Makes the jobs of the consumers whose names begin with `of` look as if these consumers were
+    /// dead by any heartbeat.
+    pub(crate) fn forget_signs_of_life(&self, stream: &str, of: &str) {
+        const DAY_MS: u32 = 24 * 3_600 * 1_000;
+        let Value::Array(rows) = self.ask(&format!("XPENDING {stream} uwork - + 1000")) else {
+            panic!()
+        };
+        for row in rows {
+            let Value::Array(row) = row else { panic!() };
+            let [Value::BulkString(id), Value::BulkString(owner), ..] = &row[..] else { panic!() };
+            let [id, owner] = [id, owner].map(|text| String::from_utf8_lossy(text));
+            if owner.starts_with(of) {
+                self.ask(&format!("XCLAIM {stream} uwork {owner} 0 {id} IDLE {DAY_MS} JUSTID"));
+            }
+        }
+    }
+
     /// The number of the first entry of a stream.
     pub(crate) fn entry(&self, stream: &str) -> String {
         let Value::Array(entries) = self.ask(&format!("XRANGE {stream} - + COUNT 1")) else {
@@ -175,19 +192,21 @@ impl Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A server whose answers have no time limit that a busy machine exceeds.
+pub(crate) fn server_at(url: &str) -> Server {
+    Server::new(url).unwrap().patience(360)
 }
 
-fn spawn(port: u16, folder: &TempDir, flags: &[String], preload: Option<&Path>) -> Child {
+/// What a server writes to its standard output.
+const LOG: &str = "log";
+
+fn spawn(address: &Address, folder: &Folder, flags: &[String], preload: Option<&Path>) -> Owned {
     let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(folder.path()).args(flags);
     if let Some(library) = preload {
         command.env("LD_PRELOAD", library);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+    let log = File::options().append(true).create(true).open(folder.file(LOG)).unwrap();
+    Owned::spawn(command.stdin(Stdio::null()).stdout(log))
 }

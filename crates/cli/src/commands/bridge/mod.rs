@@ -63,6 +63,11 @@ struct Place {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 
+    /// Multiplies the time limits of exchanges with the servers, for machines so busy that a server
+    /// that works exceeds them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    patience: u32,
+
     /// The certificate of the authority that has signed the server's, in PEM. Without it: the
     /// system's authorities.
     #[arg(long, value_name = "FILE")]
@@ -86,7 +91,7 @@ impl Place {
         let urls = if self.server.is_empty() { default() } else { self.server.clone() };
         let password = self.password()?;
         let server = |url: &String| {
-            let server = Server::new(url)?.certificate_files(
+            let server = Server::new(url)?.patience(self.patience).certificate_files(
                 self.tls_ca.as_deref(),
                 self.tls_cert.as_deref(),
                 self.tls_key.as_deref(),

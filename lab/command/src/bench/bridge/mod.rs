@@ -50,8 +50,8 @@ const TAKEOVER: &str = "takeover";
 const TORTURE: &str = "torture";
 /// The interval at which the unfinished jobs are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// A consumer that finishes nothing for so long has failed.
-const STALL_MAX: Duration = Duration::from_secs(30);
+/// A consumer that finishes nothing for so long has failed, on the busiest machine too.
+const STALL_MAX: Duration = Duration::from_secs(600);
 
 const RATE: Metric = Metric { name: "jobs_per_s", unit: "jobs/s", title: "jobs/s", decimals: 0 };
 const CPU: Metric =

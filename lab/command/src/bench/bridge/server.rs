@@ -1,6 +1,6 @@
-//! A redis-server for the benchmark, on a free port of the loopback interface.
+//! A redis-server for the benchmark, on a port of the loopback interface that belongs to it.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::group::Group;
 use crate::UserError;
+use crate::bench::address::Address;
 
-/// A server that does not listen within this time has failed to start.
-const START_MAX: Duration = Duration::from_secs(20);
+/// A server that lives and does not listen within this time has failed to start.
+const START_MAX: Duration = Duration::from_secs(600);
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 
 pub(super) struct Redis {
     child: Child,
-    port: u16,
+    address: Address,
     folder: PathBuf,
     log: bool,
 }
@@ -24,14 +25,12 @@ impl Redis {
     /// Starts a server; with `log` each command is on the disk before its reply.
     pub(super) fn start(log: bool) -> Result<Redis, UserError> {
         let fail = |error: std::io::Error| UserError(format!("redis-server: {error}"));
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
-        let port = listener.local_addr().map_err(fail)?.port();
-        drop(listener);
-        let name = format!("uwork-bench-bridge-{}-{port}", std::process::id());
+        let address = Address::reserve().map_err(fail)?;
+        let name = format!("uwork-bench-bridge-{}-{}", std::process::id(), address.port());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).map_err(fail)?;
-        let child = spawn(port, &folder, log)?;
-        let mut redis = Redis { child, port, folder, log };
+        let child = spawn(address.port(), &folder, log)?;
+        let mut redis = Redis { child, address, folder, log };
         redis.wait()?;
         Ok(redis)
     }
@@ -41,27 +40,30 @@ impl Redis {
         // Fails only if the server has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.child = spawn(self.port, &self.folder, self.log)?;
+        self.child = spawn(self.port(), &self.folder, self.log)?;
         self.wait()
     }
 
     fn wait(&mut self) -> Result<(), UserError> {
         let begun = Instant::now();
         while begun.elapsed() < START_MAX {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if TcpStream::connect(self.address.socket()).is_ok() {
                 return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(UserError(format!("redis-server has ended: {status}")));
             }
             thread::sleep(TRY_AGAIN);
         }
-        Err(UserError(format!("redis-server does not listen on port {} in time", self.port)))
+        Err(UserError(format!("redis-server does not listen on port {} in time", self.port())))
     }
 
     pub(super) fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     pub(super) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address.socket())
     }
 
     /// A connection that waits while the server loads its files.

@@ -59,7 +59,7 @@ fn takeover(nth: usize, has_backlog: bool) -> Result<Measured, UserError> {
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).map_err(fail)?;
     producer.push(Push::new(WATCHED)).map_err(fail)?;
     let mut victim = child::start(Role::Takeover, &redis.url())?;
-    until("the job has begun", || Ok(runs()? == 1))?;
+    until("the job has begun", || Ok(runs()? >= 1))?;
     if has_backlog {
         producer.push_all(vec![Push::new("{}"); BACKLOG]).map_err(fail)?;
     }
@@ -73,7 +73,7 @@ fn takeover(nth: usize, has_backlog: bool) -> Result<Measured, UserError> {
     thread::sleep((HEARTBEAT / 3).mul_f64((nth as f64 * 0.618).fract()));
     child::kill(&mut victim);
     let killed = Instant::now();
-    let begun = until("the job begins elsewhere", || Ok(runs()? == 2));
+    let begun = until("the job begins elsewhere", || Ok(runs()? >= 2));
     let after = killed.elapsed();
     child::kill(&mut other);
     begun?;

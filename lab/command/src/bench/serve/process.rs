@@ -1,16 +1,17 @@
 //! Servers as child processes, which end at the latest with the benchmark.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::UserError;
+use crate::bench::address::Address;
 
-/// A server that does not reply within this time has failed to start.
-const START_MAX: Duration = Duration::from_secs(10);
+/// A server that lives and does not listen within this time has failed to start.
+const START_MAX: Duration = Duration::from_secs(600);
 /// Interval between two attempts.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
@@ -40,6 +41,8 @@ pub(super) fn check() -> Result<(), UserError> {
 pub(super) struct ServerProcess {
     child: Child,
     address: SocketAddr,
+    /// No other process gets the address while the server starts.
+    _reserved: Address,
     what: &'static str,
 }
 
@@ -51,7 +54,8 @@ impl ServerProcess {
             Which::Redis => Command::new("redis-server"),
             Which::Uwork(_) => Command::new(std::env::current_exe().map_err(fail)?),
         };
-        let mut address = free_address().map_err(fail)?;
+        let reserved = Address::reserve().map_err(fail)?;
+        let mut address = reserved.socket();
         let port = address.port().to_string();
         match which {
             Which::Redis => {
@@ -79,16 +83,19 @@ impl ServerProcess {
             let said = || UserError("uwork-lab serve has not started".to_owned());
             address = listening.ok_or_else(said)?;
         }
-        let server = Self { child, address, what };
+        let mut server = Self { child, address, _reserved: reserved, what };
         server.wait_for_start()?;
         Ok(server)
     }
 
-    fn wait_for_start(&self) -> Result<(), UserError> {
+    fn wait_for_start(&mut self) -> Result<(), UserError> {
         let start = Instant::now();
         while start.elapsed() < START_MAX {
             if TcpStream::connect(self.address).is_ok() {
                 return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(UserError(format!("{} has ended: {status}", self.what)));
             }
             thread::sleep(TRY_AGAIN);
         }
@@ -127,9 +134,4 @@ impl Drop for ServerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// An address that no process currently listens on.
-fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
