@@ -61,7 +61,8 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
 ///
 /// A thread is asked for its stack by a signal, whose handler has `SA_RESTART`. Some system calls of
 /// the item return `EINTR` nevertheless, such as `poll` and `nanosleep` (signal(7)). A thread that
-/// does not answer delays the call by 100 ms. Without the feature `symbols` there are no stacks.
+/// does not answer delays the call by 100 ms; one that waits for a CPU, by 5 s at most. Without the
+/// feature `symbols` there are no stacks.
 ///
 /// ```
 /// use std::time::Duration;

@@ -2,13 +2,13 @@
 //! in the README, the transitions in `uwork_engine::exchange`.
 
 use std::cell::UnsafeCell;
-use std::time::Instant;
 
 use uwork_engine::exchange::{Exchange, Exchanges, Freed, Unanswered};
+use uwork_engine::futex::Futex;
 use uwork_engine::host::NoStack;
 
 use super::snapshot::Snapshot;
-use crate::futex::{Forever, Until};
+use crate::futex::Forever;
 
 /// The maximum number of concurrent requests, including those whose caller gave up during the copy.
 const EXCHANGES: usize = 4;
@@ -28,16 +28,16 @@ fn all() -> Exchanges<'static> {
 }
 
 /// Sends a thread a request by `send`, which receives the value for the handler, and reads the
-/// answer by `read`. An error if `send` fails, or no answer arrives before the deadline.
+/// answer by `read`. An error if `send` fails, or no answer arrives before `limit` times out.
 pub(super) fn ask<R>(
     thread: libc::pid_t,
     send: impl FnOnce(usize) -> bool,
-    deadline: Instant,
+    limit: &impl Futex,
     read: impl FnOnce(&Snapshot) -> R,
 ) -> Result<R, NoStack> {
     // SAFETY: this thread owns the buffer while `read` runs.
     let read = |index: usize| read(unsafe { &*BUFFERS[index].0.get() });
-    all().ask(thread.cast_unsigned(), &Until(deadline), send, read).map_err(|none| match none {
+    all().ask(thread.cast_unsigned(), limit, send, read).map_err(|none| match none {
         Unanswered::Unsent => NoStack::Unavailable,
         Unanswered::Late => NoStack::NoAnswer,
     })

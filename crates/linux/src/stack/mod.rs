@@ -4,6 +4,7 @@
 //! names. The README describes the protocol, the signal, and the effects on the thread.
 
 mod exchange;
+mod patience;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod registers;
@@ -13,8 +14,7 @@ mod snapshot;
 mod tests;
 mod unwind;
 
-use std::time::{Duration, Instant};
-
+use uwork_engine::futex::Futex;
 use uwork_engine::host::{Frame, NoStack};
 
 use crate::symbols;
@@ -24,25 +24,22 @@ pub(super) use signal::number as signal;
 #[cfg(feature = "control")]
 pub(super) use signal::taken_by_own_threads;
 
-/// How long a thread may take to answer. One that runs takes microseconds.
-const ANSWER_MAX: Duration = Duration::from_millis(100);
-
 /// The frames of a thread of this process, innermost first. Inlined functions are frames of their
 /// own, with the address of the function that contains them.
 ///
-/// An error if the thread has ended or does not answer within 100 ms. To answer, it handles a
+/// An error if the thread has ended or does not answer within 100 ms; a thread that waits for a CPU
+/// has 5 s. To answer, it handles a
 /// signal, which makes some system calls return early (see the README): ask only when necessary.
 /// Reads the program's debug information at first use, which takes milliseconds; takes the locks of
 /// the dynamic loader and the allocator.
 pub(crate) fn of_thread(thread: u64) -> Result<Vec<Frame>, NoStack> {
-    of_thread_within(thread, ANSWER_MAX)
+    of_thread_within(thread, &patience::Patience::new(thread))
 }
 
-fn of_thread_within(thread: u64, answer_max: Duration) -> Result<Vec<Frame>, NoStack> {
-    let deadline = Instant::now() + answer_max;
+fn of_thread_within(thread: u64, limit: &impl Futex) -> Result<Vec<Frame>, NoStack> {
     let signal = signal::installed().ok_or(NoStack::Unavailable)?;
     let thread = libc::pid_t::try_from(thread).map_err(|_| NoStack::Unavailable)?;
     let send = |value| signal::send(signal, thread, value);
-    let places = exchange::ask(thread, send, deadline, unwind::places)?;
+    let places = exchange::ask(thread, send, limit, unwind::places)?;
     Ok(places.into_iter().flat_map(symbols::frames).collect())
 }

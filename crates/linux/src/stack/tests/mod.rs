@@ -15,12 +15,17 @@ use uwork_engine::host::{Frame, NoStack};
 
 use super::of_thread_within;
 use super::snapshot::STACK_MAX;
+use crate::futex::Until;
 use crate::thread::id;
 
 /// The deadline for answers that certainly arrive, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(30);
 /// The deadline for answers that do not arrive.
 const BRIEF: Duration = Duration::from_millis(1);
+
+fn within(limit: Duration) -> Until {
+    Until(Instant::now() + limit)
+}
 
 /// A thread, and its number.
 fn start<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static) -> (u64, JoinHandle<R>) {
@@ -50,7 +55,7 @@ fn count(frames: &[Frame], function: &str) -> usize {
 fn stack_in(thread: u64, function: &str) -> Vec<Frame> {
     let deadline = Instant::now() + PATIENT;
     loop {
-        let frames = of_thread_within(thread, PATIENT).expect("an answer");
+        let frames = of_thread_within(thread, &within(PATIENT)).expect("an answer");
         if count(&frames, function) > 0 {
             return frames;
         }
@@ -93,7 +98,7 @@ fn a_read_shows_its_callers_and_continues() {
     let (number, thread) = start(move || calls_the_reader(&reader));
     stack_in(number, "reads_from_a_pipe");
     until_it_sleeps(number);
-    let frames = of_thread_within(number, PATIENT).unwrap();
+    let frames = of_thread_within(number, &within(PATIENT)).unwrap();
     let names = names(&frames);
     let at = |wanted: &str| names.iter().position(|name| is(name, wanted));
     let (inner, outer) = (at("reads_from_a_pipe").unwrap(), at("calls_the_reader").unwrap());
@@ -125,7 +130,7 @@ fn a_busy_thread_answers_a_thousand_times() {
     let (number, thread) = start(move || spins(&flag));
     stack_in(number, "spins");
     for _ in 0..1_000 {
-        let frames = of_thread_within(number, PATIENT).expect("an answer");
+        let frames = of_thread_within(number, &within(PATIENT)).expect("an answer");
         assert!(count(&frames, "spins") > 0, "{frames:#?}");
     }
     stop.store(true, Ordering::Relaxed);
@@ -153,7 +158,7 @@ fn a_wait_for_a_mutex_is_shown_and_ends() {
 
 #[test]
 fn the_calling_threads_own_stack() {
-    let frames = of_thread_within(id(), PATIENT).unwrap();
+    let frames = of_thread_within(id(), &within(PATIENT)).unwrap();
     assert!(count(&frames, "the_calling_threads_own_stack") > 0, "{frames:#?}");
 }
 
@@ -182,7 +187,7 @@ fn the_inner_part_of_a_deep_stack_is_shown() {
     });
     let shown = stack_in(number, "descend");
     until_it_sleeps(number);
-    let deepest = of_thread_within(number, PATIENT).unwrap();
+    let deepest = of_thread_within(number, &within(PATIENT)).unwrap();
     assert!(count(&shown, "descend") > 0);
     // The innermost frames, and the caller of the outermost of them.
     let copied = STACK_MAX / DEEP_BYTES.load(Ordering::Relaxed);
@@ -201,9 +206,9 @@ fn an_ended_thread_has_no_stack() {
         assert!(Instant::now() < deadline);
         thread::yield_now();
     }
-    assert_eq!(of_thread_within(number, PATIENT), Err(NoStack::Unavailable));
-    assert_eq!(of_thread_within(0, PATIENT), Err(NoStack::Unavailable));
-    assert_eq!(of_thread_within(u64::MAX, PATIENT), Err(NoStack::Unavailable));
+    assert_eq!(of_thread_within(number, &within(PATIENT)), Err(NoStack::Unavailable));
+    assert_eq!(of_thread_within(0, &within(PATIENT)), Err(NoStack::Unavailable));
+    assert_eq!(of_thread_within(u64::MAX, &within(PATIENT)), Err(NoStack::Unavailable));
 }
 
 fn set_mask(how: libc::c_int) {
@@ -234,9 +239,9 @@ fn a_thread_that_blocks_signals_does_not_answer_and_late_answers_do_no_harm() {
     told.recv().unwrap();
     // More requests than there are exchanges.
     for _ in 0..10 {
-        assert_eq!(of_thread_within(number, BRIEF), Err(NoStack::NoAnswer));
+        assert_eq!(of_thread_within(number, &within(BRIEF)), Err(NoStack::NoAnswer));
     }
-    assert!(of_thread_within(id(), PATIENT).is_ok(), "others are served");
+    assert!(of_thread_within(id(), &within(PATIENT)).is_ok(), "others are served");
     tell.send(()).unwrap();
     told.recv().unwrap();
     stack_in(number, "hides");
@@ -259,7 +264,7 @@ fn several_callers_at_once() {
                 let (number, function) =
                     if caller % 2 == 0 { (blocked, "reads_from_a_pipe") } else { (busy, "spins") };
                 for _ in 0..50 {
-                    let frames = of_thread_within(number, PATIENT).expect("an answer");
+                    let frames = of_thread_within(number, &within(PATIENT)).expect("an answer");
                     assert!(count(&frames, function) > 0);
                 }
             });
@@ -283,7 +288,7 @@ fn errno_is_preserved() {
         *errno
     });
     stack_in(number, "spins");
-    assert!(of_thread_within(number, PATIENT).is_ok());
+    assert!(of_thread_within(number, &within(PATIENT)).is_ok());
     stop.store(true, Ordering::Relaxed);
     assert_eq!(thread.join().unwrap(), libc::EXDEV);
 }

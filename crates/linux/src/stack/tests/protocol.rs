@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::PATIENT;
+use crate::futex::Until;
 use crate::stack::exchange;
 use crate::thread::id;
 
@@ -17,7 +18,7 @@ fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
         exchange::answer(value, thread, |_| ());
         true
     };
-    exchange::ask(thread, send, deadline, |_| read()).ok()
+    exchange::ask(thread, send, &Until(deadline), |_| read()).ok()
 }
 
 #[test]
@@ -25,14 +26,14 @@ fn an_answer_after_the_caller_has_returned_copies_nothing() {
     let thread = id() as libc::pid_t;
     let mut late = None;
     let keep = |value| late.replace(value).is_none();
-    assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
+    assert!(exchange::ask(thread, keep, &Until(Instant::now()), |_| ()).is_err());
     exchange::answer(late.unwrap(), thread, |_| panic!("no caller waits for this"));
     // The answer of a thread that was not asked has no effect either.
     let other = |value| {
         exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
         true
     };
-    assert!(exchange::ask(thread, other, Instant::now(), |_| ()).is_err());
+    assert!(exchange::ask(thread, other, &Until(Instant::now()), |_| ()).is_err());
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
         begun.recv().unwrap();
         true
     };
-    assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_err());
+    assert!(exchange::ask(thread, send, &Until(Instant::now()), |_| ()).is_err());
     // The handler still writes to the buffer: other exchanges are used, of which one fewer is free.
     let now = Instant::now();
     let all_four = |deadline| {

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use super::{PATIENT, start, until_it_sleeps};
+use super::{PATIENT, start, until_it_sleeps, within};
 use crate::stack::of_thread_within;
 
 /// Makes the system refuse `process_vm_readv` to the calling thread from now on.
@@ -40,7 +40,7 @@ fn without_the_copy_the_innermost_frame_is_known() {
     });
     is_ready.recv().unwrap();
     until_it_sleeps(number);
-    let frames = of_thread_within(number, PATIENT).expect("an answer");
+    let frames = of_thread_within(number, &within(PATIENT)).expect("an answer");
     let mut places: Vec<_> = frames.iter().map(|frame| frame.address).collect();
     places.dedup();
     // On processors with a link register, the caller's frame is known too, as long as the innermost
