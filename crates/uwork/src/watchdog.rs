@@ -35,9 +35,9 @@
 //!
 //! **Time of the report.** After the threshold, and at most half of the threshold and a second
 //! later; then the time to collect the calls, up to a tenth of a second for each thread that does
-//! not answer. A thread of its own delivers the reports, one at a time: a reporter that does not
-//! return delays further stalls, and nothing else. Up to 64 of those are kept. A shutdown does not
-//! wait for that thread.
+//! not answer, or 5 seconds if it waits for a CPU. A thread of its own delivers the reports, one at
+//! a time: a reporter that does not return delays further stalls, and nothing else. Up to 64 of
+//! those are kept. A shutdown does not wait for that thread.
 //!
 //! **Calls** are collected by the thread itself, in the handler of a real-time signal: only on
 //! threads that delay others, at most eight at a time, only the frames down to the engine's, and

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::forked::status_of;
+use support::forked::fork;
 use support::gate::Gate;
 use support::items::{Job, Later};
 use support::{queue, watchdog};
@@ -83,16 +83,12 @@ fn register() {
 /// the child.
 fn calls_of_a_fork() -> (u32, u32) {
     CALLS.set(0);
-    // SAFETY: the child reads a number and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let Some(status) = fork() else {
         let calls = i32::try_from(CALLS.get().min(100)).unwrap_or(100);
         // SAFETY: ends the child.
         unsafe { libc::_exit(calls) };
-    }
-    assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
+    };
     let calls = CALLS.get();
-    let status = status_of(child);
     assert!(libc::WIFEXITED(status), "{status:#x}");
     (calls, libc::WEXITSTATUS(status) as u32)
 }

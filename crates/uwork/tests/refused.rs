@@ -220,6 +220,8 @@ fn without_any_barrier_the_process_ends_with_a_message() {
             storm_around(|| {
                 refuse(libc::SYS_sched_setaffinity, libc::EPERM);
                 refuse(libc::SYS_membarrier, libc::EPERM);
+                // Some thread needs the barrier sooner or later. A storm without end is a hang.
+                until("the process ends", || false);
             });
         },
     );

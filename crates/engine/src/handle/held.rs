@@ -8,15 +8,29 @@
 //!
 //! 1. the item is disabled, off every list, and no run of it is in progress (`disable_sync`);
 //! 2. the count is 0. From there on the engine does not access the item.
+//!
+//! | bits | set by | meaning |
+//! |---|---|---|
+//! | 0 to 30 | every queueing and its end | the count |
+//! | 31, WAITED | the frame's owner, once | the owner sleeps on the word until the count is 0 |
+//!
+//! The release of an item may take long: the engine reports the refused item first, and its thread
+//! may be preempted. So the owner sleeps. No wake is lost: each change of the word is one atomic
+//! step. The last end of a queueing either comes before WAITED, and then the owner reads 0; or it
+//! finds WAITED, and wakes. A wake before the sleep has changed the word, which the futex compares.
 
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
+use crate::futex::Futex;
 use crate::host::Host;
 use crate::item::Work;
 use crate::queue::submit::Queued;
 use crate::sync::{AtomicU32, Ordering, const_unless_modelled};
 use crate::wait::cancel::DepthError;
+
+/// The frame's owner sleeps on the word.
+const WAITED: u32 = 1 << 31;
 
 /// The number of queueings of one item that have not ended. See the module.
 pub struct Held(AtomicU32);
@@ -36,39 +50,54 @@ impl Held {
     }
 
     /// Queues the item by `queue`.
-    pub fn offer(&self, queue: impl FnOnce() -> Queued) -> Queued {
+    pub fn offer(&self, futex: &impl Futex, queue: impl FnOnce() -> Queued) -> Queued {
         // Before the item can run. Relaxed: the queueing itself publishes it.
         self.0.fetch_add(1, Ordering::Relaxed);
         let outcome = queue();
         if outcome != Queued::Yes {
-            self.end_one();
+            // SAFETY: the caller has a reference.
+            unsafe { Held::end_one(self, futex) };
         }
         outcome
     }
 
     /// Ends a queueing: the item's function calls this first, whether the item is run or
     /// released. For a released item this is the last access: the frame may end at once.
-    pub fn end_one(&self) {
-        // Release: the thread that waits for 0 continues after everything that this side did to the
-        // item.
-        self.0.fetch_sub(1, Ordering::Release);
+    ///
+    /// # Safety
+    /// `this` is live until the count is 0, which it may become by this call.
+    pub unsafe fn end_one(this: *const Held, futex: &impl Futex) {
+        // SAFETY: live until the subtraction; only the address is used after that.
+        let word = unsafe { &raw const (*this).0 };
+        // SAFETY: as above. Release: the thread that waits for 0 continues after everything that
+        // this side did to the item.
+        let before = unsafe { (*word).fetch_sub(1, Ordering::Release) };
+        if before == WAITED | 1 {
+            futex.wake(word);
+        }
     }
 
     /// Cancels the item, without waiting for a run. True if it was pending.
     ///
     /// # Safety
     /// `work` is the item that is counted here, live, and was only queued on queues of `engine`.
-    pub unsafe fn cancel<H: Host>(&self, engine: &Engine<H>, work: NonNull<Work>) -> bool {
+    pub unsafe fn cancel<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        work: NonNull<Work>,
+        futex: &impl Futex,
+    ) -> bool {
         // SAFETY: by this function's contract.
         let was_pending = unsafe { engine.cancel(work) };
         if was_pending {
-            self.end_one();
+            // SAFETY: the caller has a reference.
+            unsafe { Held::end_one(self, futex) };
         }
         was_pending
     }
 
     /// Disables the item permanently and waits until the engine no longer uses it: after this the
-    /// frame may end.
+    /// frame may end. Called once, by the frame's owner. `futex` sets no limit.
     ///
     /// # Errors
     /// The disable depth is at its maximum; nothing was done.
@@ -79,17 +108,23 @@ impl Held {
         &self,
         engine: &Engine<H>,
         work: NonNull<Work>,
+        futex: &impl Futex,
     ) -> Result<(), DepthError> {
         // SAFETY: by this function's contract.
         if unsafe { engine.disable_sync(work) }? {
-            self.end_one();
+            // SAFETY: the caller has a reference.
+            unsafe { Held::end_one(self, futex) };
         }
-        let mut round = 0;
         // Acquire: pairs with `end_one`.
-        while self.0.load(Ordering::Acquire) != 0 {
-            // An expiry is about to release the item, within some instructions.
-            engine.host().relax(round);
-            round += 1;
+        let mut now = self.0.load(Ordering::Acquire);
+        // Otherwise an expiry is about to release the item.
+        while now & !WAITED != 0 {
+            if now & WAITED == 0 {
+                now = self.0.fetch_or(WAITED, Ordering::Acquire) | WAITED;
+                continue;
+            }
+            let _ = futex.wait(&self.0, now);
+            now = self.0.load(Ordering::Acquire);
         }
         Ok(())
     }

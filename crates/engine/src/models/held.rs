@@ -10,6 +10,7 @@
 //! **Seen to fail** with each of these:
 //!
 //! - `end` does not wait for 0, or waits relaxed;
+//! - `end` sleeps without WAITED, or `end_one` does not wake where it finds WAITED;
 //! - `end` does not count the queueing that `disable_sync` cancelled, or disables without waiting;
 //! - `end_one` is relaxed;
 //! - `offer` does not end a queueing that was refused.
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use loom::thread;
 
-use super::host::LoomHost;
+use super::host::{LoomHost, WordSleep};
 use super::world::World;
 use super::{Preemptions, explore};
 use crate::handle::Held;
@@ -34,6 +35,7 @@ use crate::timer::delayed::Delayed;
 struct Frame {
     item: Delayed<LoomHost>,
     held: Held,
+    futex: WordSleep,
     /// The data that the item's function borrows.
     borrowed: Cell<u32>,
     /// The queue on which the first run queues the item again.
@@ -46,9 +48,11 @@ unsafe fn perform(work: NonNull<Work>, action: Action) {
     if action != Action::Run {
         // SAFETY: the frame has not ended. The model checks exactly that.
         let _ = unsafe { frame.borrowed.get() };
-        return frame.held.end_one();
+        // SAFETY: as above.
+        return unsafe { Held::end_one(&raw const frame.held, &frame.futex) };
     }
-    frame.held.end_one();
+    // SAFETY: as above.
+    unsafe { Held::end_one(&raw const frame.held, &frame.futex) };
     // SAFETY: as above.
     unsafe { frame.borrowed.set(frame.borrowed.get() + 1) };
     let again = frame.again.lock().unwrap().take();
@@ -60,8 +64,9 @@ unsafe fn perform(work: NonNull<Work>, action: Action) {
 impl Frame {
     fn new() -> Arc<Frame> {
         let item = Delayed::new(perform);
-        let (held, borrowed, again) = (Held::new(), Cell::new(0), Mutex::new(None));
-        Arc::new(Frame { item, held, borrowed, again })
+        let (held, futex) = (Held::new(), WordSleep::default());
+        let (borrowed, again) = (Cell::new(0), Mutex::new(None));
+        Arc::new(Frame { item, held, futex, borrowed, again })
     }
 
     fn work(&self) -> NonNull<Work> {
@@ -70,13 +75,13 @@ impl Frame {
 
     fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: the model keeps the frame.
-        self.held.offer(|| unsafe { queue.queue(self.work()) })
+        self.held.offer(&self.futex, || unsafe { queue.queue(self.work()) })
     }
 
     /// Ends the frame. Returns how often the item ran.
     fn end(&self, world: &World) -> u32 {
         // SAFETY: live, only this engine knows the item, and the caller is outside of it.
-        unsafe { self.held.end(&world.engine, self.work()) }.unwrap();
+        unsafe { self.held.end(&world.engine, self.work(), &self.futex) }.unwrap();
         // SAFETY: no thread touches the frame any more. The model checks exactly that.
         unsafe {
             let runs = self.borrowed.get();
@@ -117,7 +122,8 @@ fn a_frame_ends_after_a_cancel_by_another_thread() {
             // A reference to the item does not outlive the frame: the other thread is joined first.
             let other = thread::spawn(move || {
                 // SAFETY: the model keeps the frame.
-                let cancelled = unsafe { theirs.held.cancel(&engine, theirs.work()) };
+                let cancelled =
+                    unsafe { theirs.held.cancel(&engine, theirs.work(), &theirs.futex) };
                 u32::from(cancelled)
             });
             let cancelled = other.join().unwrap();
@@ -139,7 +145,7 @@ fn a_frame_ends_after_its_expired_timer_was_released() {
         let pool = queue.pool_of(0).id;
         // SAFETY: the model keeps the frame.
         let arm = || unsafe { queue.queue_delayed(None, frame.work().cast(), 1_000) }.unwrap();
-        assert_eq!(frame.held.offer(arm), Queued::Yes);
+        assert_eq!(frame.held.offer(&frame.futex, arm), Queued::Yes);
         drop(queue);
         world.settle();
         world.explored(|| {

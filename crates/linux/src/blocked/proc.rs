@@ -22,7 +22,7 @@ pub(super) fn is_there() -> bool {
 
 /// The state of a thread of this process. None if the thread has ended, or `/proc` is missing.
 /// Three system calls, 7 us, and several times as much after a pause; allocates nothing.
-pub(super) fn activity(thread: u64) -> Option<Activity> {
+pub(crate) fn activity(thread: u64) -> Option<Activity> {
     let file = match open(thread) {
         Err(libc::EMFILE | libc::ENFILE) => {
             // If another thread takes the freed descriptor first, this attempt fails.

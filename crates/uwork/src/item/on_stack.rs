@@ -23,6 +23,7 @@ use uwork_engine::{Action, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 
 use super::{Enqueued, nanos, query_methods};
 use crate::queue::Queue;
+use uwork_linux::futex::Forever;
 use uwork_linux::{Linux, engine};
 
 /// A work item on the stack. From [`on_stack`].
@@ -58,8 +59,8 @@ unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
     // SAFETY: by this function's contract. The frame stays until the run is over, or, for a
     // release, until `held` was decremented.
     let frame = unsafe { &*frame };
-    // For a release this is the last access: the frame may be freed afterwards.
-    frame.item.held.end_one();
+    // SAFETY: as above. For a release this is the last access: the frame may be freed by then.
+    unsafe { Held::end_one(&raw const frame.item.held, &Forever) };
     if action == Action::Run {
         (frame.function)(&frame.item);
     }
@@ -77,7 +78,7 @@ impl StackWork {
     query_methods!();
 
     fn offer(&self, queue: impl FnOnce() -> Queued) -> Enqueued<()> {
-        match self.held.offer(queue) {
+        match self.held.offer(&Forever, queue) {
             Queued::Yes => Enqueued::Queued,
             Queued::AlreadyPending => Enqueued::Pending(()),
             Queued::Disabled => Enqueued::Disabled(()),
@@ -103,7 +104,7 @@ impl StackWork {
     /// pending.
     pub fn cancel(&self) -> bool {
         // SAFETY: live, and only ever queued on the process's engine.
-        unsafe { self.held.cancel(engine(), self.raw()) }
+        unsafe { self.held.cancel(engine(), self.raw(), &Forever) }
     }
 
     /// If the item is armed, queues it at once; then waits until its last queueing has run. False
@@ -128,7 +129,7 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         let item = self.0;
         // SAFETY: live, and only ever queued on the process's engine; `body` has ended.
-        if unsafe { item.held.end(engine(), item.raw()) }.is_err() {
+        if unsafe { item.held.end(engine(), item.raw(), &Forever) }.is_err() {
             // Only this call disables the item, so an error cannot occur; to return without proof
             // would free a live frame.
             std::process::abort();

@@ -10,26 +10,61 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use support::child::{alone_with, ending_of};
+use support::child::{alone_with, ending_of, is_started};
 use support::forked::in_child;
 use support::{queue, until, watchdog};
 use uwork::control;
 
-/// A fresh folder for run-time files.
-fn folder_for(test: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("uwc-{}-{test}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
+/// The variable that names the folder of run-time files.
+const RUNTIME: &str = "XDG_RUNTIME_DIR";
+/// The prefix of the names of folders; the number of their process is behind it.
+const FOLDERS: &str = "uwc-";
+
+/// A folder of run-time files. The process that starts a test's own process creates and removes it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn of(test: &str) -> Folder {
+        if is_started() {
+            return Folder(PathBuf::from(std::env::var_os(RUNTIME).expect("from the starter")));
+        }
+        remove_folders_of_ended_processes();
+        let name = format!("{FOLDERS}{}-{test}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !is_started() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A process that was killed has left its folders.
+fn remove_folders_of_ended_processes() {
+    for entry in fs::read_dir(std::env::temp_dir()).expect("a folder").flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDERS)?.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Runs `scene` in a process of its own, with its own folder.
 #[track_caller]
 fn scene(test: &str, body: impl FnOnce()) {
-    let folder = folder_for(test);
-    alone_with(test, |command| _ = command.env("XDG_RUNTIME_DIR", &folder), body);
-    let _ = fs::remove_dir_all(&folder);
+    let folder = Folder::of(test);
+    let prepare = |command: &mut Command| {
+        command.env_remove("UWORK_CONTROL").env(RUNTIME, &folder.0);
+    };
+    alone_with(test, prepare, body);
 }
 
 /// This process's socket, as soon as it is open.
@@ -299,11 +334,12 @@ fn a_forked_child_has_its_own_socket() {
 fn the_socket_is_removed_when_the_process_ends() {
     let _watchdog = watchdog();
     let test = "the_socket_is_removed_when_the_process_ends";
-    let folder = folder_for(test);
-    let name = |ends: &str| folder.join(format!("path-{ends}"));
+    let folder = Folder::of(test);
+    let name = |ends: &str| folder.0.join(format!("path-{ends}"));
     for ends in ["in_order", "at_once"] {
-        let prepare = |command: &mut std::process::Command| {
-            command.env("XDG_RUNTIME_DIR", &folder).env("NOTE", name(ends)).env("ENDS", ends);
+        let prepare = |command: &mut Command| {
+            command.env_remove("UWORK_CONTROL");
+            command.env(RUNTIME, &folder.0).env("NOTE", name(ends)).env("ENDS", ends);
         };
         let body = || {
             let path = socket();
@@ -324,14 +360,13 @@ fn the_socket_is_removed_when_the_process_ends() {
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         }
     }
-    let _ = fs::remove_dir_all(&folder);
 }
 
 #[test]
 fn the_file_of_an_ended_process_with_the_same_number_is_replaced() {
     let _watchdog = watchdog();
     scene("the_file_of_an_ended_process_with_the_same_number_is_replaced", || {
-        let folder = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").unwrap()).join("uwork");
+        let folder = PathBuf::from(std::env::var_os(RUNTIME).unwrap()).join("uwork");
         fs::create_dir(&folder).unwrap();
         let path = folder.join(format!("{}.sock", std::process::id()));
         drop(UnixListener::bind(&path).unwrap());
@@ -346,9 +381,9 @@ fn the_file_of_an_ended_process_with_the_same_number_is_replaced() {
 fn the_environment_switches_the_socket_off() {
     let _watchdog = watchdog();
     let test = "the_environment_switches_the_socket_off";
-    let folder = folder_for(test);
-    let prepare = |command: &mut std::process::Command| {
-        command.env("XDG_RUNTIME_DIR", &folder).env("UWORK_CONTROL", "0");
+    let folder = Folder::of(test);
+    let prepare = |command: &mut Command| {
+        command.env(RUNTIME, &folder.0).env("UWORK_CONTROL", "0");
     };
     alone_with(test, prepare, || {
         let queue = queue("off").build().unwrap();
@@ -357,8 +392,7 @@ fn the_environment_switches_the_socket_off() {
             control::socket().is_err_and(|reason| reason.contains("UWORK_CONTROL=0"))
         });
     });
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-    let _ = fs::remove_dir_all(&folder);
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
 /// Whether this is the number of an open socket.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::support::child::alone;
-use crate::support::forked::{CHILD_MAX_S, in_child, status_of};
+use crate::support::forked::{fork, in_child};
 use crate::support::gate::{Gate, Log};
 use crate::support::{queue, until, watchdog};
 use uwork::Queue;
@@ -109,33 +109,30 @@ fn a_fork_while_a_start_hook_blocks() {
 fn a_child_of_a_hook_ends_with_the_hook() {
     alone("a_child_of_a_hook_ends_with_the_hook", || {
         let _watchdog = watchdog();
-        let children: Log<libc::pid_t> = Log::new();
-        let fork = |children: &Log<libc::pid_t>| {
-            // SAFETY: the child returns from the hook and ends with it.
-            match unsafe { libc::fork() } {
-                -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-                // SAFETY: no pointers.
-                0 => unsafe { _ = libc::alarm(CHILD_MAX_S) },
-                child => children.push(child),
+        let statuses = Log::new();
+        // The child returns from the hook and ends with it.
+        let forks = |statuses: &Log<i32>| {
+            if let Some(status) = fork() {
+                statuses.push(status);
             }
         };
-        let (of_start, of_stop) = (children.clone(), children.clone());
+        let (of_start, of_stop) = (statuses.clone(), statuses.clone());
         threads::add_hooks(
             move |thread| {
                 if thread.queue() == Some("forks") {
-                    fork(&of_start);
+                    forks(&of_start);
                 }
             },
             move |thread, ()| {
                 if thread.queue() == Some("forks") {
-                    fork(&of_stop);
+                    forks(&of_stop);
                 }
             },
         );
         let forks = Queue::builder("forks").dedicated().build().unwrap();
         assert_eq!(on_worker(&forks, process::id), process::id());
         drop(forks);
-        children.wait_for_count(2);
-        assert_eq!(children.events().into_iter().map(status_of).collect::<Vec<_>>(), [0, 0]);
+        statuses.wait_for_count(2);
+        assert_eq!(statuses.events(), [0, 0]);
     });
 }

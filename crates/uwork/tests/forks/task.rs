@@ -1,11 +1,11 @@
 //! The threads of a forked child are new: items added in the parent run in the parent.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::support::child::alone_each;
-use crate::support::forked::in_child;
+use crate::support::forked::{fork, in_child, leave};
 use crate::support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -23,22 +23,16 @@ fn a_child_starts_without_the_parents_items_and_handles() {
     let other = receive.recv().unwrap();
     let runs = ran.clone();
     own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
-    // SAFETY: the child calls no code whose locks another thread could hold, except the allocator,
-    // which the C library handles.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let status = fork();
+    if status.is_none() {
         let refuses = |handle: &TaskHandle| handle.add_fn(Notify::Signal, || ()).is_err();
         let mut right = task::run() == 0 && refuses(&own) && refuses(&other);
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
         right &= ran.load(Ordering::Relaxed) == 0;
-        // SAFETY: ends the child without the test harness's exit handlers.
-        unsafe { libc::_exit(i32::from(!right)) };
+        leave(right);
     }
-    let mut status = -1;
-    // SAFETY: the status is live.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child found something else");
+    assert_eq!(status, Some(0), "the child found something else");
     assert_eq!(task::run(), 1);
     assert_eq!(ran.load(Ordering::Relaxed), 1);
     assert!(other.add_fn(Notify::None, || ()).is_ok());
@@ -50,33 +44,28 @@ fn a_child_starts_without_the_parents_items_and_handles() {
 fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     let _watchdog = watchdog();
     let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
-    let child = Arc::new(AtomicI32::new(-1));
-    let forks = child.clone();
+    let outcome = Arc::new(OnceLock::new());
+    let forked = outcome.clone();
     let to = own.clone();
-    let fork = move || {
+    let forks = move || {
         // This item is not among those that the run has taken, but still in the list itself.
         let _ = to.add_fn(Notify::Signal, || ());
-        // SAFETY: as above.
-        forks.store(unsafe { libc::fork() }, Ordering::Relaxed);
+        forked.set(fork()).expect("it runs once");
     };
-    own.add_fn(Notify::Signal, fork).unwrap();
+    own.add_fn(Notify::Signal, forks).unwrap();
     for _ in 0..3 {
         let runs = ran.clone();
         own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
     }
     let count = task::run();
-    let child = child.load(Ordering::Relaxed);
-    if child == 0 {
+    let status = *outcome.get().expect("it has run");
+    if status.is_none() {
         let mut right = count == 1 && ran.load(Ordering::Relaxed) == 0 && !task::is_notified();
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
-        // SAFETY: ends the child without the test harness's exit handlers.
-        unsafe { libc::_exit(i32::from(!right)) };
+        leave(right);
     }
-    let mut status = -1;
-    // SAFETY: the status is live.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child found something else");
+    assert_eq!(status, Some(0), "the child found something else");
     assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
 }
 
@@ -91,21 +80,14 @@ fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
     let ready = notifier.wait(|| {
         let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
         assert!(adder.join().unwrap());
-        // SAFETY: as above.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            return None;
-        }
-        // SAFETY: the status is live.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status = fork()?;
         let fd = notifier.as_fd().as_raw_fd();
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure, which is live.
         Some(unsafe { libc::poll(&raw mut poll, 1, 0) })
     });
     match ready.expect("nothing was to be run") {
-        // SAFETY: ends the child without the test harness's exit handlers.
-        None => unsafe { libc::_exit(0) },
+        None => leave(true),
         Some(ready) => assert_eq!((status, ready), (0, 1)),
     }
     assert_eq!(task::run(), 1);
@@ -116,19 +98,14 @@ fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
 fn a_child_can_drop_the_parents_reactor() {
     let _watchdog = watchdog();
     let mut reactor = uwork::ring::Reactor::builder().buffers(4, 16).build().unwrap();
-    // SAFETY: as above.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let status = fork();
+    if status.is_none() {
         drop(reactor);
         // The child can create a ring of its own.
         let own = uwork::ring::Reactor::builder().build();
-        // SAFETY: ends the child without the test harness's exit handlers.
-        unsafe { libc::_exit(i32::from(own.is_err())) };
+        leave(own.is_ok());
     }
-    let mut status = -1;
-    // SAFETY: the status is live.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child has crashed, or has no ring of its own");
+    assert_eq!(status, Some(0), "the child has crashed, or has no ring of its own");
     let handle = TaskHandle::current();
     handle.add_fn(Notify::Signal, || ()).unwrap();
     assert_eq!(reactor.wait(None).unwrap(), 1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::forked::{CHILD_MAX_S, in_child, status_of};
+use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{queue, until, watchdog};
@@ -218,16 +218,8 @@ fn a_fork_inside_an_item() {
             assert_eq!(seen, allowed, "the worker's CPUs are not the child's");
         });
         uwork::blocking(|| in_child(|| use_uwork(&[&inner])));
-        // SAFETY: the child returns from the item and ends with it.
-        match unsafe { libc::fork() } {
-            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-            0 => {
-                // SAFETY: no pointers.
-                unsafe { libc::alarm(CHILD_MAX_S) };
-                None
-            }
-            child => Some(status_of(child)),
-        }
+        // The child returns from the item and ends with it.
+        fork()
     };
     // On a worker: a join may run the item on this thread, a flush does not.
     let handle = queue.spawn(forks.clone());
@@ -248,18 +240,15 @@ fn a_fork_while_helping() {
         inside.wait();
     });
     started.wait();
-    let pid = std::process::id();
-    // SAFETY: the child leaves below.
-    let second = queue.spawn(|| unsafe { libc::fork() });
+    let second = queue.spawn(fork);
     gate.open();
     first.join().unwrap();
-    let child = second.join().unwrap();
-    if std::process::id() != pid {
+    let status = second.join().unwrap();
+    if status.is_none() {
         let outcome = catch_unwind(AssertUnwindSafe(|| use_uwork(&[&queue])));
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
+        leave(outcome.is_ok());
     }
-    assert_eq!(status_of(child), 0);
+    assert_eq!(status, Some(0));
     use_uwork(&[&queue]);
 }
 

@@ -2,13 +2,13 @@
 //! hold for any number of pools, beside other processes on the CPUs, and while threads end. Each
 //! scene is a process of its own.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::blocks::{compute, compute_first};
 use crate::support::child::alone_each;
+use crate::support::forked::{end_with_parent, in_child};
 use crate::support::items::Job;
 use crate::support::machine::{cpus, mask};
 use crate::support::tiers::{
@@ -16,6 +16,7 @@ use crate::support::tiers::{
 };
 use crate::support::{queue, until, watchdog};
 use uwork::Queue;
+use uwork::dump::PoolDump;
 
 /// The maximum of threads observed at once, and the file that keeps the tier usable.
 const FILES_MAX: usize = 64 + 1;
@@ -28,6 +29,14 @@ fn are_refused(test: &str) -> bool {
         eprintln!("{test}: skipped: {reported:?}");
     }
     !reported.is_empty()
+}
+
+/// Plays scenes. A worker that gets a CPU too late is not observed.
+fn until_some_worker_is_observed() {
+    until("some worker is observed", || {
+        scene();
+        perf_files() >= 2
+    });
 }
 
 // Catches: the file of an ended thread that is never closed; an ending thread that is taken for a
@@ -49,7 +58,7 @@ fn workers_end_while_they_are_observed() {
         });
         assert!(most <= FILES_MAX, "{most}");
         if tier == "events" && !are_refused(test) {
-            assert!(most >= 2, "some worker was observed");
+            until_some_worker_is_observed();
             until("no worker is observed any more", || perf_files() == 1);
         }
         scene();
@@ -128,15 +137,12 @@ struct Burner(libc::pid_t);
 impl Burner {
     /// Forks before other threads exist, because the child would lack them.
     fn start() -> Burner {
+        let parent = std::process::id() as libc::pid_t;
         // SAFETY: the child makes two system calls and then none.
         match unsafe { libc::fork() } {
             -1 => panic!("fork: {}", std::io::Error::last_os_error()),
             0 => {
-                // SAFETY: numbers only. It ends with its parent's thread, or in a minute.
-                unsafe {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    libc::alarm(60);
-                }
+                end_with_parent(parent);
                 loop {
                     std::hint::spin_loop();
                 }
@@ -160,6 +166,33 @@ impl Drop for Burner {
 const ITEMS: u32 = 6_000;
 const ITEM: Duration = Duration::from_micros(50);
 
+/// How often pools are looked at while floods are in progress.
+const LOOKS: u32 = 10;
+
+/// Plays a flood, and calls `look` with every pool again and again. Returns how often the flood
+/// was in progress afterwards.
+fn looks_during_a_flood(queues: &[Queue], look: impl Fn(&PoolDump)) -> u32 {
+    let ran = Arc::new(AtomicU32::new(0));
+    for _ in 0..ITEMS / 2 {
+        for queue in queues {
+            let ran = ran.clone();
+            let item = Job::new(move |_| {
+                compute(ITEM);
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(queue.enqueue(item).is_queued());
+        }
+    }
+    let mut looks = 0;
+    until("the flood is over", || {
+        uwork::dump().pools.iter().for_each(&look);
+        let is_over = ran.load(Ordering::Relaxed) == ITEMS;
+        looks += u32::from(!is_over);
+        is_over
+    });
+    looks
+}
+
 // Catches: a preempted worker that is taken for a blocked one.
 #[test]
 fn preempted_workers_are_not_replaced() {
@@ -170,51 +203,16 @@ fn preempted_workers_are_not_replaced() {
             .map(|_| Burner::start())
             .collect();
         let queues = [queue("flood").build().unwrap(), queue("flood").per_cpu().build().unwrap()];
-        let ran = Arc::new(AtomicU32::new(0));
-        for _ in 0..ITEMS / 2 {
-            for queue in &queues {
-                let ran = ran.clone();
-                let item = Job::new(move |_| {
-                    compute(ITEM);
-                    ran.fetch_add(1, Ordering::Relaxed);
-                });
-                assert!(queue.enqueue(item).is_queued());
-            }
-        }
         let mut looks = 0;
-        until("the flood is over", || {
-            for pool in &uwork::dump().pools {
+        // A flood that is over at the first look shows nothing.
+        while looks < LOOKS {
+            looks += looks_during_a_flood(&queues, |pool| {
                 let (workers, target) = (pool.nr_workers, pool.target);
                 assert!(workers <= target + 1, "{tier}: {workers} workers for {target}");
-            }
-            looks += 1;
-            ran.load(Ordering::Relaxed) == ITEMS
-        });
-        assert!(looks > 1, "the flood was over at the first look");
+            });
+        }
         queues.iter().for_each(|queue| queue.flush().unwrap());
     });
-}
-
-/// Runs `f` in a child after a fork, which must succeed.
-fn in_child(f: impl FnOnce()) {
-    // SAFETY: the child uses uwork and this test's own code, then leaves without running what the
-    // parent has registered for its exit.
-    match unsafe { libc::fork() } {
-        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-        0 => {
-            // SAFETY: no pointers.
-            unsafe { libc::alarm(30) };
-            let outcome = catch_unwind(AssertUnwindSafe(f));
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(outcome.is_err())) };
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: the status is live.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child has failed");
-        }
-    }
 }
 
 // Catches: the parent's files that stay open in a child; a child, or afterwards its parent, that
@@ -234,18 +232,14 @@ fn a_fork_while_workers_are_observed() {
                 assert_eq!(perf_files(), 0, "the parent's are closed");
                 (0..5).for_each(|_| scene());
                 if tier == "events" && reported().is_empty() {
-                    while perf_files() < 2 {
-                        scene();
-                    }
+                    until_some_worker_is_observed();
                 }
             });
             blocked.release();
             scene();
         }
         if tier == "events" && !are_refused(test) {
-            while perf_files() < 2 {
-                scene();
-            }
+            until_some_worker_is_observed();
         }
     });
 }

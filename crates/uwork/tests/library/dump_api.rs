@@ -90,6 +90,10 @@ fn check(queue: &QueueDump) {
 
 #[test]
 fn a_stuck_worker_and_the_items_behind_it_are_shown() {
+    alone("a_stuck_worker_and_the_items_behind_it_are_shown", stuck);
+}
+
+fn stuck() {
     let _watchdog = watchdog();
     let queue = queue("stuck").ordered().freezable().build().unwrap();
     let (started, gate) = (Gate::new(), Gate::new());
@@ -164,6 +168,10 @@ async fn answers() -> u32 {
 /// their types only.
 #[test]
 fn every_kind_of_item_is_shown_by_its_type_or_closure() {
+    alone("every_kind_of_item_is_shown_by_its_type_or_closure", every_kind);
+}
+
+fn every_kind() {
     let _watchdog = watchdog();
     let queue = queue("kinds").ordered().build().unwrap();
     let (started, gate) = (Gate::new(), Gate::new());
@@ -187,7 +195,7 @@ fn every_kind_of_item_is_shown_by_its_type_or_closure() {
     let shown = seen(&dump, queue.name());
     let pending = shown.pwqs.iter().flat_map(|pwq| &pwq.pending.first);
     let pending: Vec<String> = pending.map(|item| item.function.to_string()).collect();
-    let kinds = "every_kind_of_item_is_shown_by_its_type_or_closure::{{closure}}";
+    let kinds = "::every_kind::{{closure}}";
     let wanted =
         ["::Twice", "::Twice (item 1)", "::doubles::{{closure}}", "::answers::{{closure}}", kinds];
     assert_eq!(pending.len(), wanted.len(), "{dump}");

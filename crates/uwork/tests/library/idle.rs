@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::child::alone;
 use crate::support::items::{Job, Later};
@@ -14,8 +14,6 @@ use uwork::{AffinityScope, AffinityScopeChoice, WorkItem};
 
 /// The time during which no thread may wake up.
 const WINDOW: Duration = Duration::from_secs(1);
-/// No thread has woken for this long: the load is over. All activity after a load ends sooner.
-const CALM: Duration = Duration::from_millis(300);
 
 /// A thread of this process, as /proc shows it.
 struct Thread {
@@ -116,33 +114,31 @@ fn load() {
     }
 }
 
+/// The threads of the library with context switches in a window, or that were awake before it.
+fn woken_in_a_window() -> Vec<String> {
+    let Some(before) = switches_at_rest() else { return vec!["a thread was awake".to_owned()] };
+    assert!(!before.is_empty(), "there are workers");
+    // tidy: allow(test-sleep): the window in which nothing may happen is what is measured
+    std::thread::sleep(WINDOW);
+    let woken = |thread: &Thread| before.get(&thread.id) != Some(&thread.switches);
+    let all = threads().into_iter().filter(|thread| thread.name.starts_with("uw/"));
+    all.filter(woken).map(|thread| format!("{} ({})", thread.name, thread.id)).collect()
+}
+
 // Catches: polling, a heartbeat, a timer that stays armed, workers that wake each other.
 #[test]
 fn after_the_load_there_are_no_wake_ups() {
     alone("after_the_load_there_are_no_wake_ups", || {
         let _watchdog = watchdog();
         load();
-        let mut before = None;
-        let mut since = Instant::now();
-        crate::support::until("the workers have come to rest", || {
-            let now = switches_at_rest();
-            if now.is_none() || now != before {
-                since = Instant::now();
+        // The watcher checks the CPUs once more, 250 ms after the last item, and forgets its samples
+        // a second after its last scan. On a busy machine it is late.
+        crate::support::until("no thread wakes up in a window", || {
+            let woken = woken_in_a_window();
+            if !woken.is_empty() {
+                eprintln!("woken in the window: {woken:?}");
             }
-            before = now;
-            std::thread::yield_now();
-            since.elapsed() > CALM
+            woken.is_empty()
         });
-        let before = before.expect("at rest");
-        assert!(!before.is_empty(), "there are workers");
-        // tidy: allow(test-sleep): the window in which nothing may happen is what is measured
-        std::thread::sleep(WINDOW);
-        let woken: Vec<u32> = threads()
-            .iter()
-            .filter(|thread| thread.name.starts_with("uw/"))
-            .filter(|thread| before.get(&thread.id) != Some(&thread.switches))
-            .map(|thread| thread.id)
-            .collect();
-        assert_eq!(woken, [0_u32; 0], "threads with context switches in the window");
     });
 }

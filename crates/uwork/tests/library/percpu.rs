@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::support::child::{alone, alone_with, become_nobody, limit};
+use crate::support::child::{alone, alone_with, become_nobody, is_started, limit};
+use crate::support::forked::{fork, leave};
 use crate::support::machine::{cpus, mask, on_cpu, pin, pin_first_thread};
 use crate::support::moved::{fewer, run_moved};
 use crate::support::percpu::{VARIABLE, has_sections, in_each_mode};
@@ -141,7 +142,7 @@ fn everything_is_exact_in_each_mode() {
 fn each_thread_registers_its_own_area_where_glibc_has_none() {
     let _watchdog = watchdog();
     let test = "each_thread_registers_its_own_area_where_glibc_has_none";
-    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
+    let is_child = is_started();
     for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
         let prepare = |command: &mut Command| {
             command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
@@ -195,7 +196,7 @@ fn the_program_chooses_the_mode_and_the_environment_overrides_it() {
             };
             assert!((mode(), reason()) == wanted || !has_sections(), "{}: {}", mode(), reason());
         });
-        if std::env::var_os("UWORK_TEST_ALONE").is_some() {
+        if is_started() {
             return;
         }
     }
@@ -365,21 +366,15 @@ fn a_forked_child_uses_its_own_per_cpu_data() {
         let data = PerCpu::new(|_| 0);
         let cache = Cache::new("forked");
         data.for_each(|_, part| *part += 1).unwrap();
-        // SAFETY: uwork allows it; the child ends below.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
+        let status = fork();
+        if status.is_none() {
             *data.lock_local().unwrap() += 1;
             data.for_each(|_, part| *part += 1).unwrap();
             drop(cache.alloc(1));
             cache.flush_all().unwrap();
             let sum: u32 = data.into_inner().into_iter().sum();
-            // SAFETY: ends the child without the parent's destructors.
-            unsafe { libc::_exit(i32::from(sum.is_multiple_of(2))) };
+            leave(!sum.is_multiple_of(2));
         }
-        let mut status = 0;
-        // SAFETY: the status is live.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child's sum is odd: twice the CPUs, and one");
+        assert_eq!(status, Some(0), "the child's sum is odd: twice the CPUs, and one");
     });
 }

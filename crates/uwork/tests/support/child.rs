@@ -1,19 +1,38 @@
 //! A test in a process of its own, for changes that affect a whole process: limits, privileges and
 //! thresholds.
+//!
+//! The thread that starts the process waits for it. So the process ends with that thread: it cannot
+//! outlive a test that has failed.
 
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::panic::Location;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread;
 
-use super::guard::progress;
+use super::TEST_MAX;
+use super::forked::{end_with_parent, end_with_parent_still, threads_of, until_ended};
+use super::guard::{Guard, KnownChild, progress};
+use super::stderr::line;
 
 /// The test for which a process was started.
 const ALONE: &str = "UWORK_TEST_ALONE";
+/// The process that started it.
+const STARTED_BY: &str = "UWORK_TEST_STARTED_BY";
 
-/// Whether this process was started for `test`.
+/// Whether this process was started for a test.
+pub(crate) fn is_started() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Whether this process was started for `test`. If so, it ends with the process that started it.
 fn is_alone(test: &str) -> bool {
-    std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
+    let is_alone = std::env::var_os(ALONE).is_some_and(|chosen| chosen == test);
+    if is_alone {
+        let starter = std::env::var(STARTED_BY).expect("set with the test");
+        end_with_parent(starter.parse().expect("a number"));
+    }
+    is_alone
 }
 
 /// This test binary again, with one test: the one of this name in the caller's file, which is a
@@ -25,7 +44,40 @@ fn command(test: &str) -> Command {
     let in_module = format!("{module}::{test}");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, &in_module, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    command.env(STARTED_BY, std::process::id().to_string());
+    // A client of another test, which asks all processes, would wake the watcher and add a thread.
+    command.env("UWORK_CONTROL", "0");
     command
+}
+
+/// The output of a process, which is killed if it hangs: later than its own watchdog ends it.
+fn finished(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("a process");
+    let pid = process.id() as libc::pid_t;
+    let known = KnownChild::new(pid);
+    let (mut out, mut err) =
+        (process.stdout.take().expect("a pipe"), process.stderr.take().expect("a pipe"));
+    let stdout = thread::spawn(move || all_of(&mut out));
+    let stderr = thread::spawn(move || all_of(&mut err));
+    let hang = until_ended(pid, Guard::of_child(TEST_MAX * 2, pid)).err();
+    if hang.is_some() {
+        line(&format!("the process {pid} hangs; its threads:\n{}", threads_of(pid)));
+        process.kill().expect("our child");
+    }
+    let status = process.wait().expect("our child");
+    drop(known);
+    let [stdout, mut stderr] = [stdout, stderr].map(|read| read.join().expect("no panic"));
+    if let Some(hang) = hang {
+        stderr.extend(format!("the process {hang}\n").bytes());
+    }
+    Output { status, stdout, stderr }
+}
+
+fn all_of(pipe: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).expect("a pipe");
+    bytes
 }
 
 /// Runs `body` in a process of its own: this test binary again, with only the calling test, whose
@@ -75,7 +127,7 @@ pub(crate) fn stderr_of(
     }
     let mut command = command(test);
     prepare(&mut command);
-    let output = command.stdin(Stdio::null()).output().expect("a process");
+    let output = finished(command);
     let [out, err] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     // A wrong test name would run no test at all.
@@ -85,6 +137,7 @@ pub(crate) fn stderr_of(
 }
 
 /// As [`stderr_of`], for a process that may end in any way: its exit status, and its standard error.
+#[track_caller]
 pub(crate) fn ending_of(
     test: &str,
     prepare: impl FnOnce(&mut Command),
@@ -97,7 +150,7 @@ pub(crate) fn ending_of(
     }
     let mut command = command(test);
     prepare(&mut command);
-    let output = command.stdin(Stdio::null()).output().expect("a process");
+    let output = finished(command);
     Some((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
@@ -107,6 +160,7 @@ const SAYS: &str = "says: ";
 /// A process of its own with which this one communicates, line by line.
 pub(crate) struct Other {
     process: Child,
+    _known: KnownChild,
     questions: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -130,7 +184,8 @@ impl Other {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
         let questions = process.stdin.take().expect("a pipe");
         let answers = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        Some(Other { process, questions, answers })
+        let _known = KnownChild::new(process.id() as libc::pid_t);
+        Some(Other { process, _known, questions, answers })
     }
 
     pub(crate) fn pid(&self) -> libc::pid_t {
@@ -189,6 +244,7 @@ pub(crate) fn become_nobody() {
             | libc::setresuid(NOBODY, NOBODY, NOBODY)
     };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    end_with_parent_still();
 }
 
 /// Sets the soft limit of a resource; the hard limit bounds it.

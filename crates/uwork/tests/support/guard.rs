@@ -1,30 +1,34 @@
 //! Detection of hangs: when a test gives up a wait.
 //!
 //! The clock alone cannot decide: on a loaded machine a test may take many times as long as alone.
-//! A wait is a hang if, for the whole of its limit, the process neither made progress nor used CPU
-//! time; and in any case after [`CAP`] limits. The CPU time of threads that only poll for the end
-//! of a wait does not count.
+//! A wait is a hang if, for the whole of its limit, the process neither made progress nor was
+//! active; and in any case after [`CAP`] limits. The active time is the CPU time of all threads,
+//! and the time for which they waited for a CPU: a process with a low priority gets none for long.
+//! The active time of threads that only wait for the end of a wait does not count. That of
+//! [`KnownChild`] processes and their descendants does.
 //!
 //! Tests of other crates include this file by its path, so it uses the standard library and libc
 //! only.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A wait that lasts this many limits is a hang, whatever the process does: threads that spin use CPU time for ever.
+/// A wait that lasts this many limits is a hang, whatever the process does: threads that spin are
+/// active for ever.
 pub(crate) const CAP: u32 = 10;
-/// CPU time below this part of a limit counts as none: idle threads wake up now and then.
+/// Active time below this part of a limit counts as none: idle threads wake up now and then.
 const IDLE_PART: u32 = 100;
 /// How often a wait reads the meter in one limit. The number is small because each reading wakes a
-/// thread that should sleep.
+/// thread that should sleep, and reads files of each known child.
 const LOOKS: u32 = 4;
-/// The same for a wait that polls.
+/// How often a wait that polls counts its active time.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Events that show progress of the whole process.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
-/// The CPU time spent polling, in nanoseconds.
+/// The active time of threads that wait for the end of a wait, in nanoseconds.
 static POLLED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Notes an event that a test waits for: the limits of all waits start anew.
@@ -35,7 +39,7 @@ pub(crate) fn progress() {
 /// Why a wait was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
-    /// Neither progress nor use of CPU time for this long.
+    /// Neither progress nor activity for this long.
     Stuck(Duration),
     /// Not over after this long, although the process was active.
     Endless(Duration),
@@ -44,7 +48,7 @@ pub(crate) enum Hang {
 impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hang::Stuck(limit) => write!(f, "hangs: no progress and no CPU time used in {limit:?}"),
+            Hang::Stuck(limit) => write!(f, "hangs: no progress and no activity in {limit:?}"),
             Hang::Endless(cap) => write!(f, "hangs: not over after {cap:?}"),
         }
     }
@@ -55,7 +59,7 @@ impl fmt::Display for Hang {
 pub(crate) struct Sample {
     /// Both durations have an arbitrary origin.
     pub(crate) at: Duration,
-    pub(crate) cpu: Duration,
+    pub(crate) active: Duration,
     pub(crate) progress: u64,
 }
 
@@ -77,8 +81,11 @@ impl Judge {
         if now.at - self.began >= cap {
             return Err(Hang::Endless(cap));
         }
-        let used = now.cpu.saturating_sub(self.moved.cpu);
-        if now.progress != self.moved.progress || used >= self.limit / IDLE_PART {
+        // The time of a process that has ended is lost for a moment, until its parent has it, and
+        // the time for which a thread has waited is lost when it ends.
+        self.moved.active = self.moved.active.min(now.active);
+        let active = now.active - self.moved.active;
+        if now.progress != self.moved.progress || active >= self.limit / IDLE_PART {
             self.moved = now;
         }
         if now.at - self.moved.at >= self.limit {
@@ -88,24 +95,123 @@ impl Judge {
     }
 }
 
-/// The process whose CPU time counts.
+/// The processes whose active time counts.
 #[derive(Clone, Copy)]
 enum Of {
+    /// This process, its known children and their descendants.
     ThisProcess,
+    /// A child and its descendants.
     Child(libc::pid_t),
 }
 
 impl Of {
-    fn cpu(self) -> Duration {
+    fn active(self) -> Duration {
         match self {
             Of::ThisProcess => {
                 let polled = Duration::from_nanos(POLLED_NS.load(Ordering::Relaxed));
-                used(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(polled)
+                let own = used(libc::CLOCK_PROCESS_CPUTIME_ID) + delays_of("self");
+                own.saturating_sub(polled)
+                    + of_ended_children()
+                    + known_children().map(of_tree).sum()
             }
-            // The kernel's encoding of a process's CPU clock (CPUCLOCK_SCHED).
-            Of::Child(pid) => used((!pid << 3) | 2),
+            Of::Child(pid) => of_tree(pid),
         }
     }
+}
+
+/// The children whose active time counts; 0 is a free place. No lock guards them, because a forked
+/// child could wait for ever for its release.
+static CHILDREN: [AtomicI32; 128] = [const { AtomicI32::new(0) }; 128];
+
+fn known_children() -> impl Iterator<Item = libc::pid_t> {
+    CHILDREN.iter().map(|place| place.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+}
+
+/// A child for whose work this process may wait. Dropped when the child has been waited for.
+pub(crate) struct KnownChild(&'static AtomicI32);
+
+impl KnownChild {
+    pub(crate) fn new(pid: libc::pid_t) -> KnownChild {
+        let take = |place: &&AtomicI32| {
+            place.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        KnownChild(CHILDREN.iter().find(take).expect("few children at once"))
+    }
+}
+
+impl Drop for KnownChild {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Forgets what belongs to the parent, in a forked child: its children, and the active time of its
+/// threads that waited.
+pub(crate) fn begin_in_forked_child() {
+    CHILDREN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    POLLED_NS.store(0, Ordering::Relaxed);
+}
+
+/// The CPU time of the children, and of their descendants, that have been waited for.
+fn of_ended_children() -> Duration {
+    // SAFETY: all zeros is a valid value, and the structure is live.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// The active time of a process and of all its descendants.
+fn of_tree(pid: libc::pid_t) -> Duration {
+    // The kernel's encoding of a process's CPU clock (CPUCLOCK_SCHED).
+    let own = used((!pid << 3) | 2) + delays_of(&pid.to_string());
+    own + of_ended_children_of(pid) + children_of(pid).map(of_tree).sum()
+}
+
+/// As [`of_ended_children`], for another process. Zero if it no longer exists.
+fn of_ended_children_of(pid: libc::pid_t) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name is in parentheses, and may have spaces. Behind it, from 0: fields 13 and 14.
+    let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+    let ticks = behind.split(' ').skip(13).take(2).filter_map(|field| field.parse::<u64>().ok());
+    // SAFETY: a number.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
+    Duration::from_millis(ticks.sum::<u64>() * 1_000 / per_second)
+}
+
+/// None on a kernel that does not list them.
+fn children_of(pid: libc::pid_t) -> impl Iterator<Item = libc::pid_t> {
+    files_of_threads(&pid.to_string(), "children").flat_map(|list| pids_in(&list))
+}
+
+/// The file of this name of each thread of a process. A thread that ends meanwhile has none.
+fn files_of_threads(process: &str, name: &'static str) -> impl Iterator<Item = String> + use<> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.filter_map(move |thread| fs::read_to_string(thread.path().join(name)).ok())
+}
+
+/// How long the threads of a process have waited for a CPU. Zero on a kernel that does not count.
+fn delays_of(process: &str) -> Duration {
+    files_of_threads(process, "schedstat").map(|times| delay_in(&times)).sum()
+}
+
+/// The second number of a thread's schedstat.
+fn delay_in(times: &str) -> Duration {
+    let delay = times.split_whitespace().nth(1).and_then(|delay| delay.parse().ok());
+    Duration::from_nanos(delay.unwrap_or(0))
+}
+
+/// The active time of the calling thread.
+fn of_this_thread() -> Duration {
+    let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    used(libc::CLOCK_THREAD_CPUTIME_ID) + delay_in(&times)
+}
+
+fn pids_in(list: &str) -> Vec<libc::pid_t> {
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// The guard of one wait.
@@ -113,9 +219,10 @@ pub(crate) struct Guard {
     start: Instant,
     of: Of,
     judge: Judge,
-    /// The CPU time of this thread at the last reading, for waits that poll.
+    /// The active time of this thread at the last reading.
     own: Duration,
-    next_check: Instant,
+    next_count: Instant,
+    next_look: Instant,
 }
 
 impl Guard {
@@ -132,8 +239,9 @@ impl Guard {
     fn with(limit: Duration, of: Of) -> Guard {
         let start = Instant::now();
         let judge = Judge::new(limit, sample(start, of));
-        let own = used(libc::CLOCK_THREAD_CPUTIME_ID);
-        Guard { start, of, judge, own, next_check: start + POLL_EVERY }
+        let own = of_this_thread();
+        let (next_count, next_look) = (start + POLL_EVERY, start + limit / LOOKS);
+        Guard { start, of, judge, own, next_count, next_look }
     }
 
     /// How long to wait until the next [`Guard::look`].
@@ -141,22 +249,32 @@ impl Guard {
         self.judge.limit / LOOKS
     }
 
+    /// Call it in each round of a loop that waits.
     pub(crate) fn look(&mut self) -> Result<(), Hang> {
+        self.count_own();
         self.judge.judge(sample(self.start, self.of))
     }
 
     /// Call it in each round of a loop that polls.
     pub(crate) fn poll(&mut self) -> Result<(), Hang> {
         let now = Instant::now();
-        if now < self.next_check {
+        if now < self.next_count {
             return Ok(());
         }
-        self.next_check = now + POLL_EVERY;
-        let own = used(libc::CLOCK_THREAD_CPUTIME_ID);
+        self.next_count = now + POLL_EVERY;
+        self.count_own();
+        if now < self.next_look {
+            return Ok(());
+        }
+        self.next_look = now + self.turn();
+        self.look()
+    }
+
+    fn count_own(&mut self) {
+        let own = of_this_thread();
         let polled = own.saturating_sub(self.own);
         self.own = own;
         POLLED_NS.fetch_add(polled.as_nanos() as u64, Ordering::Relaxed);
-        self.look()
     }
 }
 
@@ -176,7 +294,7 @@ pub(crate) fn in_turns<R>(
 }
 
 fn sample(start: Instant, of: Of) -> Sample {
-    Sample { at: start.elapsed(), cpu: of.cpu(), progress: PROGRESS.load(Ordering::Relaxed) }
+    Sample { at: start.elapsed(), active: of.active(), progress: PROGRESS.load(Ordering::Relaxed) }
 }
 
 /// Zero if the clock no longer exists.

@@ -20,8 +20,10 @@ pub(crate) mod offline;
 pub(crate) mod percpu;
 pub(crate) mod random;
 pub(crate) mod slow;
+pub(crate) mod stderr;
 pub(crate) mod tiers;
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -31,25 +33,29 @@ use guard::{Guard, Hang, in_turns};
 use uwork::{Builder, Queue};
 
 /// How long a whole test may make no progress.
-const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
+pub(crate) const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
 /// How long the process may make no progress in one wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20 * slow::SLOW);
 /// The limit of a wait whose end only the system sees, such as a timeout of a system call.
 pub(crate) const WAIT_CAP: Duration = WAIT_MAX.saturating_mul(guard::CAP);
 
-/// Aborts the process, with the name of the test, if the test hangs.
+/// Aborts the process, with the name and the place of the test, if the test hangs.
 pub(crate) struct Watchdog(Option<Sender<()>>);
 
+#[track_caller]
 pub(crate) fn watchdog() -> Watchdog {
+    stderr::report_panics_of_children();
     let (alive, over) = channel::<()>();
-    let test = thread::current().name().unwrap_or("a test").to_owned();
+    // The harness names the thread of a test after the test.
+    let (thread, place) = (thread::current(), Location::caller());
+    let test = format!("test {} ({place})", thread.name().unwrap_or("of an unnamed thread"));
     let watch = move || {
         let is_over = |turn| match over.recv_timeout(turn) {
             Err(RecvTimeoutError::Timeout) => None,
             Ok(()) | Err(RecvTimeoutError::Disconnected) => Some(()),
         };
         if let Err(hang) = in_turns(TEST_MAX, is_over) {
-            eprintln!("{test} {hang}");
+            stderr::line(&format!("{test} {hang}"));
             std::process::abort();
         }
     };

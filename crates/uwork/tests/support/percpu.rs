@@ -4,7 +4,7 @@ use std::process::Command;
 
 use uwork::percpu::{Mode, mode, reason};
 
-use super::child::alone_with;
+use super::child::{alone_with, is_started};
 
 /// The variable that selects the mode of a process.
 pub(crate) const VARIABLE: &str = "UWORK_PWLOCKS";
@@ -20,8 +20,7 @@ pub(crate) fn has_sections() -> bool {
 /// Runs `body` in a process of its own for each mode.
 #[track_caller]
 pub(crate) fn in_each_mode(test: &str, body: impl Fn()) {
-    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
-    for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
+    for wanted in &Mode::ALL[..if is_started() { 1 } else { Mode::ALL.len() }] {
         let prepare = |command: &mut Command| {
             command.env(VARIABLE, wanted.number().to_string());
         };
