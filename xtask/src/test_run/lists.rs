@@ -12,8 +12,10 @@ const NEVER_REPEATED: [(&str, &str, &str); 5] = [
 
 /// Tests that start hundreds of threads: each runs when all others are over, and alone. Package,
 /// target, test.
-pub(super) const STORMS: [(&str, &str, &str); 1] =
-    [("uwork", "library", "blocking_bounds::a_thousand_pools_block_at_once")];
+pub(super) const STORMS: [(&str, &str, &str); 2] = [
+    ("uwork", "library", "blocking_bounds::a_thousand_pools_block_at_once"),
+    ("uwork", "library", "blocking_standby::many_pools_share_the_standbys_of_their_cpus"),
+];
 
 pub(super) fn may_be_repeated(package: &str, target: &str, test: &str) -> bool {
     !NEVER_REPEATED.iter().any(|(packages, targets, tests)| {
