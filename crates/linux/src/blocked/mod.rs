@@ -19,7 +19,6 @@ use uwork_policy::blocking::{Tier, UnknownTier};
 pub use perf::Records;
 use perf::Refused;
 pub(super) use perf::close_after_fork;
-pub(crate) use proc::activity;
 
 /// The environment variable that asks for a method.
 const VARIABLE: &str = "UWORK_BLOCKING";
