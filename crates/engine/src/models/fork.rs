@@ -11,7 +11,6 @@
 //! **Seen to fail** with each of these:
 //!
 //! - the thread that creates a worker finishes the fork (a deadlock: it holds the queue's lock);
-//! - `make_threads` does not exchange the mark (a rescuer starts twice);
 //! - `before_wait` does not finish the fork (a flush waits for an item that no thread starts).
 
 use std::sync::Arc;
