@@ -96,8 +96,8 @@ pub struct Config {
     pub request_max: usize,
     /// Maximum memory for keys, values, requests and replies, in bytes.
     pub memory_max: usize,
-    /// A connection without traffic in either direction for this long is closed; `None` disables
-    /// the timeout.
+    /// A connection without traffic in either direction for this long is closed, at a check twice a
+    /// second; `None` disables the timeout.
     pub idle_max: Option<Duration>,
     /// Maximum time to answer requests in flight when the server stops.
     pub drain_max: Duration,

@@ -53,7 +53,10 @@ pub(crate) struct Connection {
     is_round_mute: bool,
     /// Why no more requests are processed; written as an error after all replies.
     last_words: Option<LastWords>,
-    pub(crate) last_active: u64,
+    /// When the last check for idle connections was that found no traffic before it. None: there was
+    /// traffic since the last check. The time of the turn would be too early by the duration of the
+    /// turn, in which a busy system may preempt the thread for long.
+    idle_since: Option<u64>,
     /// New input is ignored: the peer has closed its direction, or the server stops.
     has_ended: bool,
     /// While the server stops: the number of bytes that had arrived by then and are still to be
@@ -95,7 +98,7 @@ impl Connection {
             round: None,
             pace: Pace::FIRST,
             last_words: None,
-            last_active: thread.now,
+            idle_since: None,
             has_ended: false,
             left: None,
             has_parted: false,
@@ -115,7 +118,7 @@ impl Connection {
     /// Processes bytes that have arrived.
     #[inline]
     pub(crate) fn receive(&mut self, token: usize, thread: &mut Thread, bytes: &[u8]) {
-        self.last_active = thread.now;
+        self.idle_since = None;
         if self.is_closing || self.is_broken || self.has_ended {
             return;
         }
@@ -210,7 +213,7 @@ impl Connection {
         self.sent += bytes;
         if bytes > 0 {
             // A client that reads its replies is not idle.
-            self.last_active = thread.now;
+            self.idle_since = None;
         }
         if self.sent == self.sending.len() {
             let empty = Buffer::new(&thread.shared.budget);
@@ -223,9 +226,11 @@ impl Connection {
         self.round.is_some() || self.is_lent
     }
 
-    /// Whether it only waits for a request.
-    pub(crate) fn is_idle(&self) -> bool {
-        !self.is_awaited() && !self.is_removed
+    /// A check for idle connections: whether this one only waits for a request, and had no traffic
+    /// for `most` when the turn began. `now` is the time of the check.
+    pub(crate) fn is_idle_for(&mut self, most: u64, turn_began: u64, now: u64) -> bool {
+        let since = *self.idle_since.get_or_insert(now);
+        !self.is_awaited() && !self.is_removed && turn_began.saturating_sub(since) >= most
     }
 
     fn takes_requests(&self) -> bool {

@@ -339,12 +339,11 @@ impl<D: Driver> Reactor<D> {
 
     fn close_idle(&mut self) {
         let Some(most) = self.thread.shared.config.idle_max else { return };
-        let now = self.thread.now;
+        let (turn_began, now) = (self.thread.now, self.thread.shared.now());
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-        let is_late =
-            |connection: &Connection| connection.is_idle() && now - connection.last_active >= most;
+        let is_late = |connection: &mut Connection| connection.is_idle_for(most, turn_began, now);
         for token in self.connections.tokens() {
-            if self.connections.get_mut(token).is_some_and(|connection| is_late(connection)) {
+            if self.connections.get_mut(token).is_some_and(is_late) {
                 self.with(token, |connection, _| connection.fail());
             }
         }

@@ -10,7 +10,14 @@ use uwork_serve::Config;
 
 use crate::address::Address;
 use crate::client::{Client, at, config, configs, request, start};
-use crate::patience::received;
+use crate::patience::{received, until};
+
+/// Asserts that no socket listens at the address, which no other process gets. A process that another
+/// test starts has a copy of all sockets for the moment between its fork and its exec.
+#[track_caller]
+fn nothing_listens(address: &Address) {
+    until("nothing listens", || TcpStream::connect(address.socket()).is_err());
+}
 
 #[test]
 fn received_requests_are_answered() {
@@ -30,7 +37,7 @@ fn received_requests_are_answered() {
             let replies = client.rest();
             assert_eq!(replies.len(), 50 * (71 + 9), "{}", replies.escape_ascii());
         }
-        assert!(TcpStream::connect(address.socket()).is_err());
+        nothing_listens(&address);
     }
 }
 
@@ -50,7 +57,7 @@ fn requests_of_unaccepted_connections_are_answered() {
             let lines = replies.iter().filter(|&&byte| byte == b'\n').count();
             assert_eq!(lines, 20, "{}", replies.escape_ascii());
         }
-        assert!(TcpStream::connect(address.socket()).is_err());
+        nothing_listens(&address);
     }
 }
 
@@ -87,7 +94,7 @@ fn a_server_can_be_stopped_while_clients_connect() {
 fn a_server_that_is_dropped_stops() {
     let address = Address::reserve().unwrap();
     drop(start(at(&address, config(2))));
-    assert!(TcpStream::connect(address.socket()).is_err());
+    nothing_listens(&address);
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn a_server_that_starts_again_gets_the_reserved_address_that_no_other_socket_get
     for _ in 0..3 {
         let any = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!((0..100).all(|_| any() != address.socket()));
-        assert!(TcpStream::connect(address.socket()).is_err());
+        nothing_listens(&address);
         let server = start(at(&address, config(1)));
         Client::new(&server).ask("PING\r\n", "+PONG\r\n");
         server.stop().unwrap();
