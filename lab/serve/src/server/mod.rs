@@ -27,7 +27,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver as Inlet, Sender};
 use std::thread::JoinHandle;
 
@@ -123,8 +123,10 @@ impl Server {
         let refused = |error| StartError::of(format!("cannot listen on {}", config.address), error);
         let listener = listener::listen(&config).map_err(refused)?;
         let address = listener::address(&listener).map_err(refused)?;
-        // The port makes the name unique.
-        let name = format!("serve-digest-{}", address.port());
+        // Not by the port: the kernel may assign it again while the queue of a server that has ended
+        // still lives.
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let name = format!("serve-digest-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).freezable().build();
         let heavy = heavy.map_err(|error| StartError::new(format!("no queue: {error}")))?;
 

@@ -142,15 +142,26 @@ impl Client {
     }
 
     /// Reads a line; returns it without its end.
+    #[track_caller]
     pub(crate) fn line(&mut self) -> String {
+        self.line_or_end().expect("the connection has ended")
+    }
+
+    /// Reads a line. `None` at the end of the connection.
+    #[track_caller]
+    pub(crate) fn line_or_end(&mut self) -> Option<String> {
         let mut line = Vec::new();
         let mut byte = [0];
         while !line.ends_with(b"\r\n") {
-            self.bytes().read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
+            match self.bytes().read(&mut byte) {
+                Ok(0) => return None,
+                Ok(_) => line.push(byte[0]),
+                Err(error) if is_closed(&error) => return None,
+                Err(error) => panic!("{error} after '{}'", line.escape_ascii()),
+            }
         }
         line.truncate(line.len() - 2);
-        String::from_utf8(line).unwrap()
+        Some(String::from_utf8(line).unwrap())
     }
 
     /// Reads a bulk string.
