@@ -8,9 +8,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "../../../uwork/tests/support/address.rs"]
 mod address;
-#[path = "../../../uwork/tests/support/guard.rs"]
-#[allow(dead_code, reason = "shared by the tests of several crates")]
-mod guard;
 #[path = "../../../uwork/tests/support/left_out.rs"]
 mod left_out;
 #[path = "../../../uwork/tests/support/owned.rs"]
@@ -25,6 +22,7 @@ mod process;
 #[allow(dead_code, reason = "shared by the tests of two crates")]
 mod server;
 
+use crate::guard;
 use left_out::left_out;
 use owned::{Folder, Owned, output, pipe_at};
 use patience::until;
