@@ -249,13 +249,13 @@ impl Run {
 
     fn summary(&self) -> ExitCode {
         println!(
-            "\ntests: {} passed, {} failed, {} ignored, {} flaky, {:.0} s",
+            "\ntests: {} passed, {} failed, {} skipped",
             self.passed,
             self.failed.len(),
-            self.ignored,
-            self.flaky.len(),
-            self.began.elapsed().as_secs_f64()
+            self.ignored
         );
+        let (repeated, seconds) = (self.flaky.len(), self.began.elapsed().as_secs_f64());
+        println!("{repeated} passed only when they were repeated; {seconds:.0} s in all");
         for name in &self.failed {
             println!("FAILED: {name}");
         }
