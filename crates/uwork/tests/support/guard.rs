@@ -214,13 +214,15 @@ fn pids_in(list: &str) -> Vec<libc::pid_t> {
     list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The guard of one wait.
+/// The guard of one wait. It reads no file before its first look: most waits are over by then.
 pub(crate) struct Guard {
     start: Instant,
+    limit: Duration,
     of: Of,
-    judge: Judge,
+    /// From the first look on.
+    judge: Option<Judge>,
     /// The active time of this thread at the last reading.
-    own: Duration,
+    own: Option<Duration>,
     next_count: Instant,
     next_look: Instant,
 }
@@ -238,21 +240,20 @@ impl Guard {
 
     fn with(limit: Duration, of: Of) -> Guard {
         let start = Instant::now();
-        let judge = Judge::new(limit, sample(start, of));
-        let own = of_this_thread();
         let (next_count, next_look) = (start + POLL_EVERY, start + limit / LOOKS);
-        Guard { start, of, judge, own, next_count, next_look }
+        Guard { start, limit, of, judge: None, own: None, next_count, next_look }
     }
 
     /// How long to wait until the next [`Guard::look`].
     pub(crate) fn turn(&self) -> Duration {
-        self.judge.limit / LOOKS
+        self.limit / LOOKS
     }
 
     /// Call it in each round of a loop that waits.
     pub(crate) fn look(&mut self) -> Result<(), Hang> {
         self.count_own();
-        self.judge.judge(sample(self.start, self.of))
+        let now = sample(self.start, self.of);
+        self.judge.get_or_insert_with(|| Judge::new(self.limit, now)).judge(now)
     }
 
     /// Call it in each round of a loop that polls.
@@ -272,8 +273,8 @@ impl Guard {
 
     fn count_own(&mut self) {
         let own = of_this_thread();
-        let polled = own.saturating_sub(self.own);
-        self.own = own;
+        let polled = self.own.map_or(Duration::ZERO, |before| own.saturating_sub(before));
+        self.own = Some(own);
         POLLED_NS.fetch_add(polled.as_nanos() as u64, Ordering::Relaxed);
     }
 }
