@@ -23,6 +23,9 @@ const IDLE_PART: u32 = 100;
 /// How often a wait reads the meter in one limit. The number is small because each reading wakes a
 /// thread that should sleep, and reads files of each known child.
 const LOOKS: u32 = 4;
+/// How often the activity of this process is measured, however many threads wait: a measurement
+/// reads a file of each thread.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// How often a wait that polls counts its active time.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
@@ -54,6 +57,13 @@ impl fmt::Display for Hang {
     }
 }
 
+/// The last measurement of this process: when it began, when it had ended, and the active time, in
+/// nanoseconds of the monotonic clock. `ENDED_NS` is written last, so that it never belongs to an
+/// older value. No lock guards them, because a forked child could wait for ever for its release.
+static BEGUN_NS: AtomicU64 = AtomicU64::new(0);
+static ENDED_NS: AtomicU64 = AtomicU64::new(0);
+static ACTIVE_NS: AtomicU64 = AtomicU64::new(0);
+
 /// The activity of a process up to some time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
@@ -78,7 +88,9 @@ impl Judge {
 
     pub(crate) fn judge(&mut self, now: Sample) -> Result<(), Hang> {
         let cap = self.limit * CAP;
-        if now.at - self.began >= cap {
+        // A thread that has begun to measure and not ended leaves the last time, which may be older
+        // than the wait.
+        if now.at.saturating_sub(self.began) >= cap {
             return Err(Hang::Endless(cap));
         }
         // The time of a process that has ended is lost for a moment, until its parent has it, and
@@ -86,9 +98,9 @@ impl Judge {
         self.moved.active = self.moved.active.min(now.active);
         let active = now.active - self.moved.active;
         if now.progress != self.moved.progress || active >= self.limit / IDLE_PART {
-            self.moved = now;
+            self.moved = Sample { at: now.at.max(self.moved.at), ..now };
         }
-        if now.at - self.moved.at >= self.limit {
+        if now.at.saturating_sub(self.moved.at) >= self.limit {
             return Err(Hang::Stuck(self.limit));
         }
         Ok(())
@@ -105,18 +117,35 @@ enum Of {
 }
 
 impl Of {
-    fn active(self) -> Duration {
-        match self {
-            Of::ThisProcess => {
-                let polled = Duration::from_nanos(POLLED_NS.load(Ordering::Relaxed));
-                let own = used(libc::CLOCK_PROCESS_CPUTIME_ID) + delays_of("self");
-                own.saturating_sub(polled)
-                    + of_ended_children()
-                    + known_children().map(of_tree).sum()
-            }
-            Of::Child(pid) => of_tree(pid),
-        }
+    fn sample(self) -> Sample {
+        let (at, active) = match self {
+            Of::ThisProcess => last_of_this_process(),
+            Of::Child(pid) => (used(libc::CLOCK_MONOTONIC), of_tree(pid)),
+        };
+        Sample { at, active, progress: PROGRESS.load(Ordering::Relaxed) }
     }
+}
+
+/// The last measurement of this process. One of the threads that wait measures, if it is due.
+fn last_of_this_process() -> (Duration, Duration) {
+    let now = used(libc::CLOCK_MONOTONIC).as_nanos() as u64;
+    let last = BEGUN_NS.load(Ordering::Relaxed);
+    let is_due = now.saturating_sub(last) >= MEASURE_EVERY.as_nanos() as u64;
+    let claim = || BEGUN_NS.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
+    if is_due && claim().is_ok() {
+        ACTIVE_NS.store(of_this_process().as_nanos() as u64, Ordering::Relaxed);
+        // Release and Acquire: a reader of this time reads this active time, or a later one.
+        ENDED_NS.store(now, Ordering::Release);
+    }
+    let at = ENDED_NS.load(Ordering::Acquire);
+    (Duration::from_nanos(at), Duration::from_nanos(ACTIVE_NS.load(Ordering::Relaxed)))
+}
+
+/// The active time of this process, its known children and their descendants.
+fn of_this_process() -> Duration {
+    let polled = Duration::from_nanos(POLLED_NS.load(Ordering::Relaxed));
+    let own = used(libc::CLOCK_PROCESS_CPUTIME_ID) + delays_of("self");
+    own.saturating_sub(polled) + of_ended_children() + known_children().map(of_tree).sum()
 }
 
 /// The children whose active time counts; 0 is a free place. No lock guards them, because a forked
@@ -150,6 +179,7 @@ impl Drop for KnownChild {
 pub(crate) fn begin_in_forked_child() {
     CHILDREN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
     POLLED_NS.store(0, Ordering::Relaxed);
+    BEGUN_NS.store(0, Ordering::Relaxed);
 }
 
 /// The CPU time of the children, and of their descendants, that have been waited for.
@@ -216,7 +246,6 @@ fn pids_in(list: &str) -> Vec<libc::pid_t> {
 
 /// The guard of one wait. It reads no file before its first look: most waits are over by then.
 pub(crate) struct Guard {
-    start: Instant,
     limit: Duration,
     of: Of,
     /// From the first look on.
@@ -241,7 +270,7 @@ impl Guard {
     fn with(limit: Duration, of: Of) -> Guard {
         let start = Instant::now();
         let (next_count, next_look) = (start + POLL_EVERY, start + limit / LOOKS);
-        Guard { start, limit, of, judge: None, own: None, next_count, next_look }
+        Guard { limit, of, judge: None, own: None, next_count, next_look }
     }
 
     /// How long to wait until the next [`Guard::look`].
@@ -252,8 +281,9 @@ impl Guard {
     /// Call it in each round of a loop that waits.
     pub(crate) fn look(&mut self) -> Result<(), Hang> {
         self.count_own();
-        let now = sample(self.start, self.of);
-        self.judge.get_or_insert_with(|| Judge::new(self.limit, now)).judge(now)
+        let now = self.of.sample();
+        let first = Sample { at: used(libc::CLOCK_MONOTONIC), ..now };
+        self.judge.get_or_insert_with(|| Judge::new(self.limit, first)).judge(now)
     }
 
     /// Call it in each round of a loop that polls.
@@ -292,10 +322,6 @@ pub(crate) fn in_turns<R>(
         }
         guard.look()?;
     }
-}
-
-fn sample(start: Instant, of: Of) -> Sample {
-    Sample { at: start.elapsed(), active: of.active(), progress: PROGRESS.load(Ordering::Relaxed) }
 }
 
 /// Zero if the clock no longer exists.
