@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::num::NonZero;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -56,30 +56,30 @@ impl Terminal {
 
     /// Reads until the screen is as wanted.
     fn until(&mut self, what: &str, is_wanted: impl Fn(&vt100::Screen) -> bool) {
-        let come = in_turns(WAIT_MAX, |turn| {
-            while !is_wanted(self.parser.screen()) {
-                if !self.read_within(turn) {
-                    return None;
-                }
-            }
-            Some(())
-        });
+        let come = in_turns(WAIT_MAX, |turn| self.read_for(turn, &is_wanted).then_some(()));
         if let Err(hang) = come {
             panic!("{what}: {hang}:\n{}", self.parser.screen().contents());
         }
     }
 
-    /// Reads once. False if nothing came in time.
-    fn read_within(&mut self, left: Duration) -> bool {
-        let left =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
-        if poll(&mut ready, Some(&left)).unwrap() == 0 {
-            return false;
+    /// Reads for this time at most, until the screen is as wanted, and returns whether it is. The
+    /// command writes at each interval, so the end of its output is no sign.
+    fn read_for(&mut self, most: Duration, is_wanted: impl Fn(&vt100::Screen) -> bool) -> bool {
+        let end = Instant::now() + most;
+        while !is_wanted(self.parser.screen()) {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
+            if left.tv_sec + left.tv_nsec == 0 || poll(&mut ready, Some(&left)).unwrap() == 0 {
+                return false;
+            }
+            let mut bytes = [0; 4096];
+            let count = self.ours.read(&mut bytes).unwrap();
+            self.parser.process(&bytes[..count]);
         }
-        let mut bytes = [0; 4096];
-        let count = self.ours.read(&mut bytes).unwrap();
-        self.parser.process(&bytes[..count]);
         progress();
         true
     }
@@ -103,12 +103,8 @@ impl Terminal {
     /// SIGWINCH unread until the next one.
     fn quit(mut self) {
         let left = in_turns(WAIT_MAX, |_| {
-            if !self.parser.screen().alternate_screen() {
-                return Some(());
-            }
             self.press("q");
-            while self.parser.screen().alternate_screen() && self.read_within(KEY_AGAIN) {}
-            None
+            self.read_for(KEY_AGAIN, |screen| !screen.alternate_screen()).then_some(())
         });
         if let Err(hang) = left {
             panic!("{hang}: {}", self.parser.screen().contents());
