@@ -1,6 +1,6 @@
 //! Waits of tests that start processes. The time that a descendant of this process runs, and the
-//! time that a thread waits for a CPU, count as progress: only a wait in which nobody even wants to
-//! run is a hang.
+//! time that a thread waits for a CPU, count as progress: a wait is a hang only if no thread runs or
+//! is ready to run.
 //!
 //! Only the standard library and libc are used: several crates include this file by its path,
 //! beside `guard.rs`.
