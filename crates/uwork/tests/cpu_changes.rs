@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::{fs, thread};
 
 use support::cgroup::Group;
+use support::guard::KnownChild;
 use support::items::Job;
 use support::machine::{current_cpu, mask, two_cpus};
 use support::offline::Offline;
@@ -32,6 +33,7 @@ const ITEMS: u32 = 64;
 /// The flooding process, with its input and output.
 struct Flood {
     child: Child,
+    _known: KnownChild,
     questions: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
@@ -47,7 +49,8 @@ impl Flood {
             .expect("a process");
         let questions = child.stdin.take().expect("a pipe");
         let answers = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let mut flood = Flood { child, questions, answers };
+        let _known = KnownChild::new(child.id() as libc::pid_t);
+        let mut flood = Flood { child, _known, questions, answers };
         flood.expect("ready");
         flood
     }

@@ -8,6 +8,7 @@ use std::thread;
 use crate::support::child::alone_each;
 use crate::support::forked::in_child;
 use crate::support::gate::Gate;
+use crate::support::machine::cpus;
 use crate::support::slow::times;
 use crate::support::watchdog;
 use uwork::percpu::{Bundle, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
@@ -264,19 +265,20 @@ fn a_fork_during_the_choice_of_the_mode() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         uwork::system::dfl();
+        let cpu = cpus()[0];
         let chosen = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 mode();
                 PerCpu::new(|_| 0).lock(0).map(drop).expect("free");
-                uwork::work_on_cpu(0, || ()).expect("CPU 0 is there");
+                uwork::work_on_cpu(cpu, || ()).expect("an allowed CPU");
                 chosen.store(true, Ordering::Relaxed);
             });
             let mut forks = 0;
             while !chosen.load(Ordering::Relaxed) || forks < 3 {
                 in_child(|| {
                     PerCpu::new(|_| 0).lock(0).map(drop).expect("free");
-                    uwork::work_on_cpu(0, || ()).expect("CPU 0 is there");
+                    uwork::work_on_cpu(cpu, || ()).expect("an allowed CPU");
                 });
                 forks += 1;
             }
@@ -291,8 +293,8 @@ fn a_flush_in_a_child_does_not_wait_for_a_lost_threads_function() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let queue = uwork::Queue::builder("percpu").per_cpu().build().expect("a queue");
-        let (is_in, go) = (Gate::new(), Gate::new());
-        let work = PerCpuWork::new(0, {
+        let (is_in, go, cpu) = (Gate::new(), Gate::new(), cpus()[0]);
+        let work = PerCpuWork::new(cpu, {
             let (is_in, go) = (is_in.clone(), go.clone());
             move |_| {
                 is_in.open();
@@ -300,7 +302,7 @@ fn a_flush_in_a_child_does_not_wait_for_a_lost_threads_function() {
             }
         });
         thread::scope(|scope| {
-            scope.spawn(|| work.queue_on(0, &queue).expect("CPU 0 is there"));
+            scope.spawn(|| work.queue_on(cpu, &queue).expect("an allowed CPU"));
             is_in.wait();
             in_child(|| {
                 // In mode 0 the item belongs to the parent's worker, and the pending item is lost.
@@ -309,11 +311,11 @@ fn a_flush_in_a_child_does_not_wait_for_a_lost_threads_function() {
             go.open();
         });
         work.flush();
-        let this = PerCpuWork::new(0, |_| {
+        let this = PerCpuWork::new(cpu, |_| {
             // The flush is for its own function, in which the child still is.
             in_child(|| ());
         });
-        assert!(this.queue_on(0, &queue).expect("CPU 0 is there"));
+        assert!(this.queue_on(cpu, &queue).expect("an allowed CPU"));
         this.flush();
     };
     let name = "a_flush_in_a_child_does_not_wait_for_a_lost_threads_function";

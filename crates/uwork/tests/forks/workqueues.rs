@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
+use crate::support::machine::cpus;
 use crate::support::{queue, until, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, Queue, rcu};
 
@@ -214,8 +215,7 @@ fn a_fork_inside_an_item() {
     let forks = move || {
         in_child(|| {
             use_uwork(&[&inner]);
-            let seen = std::thread::available_parallelism().expect("a number").get();
-            assert_eq!(seen, allowed, "the worker's CPUs are not the child's");
+            assert_eq!(cpus().len(), allowed, "the worker's CPUs are not the child's");
         });
         uwork::blocking(|| in_child(|| use_uwork(&[&inner])));
         // The child returns from the item and ends with it.

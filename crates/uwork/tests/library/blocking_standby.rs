@@ -18,7 +18,7 @@ use crate::support::tiers::{
     BLOCKED, Blocked, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, in_standby,
     perf_files, reported, scene,
 };
-use crate::support::{queue, until, watchdog};
+use crate::support::{WAIT_CAP, queue, until, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, Queue, Shutdown, shutdown};
 
 /// The variable that passes a scene the error with which a call is refused.
@@ -272,7 +272,7 @@ fn a_fork_while_standbys_exist() {
                     until_a_standby_exists();
                     (0..5).for_each(|_| scene());
                     assert!(standbys() <= cpus().len());
-                    let report = shutdown(Shutdown::Cancel, Duration::from_secs(60)).unwrap();
+                    let report = shutdown(Shutdown::Cancel, WAIT_CAP).unwrap();
                     assert!(report.is_complete(), "{report}");
                     until("the standbys have ended", || standbys() == 0);
                 });
@@ -291,7 +291,7 @@ fn a_shutdown_ends_the_standbys() {
     alone_with("a_shutdown_ends_the_standbys", in_standby, || {
         let _watchdog = watchdog();
         until_a_standby_exists();
-        let report = shutdown(Shutdown::Drain, Duration::from_secs(60)).unwrap();
+        let report = shutdown(Shutdown::Drain, WAIT_CAP).unwrap();
         assert!(report.is_complete(), "{report}");
         until("the standbys have ended", || standbys() == 0);
     });

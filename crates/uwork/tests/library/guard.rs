@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use crate::support::guard::{CAP, Hang, Judge, Sample};
+use crate::support::guard::{Activity, CAP, Hang, Judge, Sample};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The activity of a process after this many seconds.
-fn sample(seconds: u64, active_ms: u64, progress: u64) -> Sample {
-    let (at, active) = (Duration::from_secs(seconds), Duration::from_millis(active_ms));
-    Sample { at, active, progress }
+/// The activity of a process after this many seconds, on a machine with free CPUs.
+fn sample(seconds: u64, ran_ms: u64, progress: u64) -> Sample {
+    delayed(seconds, ran_ms, 0, progress)
+}
+
+fn delayed(seconds: u64, ran_ms: u64, delayed_ms: u64, progress: u64) -> Sample {
+    let [ran, delayed] = [ran_ms, delayed_ms].map(Duration::from_millis);
+    Sample { at: Duration::from_secs(seconds), activity: Activity { ran, delayed }, progress }
 }
 
 // Catches: a guard that uses the clock alone, and ends tests on a loaded machine.
@@ -59,4 +63,18 @@ fn active_time_that_is_lost_counts_from_the_loss() {
     for second in 1..500 {
         assert_eq!(judge.judge(sample(second, second * 20, 0)), Ok(()), "after {second} s");
     }
+}
+
+// Catches: a cap that counts the time in which other processes had the CPUs.
+#[test]
+fn a_process_that_is_starved_has_its_cpu_time_as_the_cap() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    let cap = LIMIT * CAP;
+    // It has one CPU for a tenth of the time.
+    let seconds = cap.as_secs() * 10;
+    let starved = |second: u64| delayed(second, second * 100, second * 900, 0);
+    for second in 1..seconds {
+        assert_eq!(judge.judge(starved(second)), Ok(()), "after {second} s");
+    }
+    assert_eq!(judge.judge(starved(seconds)), Err(Hang::Endless(cap)));
 }

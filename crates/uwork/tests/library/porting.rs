@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::support::child::alone;
 use crate::support::executor::block_on;
 use crate::support::gate::Gate;
-use crate::support::{queue, watchdog};
+use crate::support::{WAIT_CAP, queue, watchdog};
 use uwork::{BoundedQueue, ErrorKind, JoinError, Queue, Shutdown};
 
 const GUIDE: &str = include_str!("../../../../docs/porting.md");
@@ -213,7 +212,7 @@ fn async_code_awaits_a_flush() {
 fn shutdown_has_a_limit() {
     let queue = queue("last").build().unwrap();
     let answer = queue.spawn(|| 42);
-    let report = uwork::shutdown(Shutdown::Drain, Duration::from_secs(60)).unwrap();
+    let report = uwork::shutdown(Shutdown::Drain, WAIT_CAP).unwrap();
     assert!(report.is_complete(), "{report}");
     assert_eq!(answer.join().unwrap(), 42);
 }

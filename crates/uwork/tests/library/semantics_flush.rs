@@ -205,8 +205,10 @@ fn wave(queue: &Queue) -> Wave {
     let job = Job::held(&started, &may_end);
     enqueue(queue, &job);
     started.wait();
-    let flushed = queue.clone();
+    let (flushed, before) = (queue.clone(), queue.dump().flushers);
     let flush = in_the_wait(move || flushed.flush().unwrap());
+    // Before that it may sleep for a lock.
+    until("it waits", || queue.dump().flushers > before);
     Wave { job, may_end, flush }
 }
 
@@ -234,10 +236,13 @@ fn s2_20_more_flushes_than_colours_share() {
     let queue = queue("s2-20").build().unwrap();
     let mut waves: Vec<Wave> = (0..40).map(|_| wave(&queue)).collect();
     // From the last to the first: no flush may return before the very end.
-    let mut flushes = Vec::new();
+    let mut flushes: Vec<Waiting<()>> = Vec::new();
     while let Some(last) = waves.pop() {
         flushes.push(last.flush);
-        flushes.iter().for_each(Waiting::assert_waits);
+        assert!(flushes.iter().all(|flush| !flush.is_over()));
+        if waves.is_empty() {
+            flushes.iter().for_each(Waiting::assert_waits);
+        }
         last.may_end.open();
         until("its item is done", || last.job.tally.finished() == 1);
     }

@@ -1,38 +1,27 @@
 //! Shutting down. The engine is process-wide, so each test is a process: this program again, with
 //! one test and a mark in its environment.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::child::alone;
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{received, until, watchdog, within};
 use uwork::{Enqueued, JoinError, Queue, Shutdown, shutdown, system};
 
-/// Set in a child: the test that it must run.
-const MARK: &str = "UWORK_TEST_CHILD";
 /// A limit that is never reached.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Runs `body` in a process of its own.
+#[track_caller]
 fn in_a_process(test: &str, body: fn()) {
-    if std::env::var(MARK).is_ok_and(|marked| marked == test) {
+    alone(test, || {
         let _watchdog = watchdog();
-        return body();
-    }
-    let program = std::env::current_exe().expect("this program");
-    let child = Command::new(program)
-        .args(["--exact", &format!("shutdown::{test}"), "--nocapture", "--test-threads=1"])
-        .env(MARK, test)
-        .output()
-        .expect("this program can be run");
-    let text = String::from_utf8_lossy(&child.stdout);
-    let errors = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{test}: {}\n{text}\n{errors}", child.status);
-    assert!(text.contains("1 passed"), "{test} was not run: {text}");
+        body();
+    });
 }
 
 /// Worker threads of this process.
@@ -400,16 +389,29 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
         let queue = Queue::builder("q").ordered().build().unwrap();
         let (_held, gate) = hold(&queue);
         let (done, wait) = mpsc::channel::<()>();
-        let stuck = OnDrop::new(move || assert!(wait.recv().is_err()));
+        let is_stuck = Gate::new();
+        let entered = is_stuck.clone();
+        let stuck = OnDrop::new(move || {
+            entered.open();
+            assert!(wait.recv().is_err());
+        });
         drop(queue.spawn(move || drop(stuck)));
         let behind = queue.spawn(|| ());
-        let report = shutdown(Shutdown::Cancel, Duration::from_millis(200)).unwrap();
+        let report = shutdown(Shutdown::Cancel, Duration::ZERO).unwrap();
+        assert!(!report.is_complete(), "{report}");
+        is_stuck.wait();
+        // The other one has been released.
+        assert!(matches!(behind.join(), Err(JoinError::Cancelled)));
+        let mut report = report;
+        until("only the stuck one is being released", || {
+            report = shutdown(Shutdown::Cancel, Duration::ZERO).unwrap();
+            report.releasing.len() == 1
+        });
         let [left] = &report.releasing[..] else { panic!("{report}") };
         assert_eq!((&*left.queue, report.unfinished.len()), ("q", 1), "{report}");
         let name = left.function.name.as_deref().unwrap_or_default();
         assert!(name.contains("a_destructor_that_does_not_return_is_reported_by_name"), "{name}");
         assert!(report.to_string().contains(name), "{report}");
-        assert!(matches!(behind.join(), Err(JoinError::Cancelled)));
         gate.open();
         drop(done);
         assert!(shutdown(Shutdown::Cancel, LONG).unwrap().is_complete());

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use crate::support::child::alone;
 use crate::support::gate::Gate;
+use crate::support::received;
 use uwork::threads::{self, Hooks, ThreadKind};
 use uwork::{Queue, Report};
-
-/// Longer than any event of these tests takes.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What `f` returns in an item of this queue, on a worker.
 fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     // A join could run the item on this thread.
     let _detached = queue.spawn(move || tell.send(f()));
-    told.recv_timeout(PATIENCE).expect("the item runs")
+    received(&told).expect("the item runs")
 }
 
 static REPORTS: OnceLock<Mutex<Sender<Report>>> = OnceLock::new();
@@ -56,7 +54,7 @@ fn record_events() -> (Hooks<ThreadKind>, Receiver<Event>) {
 }
 
 fn until(events: &Receiver<Event>, wanted: &Event) {
-    while events.recv_timeout(PATIENCE).expect("the wanted event comes") != *wanted {}
+    while received(events).expect("the wanted event comes") != *wanted {}
 }
 
 // Catches: a kind of thread that calls no hook, or a stop hook that is left out.
@@ -100,7 +98,7 @@ fn a_hook_that_panics_is_reported_and_the_thread_goes_on() {
         assert_eq!(on_worker(&own, states), [Some(1), None, Some(3)]);
         drop(own);
         let hook = |wanted: bool, text: &str| loop {
-            let report = reports.recv_timeout(PATIENCE).expect("the panic is reported");
+            let report = received(&reports).expect("the panic is reported");
             if let Report::HookPanicked { ends, message, .. } = report {
                 assert_eq!((ends, message.as_str()), (wanted, text));
                 break;
@@ -132,7 +130,7 @@ fn a_hook_may_queue_items_and_must_not_wait_for_them() {
         );
         let own = Queue::builder("own").dedicated().build().unwrap();
         assert_eq!(on_worker(&own, || 42), 42);
-        has_run.recv_timeout(PATIENCE).expect("the queued item runs");
+        received(&has_run).expect("the queued item runs");
         let refused = |report: Report| match report {
             Report::HookPanicked { message, .. } => {
                 assert!(message.contains("it may queue them"), "{message}");
@@ -140,7 +138,7 @@ fn a_hook_may_queue_items_and_must_not_wait_for_them() {
             }
             _ => false,
         };
-        while !refused(reports.recv_timeout(PATIENCE).expect("the wait is refused")) {}
+        while !refused(received(&reports).expect("the wait is refused")) {}
     });
 }
 
@@ -195,7 +193,7 @@ fn a_hook_that_blocks_holds_up_its_own_pool_only() {
         threads::add_hooks(|_| (), |_, ()| ()).remove();
         assert_eq!(has_run.try_recv(), Err(mpsc::TryRecvError::Empty));
         gate.open();
-        assert_eq!(has_run.recv_timeout(PATIENCE), Ok(Some(())));
+        assert_eq!(received(&has_run), Ok(Some(())));
     });
 }
 
@@ -258,7 +256,7 @@ fn hooks_change_while_threads_start() {
         }
         changer.join().unwrap();
         for _ in 0..ROUNDS {
-            assert_eq!(ended.recv_timeout(PATIENCE).expect("a rescuer ends"), 0);
+            assert_eq!(received(&ended).expect("a rescuer ends"), 0);
         }
     });
 }

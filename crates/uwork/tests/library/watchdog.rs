@@ -3,12 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use crate::support::child::alone;
 use crate::support::gate::{Gate, Log};
+use crate::support::guard::KnownChild;
 use crate::support::items::Job;
 use crate::support::machine::{cpus, thread_id, until_asleep};
 use crate::support::{queue, until, watchdog};
@@ -224,57 +225,71 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
     });
 }
 
+static READER: AtomicI32 = AtomicI32::new(0);
+
 #[inline(never)]
 fn reads_what_does_not_come() -> usize {
+    READER.store(thread_id(), Ordering::SeqCst);
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text).expect("the parent closes it");
     std::hint::black_box(read)
 }
 
-/// The output of a process whose item reads from a pipe until it is closed.
-#[test]
-fn a_stall_is_printed_where_no_reporter_is_set() {
-    const CHILD: &str = "UWORK_TEST_STALLS";
-    const NAME: &str = "a_stall_is_printed_where_no_reporter_is_set";
-    let _watchdog = watchdog();
-    if std::env::var_os(CHILD).is_some() {
-        uwork::sysfs::set("module/parameters/watchdog_thresh", "0.05").unwrap();
-        let queue = Queue::builder("printed").ordered().build().unwrap();
-        // Joined, so this thread runs the item, unless a worker takes it first.
-        let reads = queue.spawn(reads_what_does_not_come);
-        let behind = queue.spawn(|| ());
-        assert_eq!(reads.join().unwrap(), 0, "it read on after its stack was taken");
-        return behind.join().unwrap();
-    }
+/// A process whose item reads from its standard input, until that is closed.
+fn stalls() {
+    let queue = Queue::builder("printed").ordered().build().unwrap();
+    let reads = queue.spawn(reads_what_does_not_come);
+    until("it runs", || READER.load(Ordering::SeqCst) != 0);
+    until_asleep(READER.load(Ordering::SeqCst));
+    let behind = queue.spawn(|| ());
+    uwork::sysfs::set("module/parameters/watchdog_thresh", "0.05").unwrap();
+    assert_eq!(reads.join().unwrap(), 0, "it read on after its stack was taken");
+    behind.join().unwrap();
+}
+
+/// What such a process writes to its standard error.
+fn said_by_a_process_that_stalls(test: &str, mark: &str) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("watchdog::{NAME}"), "--nocapture", "--test-threads=1"])
-        .env(CHILD, "")
+        .args(["--exact", &format!("watchdog::{test}"), "--nocapture", "--test-threads=1"])
+        .env(mark, "")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let _known = KnownChild::new(child.id() as libc::pid_t);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut said = Vec::new();
-    let last = if cfg!(feature = "symbols") { "reads_what_does_not_come" } else { "in the way" };
     for line in &mut lines {
         said.push(line);
-        if said.last().is_some_and(|line| line.contains(last)) {
+        if said.last().is_some_and(|line| line.starts_with("  in the way: ")) {
             break;
         }
     }
     drop(child.stdin.take());
     said.extend(lines);
     assert!(child.wait().unwrap().success(), "{said:#?}");
-    let first = said.iter().position(|line| line.starts_with("uwork: nothing has moved for "));
-    let first = first.unwrap_or_else(|| panic!("{said:#?}"));
+    said
+}
+
+#[test]
+fn a_stall_is_printed_where_no_reporter_is_set() {
+    const CHILD: &str = "UWORK_TEST_STALLS";
+    let _watchdog = watchdog();
+    if std::env::var_os(CHILD).is_some() {
+        return stalls();
+    }
+    let in_the_way = match cfg!(feature = "symbols") {
+        true => "asleep, in library::watchdog::reads_what_does_not_come",
+        false => "asleep",
+    };
+    let said = said_by_a_process_that_stalls("a_stall_is_printed_where_no_reporter_is_set", CHILD);
+    let begins = |line: &String| line.starts_with("uwork: nothing has moved for ");
+    let reports = said.iter().filter(|line| begins(line)).count();
+    assert_eq!(reports, 1, "{said:#?}");
+    let first = said.iter().position(begins).expect("counted above");
     let place = "in queue \"printed\"; 1 item waits for a permit of max_active";
     assert!(said[first].ends_with(place), "{said:#?}");
     assert!(said[first + 1].starts_with("  in the way: "), "{said:#?}");
-    assert!(
-        said[first + 1].contains("asleep, in library::watchdog::reads_what_does_not_come"),
-        "{said:#?}"
-    );
-    let reports = said.iter().filter(|line| line.contains("nothing has moved")).count();
-    assert_eq!(reports, 1, "{said:#?}");
+    assert!(said[first + 1].contains(in_the_way), "{said:#?}");
 }

@@ -2,10 +2,10 @@
 //!
 //! The clock alone cannot decide: on a loaded machine a test may take many times as long as alone.
 //! A wait is a hang if, for the whole of its limit, the process neither made progress nor was
-//! active; and in any case after [`CAP`] limits. The active time is the CPU time of all threads,
-//! and the time for which they waited for a CPU: a process with a low priority gets none for long.
-//! The active time of threads that only wait for the end of a wait does not count. That of
-//! [`KnownChild`] processes and their descendants does.
+//! active; or if it is not over after [`CAP`] limits in which the process had a CPU. The active time
+//! is the CPU time of all threads, and the time for which they waited for a CPU: a process with a
+//! low priority gets none for long. The active time of threads that only wait for the end of a wait
+//! does not count. That of [`KnownChild`] processes and their descendants does.
 //!
 //! Tests of other crates include this file by its path, so it uses the standard library and libc
 //! only.
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A wait that lasts this many limits is a hang, whatever the process does: threads that spin are
-/// active for ever.
+/// active for ever. On a machine where threads wait for a CPU for half of that time or longer, the
+/// wait may last until the process has used as much CPU time.
 pub(crate) const CAP: u32 = 10;
 /// Active time below this part of a limit counts as none: idle threads wake up now and then.
 const IDLE_PART: u32 = 100;
@@ -26,13 +27,14 @@ const LOOKS: u32 = 4;
 /// How often the activity of this process is measured, however many threads wait: a measurement
 /// reads a file of each thread.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// How often a wait that polls counts its active time.
+/// How often a wait that polls counts its own activity.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Events that show progress of the whole process.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
-/// The active time of threads that wait for the end of a wait, in nanoseconds.
-static POLLED_NS: AtomicU64 = AtomicU64::new(0);
+/// The activity of threads that wait for the end of a wait, in nanoseconds.
+static POLLED_RAN_NS: AtomicU64 = AtomicU64::new(0);
+static POLLED_DELAYED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Notes an event that a test waits for: the limits of all waits start anew.
 pub(crate) fn progress() {
@@ -44,7 +46,7 @@ pub(crate) fn progress() {
 pub(crate) enum Hang {
     /// Neither progress nor activity for this long.
     Stuck(Duration),
-    /// Not over after this long, although the process was active.
+    /// Not over after this long, or longer, although the process was active.
     Endless(Duration),
 }
 
@@ -57,19 +59,55 @@ impl fmt::Display for Hang {
     }
 }
 
-/// The last measurement of this process: when it began, when it had ended, and the active time, in
-/// nanoseconds of the monotonic clock. `ENDED_NS` is written last, so that it never belongs to an
-/// older value. No lock guards them, because a forked child could wait for ever for its release.
+/// The last measurement of this process: when it began, when it had ended, and the activity, in
+/// nanoseconds. `ENDED_NS` is written last, so that it never belongs to older values. No lock guards
+/// them, because a forked child could wait for ever for its release.
 static BEGUN_NS: AtomicU64 = AtomicU64::new(0);
 static ENDED_NS: AtomicU64 = AtomicU64::new(0);
-static ACTIVE_NS: AtomicU64 = AtomicU64::new(0);
+static RAN_NS: AtomicU64 = AtomicU64::new(0);
+static DELAYED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The activity of a process up to some time.
+/// What the threads of a process have done so far.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Activity {
+    /// The CPU time.
+    pub(crate) ran: Duration,
+    /// How long they were ready to run and had no CPU.
+    pub(crate) delayed: Duration,
+}
+
+impl Activity {
+    fn all(self) -> Duration {
+        self.ran + self.delayed
+    }
+
+    /// What came since `before`. The time of a process that has ended is lost for a moment, until
+    /// its parent has it, and the time for which a thread was delayed is lost when it ends.
+    fn since(self, before: Activity) -> Activity {
+        let ran = self.ran.saturating_sub(before.ran);
+        Activity { ran, delayed: self.delayed.saturating_sub(before.delayed) }
+    }
+}
+
+impl std::ops::Add for Activity {
+    type Output = Activity;
+
+    fn add(self, other: Activity) -> Activity {
+        Activity { ran: self.ran + other.ran, delayed: self.delayed + other.delayed }
+    }
+}
+
+impl std::iter::Sum for Activity {
+    fn sum<I: Iterator<Item = Activity>>(all: I) -> Activity {
+        all.fold(Activity::default(), |sum, next| sum + next)
+    }
+}
+
+/// The activity of a process up to some time. All durations have an arbitrary origin.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
-    /// Both durations have an arbitrary origin.
     pub(crate) at: Duration,
-    pub(crate) active: Duration,
+    pub(crate) activity: Activity,
     pub(crate) progress: u64,
 }
 
@@ -77,33 +115,45 @@ pub(crate) struct Sample {
 pub(crate) struct Judge {
     limit: Duration,
     began: Duration,
-    /// The last sample that showed activity.
-    moved: Sample,
+    last: Sample,
+    /// The time of the last sample that showed activity, and the activity after it.
+    moved_at: Duration,
+    active: Duration,
+    /// Since the wait began.
+    total: Activity,
 }
 
 impl Judge {
     pub(crate) fn new(limit: Duration, now: Sample) -> Judge {
-        Judge { limit, began: now.at, moved: now }
+        let (active, total) = (Duration::ZERO, Activity::default());
+        Judge { limit, began: now.at, last: now, moved_at: now.at, active, total }
     }
 
     pub(crate) fn judge(&mut self, now: Sample) -> Result<(), Hang> {
-        let cap = self.limit * CAP;
-        // A thread that has begun to measure and not ended leaves the last time, which may be older
-        // than the wait.
-        if now.at.saturating_sub(self.began) >= cap {
-            return Err(Hang::Endless(cap));
+        let new = now.activity.since(self.last.activity);
+        self.total = self.total + new;
+        self.active += new.all();
+        let progress = now.progress != self.last.progress;
+        self.last = now;
+        if self.is_endless(now.at) {
+            return Err(Hang::Endless(self.limit * CAP));
         }
-        // The time of a process that has ended is lost for a moment, until its parent has it, and
-        // the time for which a thread has waited is lost when it ends.
-        self.moved.active = self.moved.active.min(now.active);
-        let active = now.active - self.moved.active;
-        if now.progress != self.moved.progress || active >= self.limit / IDLE_PART {
-            self.moved = Sample { at: now.at.max(self.moved.at), ..now };
+        if progress || self.active >= self.limit / IDLE_PART {
+            self.active = Duration::ZERO;
+            // A thread that has begun to measure and not ended leaves the last time, which may be
+            // older than the wait.
+            self.moved_at = now.at.max(self.moved_at);
         }
-        if now.at.saturating_sub(self.moved.at) >= self.limit {
+        if now.at.saturating_sub(self.moved_at) >= self.limit {
             return Err(Hang::Stuck(self.limit));
         }
         Ok(())
+    }
+
+    fn is_endless(&self, now: Duration) -> bool {
+        let (cap, waited) = (self.limit * CAP, now.saturating_sub(self.began));
+        let had_cpus = self.total.delayed < waited / 2 || self.total.ran >= cap;
+        waited >= cap && had_cpus
     }
 }
 
@@ -118,34 +168,40 @@ enum Of {
 
 impl Of {
     fn sample(self) -> Sample {
-        let (at, active) = match self {
+        let (at, activity) = match self {
             Of::ThisProcess => last_of_this_process(),
             Of::Child(pid) => (used(libc::CLOCK_MONOTONIC), of_tree(pid)),
         };
-        Sample { at, active, progress: PROGRESS.load(Ordering::Relaxed) }
+        Sample { at, activity, progress: PROGRESS.load(Ordering::Relaxed) }
     }
 }
 
 /// The last measurement of this process. One of the threads that wait measures, if it is due.
-fn last_of_this_process() -> (Duration, Duration) {
+fn last_of_this_process() -> (Duration, Activity) {
     let now = used(libc::CLOCK_MONOTONIC).as_nanos() as u64;
     let last = BEGUN_NS.load(Ordering::Relaxed);
     let is_due = now.saturating_sub(last) >= MEASURE_EVERY.as_nanos() as u64;
     let claim = || BEGUN_NS.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
     if is_due && claim().is_ok() {
-        ACTIVE_NS.store(of_this_process().as_nanos() as u64, Ordering::Relaxed);
-        // Release and Acquire: a reader of this time reads this active time, or a later one.
+        let activity = of_this_process();
+        RAN_NS.store(activity.ran.as_nanos() as u64, Ordering::Relaxed);
+        DELAYED_NS.store(activity.delayed.as_nanos() as u64, Ordering::Relaxed);
+        // Release and Acquire: a reader of this time reads this activity, or a later one.
         ENDED_NS.store(now, Ordering::Release);
     }
     let at = ENDED_NS.load(Ordering::Acquire);
-    (Duration::from_nanos(at), Duration::from_nanos(ACTIVE_NS.load(Ordering::Relaxed)))
+    let [ran, delayed] =
+        [&RAN_NS, &DELAYED_NS].map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
+    (Duration::from_nanos(at), Activity { ran, delayed })
 }
 
-/// The active time of this process, its known children and their descendants.
-fn of_this_process() -> Duration {
-    let polled = Duration::from_nanos(POLLED_NS.load(Ordering::Relaxed));
-    let own = used(libc::CLOCK_PROCESS_CPUTIME_ID) + delays_of("self");
-    own.saturating_sub(polled) + of_ended_children() + known_children().map(of_tree).sum()
+/// That of this process, its known children and their descendants.
+fn of_this_process() -> Activity {
+    let [ran, delayed] = [&POLLED_RAN_NS, &POLLED_DELAYED_NS]
+        .map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
+    let all = Activity { ran: used(libc::CLOCK_PROCESS_CPUTIME_ID), delayed: delays_of("self") };
+    let children = Activity { ran: of_ended_children(), ..Activity::default() };
+    all.since(Activity { ran, delayed }) + children + known_children().map(of_tree).sum()
 }
 
 /// The children whose active time counts; 0 is a free place. No lock guards them, because a forked
@@ -178,7 +234,8 @@ impl Drop for KnownChild {
 /// threads that waited.
 pub(crate) fn begin_in_forked_child() {
     CHILDREN.iter().for_each(|place| place.store(0, Ordering::Relaxed));
-    POLLED_NS.store(0, Ordering::Relaxed);
+    POLLED_RAN_NS.store(0, Ordering::Relaxed);
+    POLLED_DELAYED_NS.store(0, Ordering::Relaxed);
     BEGUN_NS.store(0, Ordering::Relaxed);
 }
 
@@ -194,11 +251,11 @@ fn of_ended_children() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// The active time of a process and of all its descendants.
-fn of_tree(pid: libc::pid_t) -> Duration {
+/// That of a process and of all its descendants.
+fn of_tree(pid: libc::pid_t) -> Activity {
     // The kernel's encoding of a process's CPU clock (CPUCLOCK_SCHED).
-    let own = used((!pid << 3) | 2) + delays_of(&pid.to_string());
-    own + of_ended_children_of(pid) + children_of(pid).map(of_tree).sum()
+    let ran = used((!pid << 3) | 2) + of_ended_children_of(pid);
+    Activity { ran, delayed: delays_of(&pid.to_string()) } + children_of(pid).map(of_tree).sum()
 }
 
 /// As [`of_ended_children`], for another process. Zero if it no longer exists.
@@ -234,10 +291,9 @@ fn delay_in(times: &str) -> Duration {
     Duration::from_nanos(delay.unwrap_or(0))
 }
 
-/// The active time of the calling thread.
-fn of_this_thread() -> Duration {
+fn of_this_thread() -> Activity {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    used(libc::CLOCK_THREAD_CPUTIME_ID) + delay_in(&times)
+    Activity { ran: used(libc::CLOCK_THREAD_CPUTIME_ID), delayed: delay_in(&times) }
 }
 
 fn pids_in(list: &str) -> Vec<libc::pid_t> {
@@ -250,8 +306,8 @@ pub(crate) struct Guard {
     of: Of,
     /// From the first look on.
     judge: Option<Judge>,
-    /// The active time of this thread at the last reading.
-    own: Option<Duration>,
+    /// The activity of this thread at the last reading.
+    own: Option<Activity>,
     next_count: Instant,
     next_look: Instant,
 }
@@ -303,9 +359,10 @@ impl Guard {
 
     fn count_own(&mut self) {
         let own = of_this_thread();
-        let polled = self.own.map_or(Duration::ZERO, |before| own.saturating_sub(before));
+        let polled = self.own.map_or_else(Activity::default, |before| own.since(before));
         self.own = Some(own);
-        POLLED_NS.fetch_add(polled.as_nanos() as u64, Ordering::Relaxed);
+        POLLED_RAN_NS.fetch_add(polled.ran.as_nanos() as u64, Ordering::Relaxed);
+        POLLED_DELAYED_NS.fetch_add(polled.delayed.as_nanos() as u64, Ordering::Relaxed);
     }
 }
 

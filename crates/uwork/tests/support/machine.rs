@@ -156,6 +156,11 @@ impl<R: Send + 'static> Waiting<R> {
         });
     }
 
+    /// Whether the wait has returned.
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// The result of the wait, which must return within a bounded time.
     pub(crate) fn result(self) -> R {
         within("a wait whose end has come", move || self.thread.join())

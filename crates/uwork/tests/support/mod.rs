@@ -36,8 +36,9 @@ use uwork::{Builder, Queue};
 pub(crate) const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
 /// How long the process may make no progress in one wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20 * slow::SLOW);
-/// The limit of a wait whose end only the system sees, such as a timeout of a system call.
-pub(crate) const WAIT_CAP: Duration = WAIT_MAX.saturating_mul(guard::CAP);
+/// The limit of a wait whose end only the system sees, such as a timeout of a system call. The
+/// watchdog of its test ends a hang.
+pub(crate) const WAIT_CAP: Duration = Duration::from_secs(3_600);
 
 /// Aborts the process, with the name and the place of the test, if the test hangs.
 pub(crate) struct Watchdog(Option<Sender<()>>);
