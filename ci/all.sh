@@ -116,6 +116,9 @@ trap interrupted INT TERM HUP
 # Without the tools of this step no other step can work.
 if run deps; then
     left_out=$(grep '^left out, ' "$logs/deps.log")
+    # Built once: a step that asks cargo for it waits until the other lane has built what it needs. If this fails, the
+    # steps say why.
+    ! cargo build --quiet --package xtask 2>>"$logs/deps.log" || export UWORK_XTASK=$target/debug/xtask
     # Each test that is left out would fail: in CI none may be left out unnoticed.
     [ -z "$left_out" ] || unset CI
     echo "running ${LANES[*]}; the output of a step is printed when it is over; until then it is in $logs"

@@ -84,6 +84,16 @@ manual_pages() {
     mandoc -T lint -W error "$installed"/share/man/man1/*
 }
 
+# First, in folders of their own: meanwhile the other lane of ci/all.sh may build in the folder of the others.
+# Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
+# allocations nevertheless. For the thread sanitizer, races inside it are suppressed (crates/capi/tests/tsan_names.c). The two
+# sanitizers cannot be linked into one program.
+for sanitizer in address thread; do
+    built $sanitizer $sanitizer $sanitizer
+    with_library $sanitizer "capi ($sanitizer)" crates/capi/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
+    with_library $sanitizer "kernel ($sanitizer)" kernel/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
+done
+
 built dev dev ""
 built bridge dev "" libuwork-bridge
 with_library dev abi ci/abi.sh
@@ -100,13 +110,4 @@ with_library stage kernel/examples kernel_examples
 with_library stage examples/cmake cmake_example
 with_library stage "installed command" installed_command
 with_library stage "manual pages" manual_pages
-
-# Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
-# allocations nevertheless. For the thread sanitizer, races inside it are suppressed (crates/capi/tests/tsan_names.c). The two
-# sanitizers cannot be linked into one program.
-for sanitizer in address thread; do
-    built $sanitizer $sanitizer $sanitizer
-    with_library $sanitizer "capi ($sanitizer)" crates/capi/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
-    with_library $sanitizer "kernel ($sanitizer)" kernel/tests/run.sh "$target/libuwork-$sanitizer" $sanitizer
-done
 report_failures

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Built before the flag is set.
-cargo build --quiet --package xtask
-xtask=${CARGO_TARGET_DIR:-target}/debug/xtask
+UWORK_XTASK=$(ci/xtask.sh --path)
+export UWORK_XTASK
 
 # A folder of its own, because the flag changes every crate, and switching would rebuild everything.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
@@ -20,5 +20,5 @@ else
     echo "loom: each model within bounds of its own; LOOM_MAX_PREEMPTIONS=4 explores more, and takes hours"
 fi
 # One table of all models: the number of executions, the bound, and the duration.
-CARGO_MANIFEST_DIR=$PWD/xtask "$xtask" test --package uwork-engine --profile models --lib -- --nocapture "${@:-models::}" |
+ci/xtask.sh test --package uwork-engine --profile models --lib -- --nocapture "${@:-models::}" |
     grep --line-buffered -v '^test .* ok$'

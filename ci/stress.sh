@@ -31,5 +31,5 @@ fi
 
 for ((round = 1; round <= rounds; round++)); do
     echo "stress: round $round of $rounds"
-    cargo xtask test --profile stress "${packages[@]}" --test 'stress*'
+    ci/xtask.sh test --profile stress "${packages[@]}" --test 'stress*'
 done

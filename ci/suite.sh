@@ -32,8 +32,8 @@ run() {
     local filter=() status=0
     [ -z "${SUITE_TESTS:-}" ] || filter=(-- "$SUITE_TESTS")
     case $1 in
-        rust) cargo xtask test --doc-tests without --workspace "${filter[@]}" ;;
-        doc) cargo xtask test --doc --workspace ;;
+        rust) ci/xtask.sh test --doc-tests without --workspace "${filter[@]}" ;;
+        doc) ci/xtask.sh test --doc --workspace ;;
         stress) ci/stress.sh 1 ;;
         loom) ci/loom.sh ;;
         c)

@@ -10,4 +10,4 @@ cd "$(dirname "$0")/.."
 [ -z "${CI:-}" ] || export UWORK_TEST_NEEDS_CPUS=1
 
 # Without --all-targets, which would exclude the examples in the documentation.
-exec cargo xtask test "$@" --workspace
+exec ci/xtask.sh test "$@" --workspace

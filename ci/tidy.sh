@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo xtask tidy
-cargo xtask semantics
+ci/xtask.sh tidy
+ci/xtask.sh semantics

@@ -78,7 +78,8 @@ pub(super) fn kept(quick: bool) -> usize {
 
 /// Operations in a round. The fastest round counts, because it was not interrupted.
 const IN_A_ROUND: u64 = 100_000;
-const ROUNDS: usize = 200;
+/// Few in a debug build, whose figures are meaningless.
+const ROUNDS: usize = if cfg!(debug_assertions) { 10 } else { 200 };
 
 /// A duration, and the number of operations in it.
 pub(super) type Timed = (Duration, u64);
