@@ -8,9 +8,11 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use support::child::{alone_with, ending_of, is_started};
 use support::forked::in_child;
@@ -22,18 +24,25 @@ const RUNTIME: &str = "XDG_RUNTIME_DIR";
 /// The prefix of the names of folders; the number of their process is behind it.
 const FOLDERS: &str = "uwc-";
 
+/// The parent of the folders. Not the folder for temporary files: its path may be too long for the
+/// address of a socket, and closed to other users.
+const PARENT: &str = "/tmp";
+
 /// A folder of run-time files. The process that starts a test's own process creates and removes it.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn of(test: &str) -> Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         if is_started() {
             return Folder(PathBuf::from(std::env::var_os(RUNTIME).expect("from the starter")));
         }
         remove_folders_of_ended_processes();
-        let name = format!("{FOLDERS}{}-{test}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{FOLDERS}{}-{number}", std::process::id());
+        let folder = Path::new(PARENT).join(name);
         fs::create_dir(&folder).expect("a folder");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("our own folder");
         Folder(folder)
     }
 }
@@ -48,7 +57,7 @@ impl Drop for Folder {
 
 /// A process that was killed has left its folders.
 fn remove_folders_of_ended_processes() {
-    for entry in fs::read_dir(std::env::temp_dir()).expect("a folder").flatten() {
+    for entry in fs::read_dir(PARENT).expect("a folder").flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(FOLDERS)?.split('-').next());
         if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
@@ -60,7 +69,7 @@ fn remove_folders_of_ended_processes() {
 /// Runs `scene` in a process of its own, with its own folder.
 #[track_caller]
 fn scene(test: &str, body: impl FnOnce()) {
-    let folder = Folder::of(test);
+    let folder = Folder::new();
     let prepare = |command: &mut Command| {
         command.env_remove("UWORK_CONTROL").env(RUNTIME, &folder.0);
     };
@@ -334,7 +343,7 @@ fn a_forked_child_has_its_own_socket() {
 fn the_socket_is_removed_when_the_process_ends() {
     let _watchdog = watchdog();
     let test = "the_socket_is_removed_when_the_process_ends";
-    let folder = Folder::of(test);
+    let folder = Folder::new();
     let name = |ends: &str| folder.0.join(format!("path-{ends}"));
     for ends in ["in_order", "at_once"] {
         let prepare = |command: &mut Command| {
@@ -381,7 +390,7 @@ fn the_file_of_an_ended_process_with_the_same_number_is_replaced() {
 fn the_environment_switches_the_socket_off() {
     let _watchdog = watchdog();
     let test = "the_environment_switches_the_socket_off";
-    let folder = Folder::of(test);
+    let folder = Folder::new();
     let prepare = |command: &mut Command| {
         command.env(RUNTIME, &folder.0).env("UWORK_CONTROL", "0");
     };

@@ -5,6 +5,8 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
@@ -12,25 +14,21 @@ use perf_event_open_sys::perf_event_open;
 use crate::support::blocks::every_kind;
 use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
 use crate::support::filter::refuse;
+use crate::support::guard::progress;
 use crate::support::tiers::{
     BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced, in_events,
     perf_files, reported, scene,
 };
-use crate::support::{until, watchdog};
+use crate::support::{received, until, watchdog};
 use uwork::{BlockingTier, Setup};
 
-/// The maximum number of scenes until the awaited event, for which each scene gives an opportunity.
-const SCENES_MAX: usize = 500;
-/// Plays scenes until the condition holds.
-#[track_caller]
+/// Plays scenes until the condition holds. Each scene is an opportunity for the awaited event, and
+/// none on a machine that gives the workers no CPU in time.
 fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..SCENES_MAX {
+    until(what, || {
         scene();
-        if condition() {
-            return;
-        }
-    }
-    panic!("{SCENES_MAX} scenes and not: {what}; reported: {:?}", reported());
+        condition()
+    });
 }
 
 /// Whether the system lets this process observe its threads; otherwise prints a note that the test
@@ -149,8 +147,24 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
         let queue = blocks();
         (0..20).for_each(|_| declare_and_are_replaced(&queue, BLOCKED));
     })?;
-    let own = said.lines().filter(|line| line.contains("uwork: "));
+    // A slow machine has other reports: of items that run for long, for example.
+    let is_of_tier =
+        |report: &str| report.contains(VARIABLE) || report.starts_with("workers that block ");
+    let own = said
+        .lines()
+        .filter(|line| line.split_once("uwork: ").is_some_and(|(_, report)| is_of_tier(report)));
     Some(own.map(str::to_owned).collect())
+}
+
+/// As [`lines_of`], for a process that reports its tier. It can end before the thread that delivers
+/// the report gets a CPU: then another process is started.
+fn lines_of_one_that_reports(test: &str, value: &str, prepare: fn()) -> Option<Vec<String>> {
+    let mut lines = None;
+    until("a process reports its tier", || {
+        lines = lines_of(test, Some(value), prepare);
+        lines.as_ref().is_none_or(|lines| !lines.is_empty())
+    });
+    lines
 }
 
 // Catches: an invalid value that is accepted, is an error, or is reported more than once; a report
@@ -159,7 +173,7 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
 fn an_invalid_value_is_reported_with_the_valid_ones() {
     let test = "an_invalid_value_is_reported_with_the_valid_ones";
     for value in ["Events", "events ", "off", "events,sampling", "Standby"] {
-        let Some(lines) = lines_of(test, Some(value), || {}) else { return };
+        let Some(lines) = lines_of_one_that_reports(test, value, || {}) else { return };
         assert_eq!(lines.len(), 1, "{lines:?}");
         let wanted = format!(
             "uwork: UWORK_BLOCKING={value:?} is ignored: allowed are declared, standby, events, sampling; in use: "
@@ -176,7 +190,7 @@ fn an_invalid_value_is_reported_with_the_valid_ones() {
 fn a_refusal_is_one_line_on_standard_error() {
     let test = "a_refusal_is_one_line_on_standard_error";
     let refuses = || refuse(libc::SYS_perf_event_open, libc::EPERM);
-    let Some(lines) = lines_of(test, Some("events"), refuses) else { return };
+    let Some(lines) = lines_of_one_that_reports(test, "events", refuses) else { return };
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("uwork: workers that block are noticed by way of sampling"));
     assert!(lines[0].contains("perf_event_paranoid is "), "{lines:?}");
@@ -192,6 +206,38 @@ fn take_files(end: u64) -> Vec<File> {
     std::iter::from_fn(open).collect()
 }
 
+/// The guards of waits read how long threads wait for a CPU, and cannot while no file is left. So a
+/// thread opens its own file before, and notes such waits of its own as progress until the process
+/// ends.
+fn note_waits_for_a_cpu() {
+    const NOTED_MIN_NS: u64 = 100_000_000;
+    let (opened, is_open) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let times = File::open("/proc/thread-self/schedstat");
+        opened.send(times.is_ok()).unwrap();
+        let Ok(times) = times else { return };
+        let mut noted = ns_without_a_cpu(&times);
+        loop {
+            std::thread::park_timeout(Duration::from_millis(100));
+            let now = ns_without_a_cpu(&times);
+            if now - noted >= NOTED_MIN_NS {
+                noted = now;
+                progress();
+            }
+        }
+    });
+    // A kernel that does not count has no such file.
+    let _ = received(&is_open).unwrap();
+}
+
+/// The second number of a thread's `schedstat`.
+fn ns_without_a_cpu(times: &File) -> u64 {
+    let mut text = [0; 80];
+    let length = times.read_at(&mut text, 0).expect("an open file of /proc");
+    let text = std::str::from_utf8(&text[..length]).expect("numbers");
+    text.split_whitespace().nth(1).expect("three numbers").parse().expect("a number")
+}
+
 // Catches: a tier that uses up the program's last files; one that detects no blocked worker when no
 // file is left.
 #[test]
@@ -204,6 +250,7 @@ fn without_files_sampling_takes_over() {
             return;
         }
         collect_reports();
+        note_waits_for_a_cpu();
         limit(libc::RLIMIT_NOFILE, FILES);
         let theirs = take_files(FILES / 2);
         scenes_until("a file is refused", || !reported().is_empty());

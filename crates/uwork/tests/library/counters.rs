@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use uwork::{FunctionCounters, Queue, QueueCounters};
 
+use crate::support::child::alone_with;
+use crate::support::tiers::VARIABLE;
+
 fn of_queue(name: &str) -> QueueCounters {
     let all = uwork::counters().queues;
     all.into_iter().find(|queue| queue.name == name).expect("a queue that exists is counted")
@@ -87,10 +90,14 @@ fn an_item_behind_another_is_counted_with_its_wait() {
 
 #[test]
 fn a_worker_that_declares_a_wait_counts_as_replaced() {
-    let queue = Queue::builder("declares").build().unwrap();
-    drop(queue.spawn(|| uwork::blocking(|| ())));
-    queue.flush().unwrap();
-    assert_eq!(of_queue("declares").replaced, 1);
+    // A worker that is found asleep counts too: on a lock of the library, for example.
+    let declared = |command: &mut std::process::Command| _ = command.env(VARIABLE, "declared");
+    alone_with("a_worker_that_declares_a_wait_counts_as_replaced", declared, || {
+        let queue = Queue::builder("declares").build().unwrap();
+        drop(queue.spawn(|| uwork::blocking(|| ())));
+        queue.flush().unwrap();
+        assert_eq!(of_queue("declares").replaced, 1);
+    });
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn dumps_during_a_flood_are_consistent() {
                     let _ = jobs[0].work.cancel();
                     queues[producer].flush().unwrap();
                 }
+                // A timer that is still armed would enqueue the item after the drain.
+                drop(later.work.cancel_sync().unwrap());
                 queues[producer].drain().unwrap();
             });
         }

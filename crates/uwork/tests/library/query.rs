@@ -92,7 +92,9 @@ fn busy_reports_pending_and_running_separately() {
     assert_eq!(job.work.busy(), busy(false, false));
 
     let later = Later::counting();
-    assert!(queue.enqueue_delayed(later.clone(), std::time::Duration::from_secs(60)).is_queued());
+    assert!(
+        queue.enqueue_delayed(later.clone(), std::time::Duration::from_secs(3_600)).is_queued()
+    );
     assert_eq!(later.work.busy(), busy(true, false));
     assert!(later.work.cancel().is_some());
     assert_eq!(later.work.busy(), busy(false, false));

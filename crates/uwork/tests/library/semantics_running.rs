@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::support::child::alone_with;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::{cpus, current_cpu, mask, thread_id, two_cpus, until_asleep};
 use crate::support::random::Random;
+use crate::support::tiers::VARIABLE;
 use crate::support::{keep, queue, until, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, Builder, Queue, Work, WorkItem, WorkPointer};
 
@@ -150,6 +152,13 @@ fn s2_05_a_collision_waits_for_the_run_and_delays_no_other_item() {
 // (max_active 2) at the moment at which the run ends.
 #[test]
 fn s2_05_a_collision_is_not_lost_when_a_helper_holds_the_last_permit() {
+    // An item that waits undeclared computes, as far as the pool can tell, for as long as it waits.
+    let declared = |command: &mut std::process::Command| _ = command.env(VARIABLE, "declared");
+    let test = "s2_05_a_collision_is_not_lost_when_a_helper_holds_the_last_permit";
+    alone_with(test, declared, collides_beside_a_helper);
+}
+
+fn collides_beside_a_helper() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     // A separate pool, with one worker running at a time.

@@ -92,9 +92,12 @@ fn a_subscriber_sees_a_span_for_each_run_and_an_event_for_each_report() {
 
         // A run inside a run: the second closure runs in the wait of the first.
         let inner = Queue::builder("inner").unbound().build().unwrap();
-        let outer = queue.spawn(move || inner.spawn(|| 7).join());
+        let its_queue = inner.clone();
+        let outer = queue.spawn(move || its_queue.spawn(|| 7).join());
         assert_eq!(outer.join().unwrap().unwrap(), 7);
+        // A join may return before the span of the run ends; a flush returns after it.
         queue.flush().unwrap();
+        inner.flush().unwrap();
         let spans = SPANS.lock().unwrap().clone();
         assert_eq!(spans.len(), 2, "{spans:?}: no span for the run before the subscriber");
         for (span, name) in spans.iter().zip(["spans", "inner"]) {
