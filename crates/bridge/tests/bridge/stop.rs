@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stopped};
+use uwork_bridge::{Bridge, Config, Error, Failure, Handlers, Producer, Push, Reply, Stopped};
 
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::{until, within};
@@ -18,6 +18,20 @@ fn stop(bridge: Bridge) -> Stopped {
     within("the stop", move || bridge.stop(Duration::ZERO))
 }
 
+/// Starts a consumer with the limits of a server that answers in time. On a busy machine it does not
+/// always.
+fn started_with_short_limits(
+    redis: &Redis,
+    start: impl Fn(Config) -> Result<Bridge, Error>,
+) -> Bridge {
+    let mut bridge = None;
+    until("a consumer starts", || {
+        bridge = start(config(redis.server().patience(1), "jobs")).ok();
+        bridge.is_some()
+    });
+    bridge.expect("it has started")
+}
+
 #[test]
 fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     let Some(redis) = Redis::start("a_stop_returns_although", &[]) else { return };
@@ -26,10 +40,10 @@ fn a_stop_returns_although_the_server_refuses_the_outcomes() {
     redis.ask("XGROUP CREATE jobs uwork 0");
     redis.ask("CONFIG SET maxmemory 1");
     let (count, lines, since) = (Count::default(), Count::default(), Since::now());
-    let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
-    // With the limits of a server that answers in time.
-    let server = redis.server().patience(1);
-    let bridge = Bridge::start(config(server, "jobs"), handlers, lines.reports()).unwrap();
+    let bridge = started_with_short_limits(&redis, |config| {
+        let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
+        Bridge::start(config, handlers, lines.reports())
+    });
     lines.wait_line("OOM");
     let stopped = stop(bridge);
     assert_eq!((stopped.uncommitted, stopped.abandoned), (1, 0));
@@ -47,15 +61,15 @@ fn a_stop_returns_although_the_server_hangs() {
     let Some(redis) = Redis::start("a_stop_returns_although_the_server_hangs", &[]) else { return };
     push(&redis);
     let (count, gate) = (Count::default(), Count::default());
-    let (runs, open) = (count.clone(), gate.clone());
-    let handlers = Handlers::new().otherwise(move |_| {
-        runs.add("begun");
-        open.wait_for("open", 1);
-        Ok(Reply::done())
+    let bridge = started_with_short_limits(&redis, |config| {
+        let (runs, open) = (count.clone(), gate.clone());
+        let handlers = Handlers::new().otherwise(move |_| {
+            runs.add("begun");
+            open.wait_for("open", 1);
+            Ok(Reply::done())
+        });
+        Bridge::start(config, handlers, |_| {})
     });
-    // With the limits of a server that answers in time.
-    let server = redis.server().patience(1);
-    let bridge = Bridge::start(config(server, "jobs"), handlers, |_| {}).unwrap();
     count.wait_for("begun", 1);
     redis.pause();
     gate.add("open");

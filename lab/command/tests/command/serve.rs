@@ -75,7 +75,8 @@ fn it_prints_its_address_and_stops_in_order_on_a_signal() {
         (INT, "auto", "light", "shared"),
     ] {
         let how = ["--io", io, "--notify", notify, "--receiver", receiver];
-        let mut server = Serving::start(&[&["--threads", "2"], &how[..]].concat());
+        let mut server =
+            Serving::start(&[&["--threads", "2", "--drain-timeout", "3600"], &how[..]].concat());
         assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
         assert!(server.said.iter().any(|line| line.starts_with("2 thread(s), no persistence")));
         let mut client = TcpStream::connect(&server.address).unwrap();

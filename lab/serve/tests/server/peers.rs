@@ -126,6 +126,7 @@ fn ten_thousand_connections_open_and_close() {
         client.ask("PING\r\n", "+PONG\r\n");
     }
     drop(kept);
+    wait_for_info(&mut other, "total_connections_received", |connections| connections >= 10_001);
     wait_for_info(&mut other, "connected_clients", |clients| clients <= 1);
     assert_eq!(info(&mut other, "total_connections_received"), 10_001);
 }

@@ -12,6 +12,9 @@ use crate::address::Address;
 use crate::client::{Client, at, config, configs, request, start};
 use crate::patience::{received, until};
 
+/// A limit that is never reached: a busy machine needs long for what a stop has to answer.
+const LONG: Duration = Duration::from_secs(3_600);
+
 /// Asserts that no socket listens at the address, which no other process gets. A process that another
 /// test starts has a copy of all sockets for the moment between its fork and its exec.
 #[track_caller]
@@ -24,7 +27,7 @@ fn received_requests_are_answered() {
     for config in configs() {
         eprintln!("with {config:?}");
         let address = Address::reserve().unwrap();
-        let server = start(at(&address, config));
+        let server = start(at(&address, Config { drain_max: LONG, ..config }));
         let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
         for client in &mut clients {
             client.ask("SET a abc\r\n", "+OK\r\n");
@@ -47,7 +50,7 @@ fn requests_of_unaccepted_connections_are_answered() {
     for config in configs() {
         eprintln!("with {config:?}");
         let address = Address::reserve().unwrap();
-        let server = start(at(&address, config));
+        let server = start(at(&address, Config { drain_max: LONG, ..config }));
         let mut clients: Vec<Client> = (0..100).map(|_| Client::new(&server)).collect();
         clients.iter_mut().for_each(|client| client.send("INCR a\r\n".repeat(20)));
         clients.iter().for_each(Client::wait_until_delivered);
@@ -114,7 +117,7 @@ fn a_server_that_starts_again_gets_the_reserved_address_that_no_other_socket_get
 fn a_client_that_keeps_sending_gets_whole_replies_and_does_not_delay_the_end() {
     for config in configs() {
         // Far longer than any wait of this test.
-        let server = start(Config { drain_max: Duration::from_secs(3600), ..config });
+        let server = start(Config { drain_max: LONG, ..config });
         let mut client = Client::new(&server);
         client.ask("SET a 1\r\n", "+OK\r\n");
         let mut sender = client.0.try_clone().unwrap();
