@@ -119,7 +119,7 @@ if run deps; then
     # Built once: a step that asks cargo for it waits until the other lane has built what it needs. If this fails, the
     # steps say why.
     ! cargo build --quiet --package xtask 2>>"$logs/deps.log" || export UWORK_XTASK=$target/debug/xtask
-    # Each test that is left out would fail: in CI none may be left out unnoticed.
+    # With it, a test that is left out fails. Those that need these tools are named instead.
     [ -z "$left_out" ] || unset CI
     echo "running ${LANES[*]}; the output of a step is printed when it is over; until then it is in $logs"
     for lane in "${LANES[@]}"; do

@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Tests that need two CPUs are left out on a machine with one. In CI they fail there: no test may be left out unnoticed.
-# So do tests that need a redis-server or openssl.
+# Tests that need two CPUs are left out on a machine with one. With CI set they fail there: no test may be left out
+# unnoticed. So do tests that need a redis-server or openssl.
 [ -z "${CI:-}" ] || export UWORK_TEST_NEEDS_CPUS=1
 
 # Without --all-targets, which would exclude the examples in the documentation.

@@ -50,7 +50,7 @@ with_server() {
 jobs_part() {
     local how
     if ! command -v redis-server >/dev/null; then
-        [ -z "${CI:-}" ] || { echo "CI has redis-server (ci/deps.sh)"; return 1; }
+        [ -z "${CI:-}" ] || { echo "redis-server is not installed, and CI is set: run ci/deps.sh"; return 1; }
         say jobs "left out: redis-server is not installed (ci/deps.sh)"
         return
     fi

@@ -5,6 +5,7 @@
 //! are one step of the server.
 
 use std::error::Error;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -25,7 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .arg(&socket)
         .stdout(Stdio::null())
         .spawn()?;
-    while !socket.exists() {
+    while UnixStream::connect(&socket).is_err() {
+        if redis.try_wait()?.is_some() {
+            return Err("redis-server has ended".into());
+        }
         std::thread::yield_now();
     }
     let outcome = pay(&format!("unix://{}", socket.display()));
@@ -44,13 +48,20 @@ fn pay(url: &str) -> Result<(), Box<dyn Error>> {
     let done = || Stat::read(server.clone(), "jobs", "uwork").map(|stat| stat.done);
     let mut kills = 0;
     while done()? < PAYMENTS {
-        let mut consumer = start(url)?;
         let goal = (done()? + STEP).min(PAYMENTS);
-        while done()? < goal {
+        let mut consumer = start(url)?;
+        let paid = loop {
+            match done() {
+                Ok(number) if number < goal && consumer.try_wait()?.is_none() => {}
+                paid => break paid,
+            }
             std::thread::yield_now();
-        }
+        };
         consumer.kill()?;
         consumer.wait()?;
+        if paid? < goal {
+            return Err("a consumer has ended".into());
+        }
         kills += 1;
     }
     let number = |key: &str| -> Result<u64, Box<dyn Error>> {

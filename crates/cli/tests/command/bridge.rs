@@ -23,6 +23,7 @@ mod process;
 mod server;
 
 use crate::guard;
+use crate::process::{command, text_of};
 use left_out::left_out;
 use owned::{Folder, Owned, output, pipe_at};
 use patience::until;
@@ -59,9 +60,9 @@ fn jobs_are_pushed_run_and_shown() {
     assert_eq!(redis.text(&push), "duplicate\n");
     let folder = Folder::new();
     let out = folder.file("out");
-    let script = format!("cat >>{out}; echo >>{out}");
+    let script = r#"cat >>"$1"; echo >>"$1""#;
     // Without the word `run`.
-    let run = ["--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
+    let run = ["--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", script, "sh", &out];
     let run = Owned::spawn(redis.command(&run).stderr(Stdio::piped()));
     until("all jobs are done", || {
         let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
@@ -91,23 +92,26 @@ fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     // A job that reads from it ends at the latest with this test.
     let mut lines = pipe_at(Path::new(&gate)).unwrap();
     // Each job waits for a line of the test.
-    let script = format!("echo >>{begun}; read line <{gate}");
-    let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", &script];
+    let script = r#"echo >>"$1"; read line <"$2""#;
+    let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", script, "sh"];
     redis.text(&["push", "--stream", "jobs", "one"]);
     redis.text(&["push", "--stream", "jobs", "two"]);
-    let consumer = Owned::spawn(&mut redis.command(&run));
+    // Both sides look for the socket in the same folder, which has no other.
+    let sockets = Folder::new();
+    let with_socket = |mut command: Command| {
+        command.env("XDG_RUNTIME_DIR", sockets.path()).env_remove("UWORK_CONTROL");
+        command
+    };
+    let mut run = with_socket(redis.command(&run));
+    let consumer = Owned::spawn(run.args([&begun, &gate]));
     let began = || std::fs::read(&begun).unwrap_or_default().len();
     until("the first job has begun", || began() == 1);
     let pid = consumer.id().to_string();
-    let uwork = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        let Output { status, stdout, stderr } = output(command.args(args));
-        assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
-        String::from_utf8(stdout).unwrap()
-    };
-    let listed = uwork(&["ls"]);
-    let row = listed.lines().find(|line| line.split_whitespace().any(|word| word == pid));
-    assert!(row.is_some(), "the consumer is among the processes: {listed}");
+    let uwork = |args: &[&str]| text_of(&mut with_socket(command(args)));
+    // The socket opens some time after the queue was made.
+    until("the consumer is among the processes", || {
+        uwork(&["ls"]).split_whitespace().any(|word| word == pid)
+    });
     let limit = "workqueue/devices/bridge-1/max_active";
     assert_eq!(uwork(&["get", &pid, limit]), "1\n");
     assert_eq!(began(), 1, "the second job waits");

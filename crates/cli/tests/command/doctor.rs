@@ -40,6 +40,11 @@ fn doctor_names_the_queue_that_does_not_move() {
 /// Asks until these have all `parts`. On a busy machine an item may not yet wait in the place where
 /// it will, a thread may not answer in time, and neither may the process.
 fn finding_of(pid: &str, queue: &str, parts: &[&str]) -> (String, String) {
+    finding_where(pid, queue, |below| parts.iter().all(|part| below.contains(part)))
+}
+
+/// As [`finding_of`], until the lines below are as wanted.
+fn finding_where(pid: &str, queue: &str, is_wanted: impl Fn(&str) -> bool) -> (String, String) {
     let ask = || {
         let output = uwork(&["doctor", pid]);
         let found = String::from_utf8(output.stdout).unwrap();
@@ -51,7 +56,17 @@ fn finding_of(pid: &str, queue: &str, parts: &[&str]) -> (String, String) {
         let below = lines.take_while(|line| line.starts_with("      "));
         Ok((line.to_owned(), below.map(|line| line.to_owned() + "\n").collect::<String>()))
     };
-    until(ask, |(_, below)| parts.iter().all(|part| below.contains(part)))
+    until(ask, |(_, below)| is_wanted(below))
+}
+
+/// All that doctor says about a process, with the exit code, if it has all `parts`. Asks again for
+/// the reasons of [`finding_of`].
+fn doctor_with(process: &str, parts: &[&str]) -> (String, Option<i32>) {
+    let ask = || {
+        let output = uwork(&["doctor", process]);
+        String::from_utf8(output.stdout).map(|found| (found, output.status.code()))
+    };
+    until(ask, |(found, _)| parts.iter().all(|part| found.contains(part)))
 }
 
 /// The dump with stacks that has all `parts`. Asks again for the reasons of [`finding_of`].
@@ -85,16 +100,16 @@ fn doctor_names_a_frozen_queue() {
         begun.recv().unwrap();
         uwork::freeze::begin().unwrap();
         let waits = queue.spawn(|| ());
-        let (line, below) = finding_of(&pid, "cold", &[]);
+        // Inactive, if a worker looked at the queue meanwhile.
+        let is_named = |line: &str| {
+            (line.contains("pending  item ") || line.contains("inactive  item "))
+                && line.contains("doctor_names_a_frozen_queue")
+        };
+        let (line, _) = finding_where(&pid, "cold", |below| below.lines().any(is_named));
         release.send(()).unwrap();
         uwork::freeze::thaw().unwrap();
         asleep.join().unwrap();
         waits.join().unwrap();
-        // Inactive, if a worker looked at the queue meanwhile.
-        let waits =
-            |line: &&str| line.contains("pending  item ") || line.contains("inactive  item ");
-        let item = below.lines().find(waits);
-        assert!(item.is_some_and(|line| line.contains("doctor_names_a_frozen_queue")), "{below}");
         assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
     });
 }
@@ -121,13 +136,10 @@ fn doctor_keeps_its_findings_if_there_are_too_many_queues() {
         "status" => ok("pid\t1\nblocking_tier\tdeclared\npanics\t3\n"),
         _ => ok(""),
     });
-    let output = uwork(&["doctor", &socket]);
-    let found = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{found}");
     let remedy = format!("`uwork monitor {} NAME`", std::process::id());
-    for part in ["tier declared", "3 items have panicked", "too many queues", &remedy] {
-        assert!(found.contains(part), "{part}: {found}");
-    }
+    let parts = ["tier declared", "3 items have panicked", "too many queues", &remedy];
+    let (found, code) = doctor_with(&socket, &parts);
+    assert_eq!(code, Some(1), "{found}");
 }
 
 #[test]
@@ -145,8 +157,7 @@ fn paused_queues_take_no_place_of_those_that_are_asked() {
         ),
         _ => ok(""),
     });
-    let found = String::from_utf8(uwork(&["doctor", &socket]).stdout).unwrap();
-    assert!(found.contains("in a::F of queue \"last\""), "{found}");
+    doctor_with(&socket, &["in a::F of queue \"last\""]);
 }
 
 #[test]
@@ -159,10 +170,8 @@ fn doctor_says_why_it_has_no_stacks() {
         "stacks 100 mute" => "no answer of the protocol\n".to_owned(),
         _ => ok(""),
     });
-    let found = String::from_utf8(uwork(&["doctor", &socket]).stdout).unwrap();
-    for part in ["queue mute", "no stacks: the connection to process ", "pending  item 0x5  c::H"] {
-        assert!(found.contains(part), "{part}: {found}");
-    }
+    let parts = ["queue mute", "no stacks: the connection to process ", "pending  item 0x5  c::H"];
+    doctor_with(&socket, &parts);
 }
 
 /// More workers are stuck than an answer has stacks.
@@ -189,9 +198,8 @@ fn doctor_has_the_stack_of_each_stuck_queue() {
             })
             .collect();
         begun.wait();
-        // On a busy machine the process may not answer in time.
-        let ask = || String::from_utf8(uwork(&["doctor", &pid]).stdout);
-        until(ask, |output| (0..12).all(|n| output.contains(&format!("of queue \"crowd-{n}\""))));
+        let parts: Vec<String> = (0..12).map(|n| format!("of queue \"crowd-{n}\"")).collect();
+        doctor_with(&pid, &parts.iter().map(String::as_str).collect::<Vec<_>>());
         *release.0.lock().unwrap() = true;
         release.1.notify_all();
         stuck.into_iter().for_each(|stuck| stuck.join().unwrap());

@@ -2,35 +2,57 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use uwork::{Queue, control};
 
 use crate::answering::{answering, ok};
 use crate::observed::{looked_at, observed, until};
 
-/// Runs the command.
-pub(crate) fn uwork(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_uwork")).args(args).output().unwrap()
+/// The reason of a command that has waited for an answer for too long.
+pub(crate) const NO_ANSWER: &str = "does not answer: it is stopped, or gets no CPU";
+
+/// The command.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    command.args(args);
+    command
 }
 
-/// The output of a command that succeeds. Asks again if this process has got no CPU for an answer.
-pub(crate) fn text(args: &[&str]) -> String {
+/// Runs the command.
+pub(crate) fn uwork(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+/// Runs a command. Runs it again if the process that it looks into got no CPU for an answer.
+fn answered(command: &mut Command) -> Output {
     let ask = || {
-        let output = uwork(args);
-        let errors = String::from_utf8(output.stderr).unwrap();
-        if errors.ends_with("does not answer: it is stopped, or gets no CPU\n") {
-            return Err(errors);
-        }
-        assert!(output.status.success() && errors.is_empty(), "{args:?}: {errors}");
-        Ok(String::from_utf8(output.stdout).unwrap())
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains(NO_ANSWER) { Err(errors.into_owned()) } else { Ok(output) }
     };
     until(ask, |_| true)
 }
 
-/// The single line of a refusal.
+/// The output of a command that succeeds and is [`answered`].
+pub(crate) fn text_of(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = answered(command);
+    let errors = String::from_utf8(stderr).unwrap();
+    assert!(status.success() && errors.is_empty(), "{command:?}: {errors}");
+    String::from_utf8(stdout).unwrap()
+}
+
+pub(crate) fn text(args: &[&str]) -> String {
+    text_of(&mut command(args))
+}
+
+/// The single line of a refusal by a process that answers.
 fn refused(args: &[&str]) -> String {
-    let output = uwork(args);
+    refusal(args, answered(&mut command(args)))
+}
+
+fn refusal(args: &[&str], output: Output) -> String {
     assert_eq!(output.status.code(), Some(2), "{args:?}");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
@@ -45,10 +67,13 @@ fn ls_lists_this_process_and_removes_the_files_of_ended_ones() {
         // Larger than any process's number.
         let stale = path.with_file_name("99999999.sock");
         drop(UnixListener::bind(&stale).unwrap());
-        let listed = text(&["ls"]);
-        let line =
-            listed.lines().find(|line| line.trim_start().starts_with(&pid)).expect("this process");
-        assert!(line.ends_with(path.to_str().unwrap()), "{line}");
+        // The line of a process that got no CPU for an answer ends with that reason.
+        let line = || {
+            let listed = text(&["ls"]);
+            let line = listed.lines().find(|line| line.trim_start().starts_with(&pid));
+            line.map(str::to_owned).ok_or(listed)
+        };
+        until(line, |line| line.ends_with(path.to_str().unwrap()));
         assert!(!fs::exists(&stale).unwrap() && fs::exists(&path).unwrap());
     });
 }
@@ -77,8 +102,9 @@ fn a_process_that_does_not_answer_is_named_so() {
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let _waits = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    let said = refused(&["dump", path.to_str().unwrap()]);
-    assert!(said.ends_with("does not answer: it is stopped, or gets no CPU"), "{said}");
+    let args = ["dump", path.to_str().unwrap()];
+    let said = refusal(&args, uwork(&args));
+    assert!(said.ends_with(NO_ANSWER), "{said}");
 }
 
 #[test]
@@ -187,6 +213,18 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
     });
 }
 
+/// What a trace of this process said, or the reason to repeat it: a thread of this process got no
+/// CPU, be it for an answer, for the end of a trace that has failed so, or to read one.
+fn undisturbed(trace: Output) -> Result<String, String> {
+    let said = String::from_utf8(trace.stderr).unwrap();
+    let reasons = [NO_ANSWER, "a trace is on for ", "another client reads the trace"];
+    if reasons.iter().any(|reason| said.contains(reason)) {
+        return Err(said);
+    }
+    assert!(trace.status.success(), "{said}");
+    Ok(said)
+}
+
 #[test]
 fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
     observed("process::a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile", || {
@@ -195,13 +233,15 @@ fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
         let path = folder.path().join("trace.json");
         let file = path.to_str().unwrap().to_owned();
         let trace = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-            let mut running = command.args(["trace", &pid, "-o", &file]).spawn().unwrap();
+            control::answer("trace off");
+            let mut command = command(&["trace", &pid, "-o", &file]);
+            let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
             while running.try_wait().unwrap().is_none() {
                 queue.spawn(std::thread::yield_now).join().unwrap();
             }
-            assert!(running.wait().unwrap().success());
-            serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&path).unwrap())
+            undisturbed(running.wait_with_output().unwrap())?;
+            let text = fs::read_to_string(&path).unwrap();
+            Ok::<_, String>(serde_json::from_str::<serde_json::Value>(&text).unwrap())
         };
         let is_run = |event: &serde_json::Value| {
             event["ph"] == "X"
@@ -237,6 +277,10 @@ fn a_trace_that_is_refused_later_is_ended_and_written() {
     let (folder, socket) = answering(move |request| {
         asked.send(request.to_owned()).unwrap();
         match request {
+            "trace on 3600" => {
+                reads.set(0);
+                ok("")
+            }
             "trace read" => {
                 reads.set(reads.get() + 1);
                 let record = "lost\t0\nmore\t0\nstarted\t5000\t1\tbeef\t7\t3\ta0\n";
@@ -247,11 +291,13 @@ fn a_trace_that_is_refused_later_is_ended_and_written() {
         }
     });
     let path = folder.path().join("trace.json");
-    let output = uwork(&["trace", &socket, "-o", path.to_str().unwrap(), "-s", "3600"]);
+    let args = ["trace", &socket, "-o", path.to_str().unwrap(), "-s", "3600"];
+    let output = answered(&mut command(&args));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("1 runs") && said.contains("not now; the file has what"), "{said}");
-    assert!(requests.try_iter().any(|request| request == "trace off"));
+    // The command does not wait for this answer longer than for others.
+    until(|| Ok::<_, ()>(requests.try_iter().any(|request| request == "trace off")), |came| *came);
     assert!(fs::read_to_string(&path).unwrap().contains("has not ended"));
 }
 
@@ -262,26 +308,26 @@ fn a_signal_ends_a_trace_and_the_file_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
         let file = path.to_str().unwrap().to_owned();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        command
-            .args(["trace", &pid, "-o", &file, "-s", "3600"])
-            .stderr(std::process::Stdio::piped());
-        let mut running = command.spawn().unwrap();
-        let read = || {
-            queue.spawn(std::thread::yield_now).join().unwrap();
-            assert!(running.try_wait().unwrap().is_none());
-            Ok::<_, ()>(control::answer("trace read"))
+        let trace = || {
+            control::answer("trace off");
+            let mut command = command(&["trace", &pid, "-o", &file, "-s", "3600"]);
+            let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
+            let read = || {
+                queue.spawn(std::thread::yield_now).join().unwrap();
+                let has_ended = running.try_wait().unwrap().is_some();
+                Ok::<_, ()>((has_ended, control::answer("trace read")))
+            };
+            let is_over = |(has_ended, records): &(bool, String)| {
+                *has_ended || records.contains("\nqueued\t")
+            };
+            let (has_ended, _) = until(read, is_over);
+            if !has_ended {
+                kill_process(Pid::from_child(&running), Signal::TERM).unwrap();
+            }
+            undisturbed(running.wait_with_output().unwrap())
         };
-        until(read, |records| records.contains("\nqueued\t"));
-        rustix::process::kill_process(
-            rustix::process::Pid::from_child(&running),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
-        let status = running.wait().unwrap();
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut running.stderr.take().unwrap(), &mut said).unwrap();
-        assert!(status.success() && said.contains("ended by a signal"), "{said}");
+        let said = until(trace, |_| true);
+        assert!(said.contains("ended by a signal"), "{said}");
         let trace: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert!(trace["traceEvents"].is_array());

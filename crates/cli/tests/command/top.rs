@@ -1,8 +1,9 @@
 //! `uwork top` in a pseudo-terminal, whose output a terminal's parser turns into a screen. The
 //! process that it shows is the test itself, alone.
 
+use std::fmt;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::num::NonZero;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,7 @@ use uwork::{Queue, control};
 
 use crate::guard::{in_turns, progress};
 use crate::observed::{self, WAIT_MAX, observed, until};
+use crate::process::{NO_ANSWER, command, text_of};
 
 /// When a key is pressed again.
 const KEY_AGAIN: Duration = Duration::from_secs(1);
@@ -34,9 +36,39 @@ fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("a terminal has rows and columns")
 }
 
+impl fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.parser.screen().contents())
+    }
+}
+
+/// The last line, which has the messages.
+fn footer(screen: &vt100::Screen) -> String {
+    let (rows, columns) = screen.size();
+    screen.rows(0, columns.get()).nth(usize::from(rows.get()) - 1).unwrap_or_default()
+}
+
 impl Terminal {
-    /// Runs `uwork top` of this socket.
+    /// Runs `uwork top` of this socket until it shows the process. Runs it again if that process got
+    /// no CPU for the first answers, which ends the command.
     fn top(socket: &str, colour: bool) -> Terminal {
+        let top = || {
+            let mut terminal = Terminal::start(socket, colour);
+            let shown = in_turns(WAIT_MAX, |turn| {
+                let is_shown = terminal.read_for(turn, vt100::Screen::alternate_screen);
+                is_shown.map(|is_shown| is_shown.then_some(())).transpose()
+            });
+            match shown {
+                Ok(Ok(())) => Ok(terminal),
+                Ok(Err(_)) if terminal.shows(NO_ANSWER) => Err(format!("{terminal:?}")),
+                other => panic!("{other:?}: {terminal:?}"),
+            }
+        };
+        until(top, |_| true)
+    }
+
+    /// Starts `uwork top` of this socket.
+    fn start(socket: &str, colour: bool) -> Terminal {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -56,15 +88,21 @@ impl Terminal {
 
     /// Reads until the screen is as wanted.
     fn until(&mut self, what: &str, is_wanted: impl Fn(&vt100::Screen) -> bool) {
-        let come = in_turns(WAIT_MAX, |turn| self.read_for(turn, &is_wanted).then_some(()));
+        let come =
+            in_turns(WAIT_MAX, |turn| self.read_for(turn, &is_wanted).unwrap().then_some(()));
         if let Err(hang) = come {
             panic!("{what}: {hang}:\n{}", self.parser.screen().contents());
         }
     }
 
     /// Reads for this time at most, until the screen is as wanted, and returns whether it is. The
-    /// command writes at each interval, so the end of its output is no sign.
-    fn read_for(&mut self, most: Duration, is_wanted: impl Fn(&vt100::Screen) -> bool) -> bool {
+    /// command writes at each interval, so the end of its output is no sign. An error if the command
+    /// has ended.
+    fn read_for(
+        &mut self,
+        most: Duration,
+        is_wanted: impl Fn(&vt100::Screen) -> bool,
+    ) -> io::Result<bool> {
         let end = Instant::now() + most;
         while !is_wanted(self.parser.screen()) {
             let left = end.saturating_duration_since(Instant::now());
@@ -74,22 +112,53 @@ impl Terminal {
             };
             let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
             if left.tv_sec + left.tv_nsec == 0 || poll(&mut ready, Some(&left)).unwrap() == 0 {
-                return false;
+                return Ok(false);
             }
             let mut bytes = [0; 4096];
-            let count = self.ours.read(&mut bytes).unwrap();
+            let count = self.ours.read(&mut bytes)?;
             self.parser.process(&bytes[..count]);
         }
         progress();
-        true
+        Ok(true)
     }
 
     fn until_shown(&mut self, part: &str) {
         self.until(part, |screen| screen.contents().contains(part));
     }
 
+    /// This terminal, if its screen has the part.
+    fn if_shown(self, part: &str) -> io::Result<Terminal> {
+        if self.shows(part) { Ok(self) } else { Err(io::Error::other(format!("{self:?}"))) }
+    }
+
+    fn shows(&self, part: &str) -> bool {
+        self.parser.screen().contents().contains(part)
+    }
+
     fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Types the change of an attribute, and waits for the message. Types it again if the process got
+    /// no CPU for an answer.
+    fn set(&mut self, attribute: &str, message: &str) {
+        let set = || {
+            self.press(&format!("e{attribute}\r"));
+            self.until(message, |screen| {
+                [message, NO_ANSWER].iter().any(|part| footer(screen).contains(part))
+            });
+            let said = footer(self.parser.screen());
+            if said.contains(message) {
+                return Ok(());
+            }
+            // Any key ends the message. The command connects anew.
+            self.press("\x1b[H");
+            self.until("another answer", |screen| {
+                footer(screen).starts_with("q quit") && !screen.contents().contains("GONE")
+            });
+            Err(said)
+        };
+        until(set, |()| true);
     }
 
     fn resize(&mut self, rows: u16, columns: u16) {
@@ -104,7 +173,8 @@ impl Terminal {
     fn quit(mut self) {
         let left = in_turns(WAIT_MAX, |_| {
             self.press("q");
-            self.read_for(KEY_AGAIN, |screen| !screen.alternate_screen()).then_some(())
+            let has_left = self.read_for(KEY_AGAIN, |screen| !screen.alternate_screen());
+            has_left.unwrap().then_some(())
         });
         if let Err(hang) = left {
             panic!("{hang}: {}", self.parser.screen().contents());
@@ -145,19 +215,21 @@ fn accepted(listener: &UnixListener) -> UnixStream {
     stream
 }
 
-/// The next line of a client that asks again and again.
-fn next_line(client: &mut BufReader<UnixStream>) -> String {
+/// The next line of a client that asks again and again. An error if it has closed the connection.
+fn next_line(client: &mut BufReader<UnixStream>) -> io::Result<String> {
     let mut line = String::new();
     let come = in_turns(WAIT_MAX, |turn| {
         client.get_ref().set_read_timeout(Some(turn)).unwrap();
         match client.read_line(&mut line) {
             // What has come so far stays in the line.
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            outcome => Some(outcome.unwrap()),
+            outcome => Some(outcome),
         }
     });
-    come.unwrap_or_else(|hang| panic!("{hang}"));
-    line.trim_end().to_owned()
+    match come.unwrap_or_else(|hang| panic!("{hang}"))? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line.trim_end().to_owned()),
+    }
 }
 
 #[test]
@@ -170,11 +242,9 @@ fn top_shows_filters_resizes_and_sets_attributes() {
         terminal.press("/top-sho\r");
         terminal.until_shown("1 queues with \"top-sho\"");
         terminal.until_shown("top-shown");
-        terminal.press("emax_active 3\r");
-        terminal.until_shown("done: set devices/top-shown/max_active 3");
+        terminal.set("max_active 3", "done: set devices/top-shown/max_active 3");
         assert_eq!(queue.max_active(), 3);
-        terminal.press("emax_active none\r");
-        terminal.until_shown("not a value of it");
+        terminal.set("max_active none", "not a value of it");
         // Any key ends the message.
         terminal.press("r");
         terminal.until_shown("q quit");
@@ -269,46 +339,64 @@ fn a_real_process_that_exits_is_shown_as_gone() {
             std::process::exit(0);
         }
         let test = "top::a_real_process_that_exits_is_shown_as_gone";
-        let mut shown = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(SHOWN, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(shown.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let socket = lines.by_ref().find(|line| line.ends_with(".sock")).unwrap();
-        let mut terminal = Terminal::top(&socket, false);
-        terminal.until_shown("top-ends");
-        drop(shown.stdin.take());
-        lines.for_each(drop);
-        assert!(shown.wait().unwrap().success());
-        terminal.until_shown(&format!("GONE  process {} is gone", shown.id()));
-        assert!(terminal.parser.screen().contents().contains("top-ends"), "the last state stays");
+        let exit = || {
+            let mut shown = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--nocapture"])
+                .env(SHOWN, "1")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let stdout = shown.stdout.take().unwrap();
+            let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
+            let socket = lines.by_ref().find(|line| line.ends_with(".sock")).unwrap();
+            let mut terminal = Terminal::top(&socket, false);
+            terminal.until_shown("top-ends");
+            drop(shown.stdin.take());
+            lines.for_each(drop);
+            assert!(shown.wait().unwrap().success());
+            let gone = format!("GONE  process {} ", shown.id());
+            terminal.until_shown(&gone);
+            terminal.if_shown(&(gone + "is gone"))
+        };
+        // The command may have given it up before it ended, because it got no CPU for an answer.
+        let terminal = until(exit, |_| true);
+        assert!(terminal.shows("top-ends"), "the last state stays");
         terminal.quit();
     });
 }
 
-/// The server that ends stands for a process that exits.
+/// `uwork top`, which shows a process of this number as gone, and the listener where it looks for the
+/// process. The connection was closed after two rounds of three requests. All is done again if a
+/// thread of this process got no CPU for an answer, or to close the connection before one was due.
+fn gone(process: u32, colour: bool) -> (Terminal, UnixListener, tempfile::TempDir) {
+    let exit = || {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("1.sock");
+        let listener = UnixListener::bind(&path)?;
+        let mut terminal = Terminal::start(path.to_str().unwrap(), colour);
+        let mut stream = accepted(&listener);
+        writeln!(stream, "uwork-control 1 {process}")?;
+        let mut requests = BufReader::new(stream.try_clone()?);
+        for _ in 0..6 {
+            let request = next_line(&mut requests)?;
+            stream.write_all(control::answer(&request).as_bytes())?;
+        }
+        drop((requests, stream));
+        let gone = format!("GONE  process {process} ");
+        terminal.until_shown(&gone);
+        Ok((terminal.if_shown(&(gone + "is gone"))?, listener, folder))
+    };
+    until::<_, io::Error>(exit, |_| true)
+}
+
+/// The connection that ends stands for a process that exits.
 #[test]
 fn a_process_that_exits_is_shown_as_gone() {
     observed("top::a_process_that_exits_is_shown_as_gone", || {
         let (_queue, _) = looked_at("top-gone");
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("1.sock");
-        let listener = UnixListener::bind(&path).unwrap();
-        let mut terminal = Terminal::top(path.to_str().unwrap(), true);
-        let mut stream = accepted(&listener);
-        stream.write_all(b"uwork-control 1 4711\n").unwrap();
-        // Two rounds of its three requests.
-        let mut requests = BufReader::new(stream.try_clone().unwrap());
-        for _ in 0..6 {
-            let request = next_line(&mut requests);
-            stream.write_all(control::answer(&request).as_bytes()).unwrap();
-        }
-        terminal.until_shown("process 4711");
-        drop((requests, stream));
-        terminal.until_shown("GONE  process 4711 is gone");
+        // Larger than any process's number.
+        let (mut terminal, ..) = gone(99_999_998, true);
         terminal.press("/top-gone\r");
         terminal.until_shown("1 queues with \"top-gone\"");
         terminal.quit();
@@ -316,7 +404,7 @@ fn a_process_that_exits_is_shown_as_gone() {
 }
 
 /// Greets and answers a client until it leaves.
-fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> std::io::Result<()> {
+fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> io::Result<()> {
     let requests = BufReader::new(stream.try_clone()?).lines();
     stream.write_all(format!("uwork-control 1 {}\n", std::process::id()).as_bytes())?;
     for request in requests {
@@ -325,31 +413,21 @@ fn serve(mut stream: UnixStream, answer: impl Fn(&str) -> String) -> std::io::Re
     Ok(())
 }
 
+/// Serves one client after the other on a thread of its own.
+fn serve_all(listener: UnixListener, answer: impl Fn(&str) -> String + Send + 'static) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let _ = serve(stream, &answer);
+        }
+    });
+}
+
 #[test]
 fn a_process_that_answers_again_is_shown_again() {
     observed("top::a_process_that_answers_again_is_shown_again", || {
         let (_queue, _) = looked_at("top-again");
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("1.sock");
-        let listener = UnixListener::bind(&path).unwrap();
-        let mut terminal = Terminal::top(path.to_str().unwrap(), false);
-        let mut first = accepted(&listener);
-        // Until the process is on the screen, and no longer.
-        let answers = std::cell::Cell::new(0);
-        let served = serve(first.try_clone().unwrap(), |request| {
-            answers.set(answers.get() + 1);
-            if answers.get() == 6 {
-                first.shutdown(std::net::Shutdown::Both).unwrap();
-            }
-            control::answer(request)
-        });
-        assert!(served.is_err() && first.write_all(b"x").is_err(), "closed");
-        terminal.until_shown("GONE  process ");
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let _ = serve(stream, control::answer);
-            }
-        });
+        let (mut terminal, listener, _folder) = gone(std::process::id(), false);
+        serve_all(listener, control::answer);
         terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
         terminal.press("/top-again\r");
         terminal.until_shown("1 queues with \"top-again\"");
@@ -365,17 +443,14 @@ fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
         let path = folder.path().join("1.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let (asked, requests) = std::sync::mpsc::channel();
-        let mut terminal = Terminal::top(path.to_str().unwrap(), false);
-        let stream = accepted(&listener);
-        std::thread::spawn(move || {
-            let _ = serve(stream, |request| {
-                let _ = asked.send(request.to_owned());
-                match request.starts_with("queues") {
-                    true => "err too-long too many\n".to_owned(),
-                    false => control::answer(request),
-                }
-            });
+        serve_all(listener, move |request| {
+            let _ = asked.send(request.to_owned());
+            match request.starts_with("queues") {
+                true => "err too-long too many\n".to_owned(),
+                false => control::answer(request),
+            }
         });
+        let mut terminal = Terminal::top(path.to_str().unwrap(), false);
         terminal.until_shown("too many: / and a part of the names");
         terminal.press("/x");
         terminal.until_shown("type a part of the names");
@@ -394,11 +469,7 @@ fn a_filter_that_permits_too_many_queues_can_be_typed_on() {
 fn without_a_terminal_a_single_picture_is_printed() {
     observed("top::without_a_terminal_a_single_picture_is_printed", || {
         let (_queue, socket) = looked_at("a-picture");
-        let run =
-            Command::new(env!("CARGO_BIN_EXE_uwork")).args(["top", "-i", "0.05", &socket]).output();
-        let output = run.unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}");
+        let text = text_of(&mut command(&["top", "-i", "0.05", &socket]));
         assert_eq!(text.lines().count(), 40);
         assert!(text.contains("a-picture") && !text.contains('\u{1b}'), "{text}");
     });

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-/// Names a test that is left out. In CI it fails: no test may be left out unnoticed.
+/// Names a test that is left out. With `CI` set it fails: ci/all.sh unsets it if a program is missing
+/// from the start.
 pub(crate) fn left_out(test: &str, why: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{test}: {why}; CI has it (ci/deps.sh)");
+    assert!(std::env::var_os("CI").is_none(), "{test}: {why}, and CI is set: run ci/deps.sh");
     // Not by `eprintln!`, whose text the runner drops when a test passes.
     let _ = writeln!(std::io::stderr(), "{test}: left out, {why} (ci/deps.sh)");
 }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
+use rustix::net::{AddressFamily, SocketType, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uwork_serve::{Config, Io, Server};
 
@@ -81,15 +82,16 @@ fn without_descriptors_clients_wait_until_another_disconnects() {
     for io in [Io::Auto, Io::Epoll] {
         let server = Server::start(Config { io, ..config(50) }).unwrap();
         let first = ping(server.address());
-        // Every open connection takes a descriptor on both sides. Then all remaining descriptors
-        // are used up.
+        // Every open connection takes a descriptor on both sides; the client's exists before all
+        // that remain are used up.
+        let waiting = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         let mut files = Vec::new();
         while let Ok(file) = std::fs::File::open("/proc/self/stat") {
             files.push(file);
         }
-        // One descriptor for the client's socket; the server has none left to accept it.
-        drop(files.pop());
-        let mut waiting = TcpStream::connect(server.address()).unwrap();
+        // The server has no descriptor left to accept it.
+        connect(&waiting, &server.address()).unwrap();
+        let mut waiting = TcpStream::from(waiting);
         waiting.write_all(b"PING\r\n").unwrap();
         drop(first);
         let mut reply = [0; 7];

@@ -63,7 +63,8 @@ fn torture(time: Duration, jobs: usize, is_lost: &Cell<bool>) -> Result<Measured
     let mut consumers = (0..CONSUMERS).map(consumer).collect::<Result<Vec<_>, _>>()?;
     let (begun, mut kills, mut cuts, mut restarts) = (Instant::now(), 0, 0, 0);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    while begun.elapsed() < time {
+    // At least one disturbance, also where this thread gets no CPU for the whole time.
+    while kills + cuts == 0 || begun.elapsed() < time {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         thread::sleep(Duration::from_millis(100 + (random >> 40) % 900));
         let victim = (random >> 33) as usize % CONSUMERS;
