@@ -4,8 +4,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -405,9 +408,11 @@ fn a_closed_pipe_ends_it_quietly() {
     for i in 0..500 {
         place.write(format!("tree/{i}"), "");
     }
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = place.command(UWORK).args(["sum", "tree"]).stdout(writer).output().unwrap();
+    // Not a pipe, whose reader a process of another test may have until its exec.
+    let (reader, writer) = UnixStream::pair().unwrap();
+    reader.shutdown(Shutdown::Both).unwrap();
+    let mut sum = place.command(UWORK);
+    let output = sum.args(["sum", "tree"]).stdout(OwnedFd::from(writer)).output().unwrap();
     assert_output(&without_niceness(output), 141, b"", "");
 }
 
