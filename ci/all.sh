@@ -34,6 +34,7 @@ target=${CARGO_TARGET_DIR:-target}
     exit 1
 }
 # Where tests keep their logs, and name those that passed when they were repeated.
+unset UWORK_XTASK
 export UWORK_STEP_LOGS=$logs UWORK_FLAKY_FILE=$logs/flaky
 
 # In the environment of all processes of this run, but not of this script.
@@ -116,11 +117,13 @@ trap interrupted INT TERM HUP
 # Without the tools of this step no other step can work.
 if run deps; then
     left_out=$(grep '^left out, ' "$logs/deps.log")
-    # Built once: a step that asks cargo for it waits until the other lane has built what it needs. If this fails, the
-    # steps say why.
-    ! cargo build --quiet --package xtask 2>>"$logs/deps.log" || export UWORK_XTASK=$target/debug/xtask
-    # With it, a test that is left out fails. Those that need these tools are named instead.
+    # With CI set, a test that is left out fails. Those whose tools are missing are named below instead.
     [ -z "$left_out" ] || unset CI
+    # Built once, before the lanes: later, cargo would wait for the build of the other lane. If this fails, each step
+    # says why.
+    UWORK_RUN=$mark setsid timeout --kill-after=20 $((RUN_SECONDS_MAX - SECONDS)) \
+        cargo build --quiet --package xtask </dev/null >"$logs/xtask.log" 2>&1 7>&- &
+    if wait $!; then export UWORK_XTASK=$target/debug/xtask; fi
     echo "running ${LANES[*]}; the output of a step is printed when it is over; until then it is in $logs"
     for lane in "${LANES[@]}"; do
         # shellcheck disable=SC2086 # A lane is a list of steps.

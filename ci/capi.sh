@@ -84,7 +84,9 @@ manual_pages() {
     mandoc -T lint -W error "$installed"/share/man/man1/*
 }
 
-# First, in folders of their own: meanwhile the other lane of ci/all.sh may build in the folder of the others.
+# The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lane of
+# ci/all.sh.
+#
 # Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
 # allocations nevertheless. For the thread sanitizer, races inside it are suppressed (crates/capi/tests/tsan_names.c). The two
 # sanitizers cannot be linked into one program.

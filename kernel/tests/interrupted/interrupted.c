@@ -15,14 +15,14 @@ module_param_named(signal, signal_number, int, 0);
 static void interrupt_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(interrupt_work, interrupt_fn);
 
-/* The handlers are installed when init has returned. */
+/* Polls until the handler is installed, which is after init. */
 static void interrupt_fn(struct work_struct *work)
 {
 	struct sigaction installed;
 
 	(void)work;
 	sigaction(signal_number, NULL, &installed);
-	if (installed.sa_handler == SIG_DFL)
+	if (installed.sa_handler == SIG_DFL || installed.sa_handler == SIG_IGN)
 		schedule_delayed_work(&interrupt_work, 1);
 	else
 		kill(current->tgid, signal_number);

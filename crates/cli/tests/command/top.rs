@@ -367,8 +367,8 @@ fn a_real_process_that_exits_is_shown_as_gone() {
 }
 
 /// `uwork top`, which shows a process of this number as gone, and the listener where it looks for the
-/// process. The connection was closed after two rounds of three requests. All is done again if a
-/// thread of this process got no CPU for an answer, or to close the connection before one was due.
+/// process. The connection was closed after two rounds of three requests. Starts over if
+/// this process answered, or closed the connection, too late.
 fn gone(process: u32, colour: bool) -> (Terminal, UnixListener, tempfile::TempDir) {
     let exit = || {
         let folder = tempfile::tempdir()?;

@@ -210,7 +210,7 @@ fn marked(waits: bool, why: NotRunning) {
 fn leaves(reverted: Option<Cure>) -> usize {
     let wrong = std::sync::Arc::new(Mutex::new(0));
     let seen = wrong.clone();
-    explore("not_running: the worker leaves its slot", Preemptions::AtMost(4), move || {
+    explore("not_running: the worker leaves its slot", Preemptions::Deep(5), move || {
         let world = World::new();
         world.host.revert(reverted);
         world.schedule(&world.items[0]);

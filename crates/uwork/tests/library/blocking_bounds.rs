@@ -242,6 +242,7 @@ fn a_fork_while_workers_are_observed() {
             blocked.until_inside(BLOCKED);
             until("a child has no file of its parent's", child_has_no_file);
             in_child(|| {
+                assert!(perf_files() <= 1, "at most the one that was being opened");
                 (0..5).for_each(|_| scene());
                 if tier == "events" && reported().is_empty() {
                     until_some_worker_is_observed();

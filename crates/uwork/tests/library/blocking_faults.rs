@@ -14,21 +14,26 @@ use perf_event_open_sys::perf_event_open;
 use crate::support::blocks::every_kind;
 use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
 use crate::support::filter::refuse;
-use crate::support::guard::progress;
+use crate::support::guard::{Guard, progress};
 use crate::support::tiers::{
     BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced, in_events,
     perf_files, reported, scene,
 };
-use crate::support::{received, until, watchdog};
+use crate::support::{WAIT_MAX, received, until, watchdog};
 use uwork::{BlockingTier, Setup};
 
 /// Plays scenes until the condition holds. Each scene is an opportunity for the awaited event, and
 /// none on a machine that gives the workers no CPU in time.
+#[track_caller]
 fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
-    until(what, || {
+    let mut guard = Guard::new(WAIT_MAX);
+    loop {
         scene();
-        condition()
-    });
+        if condition() {
+            return;
+        }
+        guard.poll().unwrap_or_else(|hang| panic!("{what}: {hang}; reported: {:?}", reported()));
+    }
 }
 
 /// Whether the system lets this process observe its threads; otherwise prints a note that the test

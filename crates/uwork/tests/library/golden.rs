@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crate::support::child::alone_with;
+use crate::support::child::{alone, alone_with};
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::cpus;
@@ -143,7 +143,9 @@ fn one_after_the_other(queue: &Queue) {
 // Catches: an ordered queue, or max_active 1, that lets another item start during a declared wait.
 #[test]
 fn golden_one_at_a_time() {
-    declared_only("golden_one_at_a_time", || {
+    // In every tier: whatever a worker waits for, no other may start.
+    alone("golden_one_at_a_time", || {
+        let _watchdog = watchdog();
         one_after_the_other(&queue("golden").ordered().build().unwrap());
         one_after_the_other(&queue("golden").per_cpu().max_active(1).build().unwrap());
     });

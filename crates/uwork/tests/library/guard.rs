@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::guard::{Activity, CAP, Hang, Judge, Sample};
+use crate::support::guard::{Activity, CAP, ENDLESS_MAX, Hang, Judge, Sample};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -12,8 +12,13 @@ fn sample(seconds: u64, ran_ms: u64, progress: u64) -> Sample {
 }
 
 fn delayed(seconds: u64, ran_ms: u64, delayed_ms: u64, progress: u64) -> Sample {
+    let (at, polled) = (Duration::from_secs(seconds), Activity::default());
+    Sample { at, activity: activity(ran_ms, delayed_ms), polled, progress }
+}
+
+fn activity(ran_ms: u64, delayed_ms: u64) -> Activity {
     let [ran, delayed] = [ran_ms, delayed_ms].map(Duration::from_millis);
-    Sample { at: Duration::from_secs(seconds), activity: Activity { ran, delayed }, progress }
+    Activity { ran, delayed }
 }
 
 // Catches: a guard that uses the clock alone, and ends tests on a loaded machine.
@@ -70,11 +75,44 @@ fn active_time_that_is_lost_counts_from_the_loss() {
 fn a_process_that_is_starved_has_its_cpu_time_as_the_cap() {
     let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
     let cap = LIMIT * CAP;
-    // It has one CPU for a tenth of the time.
-    let seconds = cap.as_secs() * 10;
-    let starved = |second: u64| delayed(second, second * 100, second * 900, 0);
+    // It has one CPU for half of the time.
+    let seconds = cap.as_secs() * 2;
+    let starved = |second: u64| delayed(second, second * 500, second * 500, 0);
     for second in 1..seconds {
         assert_eq!(judge.judge(starved(second)), Ok(()), "after {second} s");
     }
-    assert_eq!(judge.judge(starved(seconds)), Err(Hang::Endless(cap)));
+    assert_eq!(judge.judge(starved(seconds)), Err(Hang::Endless(cap * 2)));
+}
+
+// Catches: a wait that is ended by the runner of the tests, which does not know its name.
+#[test]
+fn a_process_that_gets_hardly_any_cpu_is_ended_by_the_last_limit() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    let starved = |second: u64| delayed(second, second, second * 900, 0);
+    for second in 1..ENDLESS_MAX.as_secs() {
+        assert_eq!(judge.judge(starved(second)), Ok(()), "after {second} s");
+    }
+    assert_eq!(judge.judge(starved(ENDLESS_MAX.as_secs())), Err(Hang::Endless(ENDLESS_MAX)));
+}
+
+// Catches: the activity of threads that wait, taken for that of the process; time that is lost when
+// such a thread ends, taken from that of the others.
+#[test]
+fn threads_that_wait_are_not_active() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    let polling = |second: u64| Sample {
+        polled: activity(second * 100, second * 500),
+        ..delayed(second, second * 100, second * 500, 0)
+    };
+    for second in 1..60 {
+        assert_eq!(judge.judge(polling(second)), Ok(()), "after {second} s");
+    }
+    assert_eq!(judge.judge(polling(60)), Err(Hang::Stuck(LIMIT)));
+    let mut judge = Judge::new(LIMIT, polling(60));
+    // The delays of these threads are gone, and others are delayed.
+    for second in 61..120 {
+        let others = Sample { activity: activity(6_000, (second - 60) * 500), ..polling(60) };
+        let now = Sample { at: Duration::from_secs(second), ..others };
+        assert_eq!(judge.judge(now), Ok(()), "after {second} s");
+    }
 }

@@ -21,14 +21,10 @@ fn fib(n: u64, leaves: &AtomicUsize) -> u64 {
 
 /// Calls `attempt` until it says that a worker has taken the second half. Nothing asks a worker for
 /// help where all CPUs have one: on a machine with one CPU, and beside the items of other tests.
-#[track_caller]
-fn until_taken(test: &str, attempt: impl FnMut() -> bool) {
-    alone(test, || {
-        let _watchdog = watchdog();
-        if two_cpus().is_some() {
-            until("a worker takes a half", attempt);
-        }
-    });
+fn until_taken(attempt: impl FnMut() -> bool) {
+    if two_cpus().is_some() {
+        until("a worker takes a half", attempt);
+    }
 }
 
 /// How long a first half waits for a worker to take the second.
@@ -76,62 +72,74 @@ fn every_half_of_a_deep_tree_runs_once_on_threads_and_in_items() {
 // Catches: a caller that no worker helps.
 #[test]
 fn an_idle_worker_takes_the_second_half() {
-    let name = "an_idle_worker_takes_the_second_half";
-    until_taken(name, || {
+    alone("an_idle_worker_takes_the_second_half", || {
+        let _watchdog = watchdog();
         let here = thread::current().id();
-        let taken = AtomicBool::new(false);
-        let second = || taken.store(is_elsewhere(here), Ordering::SeqCst);
-        join(|| wait_for(&taken, enough()), second).0
+        until_taken(|| {
+            let taken = AtomicBool::new(false);
+            let second = || taken.store(is_elsewhere(here), Ordering::SeqCst);
+            join(|| wait_for(&taken, enough()), second).0
+        });
     });
 }
 
 // Catches: a frame that unwinds while a thief is in the half that it holds.
 #[test]
 fn a_panic_in_the_first_half_leaves_after_a_second_half_that_was_taken_has_ended() {
-    let here = thread::current().id();
-    let ended = AtomicU64::new(0);
     let name = "a_panic_in_the_first_half_leaves_after_a_second_half_that_was_taken_has_ended";
-    until_taken(name, || {
-        let taken = AtomicBool::new(false);
-        let before = ended.load(Ordering::SeqCst);
-        let first = || {
-            wait_for(&taken, enough());
-            panic!("the first, on purpose");
-        };
-        let second = || {
-            taken.store(is_elsewhere(here), Ordering::SeqCst);
-            // The first half panics meanwhile.
-            (0..1_000).for_each(|_| thread::yield_now());
-            ended.fetch_add(1, Ordering::SeqCst);
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(|| join::<_, _, (), _>(first, second)));
-        let payload = outcome.expect_err("the first half panics");
-        assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "the first, on purpose");
-        let taken = taken.load(Ordering::SeqCst);
-        assert_eq!(ended.load(Ordering::SeqCst) - before, u64::from(taken), "ended, or dropped");
-        taken
+    alone(name, || {
+        let _watchdog = watchdog();
+        let here = thread::current().id();
+        let ended = AtomicU64::new(0);
+        until_taken(|| {
+            let taken = AtomicBool::new(false);
+            let before = ended.load(Ordering::SeqCst);
+            let first = || {
+                wait_for(&taken, enough());
+                panic!("the first, on purpose");
+            };
+            let second = || {
+                taken.store(is_elsewhere(here), Ordering::SeqCst);
+                // The first half panics meanwhile.
+                (0..1_000).for_each(|_| thread::yield_now());
+                ended.fetch_add(1, Ordering::SeqCst);
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| join::<_, _, (), _>(first, second)));
+            let payload = outcome.expect_err("the first half panics");
+            assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "the first, on purpose");
+            let taken = taken.load(Ordering::SeqCst);
+            assert_eq!(
+                ended.load(Ordering::SeqCst) - before,
+                u64::from(taken),
+                "ended, or dropped"
+            );
+            taken
+        });
     });
 }
 
 // Catches: a lost payload, or one of the wrong half.
 #[test]
 fn a_panic_in_the_second_half_reaches_the_caller_wherever_it_runs() {
-    let here = thread::current().id();
-    let panics = |wait: bool| {
-        let taken = AtomicBool::new(false);
-        let first = || wait && wait_for(&taken, enough());
-        let second = || {
-            taken.store(is_elsewhere(here), Ordering::SeqCst);
-            panic!("the second, on purpose");
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(|| join::<_, _, _, ()>(first, second)));
-        let payload = outcome.expect_err("the second half panics");
-        assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "the second, on purpose");
-        taken.load(Ordering::SeqCst)
-    };
     let name = "a_panic_in_the_second_half_reaches_the_caller_wherever_it_runs";
-    until_taken(name, || panics(true));
-    until("the caller takes its half back", || !panics(false));
+    alone(name, || {
+        let _watchdog = watchdog();
+        let here = thread::current().id();
+        let panics = |wait: bool| {
+            let taken = AtomicBool::new(false);
+            let first = || wait && wait_for(&taken, enough());
+            let second = || {
+                taken.store(is_elsewhere(here), Ordering::SeqCst);
+                panic!("the second, on purpose");
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| join::<_, _, _, ()>(first, second)));
+            let payload = outcome.expect_err("the second half panics");
+            assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "the second, on purpose");
+            taken.load(Ordering::SeqCst)
+        };
+        until_taken(|| panics(true));
+        until("the caller takes its half back", || !panics(false));
+    });
 }
 
 // Catches: a join that needs a permit of its own queue, or a worker of its own pod.

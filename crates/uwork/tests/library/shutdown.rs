@@ -400,9 +400,10 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
         let report = shutdown(Shutdown::Cancel, Duration::ZERO).unwrap();
         assert!(!report.is_complete(), "{report}");
         is_stuck.wait();
+        let mut report = shutdown(Shutdown::Cancel, Duration::from_millis(20)).unwrap();
+        assert!(!report.is_complete(), "{report}");
         // The other one has been released.
         assert!(matches!(behind.join(), Err(JoinError::Cancelled)));
-        let mut report = report;
         until("only the stuck one is being released", || {
             report = shutdown(Shutdown::Cancel, Duration::ZERO).unwrap();
             report.releasing.len() == 1

@@ -212,7 +212,7 @@ fn the_threshold_of_the_watchdog_can_be_set() {
     });
 }
 
-/// As above.
+/// In a process of its own: the thresholds are process-wide.
 #[test]
 fn the_thresholds_of_hogs_can_be_set() {
     alone("the_thresholds_of_hogs_can_be_set", || {

@@ -2,10 +2,12 @@
 //!
 //! The clock alone cannot decide: on a loaded machine a test may take many times as long as alone.
 //! A wait is a hang if, for the whole of its limit, the process neither made progress nor was
-//! active; or if it is not over after [`CAP`] limits in which the process had a CPU. The active time
-//! is the CPU time of all threads, and the time for which they waited for a CPU: a process with a
-//! low priority gets none for long. The active time of threads that only wait for the end of a wait
-//! does not count. That of [`KnownChild`] processes and their descendants does.
+//! active; or if it is not over after [`CAP`] limits. If the threads were without a CPU, summed up, for
+//! half of that time, the wait may last until the process has used as much CPU time, but not longer
+//! than [`ENDLESS_MAX`]. The active time is the CPU time of all threads, and the time for which they
+//! waited for a CPU: a process with a low priority gets none for long. The active time of threads
+//! that only wait for the end of a wait does not count. That of [`KnownChild`] processes and their
+//! descendants does.
 //!
 //! Tests of other crates include this file by its path, so it uses the standard library and libc
 //! only.
@@ -16,9 +18,11 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A wait that lasts this many limits is a hang, whatever the process does: threads that spin are
-/// active for ever. On a machine where threads wait for a CPU for half of that time or longer, the
-/// wait may last until the process has used as much CPU time.
+/// active for ever.
 pub(crate) const CAP: u32 = 10;
+/// The longest wait of a process whose threads get no CPU. Below the time after which the runner of
+/// the tests (`SILENCE_MAX`) ends a silent process, without naming the wait.
+pub(crate) const ENDLESS_MAX: Duration = Duration::from_secs(25 * 60);
 /// Active time below this part of a limit counts as none: idle threads wake up now and then.
 const IDLE_PART: u32 = 100;
 /// How often a wait reads the meter in one limit. The number is small because each reading wakes a
@@ -46,7 +50,7 @@ pub(crate) fn progress() {
 pub(crate) enum Hang {
     /// Neither progress nor activity for this long.
     Stuck(Duration),
-    /// Not over after this long, or longer, although the process was active.
+    /// Not over after this long, although the process was active.
     Endless(Duration),
 }
 
@@ -108,6 +112,8 @@ impl std::iter::Sum for Activity {
 pub(crate) struct Sample {
     pub(crate) at: Duration,
     pub(crate) activity: Activity,
+    /// The part of threads that only waited for the end of a wait.
+    pub(crate) polled: Activity,
     pub(crate) progress: u64,
 }
 
@@ -132,11 +138,12 @@ impl Judge {
     pub(crate) fn judge(&mut self, now: Sample) -> Result<(), Hang> {
         let new = now.activity.since(self.last.activity);
         self.total = self.total + new;
-        self.active += new.all();
+        self.active += new.all().saturating_sub(now.polled.since(self.last.polled).all());
         let progress = now.progress != self.last.progress;
         self.last = now;
-        if self.is_endless(now.at) {
-            return Err(Hang::Endless(self.limit * CAP));
+        let waited = now.at.saturating_sub(self.began);
+        if self.is_endless(waited) {
+            return Err(Hang::Endless(waited));
         }
         if progress || self.active >= self.limit / IDLE_PART {
             self.active = Duration::ZERO;
@@ -150,10 +157,10 @@ impl Judge {
         Ok(())
     }
 
-    fn is_endless(&self, now: Duration) -> bool {
-        let (cap, waited) = (self.limit * CAP, now.saturating_sub(self.began));
+    fn is_endless(&self, waited: Duration) -> bool {
+        let cap = self.limit * CAP;
         let had_cpus = self.total.delayed < waited / 2 || self.total.ran >= cap;
-        waited >= cap && had_cpus
+        waited >= cap && (had_cpus || waited >= ENDLESS_MAX)
     }
 }
 
@@ -172,7 +179,8 @@ impl Of {
             Of::ThisProcess => last_of_this_process(),
             Of::Child(pid) => (used(libc::CLOCK_MONOTONIC), of_tree(pid)),
         };
-        Sample { at, activity, progress: PROGRESS.load(Ordering::Relaxed) }
+        let polled = time_of([&POLLED_RAN_NS, &POLLED_DELAYED_NS]);
+        Sample { at, activity, polled, progress: PROGRESS.load(Ordering::Relaxed) }
     }
 }
 
@@ -190,18 +198,19 @@ fn last_of_this_process() -> (Duration, Activity) {
         ENDED_NS.store(now, Ordering::Release);
     }
     let at = ENDED_NS.load(Ordering::Acquire);
-    let [ran, delayed] =
-        [&RAN_NS, &DELAYED_NS].map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
-    (Duration::from_nanos(at), Activity { ran, delayed })
+    (Duration::from_nanos(at), time_of([&RAN_NS, &DELAYED_NS]))
 }
 
-/// That of this process, its known children and their descendants.
+fn time_of(counters: [&AtomicU64; 2]) -> Activity {
+    let [ran, delayed] =
+        counters.map(|counter| Duration::from_nanos(counter.load(Ordering::Relaxed)));
+    Activity { ran, delayed }
+}
+
+/// The activity of this process, its known children and their descendants.
 fn of_this_process() -> Activity {
-    let [ran, delayed] = [&POLLED_RAN_NS, &POLLED_DELAYED_NS]
-        .map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
-    let all = Activity { ran: used(libc::CLOCK_PROCESS_CPUTIME_ID), delayed: delays_of("self") };
-    let children = Activity { ran: of_ended_children(), ..Activity::default() };
-    all.since(Activity { ran, delayed }) + children + known_children().map(of_tree).sum()
+    let ran = used(libc::CLOCK_PROCESS_CPUTIME_ID) + of_ended_children();
+    Activity { ran, delayed: delays_of("self") } + known_children().map(of_tree).sum()
 }
 
 /// The children whose active time counts; 0 is a free place. No lock guards them, because a forked
@@ -251,7 +260,7 @@ fn of_ended_children() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// That of a process and of all its descendants.
+/// The activity of a process and of all its descendants.
 fn of_tree(pid: libc::pid_t) -> Activity {
     // The kernel's encoding of a process's CPU clock (CPUCLOCK_SCHED).
     let ran = used((!pid << 3) | 2) + of_ended_children_of(pid);

@@ -222,7 +222,8 @@ mod ring {
     // Catches: an accept that keeps running without a report, a connection that is lost.
     #[test]
     fn an_accept_without_descriptors_ends_and_can_be_submitted_again() {
-        // No watchdog: as above.
+        // No watchdog: without files it cannot read how long threads wait for a CPU. The process that
+        // started this one ends it if it hangs.
         alone("ring::an_accept_without_descriptors_ends_and_can_be_submitted_again", || {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
