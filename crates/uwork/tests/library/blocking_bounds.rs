@@ -68,7 +68,7 @@ fn workers_end_while_they_are_observed() {
 /// Queues in many pools: some have a pool each, and others differ in the attributes that determine
 /// the pool.
 fn many_queues() -> Vec<(Queue, bool)> {
-    let dedicated = (0..900).map(|_| (queue("one").dedicated().build().unwrap(), false));
+    let dedicated = (0..920).map(|_| (queue("one").dedicated().build().unwrap(), false));
     let mut queues: Vec<_> = dedicated.collect();
     let all = cpus();
     for nice in -20..20 {
