@@ -102,21 +102,48 @@ pub(super) fn pin(cpus: &CpuSet) {
     place(0, cpus);
 }
 
-/// Lowers the calling thread to `SCHED_IDLE`. Needs no privilege, but cannot be undone without one.
+/// How much the niceness of a standby exceeds that of other threads: about a tenth of their weight.
+const STANDBY_NICE: i32 = 10;
+/// The time slice of a standby, in nanoseconds: the shortest that Linux grants (since 6.12; older
+/// versions ignore it).
+const STANDBY_SLICE_NS: u64 = 100_000;
+
+/// Makes the calling thread one that the system runs in place of a thread that blocks: it preempts
+/// no thread when it wakes (`SCHED_BATCH`), gets a small share beside threads that compute (a higher
+/// niceness), and waits for its turn no longer than they do (a short slice). The last point matters
+/// to the whole process: the system ends, stops and renames a process only after each of its threads
+/// has run. Needs no privilege; cannot be undone without one.
 pub(super) fn run_when_idle() -> std::io::Result<()> {
-    set_idle(0)
+    // SAFETY: no pointers; 0 is the calling thread.
+    let (policy, nice) =
+        unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+    if policy == libc::SCHED_IDLE {
+        // All threads of the process are lowered, and this policy cannot be left without a privilege.
+        return Ok(());
+    }
+    set_standby(0, (nice + STANDBY_NICE).min(NICE_MAX))
 }
 
-/// The error with which the system refuses `SCHED_IDLE`, if it does. Lowers no thread: it probes with
-/// a thread id that does not exist, which the system checks after its filters.
-pub(super) fn idle_refusal() -> Option<std::io::Error> {
-    set_idle(libc::pid_t::MAX).err().filter(|error| error.raw_os_error() != Some(libc::ESRCH))
+/// The error with which the system refuses the scheduling of standbys, if it does. Changes no thread:
+/// it probes with a thread id that does not exist, which the system checks after its filters.
+pub(super) fn standby_refusal() -> Option<std::io::Error> {
+    let absent = set_standby(libc::pid_t::MAX, STANDBY_NICE);
+    absent.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH))
 }
 
-fn set_idle(thread: libc::pid_t) -> std::io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the structure is live.
-    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_IDLE, &raw const parameters) } {
+fn set_standby(thread: libc::pid_t, nice: i32) -> std::io::Result<()> {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_BATCH as u32,
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: STANDBY_SLICE_NS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the structure is live and of the size that it states.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attributes, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
@@ -168,8 +195,9 @@ pub(super) fn place(thread: u64, cpus: &CpuSet) {
     }
 }
 
-/// The lowest niceness, and the number of values.
+/// The lowest niceness, the highest, and the number of values.
 const NICE_MIN: i32 = -20;
+const NICE_MAX: i32 = 19;
 const NICES: usize = 40;
 /// A value of `ACTUAL_NICE`: every thread got this niceness.
 const AS_REQUESTED: i32 = i32::MAX;
@@ -195,7 +223,7 @@ fn set_nice(wanted: i32) {
     // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
     let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
     // A lower number needs a privilege or RLIMIT_NICE, a higher one does not.
-    let got = (wanted..=19).find(|&nice| set(nice));
+    let got = (wanted..=NICE_MAX).find(|&nice| set(nice));
     if let (Some(got), Some(granted)) = (got, granted(wanted)) {
         // Once another one was set, the record stays, even if later threads get the requested one.
         if got != wanted && granted.swap(got, Ordering::Relaxed) == AS_REQUESTED {

@@ -11,8 +11,8 @@ use std::str::FromStr;
 pub enum Tier {
     /// Only declared blocking: `blocking(..)`, and uwork's own waits.
     Declared,
-    /// Also detect blocking by threads of the lowest priority, which run when a worker blocks and its
-    /// CPU becomes idle; and like `Events`, or else `Sampling`, where other threads keep the CPU busy.
+    /// Also detect blocking by threads of little weight, which run when a worker blocks and leaves its
+    /// CPU; and like `Events`, or else `Sampling`, where such a thread does not get its CPU.
     Standby,
     /// Also detect blocking from the kernel's records of the workers' context switches.
     Events,

@@ -1,10 +1,9 @@
 //! What a standby thread does when it gets its CPU.
 //!
-//! A standby is pinned to one CPU and has the system's lowest priority. So it runs when the thread
-//! that had the CPU blocks, and in the rare moments in which the system gives a share of the CPU to
-//! its lowest priority. It takes no lock and allocates nothing: the system may take the CPU from it
-//! for as long as any other thread wants to run. It only wakes a thread of normal priority, which
-//! examines the pool. `watch/README.md` of the engine has the protocol.
+//! A standby is pinned to one CPU and has little weight there. So it runs when the thread that had the
+//! CPU blocks, and in the moments of its small share. It takes no lock and allocates nothing: the
+//! system may withhold its CPU while other threads want to run. It only wakes a thread of normal
+//! weight, which examines the pool. `watch/README.md` of the engine has the protocol.
 
 use crate::progress::NEVER;
 

@@ -44,8 +44,8 @@ pub trait Placement {
     /// The caller holds no lock that the thread could wait for while it has items.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet);
 
-    /// Lowers the calling thread for good: from now on it runs only on CPUs that no other thread
-    /// wants, but for a small share. Returns false if the system refuses; then the host no longer
+    /// Lowers the calling thread for good: from now on it runs on CPUs that no other thread wants, and
+    /// gets a small share of those that others want. Returns false if the system refuses; then the host no longer
     /// offers [`Tier::Standby`](uwork_policy::blocking::Tier::Standby). Takes a microsecond.
     fn run_when_idle(&self) -> bool;
 

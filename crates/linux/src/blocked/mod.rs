@@ -121,7 +121,7 @@ impl BlockDetector {
     /// The system refuses a standby's priority: the next tier from here on. Returns the report that
     /// is due, if the tier was not lowered before.
     pub(super) fn refuse_standby(&self, error: &Error) -> Option<Report> {
-        let reason = format!("SCHED_IDLE was allowed, and is refused now: {error}");
+        let reason = format!("SCHED_BATCH was allowed, and is refused now: {error}");
         self.lower(Tier::Standby, &reason)
     }
 
@@ -197,8 +197,9 @@ fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
         // Needs no records: where they are refused, the states of threads show the same later.
-        Tier::Standby => refusal_of(Tier::Sampling)
-            .or_else(|| super::thread::idle_refusal().map(|error| format!("SCHED_IDLE: {error}"))),
+        Tier::Standby => refusal_of(Tier::Sampling).or_else(|| {
+            super::thread::standby_refusal().map(|error| format!("SCHED_BATCH: {error}"))
+        }),
         Tier::Sampling => {
             (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
         }

@@ -46,8 +46,8 @@ fn standbys() -> usize {
 /// Whether a standby has lowered its priority, as each does soon after it has its name.
 fn is_any_lowered() -> bool {
     // SAFETY: numbers only.
-    let is_idle = |&thread| unsafe { libc::sched_getscheduler(thread) } == libc::SCHED_IDLE;
-    standby_threads().iter().any(is_idle)
+    let is_lowered = |&thread| unsafe { libc::sched_getscheduler(thread) } == libc::SCHED_BATCH;
+    standby_threads().iter().any(is_lowered)
 }
 
 /// Plays scenes until a standby exists.
@@ -92,11 +92,11 @@ fn a_refused_priority_leads_to_events() {
         let _watchdog = watchdog();
         collect_reports();
         let number = if errno == "EPERM" { libc::EPERM } else { libc::ENOSYS };
-        refuse(libc::SYS_sched_setscheduler, number);
+        refuse(libc::SYS_sched_setattr, number);
         assert_replaced_in_every_kind();
         let [(tier, reason)] = &reported()[..] else { panic!("{:?}", reported()) };
         let error = Error::from_raw_os_error(number).to_string();
-        let words = format!("the best there is; standby is refused: SCHED_IDLE: {error}");
+        let words = format!("the best there is; standby is refused: SCHED_BATCH: {error}");
         assert!(reason.starts_with(&words), "{reason}");
         // Records may be refused here too.
         assert!(tier == "events" || reason.contains("events is refused"), "{tier}: {reason}");
@@ -120,7 +120,7 @@ fn a_priority_that_is_refused_later_leads_to_events_once() {
             replaced_on(&on_each, one);
             is_any_lowered()
         });
-        refuse(libc::SYS_sched_setscheduler, libc::EPERM);
+        refuse(libc::SYS_sched_setattr, libc::EPERM);
         until("the refusal is noticed", || {
             replaced_on(&on_each, other);
             !reported().is_empty()
@@ -131,7 +131,7 @@ fn a_priority_that_is_refused_later_leads_to_events_once() {
         assert_replaced_in_every_kind();
         let [(tier, reason)] = &reported()[..] else { panic!("{:?}", reported()) };
         assert!(["events", "sampling"].contains(&&tier[..]), "{tier}");
-        assert!(reason.contains("SCHED_IDLE was allowed, and is refused now"), "{reason}");
+        assert!(reason.contains("SCHED_BATCH was allowed, and is refused now"), "{reason}");
         assert_eq!(uwork::dump().blocking.tier.name(), tier);
         until("the refused thread has ended", || standbys() == 1);
     });

@@ -186,7 +186,7 @@ fn tier(status: &str) -> Finding {
         ),
         "sampling" => Finding::bad(
             what,
-            "permit SCHED_IDLE or performance events to the process; see UWORK_BLOCKING",
+            "permit sched_setattr or performance events to the process; see UWORK_BLOCKING",
         ),
         _ => Finding::good(what),
     }
