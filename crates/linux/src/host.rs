@@ -168,6 +168,10 @@ impl Observer for Linux {
         thread::cpu_time(thread)
     }
 
+    fn run_delay(&self) -> Option<u64> {
+        thread::run_delay()
+    }
+
     fn activity(&self, thread: u64) -> Option<Activity> {
         self.blocked.activity(thread)
     }

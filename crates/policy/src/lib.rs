@@ -15,6 +15,7 @@
 //! - [`arrivals`]: when the items of a list were queued, known from a few of them
 //! - [`histogram`]: times in log-linear classes
 //! - [`batch`]: how many items a worker takes at once, and what it does with them
+//! - [`off_cpu`]: how many workers a pool needs whose items sleep briefly
 //! - [`deadlock`]: which of the items that wait for each other can never continue
 //! - [`flags`]: the flags of a queue, and which of them can be combined
 //! - [`standby`]: what a thread does that runs when a worker has blocked
@@ -35,6 +36,7 @@ pub mod cpuset;
 pub mod deadlock;
 pub mod flags;
 pub mod histogram;
+pub mod off_cpu;
 pub mod percpu;
 pub mod progress;
 pub mod samples;

@@ -68,6 +68,9 @@ struct Thread {
     burn: u64,
     /// The CPU time that it has used, including the whole burn in progress.
     burnt: u64,
+    /// Since when it waits for a CPU, if it does, and how long it has done so before.
+    ready_since: Option<u64>,
+    delayed: u64,
     /// Since when and until when it burns, if it does.
     burns_since: u64,
     burns_until: u64,
@@ -225,6 +228,8 @@ impl Machine {
             pause: 0,
             burn: 0,
             burnt: 0,
+            ready_since: None,
+            delayed: 0,
             burns_since: 0,
             burns_until: 0,
             keeps_cpu: false,
@@ -318,7 +323,10 @@ impl Machine {
         match doing {
             Doing::Parked => self.record(id, What::Parks),
             Doing::Dozing => self.record(id, What::Sleeps),
-            Doing::Preempted => self.record(id, What::Preempted),
+            Doing::Preempted => {
+                self.threads[id].ready_since = Some(self.now);
+                self.record(id, What::Preempted);
+            }
             _ => {}
         }
         let thread = &mut self.threads[id];
@@ -421,6 +429,7 @@ impl Machine {
 
     /// Adds a thread to the end of those that wait for a CPU.
     fn push_ready(&mut self, id: ThreadId) {
+        let _ = self.threads[id].ready_since.get_or_insert(self.now);
         self.ready.push_back(id);
         self.no_choice_until = 0;
     }

@@ -67,6 +67,10 @@ pub trait Observer: Send + Sync {
     /// The CPU time that a thread has used, in nanoseconds, if known. Takes 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
 
+    /// How long the calling thread has waited for a CPU in its life, in nanoseconds, if known. Takes
+    /// some microseconds.
+    fn run_delay(&self) -> Option<u64>;
+
     /// What a thread does, as the system sees it; None if the thread has ended or this is unknown.
     /// Takes some microseconds.
     fn activity(&self, thread: u64) -> Option<Activity>;

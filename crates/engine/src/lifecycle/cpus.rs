@@ -288,7 +288,7 @@ impl<H: Host> Pool<H> {
             return;
         }
         // A saving pool begins with one worker again.
-        self.set_target(if spec.saves { 1 } else { engine.cpus().target(&spec.cpus) });
+        self.set_base_target(if spec.saves { 1 } else { engine.cpus().target(&spec.cpus) });
         // A submitter that read the old target may have woken no worker. A submitter that reads
         // between the two lines wakes too few at worst, and the next batch wakes the rest.
         self.settle(engine);

@@ -308,6 +308,10 @@ impl Observer for Unobserved {
         None
     }
 
+    fn run_delay(&self) -> Option<u64> {
+        None
+    }
+
     fn activity(&self, _: u64) -> Option<Activity> {
         None
     }

@@ -14,6 +14,7 @@ mod retire;
 mod saving;
 mod sets;
 pub(crate) mod state;
+mod target;
 mod transfer;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
@@ -36,6 +37,7 @@ use progress::Unsettled;
 use ready::ReadyList;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
+use target::OffCpuSums;
 pub(crate) use uwork_policy::progress::NEVER;
 
 /// Workers that are remembered as having taken a batch lately.
@@ -134,6 +136,7 @@ pub(crate) struct Pool<H: Host> {
     /// Workers with items scheduled behind the one that they run. A hint.
     scheduled_batches: AtomicU32,
     pub(crate) blocking: BlockingState,
+    off_cpu: OffCpuSums,
     /// Workers that took a batch lately: the latest one of each residue class. Hints.
     recent: [AtomicU32; RECENT],
     /// The sum of its queues' limits: the number of their items that may run at once.
@@ -191,6 +194,7 @@ impl<H: Host> Pool<H> {
             residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),
             scheduled_batches: AtomicU32::new(0),
             blocking: BlockingState::new(),
+            off_cpu: OffCpuSums::new(),
             recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
             limits: AtomicU64::new(0),
             full_reported: AtomicBool::new(false),
@@ -241,15 +245,9 @@ impl<H: Host> Pool<H> {
 
     /// Sets what a fresh pool is for.
     pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
-        self.set_target(target);
+        self.set_base_target(target);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");
-    }
-
-    pub(crate) fn set_target(&self, target: u32) {
-        // SeqCst: a thread that changes the target settles the pool next. A submitter pushes first,
-        // then reads the target.
-        self.target.0.store(target.max(1), Ordering::SeqCst);
     }
 
     pub(crate) fn is_configured(&self) -> bool {
@@ -285,11 +283,6 @@ impl<H: Host> Pool<H> {
     /// Workers that took a batch lately.
     pub(crate) fn recent(&self) -> impl Iterator<Item = u32> {
         self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
-    }
-
-    #[inline]
-    pub(crate) fn target(&self) -> u32 {
-        self.target.0.load(Ordering::SeqCst)
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, PoolInner<H>> {

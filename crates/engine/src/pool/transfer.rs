@@ -51,7 +51,7 @@ impl<H: Host> Pool<H> {
 impl<H: Host> Pool<H> {
     /// Whether it has more idle workers than would run if it had work.
     fn has_idle_to_spare(&self) -> bool {
-        self.state.counts().idle > self.target()
+        self.state.counts().idle > self.base_target()
     }
 
     /// Removes a spare worker: the latest parked, except the keeper. Returns None if the pool has no

@@ -144,7 +144,7 @@ impl Hogs {
         }
         let workers = pool.list_workers();
         if !pool.spec().confined
-            && !may_replace_hog(Survey::of(engine).computing(&workers), pool.target())
+            && !may_replace_hog(Survey::of(engine).computing(&workers), pool.base_target())
         {
             // As many as twice the target compute: the CPUs are busy, and more workers would not
             // help.

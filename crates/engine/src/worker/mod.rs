@@ -4,6 +4,7 @@
 mod batch;
 mod caller;
 mod keep;
+mod off_cpu;
 mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
@@ -33,6 +34,7 @@ use crate::slot::{MOVING, Slot, WasRunning};
 use crate::sync::Link;
 use crate::worker::batch::run_batch;
 use crate::worker::keep::{KEEPS_TO_NONE, KeepsTo};
+use crate::worker::off_cpu::OffCpuMeter;
 
 /// What a worker does next.
 enum Step {
@@ -75,6 +77,8 @@ pub(crate) struct Worker<H: Host> {
     counts_after: Cell<bool>,
     /// Measures the CPU time of its batches.
     meter: account::CpuMeter,
+    /// Measures their time off the CPU.
+    off_cpu: OffCpuMeter,
 }
 
 impl<H: Host> Worker<H> {
@@ -91,6 +95,7 @@ impl<H: Host> Worker<H> {
             waits: Cell::new(0),
             counts_after: Cell::new(false),
             meter: account::CpuMeter::default(),
+            off_cpu: OffCpuMeter::default(),
         }
     }
 
@@ -140,6 +145,7 @@ impl<H: Host> Worker<H> {
                 engine.fire_saving_pools(pool.id, now);
             }
         }
+        pool.expire_raise(now);
         let may_continue = || may_start_another(pool.state.counts(), pool.target());
         if !may_continue() {
             if pool.may_find_blocked(engine) && self.yields.get() < YIELDS_BEFORE_PARK {
@@ -250,8 +256,10 @@ impl<H: Host> Worker<H> {
         pool.settle(engine);
         let batch = account::Batch::begin(engine, slot, &self.meter, (now, waited_ns), estimate);
         let before = slot.number();
+        let off_cpu = self.off_cpu.begin(engine, pool, (count, estimate), now);
         let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
-        if plan.may_presume && pool.presumes_block(engine, pwq) {
+        let presumed = plan.may_presume && pool.presumes_block(engine, pwq);
+        if presumed {
             pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
         } else {
             run();
@@ -268,7 +276,11 @@ impl<H: Host> Worker<H> {
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
-        if pwq.release(host, batch.end(engine, slot, ran), &mut ready) {
+        let ended = batch.end(engine, slot, ran);
+        if let Some(begun) = off_cpu.filter(|_| !presumed) {
+            self.off_cpu.end(engine, pool, &begun);
+        }
+        if pwq.release(host, ended, &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
                 changed.settled_by_caller(engine);
@@ -296,6 +308,7 @@ impl<H: Host> Worker<H> {
     pub(crate) fn begin_wait(&self) {
         let (pool, slot) = (self.pool(), self.slot());
         self.waits.set(self.waits.get() + 1);
+        self.off_cpu.note_declared();
         slot.set_waits(true);
         if pool.spec().single {
             // No other worker can take over, so the rest of the batch stays scheduled here.

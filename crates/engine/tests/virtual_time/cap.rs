@@ -143,8 +143,9 @@ fn pods_whose_load_moves_are_bounded_together() {
             system.flush().unwrap();
             peak.load(Ordering::Relaxed)
         });
-        // Each pod may keep as many idle workers as it has CPUs, and have one being woken.
-        assert!((256..=256 + 2 + 2).contains(&peak), "{tier} {seed}: {peak}");
+        // Each pod may keep as many idle workers as it has CPUs, and have one being woken. Where items
+        // slept a moment ago, some more may compute at once.
+        assert!((256..=256 + 2 + 2 + 12).contains(&peak), "{tier} {seed}: {peak}");
     }
 }
 

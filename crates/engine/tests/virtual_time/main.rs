@@ -37,6 +37,7 @@ mod idle_end;
 mod inside;
 mod ledger;
 mod liveness;
+mod off_cpu;
 mod open;
 mod pause;
 mod permits;

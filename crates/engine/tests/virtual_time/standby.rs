@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use uwork_engine::{Kind, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::off_cpu::RAISED_NS;
 use uwork_policy::scope::AffinityScope;
 
 use crate::host::VirtualHost;
@@ -72,10 +73,12 @@ fn a_standby_that_is_moved_away_is_spawned_later_each_time() {
         let host = engine.host();
         host.detecting().tier = Tier::Standby;
         let queue = make(engine, spec("q", Kind::PerCpu));
-        let (ran, items) = (Arc::new(AtomicU32::new(0)), 400);
+        let (ran, items) = (Arc::new(AtomicU32::new(0)), 240);
         for _ in 0..items {
             block(engine, &queue, 1, 150 * MS, &ran);
             queue.flush().unwrap();
+            // Until the pool has forgotten how long its items sleep: then only a standby finds the next.
+            host.doze(2 * RAISED_NS);
             for id in standbys(host, 1) {
                 let mut machine = host.machine();
                 if !machine.is_gone(id) {

@@ -33,6 +33,10 @@ impl Observer for VirtualHost {
         self.machine().cpu_time(thread as usize - 1)
     }
 
+    fn run_delay(&self) -> Option<u64> {
+        self.machine().run_delay()
+    }
+
     fn activity(&self, thread: u64) -> Option<Activity> {
         self.detecting().asked += 1;
         let machine = self.machine();

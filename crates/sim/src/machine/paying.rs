@@ -73,6 +73,11 @@ impl Machine {
         Some(thread.burnt - (thread.burns_until - self.now))
     }
 
+    /// How long the executing thread has waited for a CPU.
+    pub fn run_delay(&self) -> Option<u64> {
+        self.current.map(|id| self.threads[id].delayed)
+    }
+
     /// The CPU time that all threads have used.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {

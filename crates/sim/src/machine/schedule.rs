@@ -82,6 +82,7 @@ impl Machine {
                 let thread = &mut self.threads[id];
                 thread.cpu = cpu;
                 thread.is_woken = false;
+                thread.delayed += thread.ready_since.take().map_or(0, |since| self.now - since);
                 thread.burns_since = self.now;
                 self.holders.set(cpu, id, thread.is_idle_class);
                 let switch_ns = self.bill.as_mut().map_or(0, |bill| bill.switch_ns(cpu, id));

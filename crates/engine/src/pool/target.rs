@@ -1,0 +1,149 @@
+//! A pool's target: how many workers should run while work is pending. It is the number of the pool's
+//! CPUs, raised where items leave the CPU: `uwork_policy::off_cpu` decides.
+//!
+//! The sums are hints, written by workers without mutual exclusion; a lost measurement changes when
+//! the target follows. The target itself is a bound on workers that run, and any value of at least 1
+//! keeps the rule of progress.
+
+use uwork_policy::batch::RunEstimate;
+use uwork_policy::blocking::Tier;
+use uwork_policy::off_cpu::{Measured, OffCpu, RAISED_NS, is_measured};
+
+use super::Pool;
+use crate::engine::Engine;
+use crate::host::{Host, Observer};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// See the module.
+pub(crate) struct OffCpuSums {
+    cpu_ns: AtomicU64,
+    off_ns: AtomicU64,
+    /// When a measurement last began.
+    measured_at: AtomicU64,
+    /// Whether the last measured batch was off the CPU: how long the next one waits for a CPU is
+    /// measured too.
+    left_cpu: AtomicBool,
+    /// The target without a raise: the number of the pool's CPUs.
+    base: AtomicU32,
+    /// Until when the target is raised; 0 if it is not.
+    raised_until: AtomicU64,
+}
+
+impl OffCpuSums {
+    pub(super) fn new() -> OffCpuSums {
+        OffCpuSums {
+            cpu_ns: AtomicU64::new(0),
+            off_ns: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
+            left_cpu: AtomicBool::new(false),
+            base: AtomicU32::new(1),
+            raised_until: AtomicU64::new(0),
+        }
+    }
+
+    fn store(&self, sums: OffCpu) {
+        self.cpu_ns.store(sums.cpu_ns, Ordering::Relaxed);
+        self.off_ns.store(sums.off_ns, Ordering::Relaxed);
+    }
+}
+
+impl<H: Host> Pool<H> {
+    #[inline]
+    pub(crate) fn target(&self) -> u32 {
+        self.target.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_target(&self, target: u32) {
+        // SeqCst: a thread that changes the target settles the pool next. A submitter pushes first,
+        // then reads the target.
+        self.target.0.store(target.max(1), Ordering::SeqCst);
+    }
+
+    /// How many workers should run if none of them leaves its CPU.
+    pub(crate) fn base_target(&self) -> u32 {
+        self.off_cpu.base.load(Ordering::Relaxed)
+    }
+
+    /// Sets the target without a raise. The caller settles the pool.
+    pub(crate) fn set_base_target(&self, target: u32) {
+        self.off_cpu.base.store(target.max(1), Ordering::Relaxed);
+        self.off_cpu.raised_until.store(0, Ordering::Relaxed);
+        self.set_target(target);
+    }
+
+    /// Whether the next batch, of `count` such items, is measured. It begins at `now`.
+    #[inline]
+    pub(crate) fn begins_measurement(
+        &self,
+        engine: &Engine<H>,
+        (count, estimate): (u32, RunEstimate),
+        now: u64,
+    ) -> bool {
+        let since_ns = now.saturating_sub(self.off_cpu.measured_at.load(Ordering::Relaxed));
+        let batch_ns = estimate.item_ns.saturating_mul(count.into());
+        is_measured(since_ns, batch_ns) && self.needs_measurement(engine, now)
+    }
+
+    /// Not without a backlog, where the number of workers does not matter, nor where a single worker
+    /// must run the items, or where another decision has the number of workers.
+    #[cold]
+    fn needs_measurement(&self, engine: &Engine<H>, now: u64) -> bool {
+        let spec = self.spec();
+        let needs = self.looks_ready()
+            && !(spec.single || spec.bh || spec.saves)
+            && engine.observer().tier() != Tier::Declared;
+        if needs {
+            self.off_cpu.measured_at.store(now, Ordering::Relaxed);
+        }
+        needs
+    }
+
+    /// Whether the last measured batch was off the CPU.
+    pub(crate) fn leaves_cpu(&self) -> bool {
+        self.off_cpu.left_cpu.load(Ordering::Relaxed)
+    }
+
+    /// A measured batch was off the CPU, or was not. After the first that was, the next batch is
+    /// measured at once.
+    pub(crate) fn note_leaves_cpu(&self, left: bool) {
+        if self.leaves_cpu() != left {
+            self.off_cpu.left_cpu.store(left, Ordering::Relaxed);
+            self.off_cpu.measured_at.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// One of its workers has measured a batch that ended at `now`.
+    #[cold]
+    pub(crate) fn note_measured(&self, engine: &Engine<H>, measured: Measured, now: u64) {
+        let sums = &self.off_cpu;
+        let before = OffCpu {
+            cpu_ns: sums.cpu_ns.load(Ordering::Relaxed),
+            off_ns: sums.off_ns.load(Ordering::Relaxed),
+        };
+        let after = before.with(measured);
+        sums.store(after);
+        let (base, target) = (self.base_target(), self.target());
+        let next = after.target(target, base);
+        let until = if next > base { now.saturating_add(RAISED_NS) } else { 0 };
+        sums.raised_until.store(until, Ordering::Relaxed);
+        if next != target {
+            self.set_target(next);
+            self.settle(engine);
+        }
+    }
+
+    /// Called by a worker before it takes work: drops a raise that no measurement has confirmed.
+    #[inline]
+    pub(crate) fn expire_raise(&self, now: u64) {
+        let until = self.off_cpu.raised_until.load(Ordering::Relaxed);
+        if until != 0 && until <= now {
+            self.drop_raise();
+        }
+    }
+
+    #[cold]
+    fn drop_raise(&self) {
+        self.off_cpu.store(OffCpu::default());
+        self.set_base_target(self.base_target());
+    }
+}

@@ -1,0 +1,155 @@
+//! Items that sleep briefly and undeclared: a pool gets the workers that keep its CPUs busy, from how
+//! long its items are off the CPU, and no more than these.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::blocking::Tier;
+use uwork_policy::off_cpu::RAISED_NS;
+use uwork_policy::scope::AffinityScope;
+
+use crate::item::Item;
+use crate::setup::{MS, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
+
+/// The tiers that detect undeclared blocking.
+const NOTICING: [Tier; 3] = [Tier::Standby, Tier::Events, Tier::Sampling];
+
+/// How many items run at once.
+#[derive(Default)]
+struct Inside {
+    now: AtomicU32,
+    most: AtomicU32,
+}
+
+fn queue_of(engine: &Arc<VirtualEngine>, max_active: u32) -> VirtualQueue {
+    let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
+    make(engine, QueueSpec { max_active, ..spec("q", kind) })
+}
+
+/// Runs `count` items that compute and then sleep. Returns how long that took, and how many items were
+/// under way at once at most.
+fn run(
+    engine: &Arc<VirtualEngine>,
+    queue: &VirtualQueue,
+    count: u32,
+    (burn_ns, doze_ns): (u64, u64),
+) -> (u64, u32) {
+    let inside = Arc::new(Inside::default());
+    let began = engine.host().time();
+    for _ in 0..count {
+        let (engine, inside) = (engine.clone(), inside.clone());
+        let item = Item::new(move || {
+            let now = inside.now.fetch_add(1, Ordering::Relaxed) + 1;
+            inside.most.fetch_max(now, Ordering::Relaxed);
+            engine.host().burn(burn_ns);
+            if doze_ns > 0 {
+                engine.host().doze(doze_ns);
+            }
+            inside.now.fetch_sub(1, Ordering::Relaxed);
+        });
+        assert_eq!(item.queue(queue), Queued::Yes);
+    }
+    queue.flush().unwrap();
+    (engine.host().time() - began, inside.most.load(Ordering::Relaxed))
+}
+
+#[test]
+fn items_that_sleep_briefly_run_as_many_at_once_as_they_may() {
+    for tier in NOTICING {
+        for sleep_us in [20, 50, 100, 300, 500, 1_000, 10_000] {
+            with_engine(Setup::exact("core:2"), move |engine| {
+                engine.host().detecting().tier = tier;
+                let queue = queue_of(engine, 16);
+                let count = 2_000;
+                let (took, most) = run(engine, &queue, count, (US, sleep_us * US));
+                assert_eq!(most, 16, "{tier}, {sleep_us} us");
+                // Sixteen at a time, and the time until the pool has learned it.
+                let ideal = u64::from(count) * (sleep_us + 1) * US / 16;
+                let limit = ideal + ideal / 8 + 10 * MS + 8 * sleep_us * US;
+                assert!(took <= limit, "{tier}, {sleep_us} us: {took} of {ideal} ns");
+            });
+        }
+    }
+}
+
+#[test]
+fn items_that_compute_run_on_as_many_workers_as_there_are_cpus() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let (_, most) = run(engine, &queue_of(engine, 16), 500, (200 * US, 0));
+            assert_eq!(most, 2, "{tier}");
+        });
+    }
+}
+
+/// As on a machine whose CPUs other programs use: items lose their CPUs, and do not sleep.
+#[test]
+fn a_wait_for_a_cpu_brings_up_no_worker() {
+    for tier in NOTICING {
+        let chaos = crate::chance::Chaos { preempt_one_in: 3, ..Default::default() };
+        with_engine(Setup { machine: "core:2", chaos, seed: 5 }, move |engine| {
+            engine.host().detecting().tier = tier;
+            let (_, most) = run(engine, &queue_of(engine, 16), 2_000, (200 * US, 0));
+            // A pool may have a worker found asleep by mistake, and its replacement.
+            assert!(most <= 4, "{tier}: {most}");
+        });
+    }
+}
+
+#[test]
+fn a_queue_that_begins_to_compute_is_bounded_again() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let queue = queue_of(engine, 16);
+            let (_, most) = run(engine, &queue, 1_000, (US, 100 * US));
+            assert_eq!(most, 16, "{tier}");
+            // At once after the sleepers: those that were up may each begin one item.
+            let (_, most) = run(engine, &queue, 200, (500 * US, 0));
+            assert!(most <= 16, "{tier}: {most}");
+            let (_, most) = run(engine, &queue, 200, (500 * US, 0));
+            assert!(most <= 3, "{tier}: {most}");
+        });
+    }
+}
+
+#[test]
+fn a_raise_ends_when_no_measurement_confirms_it() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let queue = queue_of(engine, 16);
+            run(engine, &queue, 1_000, (US, 100 * US));
+            engine.host().doze(2 * RAISED_NS);
+            let (_, most) = run(engine, &queue, 200, (500 * US, 0));
+            assert_eq!(most, 2, "{tier}");
+        });
+    }
+}
+
+/// Declared waits are replaced one by one; they are no reason for more workers.
+#[test]
+fn declared_waits_raise_no_target() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        engine.host().detecting().tier = Tier::Standby;
+        let queue = queue_of(engine, 16);
+        let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        for _ in 0..500 {
+            let (engine, now, most) = (engine.clone(), now.clone(), most.clone());
+            let item = Item::new(move || {
+                engine.blocking(|| engine.host().doze(100 * US));
+                most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                engine.host().burn(300 * US);
+                now.fetch_sub(1, Ordering::Relaxed);
+            });
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        // The wait counts no longer, and no item begins beside more than the pool's CPUs. Those that
+        // were replaced may compute at once when they are back.
+        let (_, most) = run(engine, &queue, 200, (300 * US, 0));
+        assert_eq!(most, 2);
+    });
+}
