@@ -92,7 +92,8 @@ impl<T: fmt::Debug> fmt::Debug for Parcel<T> {
 /// The parcels that the holder has taken, oldest first.
 pub struct Parcels<'a, T> {
     chain: &'a mut CombineChain,
-    parcels: PhantomData<Box<Parcel<T>>>,
+    /// Invariant in `T`, as a mutable reference to a collection is.
+    parcels: PhantomData<&'a mut Box<Parcel<T>>>,
 }
 
 impl<T> Parcels<'_, T> {
@@ -193,7 +194,8 @@ pub struct Combiner<T, S> {
     list: Combine,
     /// Guard: the holder.
     held: UnsafeCell<Held<S>>,
-    parcels: PhantomData<Box<Parcel<T>>>,
+    /// Invariant in `T`: a shared reference both stores parcels and takes them out.
+    parcels: PhantomData<fn(T) -> T>,
 }
 
 struct Held<S> {

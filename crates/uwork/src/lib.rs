@@ -186,6 +186,8 @@ pub mod sysfs;
 pub mod system;
 pub mod threads;
 mod unblock;
+#[cfg(doctest)]
+mod variance;
 pub mod watchdog;
 
 pub use bounded::{BoundedQueue, Reservation};

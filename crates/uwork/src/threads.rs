@@ -93,7 +93,8 @@ impl fmt::Debug for Thread<'_> {
 /// hooks.
 pub struct Hooks<S> {
     raw: &'static hooks::Hooks,
-    state: PhantomData<fn() -> S>,
+    /// Invariant: the state is looked up as exactly the type that the start hook made.
+    state: PhantomData<fn(S) -> S>,
 }
 
 impl<S> Clone for Hooks<S> {

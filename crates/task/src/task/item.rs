@@ -40,8 +40,9 @@ use uwork_linux::report_panic;
 #[repr(transparent)]
 pub struct TaskWork<T, const ID: u64 = 0> {
     raw: RawWork,
-    /// The item may run, and `T` be dropped, on any thread that the pointer type permits.
-    marker: PhantomData<fn(T)>,
+    /// The item may run, and `T` be dropped, on any thread that the pointer type permits. Invariant:
+    /// the function is that of `T`, so the item is one of `T` alone.
+    marker: PhantomData<fn(T) -> T>,
     /// Lists point here.
     pinned: PhantomPinned,
 }

@@ -41,7 +41,8 @@ use uwork_linux::{Linux, engine};
 #[repr(transparent)]
 pub struct DelayedWork<T, const ID: u64 = 0> {
     pub(crate) raw: Delayed<Linux>,
-    pub(crate) marker: PhantomData<fn(T)>,
+    /// As in [`Work`](crate::Work).
+    pub(crate) marker: PhantomData<fn(T) -> T>,
     pub(crate) pinned: PhantomPinned,
 }
 

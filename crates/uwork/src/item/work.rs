@@ -82,8 +82,9 @@ use uwork_linux::engine;
 #[repr(transparent)]
 pub struct Work<T, const ID: u64 = 0> {
     pub(crate) raw: RawWork,
-    /// The item may run, and `T` be dropped, on any thread that the pointer type permits.
-    pub(crate) marker: PhantomData<fn(T)>,
+    /// The item may run, and `T` be dropped, on any thread that the pointer type permits. Invariant:
+    /// the function is that of `T`, so the item is one of `T` alone.
+    pub(crate) marker: PhantomData<fn(T) -> T>,
     /// The engine's lists point here.
     pub(crate) pinned: PhantomPinned,
 }
