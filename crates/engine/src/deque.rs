@@ -159,9 +159,17 @@ impl<T> Deque<T> {
         host.heavy_fence();
     }
 
-    /// A thief takes the oldest entry. `note` is called with it before the owner can find it stolen.
-    /// From here on the thief is responsible for what the entry points to.
-    pub fn steal(&self, host: &impl Host, note: impl FnOnce(NonNull<T>)) -> Option<NonNull<T>> {
+    /// A thief takes the oldest entry, if `accept` says so. From there on the thief is responsible for
+    /// what the entry points to.
+    ///
+    /// `accept` is called with the entry while the owner can neither take it back nor find it stolen:
+    /// what it sees is true of the moment of the theft. It sees everything that the owner did before
+    /// the push. It must not use this deque.
+    pub fn steal(
+        &self,
+        host: &impl Host,
+        accept: impl FnOnce(NonNull<T>) -> bool,
+    ) -> Option<NonNull<T>> {
         // An empty deque costs two loads. Relaxed: a visit's fence comes before this.
         if self.used(Ordering::Relaxed) <= 0 {
             return None;
@@ -174,15 +182,17 @@ impl<T> Deque<T> {
         self.head.0.store(head.wrapping_add(1), Ordering::Relaxed);
         // Pairs with the fence in `pop`.
         host.heavy_fence();
-        // Acquire: the entry, and what it points to.
-        if self.used(Ordering::Acquire) < 0 {
+        // Acquire: the entry, what it points to, and everything before its push.
+        let taken = (self.used(Ordering::Acquire) >= 0)
+            .then(|| self.entries[head as usize % CAPACITY].load(Ordering::Relaxed))
+            .map(|entry| NonNull::new(entry).expect("an entry below the tail was pushed"))
+            .filter(|&entry| accept(entry));
+        if taken.is_none() {
+            // A push that saw the higher head meanwhile may have filled the place that stays free. It
+            // does not reuse the place of this entry.
             self.head.0.store(head, Ordering::Relaxed);
-            return None;
         }
-        let entry = self.entries[head as usize % CAPACITY].load(Ordering::Relaxed);
-        let entry = NonNull::new(entry).expect("an entry below the tail was pushed");
-        note(entry);
-        Some(entry)
+        taken
     }
 
     /// The number of entries; -1 if the head is past the tail.

@@ -2,15 +2,19 @@
 //!
 //! **Proves.** Every entry is taken once, by the owner or by the thief, and its taker sees what the
 //! owner stored before the push. An entry whose push was told that a visit is on its way is seen by
-//! that visit.
+//! that visit. A thread that waits for a half takes only entries that the half has pushed: none of
+//! what its thread pushes after the end of the half.
 //!
 //! **Bounds.** One owner with up to two entries, one thief with up to two thefts; any number of
-//! preemptions for one entry, up to three for two. The light fence is modelled as a full one.
+//! preemptions for one entry, up to three for two, up to four for a waiter. The light fence is
+//! modelled as a full one.
 //!
 //! **Seen to fail** with each of these:
 //!
 //! - any of the four fences does nothing;
 //! - a thief keeps an entry although it sees the owner;
+//! - a waiter asks before the theft, and not inside, whether its half has ended;
+//! - a thief that is told not to take an entry does not restore the head;
 //! - an owner that finds the head past its entry decides without the lock.
 
 use std::ptr::NonNull;
@@ -18,9 +22,10 @@ use std::ptr::NonNull;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::host::LoomHost;
+use super::host::{LoomHost, WordSleep};
 use super::{Preemptions, explore};
 use crate::deque::{Deque, Popped, Pushed};
+use crate::handle::Outcome;
 use crate::sync::Cell;
 
 struct World {
@@ -28,12 +33,15 @@ struct World {
     deque: Deque<Cell<u32>>,
     /// Each counts how often it was taken. Touched by its taker only: the model checks that.
     entries: [Cell<u32>; 2],
+    /// Of a half that the deque's owner has taken from a waiter.
+    half: Outcome,
 }
 
 impl World {
     fn new() -> Arc<World> {
         let entries = [Cell::new(0), Cell::new(0)];
-        Arc::new(World { host: LoomHost::new(0), deque: Deque::new(), entries })
+        let (deque, half) = (Deque::new(), Outcome::new());
+        Arc::new(World { host: LoomHost::new(0), deque, entries, half })
     }
 
     fn push(&self, index: usize) -> Pushed {
@@ -57,10 +65,15 @@ impl World {
     }
 
     fn steal(&self) -> u32 {
-        let Some(entry) = self.deque.steal(&self.host, |_| {}) else { return 0 };
+        self.steal_if(|| true).map_or(0, |_| 1)
+    }
+
+    /// The index of the entry that was taken.
+    fn steal_if(&self, wanted: impl FnOnce() -> bool) -> Option<usize> {
+        let entry = self.deque.steal(&self.host, |_| wanted())?;
         // SAFETY: the model keeps the entries.
         take(unsafe { entry.as_ref() });
-        1
+        (0..2).find(|&index| std::ptr::eq(&raw const self.entries[index], entry.as_ptr()))
     }
 
     fn counts(&self) -> [u32; 2] {
@@ -116,5 +129,31 @@ fn a_visit_sees_each_push_that_counts_on_it() {
         let stolen = thief.join().unwrap();
         assert!(stolen == 1 || pushed == Pushed::Uncovered, "no thief will come");
         assert_eq!(world.pop(0) + stolen, 1);
+    });
+}
+
+#[test]
+fn a_waiter_takes_only_what_its_half_has_pushed() {
+    explore("deque: a waiter", Preemptions::AtMost(4), || {
+        let world = World::new();
+        let theirs = world.clone();
+        let waiter = thread::spawn(move || {
+            let half = &theirs.half;
+            if half.is_done() {
+                return None;
+            }
+            theirs.steal_if(|| !half.is_done())
+        });
+        // The half forks, and ends.
+        assert_ne!(world.push(0), Pushed::Full);
+        let mut own = world.pop(0);
+        // SAFETY: the model keeps the outcome; no handle abandons it.
+        let _ = unsafe { Outcome::complete(&raw const world.half, &WordSleep::default()) };
+        // Its thread goes on with something else.
+        assert_ne!(world.push(1), Pushed::Full);
+        own += world.pop(1);
+        let stolen = waiter.join().unwrap();
+        assert_ne!(stolen, Some(1), "the waiter has taken a part of something else");
+        assert_eq!((own + stolen.map_or(0, |_| 1), world.counts()), (2, [11, 11]));
     });
 }

@@ -118,12 +118,22 @@ impl Forker {
         }
     }
 
-    /// Takes the oldest half of this thread, and runs it on the thread of `thief`. False if there
-    /// was none.
-    pub(super) fn steal_one_for(&self, thief: &'static Forker) -> bool {
-        // SAFETY: the deque holds halves that are live, and `note` is called under its lock.
-        let note = |half: NonNull<Half>| unsafe { half.as_ref() }.note_thief(thief);
-        let Some(half) = self.deque.steal(engine().host(), note) else { return false };
+    /// Takes the oldest half of this thread if `wanted` says so under the lock of its deque, and
+    /// runs it on the thread of `thief`. False if it took none.
+    pub(super) fn steal_one_for(
+        &self,
+        thief: &'static Forker,
+        wanted: impl FnOnce() -> bool,
+    ) -> bool {
+        let accept = |half: NonNull<Half>| {
+            let wanted = wanted();
+            if wanted {
+                // SAFETY: the deque holds halves that are live, and this is called under its lock.
+                unsafe { half.as_ref() }.note_thief(thief);
+            }
+            wanted
+        };
+        let Some(half) = self.deque.steal(engine().host(), accept) else { return false };
         let before = thief.outside.swap(self.outside.load(Ordering::Relaxed), Ordering::Relaxed);
         // SAFETY: stolen just now.
         unsafe { Half::run(half) };
@@ -143,7 +153,7 @@ unsafe fn perform(work: NonNull<RawWork>, action: Action) {
         Action::Run => {
             host.deque.begin_visit(engine().host());
             if let Some(thief) = Forker::mine() {
-                while host.steal_one_for(thief) {}
+                while host.steal_one_for(thief, || true) {}
             }
         }
         // No thief comes: the engine shuts down. The owner runs its halves itself.

@@ -50,7 +50,10 @@ impl Half {
         // Since it last ran a half here.
         let mut vain_looks = 0;
         while !self.outcome.is_done() {
-            if self.thief.get().is_some_and(|thief| thief.steal_one_for(owner)) {
+            // Decided inside the theft: until then the thief may end this half, begin other work, and
+            // push halves of that.
+            let unfinished = || !self.outcome.is_done();
+            if self.thief.get().is_some_and(|thief| thief.steal_one_for(owner, unfinished)) {
                 vain_looks = 0;
                 continue;
             }
