@@ -47,7 +47,7 @@ pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{
     Attrs, Chain, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, Queue,
-    QueueError, QueueSpec, Queued, Wq, scope_names,
+    QueueError, QueueMemory, QueueSpec, Queued, Wq, scope_names,
 };
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use timer::{Delayed, Graced, Rearmed};

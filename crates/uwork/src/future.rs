@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use uwork_engine::handle::{Outcome, Pending, Polled, Why};
 use uwork_engine::host::Host;
-use uwork_engine::{Action, ItemName, Queued, Work as RawWork, Wq};
+use uwork_engine::{Action, ItemName, QueueMemory, Queued, Work as RawWork, Wq};
 use uwork_linux::futex::Forever;
 use uwork_linux::{Linux, engine};
 
@@ -24,7 +24,15 @@ use crate::queue::Queue;
 #[repr(C)]
 struct FutureTask<F: Future> {
     work: RawWork,
-    queue: Queue,
+    /// Lives while the handle below exists, while a run of this task does, and while `polled` counts
+    /// a waker inside the queue.
+    wq: NonNull<Wq<Linux>>,
+    /// The handle that keeps the queue in use, until the future is done. Guard: the thread that owns
+    /// the future permanently.
+    queue: UnsafeCell<Option<Queue>>,
+    /// For wakers that are still inside the queue when its handle has gone. Guard: that thread; after
+    /// its [`Polled::leave`] the thread that leaves last.
+    memory: UnsafeCell<Option<QueueMemory<Linux>>>,
     /// The state that decides which thread owns the future.
     polled: Polled,
     /// The future until it is done, pinned by the task's `Arc`. Guard: `polled`.
@@ -36,6 +44,24 @@ struct FutureTask<F: Future> {
 
 // SAFETY: one thread at a time owns the future, by `polled`; the outcome hands the value over.
 unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
+// SAFETY: as above; the queue is shared by all threads.
+unsafe impl<F: Future + Send> Send for FutureTask<F> where F::Output: Send {}
+
+/// The last waker or handle of a future that is not done. It drops the future, and perhaps the last
+/// handle of a queue, which it must not wait for: it may hold a lock that the queue's items take.
+impl<F: Future> Drop for FutureTask<F> {
+    fn drop(&mut self) {
+        let (future, queue) = (self.future.get_mut(), self.queue.get_mut());
+        if future.is_none() && queue.is_none() {
+            return;
+        }
+        engine().without_last_waits(|| {
+            // In place: the future is pinned.
+            *future = None;
+            *queue = None;
+        });
+    }
+}
 
 impl<F> FutureTask<F>
 where
@@ -48,10 +74,10 @@ where
     ///
     /// The caller does not touch the task afterwards through anything but references of its own.
     fn queue(self: Arc<Self>) {
-        // The run may drop the last reference to the task, and with it this handle of the queue. The
-        // queue itself lives through the call: the caller is a run of this queue, which its end
-        // waits for, or has another reference to the task.
-        let queue: *const Wq<Linux> = &raw const *self.queue.0;
+        // The run may finish the future and drop the last reference to the task. The queue itself
+        // lives through the call: the caller is a run of this queue, which its end waits for, a waker
+        // that `polled` counts, or the maker, which has a handle of its own.
+        let queue = self.wq;
         let raw = Arc::into_raw(self);
         // SAFETY: an `Arc`'s value has an address.
         let task = unsafe { NonNull::new_unchecked(raw.cast_mut()) };
@@ -59,7 +85,7 @@ where
         // reference keeps it in place until `perform` takes it back. `polled` makes this thread the
         // only one that queues it, and it is in no list: its last run has taken it, or is this one,
         // which does not use it any more.
-        let outcome = unsafe { (*queue).queue_unshared(task.cast()) };
+        let outcome = unsafe { queue.as_ref().queue_unshared(task.cast()) };
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
             unsafe { Arc::from_raw(raw) }.give_up(Why::Refused);
@@ -74,6 +100,34 @@ where
             WOKEN.set(true);
         } else if self.polled.wake() {
             self.clone().queue();
+            self.leave();
+        }
+    }
+
+    /// The calling thread does not use the queue any more.
+    fn leave(&self) {
+        if self.polled.leave() {
+            // SAFETY: no other thread is inside the queue, and the future's last owner has left.
+            let memory = unsafe { (*self.memory.get()).take() };
+            engine().without_last_waits(|| drop(memory));
+        }
+    }
+
+    /// Releases the queue, without a wait for its items.
+    ///
+    /// # Safety
+    /// The caller owns the future permanently.
+    unsafe fn let_go(&self) {
+        // SAFETY: by this function's contract.
+        let Some(queue) = (unsafe { (*self.queue.get()).take() }) else { return };
+        let has_callers = self.polled.has_callers();
+        if has_callers {
+            // SAFETY: as above; the caller has not left yet.
+            unsafe { *self.memory.get() = Some(queue.0.memory()) };
+        }
+        engine().without_last_waits(|| drop(queue));
+        if has_callers {
+            self.leave();
         }
     }
 
@@ -125,19 +179,24 @@ where
         unsafe { self.finish(value) };
     }
 
-    /// Drops the future and completes the task.
+    /// Drops the future, releases the queue, and completes the task.
     ///
     /// # Safety
     /// The caller owns the future, and no other thread can become its owner.
     unsafe fn finish(&self, value: Result<F::Output, JoinError>) {
         // SAFETY: by this function's contract. Pinning: the future is dropped in place.
-        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { *self.future.get() = None }));
+        let drop_future = || unsafe { *self.future.get() = None };
+        let drop_future = || engine().without_last_waits(drop_future);
+        let dropped = catch_unwind(AssertUnwindSafe(drop_future));
         let value = match dropped {
             Ok(()) => value,
             Err(payload) => Err(panicked(payload)),
         };
         // SAFETY: written once, by the final owner; the handle reads it only after `complete`.
         unsafe { *self.value.get() = Some(value) };
+        // Before the task is complete: a user who sees the result finds the queue free.
+        // SAFETY: by this function's contract.
+        unsafe { self.let_go() };
         // SAFETY: live: the caller has a reference. The result of `complete`, whether the handle
         // was dropped, does not matter, as the task is reference-counted.
         let _ = unsafe { Outcome::complete(&raw const self.outcome, &Forever) };
@@ -227,7 +286,10 @@ impl Queue {
     /// Runs a future on the queue, polled as one work item, and returns a handle for its output.
     ///
     /// A wake-up while the future is queued costs a few atomic instructions. The task holds a
-    /// handle of the queue, so a queue with unfinished futures lives on. The queue may refuse a
+    /// handle of the queue until the future is done, so a queue with unfinished futures lives on, and
+    /// one whose futures are done does not, whatever wakers and join handles still exist. A drop of
+    /// the future by a waker or by a cancel does not wait: if it drops the last handle of a queue,
+    /// another thread waits for that queue's items. The queue may refuse a
     /// wake-up: it is destroyed, or it drains and the waker is not one of its items. That ends the
     /// future: it is dropped, and the handle returns
     /// [`JoinError::Refused`](crate::JoinError::Refused).
@@ -249,7 +311,9 @@ impl Queue {
     {
         let task = Arc::new(FutureTask {
             work: RawWork::new(FutureTask::<F>::perform),
-            queue: self.clone(),
+            wq: NonNull::from(&*self.0),
+            queue: UnsafeCell::new(Some(self.clone())),
+            memory: UnsafeCell::new(None),
             polled: Polled::new(),
             future: UnsafeCell::new(Some(future)),
             outcome: Outcome::new(),

@@ -11,6 +11,7 @@
 //! | CANCELLED, REFUSED | the first thread that abandons it | the future is to be dropped, and why |
 //! | GONE | the thread that drops it, once | that thread owns the future permanently |
 //! | WOKEN | a waker | another poll is due |
+//! | CALLERS, a count | a waker that queues the item | it may still be inside the queue |
 //!
 //! | GONE | POLLING | why | WOKEN | state |
 //! |---|---|---|---|---|
@@ -27,6 +28,26 @@
 //! queues the item, or the worker whose poll ends with WOKEN. So the item needs no exchange for its
 //! own ownership. A worker queues it as the last act of its run; from then on it does not touch the
 //! task, so the next run may begin before the engine has recorded the end of this one.
+//!
+//! **The queue outlives the calls.** An item that a waker has queued may run, and finish the future,
+//! while the waker is still inside the queue, for example to wake a worker. The future's last owner
+//! releases the handle of the queue nevertheless, before it completes the task: a user who sees the
+//! result finds the queue free. It keeps the queue's memory for wakers that are inside:
+//!
+//! ```text
+//! waker                                last owner
+//! WOKEN, CALLERS + 1
+//! queues the item
+//!                                      GONE; CALLERS > 0: + 1, for itself
+//!                                      keeps the memory, releases the handle, completes the task
+//! is about to leave the queue          CALLERS - 1
+//! CALLERS - 1, to 0, with GONE:
+//! releases the memory
+//! ```
+//!
+//! The one of them that leaves last releases the memory. After GONE no waker queues the item, so
+//! CALLERS only falls. A worker that queues its own item is not counted: the queue waits for the end
+//! of its run.
 //!
 //! **No wake is lost.** A waker that finds the future being polled leaves WOKEN, and the end of the
 //! poll is a change of the same word. A waker that finds WOKEN has released its stores to the poll
@@ -45,6 +66,9 @@ const CANCELLED: u32 = 2;
 const REFUSED: u32 = 4;
 const GONE: u32 = 8;
 const WOKEN: u32 = 16;
+/// One caller. The count has 24 bits: Linux has fewer threads.
+const CALLER: u32 = 1 << 8;
+const CALLERS: u32 = !(CALLER - 1);
 
 /// Why a future is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,12 +123,32 @@ impl Polled {
         Polled(AtomicU32::new(WOKEN))
     }
 
-    /// A waker asks for a poll. True: the caller queues the item. False: it is queued, or the worker
-    /// queues it, or the future is dropped.
+    /// A waker asks for a poll. True: the caller queues the item, and then calls
+    /// [`Polled::leave`]. False: it is queued, or the worker queues it, or the future is dropped.
     #[must_use]
     pub fn wake(&self) -> bool {
-        let before = self.0.fetch_or(WOKEN, Ordering::AcqRel);
-        before & (WOKEN | POLLING | GONE) == 0
+        let queues = |now: u32| now & (WOKEN | POLLING | GONE) == 0;
+        let next = |now: u32| now.wrapping_add(if queues(now) { CALLER } else { 0 }) | WOKEN;
+        // The update always succeeds, and returns the word that it replaced.
+        let before = self.change(|now| Some(next(now))).unwrap_or(GONE);
+        queues(before)
+    }
+
+    /// A waker has left the queue, or the last owner has kept the queue's memory for wakers. True:
+    /// the caller releases that memory; no other thread is inside the queue.
+    #[must_use]
+    pub fn leave(&self) -> bool {
+        // Acquire: the memory that the last owner has kept. Release: the caller's use of the queue.
+        let before = self.0.fetch_sub(CALLER, Ordering::AcqRel);
+        before & GONE != 0 && before & CALLERS == CALLER
+    }
+
+    /// For the last owner: whether wakers may be inside the queue. If so, it keeps the queue's
+    /// memory and then calls [`Polled::leave`].
+    pub fn has_callers(&self) -> bool {
+        // Acquire: of the wakers that have left, their use of the queue. The count does not rise after
+        // GONE, and does not fall to 0 before the last owner leaves.
+        self.0.load(Ordering::Acquire) & CALLERS != 0
     }
 
     /// The worker begins a poll. True: it owns the future until it calls [`Polled::pending`] or
@@ -120,7 +164,7 @@ impl Polled {
         let end = |now: u32| match Why::of(now) {
             None if woken || now & WOKEN != 0 => now & !POLLING | WOKEN,
             None => now & !POLLING,
-            Some(_) => now & !POLLING | GONE,
+            Some(_) => gone(now) & !POLLING,
         };
         // The update always succeeds, and returns the word that it replaced.
         let before = self.change(|now| Some(end(now))).unwrap_or(0);
@@ -133,7 +177,8 @@ impl Polled {
 
     /// The worker ends a poll that has finished the future. The caller owns it permanently.
     pub fn finished(&self) {
-        self.0.swap(GONE, Ordering::AcqRel);
+        // The update always succeeds.
+        let _ = self.change(|now| Some(gone(now) & (GONE | CALLERS)));
     }
 
     /// Any thread abandons the future. True: the caller owns it permanently, and drops it. False:
@@ -143,7 +188,7 @@ impl Polled {
         let next = |now: u32| match now {
             _ if now & GONE != 0 || Why::of(now).is_some() => None,
             _ if now & POLLING != 0 => Some(now | why.bit()),
-            _ => Some(GONE | why.bit()),
+            _ => Some(gone(now) & (GONE | CALLERS) | why.bit()),
         };
         self.change(next).is_ok_and(|before| before & POLLING == 0)
     }
@@ -153,4 +198,11 @@ impl Polled {
     fn change(&self, mut next: impl FnMut(u32) -> Option<u32>) -> Result<u32, u32> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, &mut next)
     }
+}
+
+/// The word of a future that gets its last owner. While wakers are inside the queue, the last owner
+/// counts as one more.
+fn gone(now: u32) -> u32 {
+    let own = if now & CALLERS == 0 { 0 } else { CALLER };
+    now.wrapping_add(own) | GONE
 }

@@ -30,6 +30,9 @@ pub struct ThreadState {
     wakes: Cell<WakeHistory>,
     /// Whether the thread is in a hook that the host calls at its start or end.
     in_hook: Cell<bool>,
+    /// Whether the thread leaves waits for the end of a queue to another thread: it is inside a call
+    /// that must not wait.
+    hands_over: Cell<bool>,
     /// Whether waits of this thread are reported, because it polls futures.
     reports_waits: Cell<bool>,
     /// Whether one was.
@@ -58,6 +61,7 @@ impl ThreadState {
             forks: Cell::new(0),
             wakes: Cell::new(WakeHistory::NEW),
             in_hook: Cell::new(false),
+            hands_over: Cell::new(false),
             reports_waits: Cell::new(false),
             has_reported_wait: Cell::new(false),
             read_sides: Cell::new(0),
@@ -93,6 +97,18 @@ impl ThreadState {
     /// Sets that.
     pub fn set_in_hook(&self, is_in_hook: bool) {
         self.in_hook.set(is_in_hook);
+    }
+
+    /// Whether the thread leaves a wait for the end of a queue to another thread: in an item, where
+    /// the awaited items may be behind its own; in a hook; in a call that must not wait.
+    pub(crate) fn hands_over(&self) -> bool {
+        let runs_items = !self.worker.get().is_null() || !self.frame.get().is_null();
+        runs_items || self.in_hook.get() || self.hands_over.get()
+    }
+
+    /// Sets that for calls that must not wait. Returns what it was.
+    pub(crate) fn set_hands_over(&self, hands_over: bool) -> bool {
+        self.hands_over.replace(hands_over)
     }
 
     /// Sets whether waits of this thread are reported. Returns what it was.

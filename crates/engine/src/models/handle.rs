@@ -4,7 +4,8 @@
 //! after the last access of the other. A sleeping handle, and the waker registered last, are woken.
 //! A future is dropped once, by a thread that sees the writes of the last poll, and is not polled
 //! after that; its task is completed once. A wake leads to a poll that sees what the waker stored,
-//! and a task is not queued twice at once.
+//! and a task is not queued twice at once. A queue's handle is released once, before the task is
+//! complete, and its memory after the last waker has left the queue.
 
 use std::sync::Mutex;
 use std::task::{Context, Wake, Waker};
@@ -302,4 +303,135 @@ fn a_wake_during_a_poll_leads_to_a_poll_that_sees_its_stores() {
 #[test]
 fn two_wakes_queue_a_future_once() {
     woken("handle: a future is woken twice", 2);
+}
+
+/// A future's queue. Its handle or its memory is kept while a thread is inside.
+struct Lent {
+    polled: Polled,
+    /// The handle, until the future's last owner releases it.
+    handle: Cell<bool>,
+    /// Kept for wakers.
+    memory: Cell<bool>,
+    /// The queue itself: a thread inside reads it, and its end writes it. The model checks that these
+    /// are ordered.
+    queue: Cell<u32>,
+    queued: AtomicU32,
+    outcome: Outcome,
+    futex: WordSleep,
+}
+
+/// # Safety
+/// The caller alone accesses the cell.
+unsafe fn replace<T: Copy>(cell: &Cell<T>, new: T) -> T {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let before = cell.get();
+        cell.set(new);
+        before
+    }
+}
+
+impl Lent {
+    fn new() -> Arc<Lent> {
+        let task = Lent {
+            polled: Polled::new(),
+            handle: Cell::new(true),
+            memory: Cell::new(false),
+            queue: Cell::new(1),
+            queued: AtomicU32::new(0),
+            outcome: Outcome::new(),
+            futex: WordSleep::default(),
+        };
+        // Between two polls.
+        assert!(task.polled.begin());
+        assert_eq!(task.polled.pending(false), Pending::Idle);
+        Arc::new(task)
+    }
+
+    /// As `FutureTask::wake_task`.
+    fn wake(&self) {
+        if self.polled.wake() {
+            // Release: as the push to the queue.
+            self.queued.store(1, Ordering::Release);
+            // SAFETY: the queue exists. The model checks exactly that.
+            assert_eq!(unsafe { self.queue.get() }, 1, "inside a queue that has ended");
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        // SAFETY: no other thread has the memory. The model checks exactly that.
+        if self.polled.leave() && unsafe { replace(&self.memory, false) } {
+            self.end_queue();
+        }
+    }
+
+    fn end_queue(&self) {
+        // SAFETY: no other thread is inside. The model checks exactly that.
+        assert_eq!(unsafe { replace(&self.queue, 0) }, 1, "the queue ends once");
+    }
+
+    /// As `FutureTask::finish`.
+    fn finish(&self) {
+        let has_callers = self.polled.has_callers();
+        // SAFETY: the caller owns the future permanently. The model checks exactly that.
+        unsafe {
+            self.memory.set(has_callers);
+            assert!(replace(&self.handle, false), "the handle is released once");
+        }
+        match has_callers {
+            true => self.leave(),
+            false => self.end_queue(),
+        }
+        // SAFETY: the model keeps the outcome alive.
+        let _ = unsafe { Outcome::complete(&raw const self.outcome, &self.futex) };
+    }
+
+    fn run(&self) {
+        // Acquire: as the splice of the queue.
+        if self.queued.load(Ordering::Acquire) == 1 && self.polled.begin() {
+            self.polled.finished();
+            self.finish();
+        }
+    }
+
+    fn cancel(&self) {
+        if self.polled.give_up(Why::Cancelled) {
+            self.finish();
+        }
+    }
+}
+
+/// Wakers, and a thread that ends the future.
+fn lent(name: &str, wakers: usize, end: fn(&Lent)) {
+    explore(name, Preemptions::AtMost(3), move || {
+        let task = Lent::new();
+        let wakers: Vec<_> = (0..wakers)
+            .map(|_| {
+                let task = task.clone();
+                thread::spawn(move || task.wake())
+            })
+            .collect();
+        end(&task);
+        let was_done = task.outcome.is_done();
+        // SAFETY: the handle is released before the task is complete. The model checks exactly that.
+        assert!(!was_done || !unsafe { task.handle.get() });
+        wakers.into_iter().for_each(|waker| waker.join().unwrap());
+        if !was_done {
+            task.run();
+        }
+        // SAFETY: all threads have ended.
+        assert_eq!(unsafe { (task.handle.get(), task.queue.get()) }, (false, 0));
+    });
+}
+
+#[test]
+fn a_queue_outlives_the_waker_that_queues_its_last_poll() {
+    lent("handle: a waker is inside the queue of a future that finishes", 1, Lent::run);
+    lent("handle: two wakers are inside the queue of a future that finishes", 2, Lent::run);
+}
+
+#[test]
+fn a_queue_outlives_the_wakers_of_a_cancelled_future() {
+    lent("handle: a waker is inside the queue of a cancelled future", 2, Lent::cancel);
 }

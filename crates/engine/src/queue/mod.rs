@@ -24,7 +24,7 @@ pub use chain::Chain;
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::{Name, Names};
-pub use owner::Queue;
+pub use owner::{Queue, QueueMemory};
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, scope_names,

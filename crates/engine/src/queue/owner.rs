@@ -16,7 +16,8 @@ use crate::queue::{QueueError, QueueSpec, Wq};
 use crate::sync::Link;
 
 /// A handle to a queue. Dropping the last handle closes the queue and waits until its items have
-/// run. If the dropping thread is inside a work item, a separate thread does the waiting.
+/// run. If the dropping thread is inside a work item or a thread hook, a separate thread does the
+/// waiting.
 pub struct Queue<H: Host> {
     /// A direct pointer to the queue that `handle` keeps, to save an indirection.
     wq: NonNull<Wq<H>>,
@@ -27,6 +28,15 @@ pub struct Queue<H: Host> {
 unsafe impl<H: Host> Send for Queue<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for Queue<H> {}
+
+/// Keeps a queue's memory, for a short access without a handle. Its drop does not wait.
+pub struct QueueMemory<H: Host>(Option<Arc<Owner<H>>>);
+
+impl<H: Host> Drop for QueueMemory<H> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Owner::let_go);
+    }
+}
 
 /// Counts the users.
 struct Handle<H: Host>(Arc<Owner<H>>);
@@ -144,6 +154,11 @@ impl<H: Host> Queue<H> {
         &self.handle.0
     }
 
+    /// A reference that keeps the queue's memory, but not its use.
+    pub fn memory(&self) -> QueueMemory<H> {
+        QueueMemory(Some(self.owner().clone()))
+    }
+
     /// Accepts no more items, and waits until the queue is empty. Later items are refused.
     ///
     /// # Errors
@@ -158,12 +173,6 @@ impl<H: Host> Queue<H> {
         self.settle();
         Ok(())
     }
-}
-
-/// Whether the calling thread must not wait for a queue: the awaited items may be behind its own.
-fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
-    let thread = engine.caller().thread;
-    !thread.worker().is_null() || !thread.frame().is_null()
 }
 
 /// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
@@ -198,7 +207,7 @@ impl<H: Host> Drop for Handle<H> {
         wq.gate.close();
         // No handle is left that could resume it.
         wq.end_pauses();
-        if must_not_wait(wq.engine()) {
+        if wq.engine().caller().thread.hands_over() {
             if !drop_on_own_thread(wq.engine(), Reaped(self.0.clone())) {
                 // The memory stays, for the remaining items; the name can be used again.
                 wq.release_name();
@@ -217,7 +226,7 @@ impl<H: Host> Drop for Owner<H> {
         // SAFETY: taken once, here; the owner is not accessed after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
         // An expiry in progress when the last handle was dropped may still have queued its item.
-        if must_not_wait(wq.engine()) && !wq.is_idle() {
+        if wq.engine().caller().thread.hands_over() && !wq.is_idle() {
             let engine = wq.engine().clone();
             drop_on_own_thread(&engine, wq);
         }

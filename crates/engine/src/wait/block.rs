@@ -62,6 +62,21 @@ impl<H: Host> Engine<H> {
         !self.caller().thread.is_in_hook() && !self.context().bh
     }
 
+    /// Calls `f`, in which the drop of the last handle of a queue does not wait: another thread does.
+    /// For calls that must not wait and run destructors of the user's.
+    pub fn without_last_waits<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Restores the thread's state, also if `f` unwinds.
+        struct Restore<'a>(&'a ThreadState, bool);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set_hands_over(self.1);
+            }
+        }
+        let thread = self.caller().thread;
+        let _restore = Restore(thread, thread.set_hands_over(true));
+        f()
+    }
+
     /// Sets whether waits of the calling thread are reported while it is no worker. Returns what it
     /// was.
     pub fn report_waits(&self, reports_waits: bool) -> bool {

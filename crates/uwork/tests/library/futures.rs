@@ -332,3 +332,82 @@ fn a_handle_is_a_future() {
     let panicked = queue.spawn(|| panic!("on purpose"));
     assert!(matches!(block_on(panicked), Err(JoinError::Panicked(_))));
 }
+
+// Catches: a task that keeps its queue until its last waker and its handle are gone.
+#[test]
+fn a_finished_future_keeps_no_queue() {
+    let _watchdog = watchdog();
+    for _ in 0..300 {
+        let mine = queue("futures-let-go").build().unwrap();
+        let name = mine.name().to_owned();
+        let (seen, future) =
+            probe(|poll, _| if poll == 1 { Poll::Pending } else { Poll::Ready(poll) });
+        let handle = mine.spawn_future(future);
+        until("it was polled", || seen.polls() == 1);
+        let waker = seen.waker();
+        // This thread may still be inside the queue when the future has finished.
+        let waking = std::thread::spawn(move || {
+            waker.wake_by_ref();
+            waker
+        });
+        until("it has finished", || handle.is_finished());
+        drop(mine);
+        let again = Queue::builder(&name).build();
+        assert!(again.is_ok(), "{name}: {again:?}");
+        drop((waking.join().unwrap(), again));
+        assert_eq!(handle.join().unwrap(), 2);
+    }
+}
+
+/// An item that is held until its gate opens, and whether it has ended.
+fn held_item(queue: &Queue) -> (Gate, Arc<AtomicBool>) {
+    struct Ends(Arc<AtomicBool>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let (begun, gate, ended) = (Gate::new(), Gate::new(), Arc::new(AtomicBool::new(false)));
+    let (began, held, ends) = (begun.clone(), gate.clone(), Ends(ended.clone()));
+    let item = move || {
+        let _ends = ends;
+        began.open();
+        held.wait();
+    };
+    queue.execute(item).unwrap();
+    begun.wait();
+    (gate, ended)
+}
+
+// Catches: a waker whose drop waits for the items of a queue, under a lock that they may take.
+#[test]
+fn the_drop_of_a_waker_or_a_cancel_does_not_wait_for_a_queue() {
+    let _watchdog = watchdog();
+    for cancelled in [false, true] {
+        let mine = queue("futures-last-waker").build().unwrap();
+        let name = mine.name().to_owned();
+        // The future has a handle as well.
+        let own = mine.clone();
+        let (seen, future) = probe(move |_, _| {
+            let _own = &own;
+            Poll::Pending
+        });
+        let handle = mine.spawn_future(future);
+        until("it was polled", || seen.polls() == 1);
+        until("the poll has ended", || mine.is_idle());
+        let (gate, ended) = held_item(&mine);
+        drop(mine);
+        // From here on, only the task keeps the queue.
+        let waker = seen.waker.lock().unwrap().take();
+        if cancelled {
+            assert!(handle.cancel());
+        } else {
+            drop(handle);
+            drop(waker);
+        }
+        assert_eq!(seen.dropped(), 1);
+        assert!(!ended.load(Ordering::SeqCst), "it has waited for the item");
+        gate.open();
+        until("the queue has ended", || Queue::builder(&name).build().is_ok());
+    }
+}
