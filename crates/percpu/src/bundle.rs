@@ -258,8 +258,10 @@ impl<T: Send> Bundle<T> {
     /// ([`ErrorKind::WouldDeadlock`](uwork_linux::ErrorKind::WouldDeadlock)). No item was handed on.
     ///
     /// # Panics
-    /// If the sink panics, after it was called for all bundles; with the first payload.
+    /// If the sink panics, after it was called for all bundles; with the first payload. In a thread
+    /// hook, which must not wait for the sink on other threads.
     pub fn drain_all(&self) -> Result<usize, Error> {
+        uwork_linux::engine().assert_outside_hooks();
         let State { underway, .. } = self.sinks.get();
         if underway.is_inside() {
             return Err(recursion());

@@ -1,8 +1,9 @@
 //! Access to other CPUs' parts, as the mode requires.
 //!
 //! In mode 0 a worker of that CPU accesses the part, on a queue of the library's own; in modes 1
-//! and 2 the caller does. If the CPU has no worker, or the caller itself runs on that queue and
-//! could wait for itself, the caller does it in mode 0 as well, by the forced path. That is always
+//! and 2 the caller does. If the CPU has no worker, or the caller must not wait for one (it runs on
+//! that queue itself, or is in a thread hook or an item of a BH queue), the caller does it in mode 0
+//! as well, by the forced path. That is always
 //! correct, and at worst disturbs another thread.
 //!
 //! A worker never waits for a lock, as the lock's holder may itself wait for a worker of that CPU.
@@ -17,16 +18,19 @@ use uwork_engine::Queue;
 use uwork_engine::percpu::Recursion;
 use uwork_linux::library_queue::try_library_queue;
 use uwork_linux::on_cpu::{self, Call};
-use uwork_linux::{Error, Linux, current_cpu};
+use uwork_linux::{Error, Linux, current_cpu, engine};
 use uwork_policy::percpu::Mode;
 
 use super::error::recursion;
 use super::locks::Locks;
 
-/// The queue for functions that go to another CPU. None if it cannot be made, or if the caller runs
-/// on it: the caller would hold a permit that it waits for.
+/// The queue for functions that go to another CPU. None if it cannot be made, if the caller runs on
+/// it and would hold a permit that it waits for, or if the caller must not wait.
 fn queue() -> Option<&'static Queue<Linux>> {
     static QUEUE: OnceLock<Queue<Linux>> = OnceLock::new();
+    if !engine().may_wait() {
+        return None;
+    }
     let queue = try_library_queue(&QUEUE, "uwork/percpu", on_cpu::queue)?;
     (!queue.runs_here()).then_some(queue)
 }

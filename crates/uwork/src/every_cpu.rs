@@ -14,6 +14,7 @@ use uwork_linux::on_cpu::{self, Call};
 use uwork_linux::{Error, ErrorKind, Linux, engine};
 
 fn queue() -> Result<&'static Queue<Linux>, Error> {
+    engine().assert_may_wait();
     static QUEUE: OnceLock<Queue<Linux>> = OnceLock::new();
     let queue = library_queue(&QUEUE, "uwork/on_cpu", on_cpu::queue);
     if queue.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
@@ -31,8 +32,9 @@ fn queue() -> Result<&'static Queue<Linux>, Error> {
 /// ([`ErrorKind::Refused`](crate::ErrorKind)). In each case `function` is dropped.
 ///
 /// # Panics
-/// If `function` panics, with its payload; the panic was counted and reported. Also if no worker
-/// thread can be created at first use in the process.
+/// If `function` panics, with its payload; the panic was counted and reported. In a thread hook, and
+/// in debug builds in an item of a BH queue, which must not wait. Also if no worker thread can be
+/// created at first use in the process.
 ///
 /// ```
 /// let words = ["on", "that", "CPU"];
@@ -72,8 +74,9 @@ where
 ///
 /// # Panics
 /// If `function` panics on any CPU, with the payload of the lowest-numbered of these CPUs, after
-/// all have finished; each panic was counted and reported. Also if no worker thread can be created
-/// at first use in the process.
+/// all have finished; each panic was counted and reported. In a thread hook, and in debug builds in
+/// an item of a BH queue, which must not wait. Also if no worker thread can be created at first use in
+/// the process.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};

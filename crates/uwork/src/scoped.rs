@@ -129,7 +129,9 @@ impl<'scope, 'env> SpawnScope<'scope, 'env> {
         let result = Arc::new(Mutex::new(None));
         let guard = Guard(self.open.clone());
         let job = Job { closure: Some(closure), result: result.clone(), guard };
-        let done = if self.queue.is_ordered() && self.queue.0.runs_here() {
+        let waits_for_itself = self.queue.is_ordered() && self.queue.0.runs_here();
+        // An item of a BH queue must not wait. Debug builds have refused the scope.
+        let done = if waits_for_itself || engine().context().bh {
             Done::Here(catch_unwind(AssertUnwindSafe(|| job.run())))
         } else {
             let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
@@ -146,11 +148,13 @@ impl<'scope, 'env> SpawnScope<'scope, 'env> {
 /// all of them have finished.
 ///
 /// Inside an item of an ordered queue, closures spawned on that queue run at once, in the spawning
-/// call: queued behind their own caller they would never run.
+/// call: queued behind their own caller they would never run. So do all closures inside an item of a
+/// BH queue, which must not wait.
 ///
 /// # Panics
-/// If `f` panics, or a closure whose handle was not joined. The panic is raised after all closures
-/// have finished.
+/// In a thread hook, and in debug builds in an item of a BH queue, before `f` is called. If `f`
+/// panics, or a closure whose handle was not joined. The panic is raised after all closures have
+/// finished.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("scope").build()?;
@@ -166,6 +170,7 @@ pub fn scope<'env, F, T>(queue: &'env Queue, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope SpawnScope<'scope, 'env>) -> T,
 {
+    engine().assert_may_wait();
     let open = Arc::new(Open {
         // The 1 is for `f` itself: without it the count would reach 0 between two spawns, and
         // `none_left` would be set too early.
@@ -183,7 +188,10 @@ where
         let Some(handle) = left else { break };
         let _ = handle.join_unchecked();
     }
-    engine().blocking(|| open.none_left.wait(None));
+    // Acquire: what the closures have done.
+    if open.closures.load(Ordering::Acquire) > 0 {
+        engine().blocking(|| open.none_left.wait(None));
+    }
     match outcome {
         Err(payload) => resume_unwind(payload),
         Ok(_) if open.panics.load(Ordering::Relaxed) > 0 => {

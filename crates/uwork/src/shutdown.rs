@@ -35,6 +35,9 @@ use uwork_linux::{Error, engine};
 /// # Errors
 /// The caller is in a work item and would wait for itself; nothing has changed.
 ///
+/// # Panics
+/// In a thread hook, which must not wait.
+///
 /// ```standalone_crate
 /// use std::time::Duration;
 /// use uwork::{Queue, Shutdown};
@@ -48,6 +51,7 @@ use uwork_linux::{Error, engine};
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn shutdown(how: Shutdown, limit: Duration) -> Result<ShutdownReport, Error> {
+    engine().assert_outside_hooks();
     let limit_ns = nanos(limit);
     Ok(engine().shutdown(how, limit_ns)?)
 }

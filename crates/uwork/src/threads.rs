@@ -37,9 +37,12 @@
 //!
 //! **What a hook may do**: everything that an item may do, except wait. It may queue items. While a
 //! start hook blocks, its pool waits for that thread: other pools continue. A call that waits for
-//! items panics in a hook, before it has any effect. A hook that panics is reported as
-//! [`Report::HookPanicked`](crate::Report::HookPanicked); the thread continues, without the state, and does not
-//! call that stop hook.
+//! items panics in a hook, before it has any effect: a flush, a join of a handle that is not done, a
+//! [`scope`](fn@crate::scope), [`on_stack`](crate::on_stack), a `cancel_sync`,
+//! [`work_on_cpu`](crate::work_on_cpu), a [`shutdown`](crate::shutdown()) and the like. The drop of the
+//! last handle of a queue does not wait in a hook: another thread waits for that queue's items. A hook
+//! that panics is reported as [`Report::HookPanicked`](crate::Report::HookPanicked); the thread
+//! continues, without the state, and does not call that stop hook.
 //!
 //! **Changes**: [`add_hooks`] affects the threads that start later, and [`Hooks::missed`] counts those
 //! that were too early. A thread calls both hooks of a pair or neither.

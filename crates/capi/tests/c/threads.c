@@ -40,6 +40,19 @@ static pid_t parent;
 #define CAN_FORK_WITH_THREADS 1
 #endif
 
+static long never(void *arg)
+{
+	(void)arg;
+	abort();
+}
+
+static void never_on(int cpu, void *arg)
+{
+	(void)cpu;
+	(void)arg;
+	abort();
+}
+
 static void *start(const struct uw_thread *thread, void *arg)
 {
 	struct state *state = malloc(sizeof(*state));
@@ -51,6 +64,14 @@ static void *start(const struct uw_thread *thread, void *arg)
 		CHECK(thread->kind == UW_THREAD_DEDICATED);
 		queued_by_hook = uw_queue_work(shared, &queued);
 		refused = uw_queue_flush(shared);
+		CHECK(uw_queue_drain(shared) == -ENOTRECOVERABLE);
+		CHECK(uw_queue_pause(shared) == -ENOTRECOVERABLE);
+		CHECK(uw_queue_destroy(shared) == -ENOTRECOVERABLE);
+		CHECK(uw_work_flush(&queued) == -ENOTRECOVERABLE);
+		CHECK(uw_work_cancel_sync(&queued) == -ENOTRECOVERABLE);
+		CHECK(uw_work_on_cpu(0, never, NULL, NULL) == -ENOTRECOVERABLE);
+		CHECK(uw_on_each_cpu(never_on, NULL) == -ENOTRECOVERABLE);
+		CHECK(uw_shutdown(UW_DRAIN, UINT64_MAX, NULL) == -ENOTRECOVERABLE);
 	}
 	if (thread->queue && strcmp(thread->queue, "slow") == 0 && getpid() == parent) {
 		sem_post(&slow_inside);

@@ -45,16 +45,26 @@ impl<H: Host> Engine<H> {
     /// item of a BH queue, which must not wait.
     #[inline]
     pub fn assert_may_wait(&self) {
-        assert!(
-            !self.caller().thread.is_in_hook(),
-            "a thread hook was about to wait for items, which it must not; it may queue them"
-        );
+        self.assert_outside_hooks();
         if cfg!(debug_assertions) {
             assert!(
                 !self.caller().is_in_bh(),
                 "an item of a BH queue was about to wait, which it must not"
             );
         }
+    }
+
+    /// The part of [`Engine::assert_may_wait`] for calls that an item of a BH queue may make, because
+    /// they wait for a run in progress at most, or fail in items.
+    ///
+    /// # Panics
+    /// In a thread hook.
+    #[inline]
+    pub fn assert_outside_hooks(&self) {
+        assert!(
+            !self.caller().thread.is_in_hook(),
+            "a thread hook was about to wait for items, which it must not; it may queue them"
+        );
     }
 
     /// Whether the caller may wait: it is in no thread hook and in no item of a BH queue.

@@ -68,7 +68,11 @@ macro_rules! embedded_methods {
             ///
             /// # Errors
             /// The disable depth is at its maximum.
+            ///
+            /// # Panics
+            /// In a thread hook, which must not wait.
             pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, crate::DisableDepthError> {
+                uwork_linux::engine().assert_outside_hooks();
                 // SAFETY: as in `cancel`.
                 let was_pending = unsafe { uwork_linux::engine().cancel_sync(self.raw()) };
                 Ok(self.take_back(was_pending.map_err(crate::DisableDepthError)?))
@@ -89,7 +93,11 @@ macro_rules! embedded_methods {
             ///
             /// # Errors
             /// The disable depth is at its maximum.
+            ///
+            /// # Panics
+            /// In a thread hook, which must not wait.
             pub fn disable_sync(&self) -> Result<Option<T::Pointer>, crate::DisableDepthError> {
+                uwork_linux::engine().assert_outside_hooks();
                 // SAFETY: as in `cancel`.
                 let was_pending = unsafe { uwork_linux::engine().disable_sync(self.raw()) };
                 Ok(self.take_back(was_pending.map_err(crate::DisableDepthError)?))

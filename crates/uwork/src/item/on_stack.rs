@@ -146,7 +146,7 @@ impl Drop for End<'_> {
 /// receives the item, which it may queue again. A panic in it ends that run only, as for any item.
 ///
 /// # Panics
-/// If `body` panics; the item is idle by then.
+/// If `body` panics; the item is idle by then. In a thread hook, before `body` is called.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -175,6 +175,7 @@ where
     F: Fn(&StackWork) + Sync,
     B: FnOnce(&StackWork) -> R,
 {
+    engine().assert_outside_hooks();
     let frame = Frame { item: StackWork::new(perform::<F>), function };
     let _ = (&raw const frame).expose_provenance();
     // Dropped before the frame.

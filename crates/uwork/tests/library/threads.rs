@@ -1,16 +1,20 @@
 //! Thread hooks. Each test runs in a process of its own, because hooks are for the whole process.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use std::vec::Drain;
 
 use crate::support::child::alone;
 use crate::support::gate::Gate;
-use crate::support::received;
+use crate::support::machine::cpus;
+use crate::support::{self, received};
+use uwork::percpu::{Bundle, PerCpu};
 use uwork::threads::{self, Hooks, ThreadKind};
-use uwork::{Queue, Report};
+use uwork::{Queue, Report, Shutdown, Work};
 
 /// What `f` returns in an item of this queue, on a worker.
 fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -139,6 +143,91 @@ fn a_hook_may_queue_items_and_must_not_wait_for_them() {
             _ => false,
         };
         while !refused(received(&reports).expect("the wait is refused")) {}
+    });
+}
+
+/// An item that is a static.
+struct Idle {
+    work: Work<Idle>,
+}
+uwork::has_work!(impl HasWork for Idle { work });
+impl uwork::WorkItem for Idle {
+    type Pointer = &'static Idle;
+    fn run(_this: &'static Idle) {}
+}
+
+type Wait<'a> = Box<dyn FnOnce() + 'a>;
+
+/// Every call that may wait for an item, by name.
+fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
+    static IDLE: Idle = Idle { work: Work::new() };
+    let cpu = cpus()[0];
+    let limit = Duration::from_secs(60);
+    vec![
+        ("flush", Box::new(|| _ = queue.flush())),
+        ("flush_timeout", Box::new(move || _ = queue.flush_timeout(limit))),
+        ("drain", Box::new(|| _ = queue.drain())),
+        ("destroy", Box::new(|| _ = queue.destroy())),
+        ("pause", Box::new(|| _ = queue.pause())),
+        ("pause_timeout", Box::new(move || _ = queue.pause_timeout(limit))),
+        ("flush of an item", Box::new(|| _ = IDLE.work.flush())),
+        ("flush_helping", Box::new(|| _ = IDLE.work.flush_helping())),
+        ("cancel_sync", Box::new(|| _ = IDLE.work.cancel_sync())),
+        ("disable_sync", Box::new(|| _ = IDLE.work.disable_sync())),
+        ("blocking", Box::new(|| uwork::blocking(|| ()))),
+        ("scope", Box::new(|| uwork::scope(queue, |scope| drop(scope.spawn(|| ()))))),
+        ("scope with a join", Box::new(|| uwork::scope(queue, |s| _ = s.spawn(|| ()).join()))),
+        ("on_stack", Box::new(|| uwork::on_stack(|_| (), |item| _ = item.enqueue(queue)))),
+        ("work_on_cpu", Box::new(move || _ = uwork::work_on_cpu(cpu, || ()))),
+        ("on_each_cpu", Box::new(|| _ = uwork::on_each_cpu(|_| ()))),
+        ("drain_all", Box::new(|| _ = Bundle::new(1, |_: Drain<'_, u32>| ()).drain_all())),
+        ("shutdown", Box::new(move || _ = uwork::shutdown(Shutdown::Drain, limit))),
+    ]
+}
+
+// Catches: a wait in a hook that hangs, because the awaited item needs the hook's thread; a refused
+// call that has had an effect; a drop that waits.
+#[test]
+fn every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait() {
+    alone("every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait", || {
+        let (tell, told) = mpsc::channel();
+        let gate = Gate::new();
+        let held = gate.clone();
+        threads::add_hooks(
+            move |thread| {
+                if thread.queue() != Some("own") {
+                    return;
+                }
+                let target = Queue::builder("target").build().unwrap();
+                for (name, wait) in waits(&target) {
+                    let outcome = catch_unwind(AssertUnwindSafe(wait));
+                    let message = outcome.err().and_then(|it| it.downcast_ref::<&str>().copied());
+                    tell.send((name, message)).unwrap();
+                }
+                // No refused call has closed or paused it.
+                let held = held.clone();
+                target.execute(move || held.wait()).unwrap();
+                // In mode 0 a worker of that CPU would have to come.
+                let data = PerCpu::new(|cpu| cpu);
+                data.cpus().for_each(|cpu| assert_eq!(*data.lock(cpu).unwrap(), cpu));
+                drop(target);
+                tell.send(("drop", None)).unwrap();
+            },
+            |_, ()| (),
+        );
+        let own = Queue::builder("own").dedicated().build().unwrap();
+        loop {
+            match received(&told).expect("the hook goes on") {
+                ("drop", None) => break,
+                (name, message) => {
+                    let message = message.unwrap_or_else(|| panic!("{name} is not refused"));
+                    assert!(message.contains("it may queue them"), "{name}: {message}");
+                }
+            }
+        }
+        gate.open();
+        support::until("the dropped queue has ended", || Queue::builder("target").build().is_ok());
+        assert_eq!(on_worker(&own, || 42), 42);
     });
 }
 
