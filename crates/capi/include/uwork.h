@@ -457,7 +457,7 @@ int uw_work_description(const struct uw_work *work, char *buffer, size_t size);
 /* A function that is queued without an item of yours. The library allocates one. */
 struct uw_job;
 
-/* NULL on failure. Either uw_job_join() or uw_job_detach() frees the job. */
+/* NULL on failure. A join or uw_job_detach() frees the job. */
 struct uw_job *uw_queue_spawn(struct uw_queue *queue, void *(*func)(void *arg), void *arg);
 
 /*
@@ -465,6 +465,11 @@ struct uw_job *uw_queue_spawn(struct uw_queue *queue, void *(*func)(void *arg), 
  * that. `result` may be NULL.
  */
 int uw_job_join(struct uw_job *job, void **result);
+/*
+ * The same, but the caller never runs the job: for jobs that need a worker, for example its
+ * uw_thread_state(). EDEADLK in every item of the job's queue.
+ */
+int uw_job_join_waiting(struct uw_job *job, void **result);
 int uw_job_cancel(const struct uw_job *job);
 int uw_job_is_finished(const struct uw_job *job);
 void uw_job_detach(struct uw_job *job);

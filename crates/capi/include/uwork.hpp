@@ -402,16 +402,13 @@ public:
 	// queue allows that. Can be called once.
 	T join()
 	{
-		check_that_it_is_there();
-		int answer = uw_job_join(std::exchange(job_, nullptr), nullptr);
+		return join_by(uw_job_join);
+	}
 
-		if (answer == -ECANCELED || answer == -ESHUTDOWN)
-			call_->queued.reset();
-		checked(answer);
-		if (call_->failure)
-			std::rethrow_exception(call_->failure);
-		if constexpr (!std::is_void_v<T>)
-			return std::move(*call_->result);
+	// The same, but the caller never runs the function.
+	T join_waiting()
+	{
+		return join_by(uw_job_join_waiting);
 	}
 
 	// Returns true if the function was cancelled before it started.
@@ -434,6 +431,20 @@ public:
 private:
 	friend class queue;
 	friend class bounded_queue;
+
+	T join_by(int (*join)(uw_job *job, void **result))
+	{
+		check_that_it_is_there();
+		int answer = join(std::exchange(job_, nullptr), nullptr);
+
+		if (answer == -ECANCELED || answer == -ESHUTDOWN)
+			call_->queued.reset();
+		checked(answer);
+		if (call_->failure)
+			std::rethrow_exception(call_->failure);
+		if constexpr (!std::is_void_v<T>)
+			return std::move(*call_->result);
+	}
 
 	struct nothing {
 	};

@@ -59,14 +59,32 @@ pub unsafe extern "C" fn uw_queue_spawn(
 /// Waits for a job, and frees it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_job_join(job: *mut UwJob, result: *mut *mut c_void) -> c_int {
+    // SAFETY: by uwork.h.
+    unsafe { join_by(JoinHandle::join, job, result) }
+}
+
+/// The same, but the caller never runs the job.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_job_join_waiting(job: *mut UwJob, result: *mut *mut c_void) -> c_int {
+    // SAFETY: by uwork.h.
+    unsafe { join_by(JoinHandle::join_waiting, job, result) }
+}
+
+/// # Safety
+/// `job` is null, or from `uw_queue_spawn` and not freed yet; `result` is null, or a valid place.
+unsafe fn join_by(
+    join: fn(JoinHandle<Pointer>) -> Result<Pointer, JoinError>,
+    job: *mut UwJob,
+    result: *mut *mut c_void,
+) -> c_int {
     if job.is_null() {
         return crate::error::misuse(libc::EINVAL, "the job is NULL");
     }
-    // SAFETY: from `uw_queue_spawn`, and freed once (uwork.h).
+    // SAFETY: by this function's contract; freed once.
     let job = unsafe { Box::from_raw(job) };
-    match guarded(|| job.0.join()) {
+    match guarded(|| join(job.0)) {
         Ok(Ok(value)) => {
-            // SAFETY: null, or a valid place for the result (uwork.h).
+            // SAFETY: by this function's contract.
             if let Some(result) = unsafe { result.as_mut() } {
                 *result = value.get();
             }

@@ -95,9 +95,25 @@ impl<R> ScopedJoinHandle<'_, R> {
     ///
     /// # Errors
     /// As [`JoinHandle::join`].
-    pub fn join(mut self) -> Result<R, JoinError> {
+    pub fn join(self) -> Result<R, JoinError> {
+        self.join_by(JoinHandle::join)
+    }
+
+    /// Waits for the closure, which the calling thread never runs: as [`JoinHandle::join_waiting`].
+    /// A closure that runs at once, as [`scope`] says, has run in the spawning call.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join_waiting`].
+    pub fn join_waiting(self) -> Result<R, JoinError> {
+        self.join_by(JoinHandle::join_waiting)
+    }
+
+    fn join_by(
+        mut self,
+        join: fn(JoinHandle<()>) -> Result<(), JoinError>,
+    ) -> Result<R, JoinError> {
         let outcome = match self.done.take() {
-            Some(Done::Queued(handle)) => handle.join(),
+            Some(Done::Queued(handle)) => join(handle),
             Some(Done::Here(outcome)) => outcome.map_err(JoinError::Panicked),
             None => Err(JoinError::Cancelled),
         };

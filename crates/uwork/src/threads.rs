@@ -33,7 +33,8 @@
 //!
 //! **Items on other threads**: a thread of the program's that waits for an item may run it itself
 //! ([`JoinHandle::join`](crate::JoinHandle::join), [`scope`](fn@crate::scope)). It calls no hook and has no
-//! state.
+//! state. A closure that needs the state is joined by
+//! [`join_waiting`](crate::JoinHandle::join_waiting), which never runs it here.
 //!
 //! **What a hook may do**: everything that an item may do, except wait. It may queue items. While a
 //! start hook blocks, its pool waits for that thread: other pools continue. A call that waits for

@@ -242,6 +242,7 @@ enum { WORKS, SHUT_DOWN };
 	X(uw_work_description, uw_work_description(&holder, buffer, sizeof buffer), WORKS) \
 	X(uw_queue_spawn, uw_queue_spawn(reclaim, job, NULL), WORKS) \
 	X(uw_job_join, uw_job_join(finished, &result), WORKS) \
+	X(uw_job_join_waiting, uw_job_join_waiting(finished, &result), WORKS) \
 	X(uw_job_cancel, uw_job_cancel(finished), WORKS) \
 	X(uw_job_is_finished, uw_job_is_finished(finished), WORKS) \
 	X(uw_job_detach, uw_job_detach(finished), WORKS) \

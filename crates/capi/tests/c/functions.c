@@ -27,6 +27,25 @@ static void waits(void *arg)
 	*(bool *)arg = true;
 }
 
+static void *note_thread(void *place)
+{
+	*(pthread_t *)place = pthread_self();
+	return place;
+}
+
+static void *join_in_own_queue(void *queue)
+{
+	int number = 1;
+	struct uw_job *job = uw_queue_spawn(queue, same, &number);
+
+	CHECK(job);
+	if (!uw_job_is_finished(job))
+		CHECK(uw_job_join_waiting(job, NULL) == -EDEADLK);
+	else
+		uw_job_detach(job);
+	return queue;
+}
+
 static void functions(void)
 {
 	struct uw_queue *queue = make("functions");
@@ -41,6 +60,15 @@ static void functions(void)
 	job = uw_queue_spawn(queue, same, &number);
 	CHECK(job && uw_job_is_finished(job) >= 0);
 	CHECK(uw_job_join(job, &result) == 0 && result == &number);
+	for (int round = 0; round < 200; round++) {
+		pthread_t worker;
+
+		job = uw_queue_spawn(queue, note_thread, &worker);
+		CHECK(job && uw_job_join_waiting(job, &result) == 0 && result == &worker);
+		CHECK(!pthread_equal(worker, pthread_self()));
+	}
+	job = uw_queue_spawn(queue, join_in_own_queue, queue);
+	CHECK(job && uw_job_join_waiting(job, &result) == 0 && result == queue);
 	job = uw_queue_spawn(queue, same, &number);
 	CHECK(job);
 	uw_job_detach(job);

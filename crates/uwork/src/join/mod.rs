@@ -28,8 +28,9 @@ pub struct JoinHandle<R> {
     /// Live as long as the handle, which owns one of the task's two references.
     task: NonNull<dyn Joinable<R>>,
     release: Release<R>,
-    /// The queue as an identity, if it is ordered. It lives at least until the task is done.
-    ordered: *const (),
+    /// The queue as an identity. Compared only while the task is not done.
+    queue: *const (),
+    is_ordered: bool,
     marker: PhantomData<R>,
 }
 
@@ -76,8 +77,8 @@ impl<R> JoinHandle<R> {
         release: Release<R>,
         queue: &Queue,
     ) -> JoinHandle<R> {
-        let ordered = if queue.is_ordered() { queue.0.identity() } else { std::ptr::null() };
-        JoinHandle { task, release, ordered, marker: PhantomData }
+        let (queue, is_ordered) = (queue.0.identity(), queue.is_ordered());
+        JoinHandle { task, release, queue, is_ordered, marker: PhantomData }
     }
 
     fn task(&self) -> &dyn Joinable<R> {
@@ -155,7 +156,35 @@ impl<R> JoinHandle<R> {
     fn waits_for_itself(&self) -> bool {
         !self.is_finished()
             && (engine().runs_item(self.task().work())
-                || (!self.ordered.is_null() && engine().runs_queue(self.ordered)))
+                || (self.is_ordered && engine().runs_queue(self.queue)))
+    }
+
+    /// As [`JoinHandle::join`], but the calling thread never runs the item: it only waits. For items
+    /// that need a worker: its CPU and niceness, or the state that [hooks](crate::threads) keep for
+    /// it.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`]. Also [`JoinError::WouldDeadlock`] inside every item of the same queue,
+    /// ordered or not: that item may hold the permit that the awaited one needs. The item still runs.
+    ///
+    /// ```
+    /// use std::thread;
+    /// let queue = uwork::Queue::builder("join-waiting").build()?;
+    /// let worker = queue.spawn(|| thread::current().id()).join_waiting().unwrap();
+    /// assert_ne!(worker, thread::current().id());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn join_waiting(self) -> Result<R, JoinError> {
+        let task = self.task();
+        if !task.is_done() {
+            engine().assert_may_wait();
+            if engine().runs_item(task.work()) || engine().runs_queue(self.queue) {
+                return Err(JoinError::WouldDeadlock);
+            }
+            // SAFETY: live as long as the handle.
+            unsafe { engine().blocking_on(self.task.cast(), || task.wait()) };
+        }
+        task.take()
     }
 
     /// Withdraws the closure if it has not started, the future if it has not finished. True if it

@@ -300,3 +300,55 @@ fn a_payload_that_panics_when_dropped_does_not_end_the_worker() {
         within("flush", move || flushed.flush()).unwrap();
     });
 }
+
+// Catches: a join that only waits, and runs the closure on the caller all the same.
+#[test]
+fn a_join_that_only_waits_never_runs_the_closure() {
+    let _watchdog = watchdog();
+    let joins = |queue: &Queue| {
+        let here = std::thread::current().id();
+        for _ in 0..300 {
+            let worker = queue.spawn(|| std::thread::current().id()).join_waiting().unwrap();
+            assert_ne!(worker, here);
+            let worker = queue.spawn_future(async { std::thread::current().id() });
+            assert_ne!(worker.join_waiting().unwrap(), here);
+        }
+        uwork::scope(queue, |scope| {
+            let worker = scope.spawn(|| std::thread::current().id()).join_waiting().unwrap();
+            assert_ne!(worker, here);
+        });
+    };
+    for builder in [queue("waits"), queue("waits").max_active(1), queue("waits").ordered()] {
+        let queue = builder.build().unwrap();
+        joins(&queue);
+        let other = crate::support::queue("waits-in").build().unwrap();
+        other.spawn(move || joins(&queue)).join().unwrap();
+    }
+}
+
+// Catches: an item that waits for another of its own queue, whose permit it holds.
+#[test]
+fn a_join_that_only_waits_is_refused_in_items_of_the_same_queue() {
+    let _watchdog = watchdog();
+    let builders = [
+        queue("waits-own"),
+        queue("waits-own").max_active(1),
+        queue("waits-own").ordered(),
+        queue("waits-own").per_cpu(),
+    ];
+    for builder in builders {
+        let queue = builder.build().unwrap();
+        let own = queue.clone();
+        let held = Gate::new();
+        let opener = held.clone();
+        let outcome = queue.spawn(move || {
+            let inner = own.spawn(move || held.wait());
+            // Not finished: it would wait for the gate.
+            let outcome = inner.join_waiting();
+            opener.open();
+            matches!(outcome, Err(JoinError::WouldDeadlock))
+        });
+        assert!(outcome.join_waiting().unwrap(), "{}", queue.name());
+        queue.flush().unwrap();
+    }
+}
