@@ -907,7 +907,8 @@ enum uw_shutdown_how {
 
 /*
  * Ends the work of all queues within `timeout_ns`. ETIMEDOUT: some work has not ended; the report
- * lists it. `report` may be NULL; free it by uw_string_free(). Shutdown cannot be undone.
+ * lists it. `report` may be NULL; free it by uw_string_free(). Shutdown cannot be undone: later
+ * uw_queue_create() fails with ESHUTDOWN.
  */
 int uw_shutdown(unsigned how, uint64_t timeout_ns, char **report);
 

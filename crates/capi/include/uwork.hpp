@@ -121,7 +121,7 @@ public:
 	}
 
 	// Returns false if not everything has run within the limit.
-	bool flush_for(std::chrono::nanoseconds limit)
+	[[nodiscard]] bool flush_for(std::chrono::nanoseconds limit)
 	{
 		int answer = uw_queue_flush_timeout(queue_, nanoseconds(limit));
 
@@ -134,7 +134,7 @@ public:
 	}
 
 	// Returns false, and pauses nothing, if an item still runs after the limit.
-	bool pause_for(std::chrono::nanoseconds limit)
+	[[nodiscard]] bool pause_for(std::chrono::nanoseconds limit)
 	{
 		int answer = uw_queue_pause_timeout(queue_, nanoseconds(limit));
 

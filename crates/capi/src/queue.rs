@@ -385,13 +385,7 @@ pub extern "C" fn uw_queue_flush(handle: *mut UwQueue) -> c_int {
 /// The same, with a limit of `timeout_ns`.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_flush_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
-    with_queue(handle, |queue| match queue.flush_timeout(Duration::from_nanos(timeout_ns)) {
-        Ok(true) => 0,
-        Ok(false) => {
-            fail(libc::ETIMEDOUT, "some items queued before the call have not run in time")
-        }
-        Err(error) => failed(&error),
-    })
+    with_queue(handle, |queue| done(queue.flush_timeout(Duration::from_nanos(timeout_ns))))
 }
 
 /// Starts no more items of the queue, and waits for those that run.
@@ -403,11 +397,7 @@ pub extern "C" fn uw_queue_pause(handle: *mut UwQueue) -> c_int {
 /// The same, with a limit of `timeout_ns`.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_pause_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
-    with_queue(handle, |queue| match queue.pause_timeout(Duration::from_nanos(timeout_ns)) {
-        Ok(true) => 0,
-        Ok(false) => fail(libc::ETIMEDOUT, "some items have not ended in time; nothing is paused"),
-        Err(error) => failed(&error),
-    })
+    with_queue(handle, |queue| done(queue.pause_timeout(Duration::from_nanos(timeout_ns))))
 }
 
 /// Ends one pause.

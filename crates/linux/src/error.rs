@@ -36,8 +36,10 @@ pub enum ErrorKind {
     WouldDeadlock,
     /// The flags exclude each other.
     BadFlags,
-    /// The queue drains or was destroyed, or the process was shut down.
+    /// The queue drains or was destroyed, or uwork was shut down in this process.
     Refused,
+    /// The limit of the call has passed before what it waits for has happened.
+    TimedOut,
     /// The capacity of a bounded queue is 0, or more than 2^40 - 1.
     BadCapacity,
     /// No place is free in a bounded queue.
@@ -81,6 +83,7 @@ impl ErrorKind {
             ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
             ErrorKind::WouldDeadlock => libc::EDEADLK,
             ErrorKind::Refused => libc::ESHUTDOWN,
+            ErrorKind::TimedOut => libc::ETIMEDOUT,
             ErrorKind::Busy => libc::EBUSY,
             // As pthread_mutex_lock of a robust mutex.
             ErrorKind::Poisoned => libc::EOWNERDEAD,
@@ -104,7 +107,8 @@ impl Error {
             QueueError::BadCpu { .. } | QueueError::NoPart { .. } => ErrorKind::BadCpu,
             QueueError::WouldDeadlock | QueueError::HeldAlready => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
-            QueueError::Refused => ErrorKind::Refused,
+            QueueError::Refused | QueueError::ShutDown => ErrorKind::Refused,
+            QueueError::TimedOut(_) => ErrorKind::TimedOut,
             QueueError::NotPaused => ErrorKind::NotPaused,
             QueueError::BadCapacity => ErrorKind::BadCapacity,
             QueueError::Full(_) => ErrorKind::Full,

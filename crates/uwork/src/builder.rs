@@ -281,9 +281,14 @@ impl Builder {
     ///
     /// # Errors
     /// The name is empty, too long or taken; the mask has no usable CPU; a number is out of range;
-    /// an attribute does not fit the kind of queue; no thread could be created. A failed call
-    /// leaves nothing behind.
+    /// an attribute does not fit the kind of queue; no thread could be created; uwork was
+    /// [shut down](crate::shutdown()) in this process ([`Refused`](crate::ErrorKind::Refused)). A failed
+    /// call leaves nothing behind.
     pub fn build(self) -> Result<Queue, Error> {
+        // A system queue can always be made, and then refuses items: no call must panic for lack of it.
+        if !self.system && engine().accepts_nothing() {
+            return Err(QueueError::ShutDown.into());
+        }
         let is_reserved = !self.system && crate::system::NAMES.contains(&self.name.as_str());
         if is_reserved && !self.numbered {
             return Err(QueueError::NameTaken(self.name).into());

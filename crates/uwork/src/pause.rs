@@ -6,7 +6,7 @@ use uwork_engine::host::Host;
 use uwork_linux::{Error, engine};
 
 use crate::item::nanos;
-use crate::queue::Queue;
+use crate::queue::{Queue, in_time};
 
 impl Queue {
     /// Starts no more items of this queue, and waits until those that run have ended: afterwards none
@@ -42,29 +42,34 @@ impl Queue {
         Ok(self.0.pause()?)
     }
 
-    /// As [`Queue::pause`], but for `limit` at most. Returns false if items still ran then; this call
-    /// has paused nothing in that case.
+    /// As [`Queue::pause`], but for `limit` at most.
     ///
     /// # Errors
-    /// The caller is in an item of this queue; nothing is paused.
+    /// [`TimedOut`](crate::ErrorKind::TimedOut): items still ran then. Or the caller is in an item of
+    /// this queue. In both cases this call has paused nothing, and needs no `resume`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
+    /// use uwork::ErrorKind;
     /// let queue = uwork::Queue::builder("pause-timeout").build()?;
     /// let ((began, begun), (done, wait)) = (mpsc::channel(), mpsc::channel::<()>());
     /// let stuck = queue.spawn(move || (began.send(()), wait.recv()).1);
     /// begun.recv().unwrap();
-    /// assert!(!queue.pause_timeout(Duration::from_millis(1))?);
+    /// let error = queue.pause_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::TimedOut);
     /// drop(done);
-    /// assert!(queue.pause_timeout(Duration::from_secs(60))?);
+    /// queue.pause_timeout(Duration::from_secs(60))?;
     /// queue.resume()?;
     /// # assert!(stuck.join().unwrap().is_err());
     /// # Ok::<(), uwork::Error>(())
     /// ```
-    pub fn pause_timeout(&self, limit: Duration) -> Result<bool, Error> {
+    pub fn pause_timeout(&self, limit: Duration) -> Result<(), Error> {
         self.0.engine().assert_may_wait();
         let deadline = engine().host().now().saturating_add(nanos(limit));
-        Ok(self.0.pause_until(deadline)?)
+        in_time(
+            self.0.pause_until(deadline),
+            "the limit has passed, and some items still run; nothing is paused",
+        )
     }
 
     /// Ends one [`Queue::pause`]. After the last one the queue's items start again. Any thread may

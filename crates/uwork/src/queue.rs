@@ -168,28 +168,33 @@ impl Queue {
         Ok(self.0.flush()?)
     }
 
-    /// As [`Queue::flush`], but for `limit` at most. False if some of the items queued before have
-    /// not run by then; they run later as usual.
+    /// As [`Queue::flush`], but for `limit` at most.
     ///
     /// # Errors
-    /// The caller is in an item of this queue.
+    /// [`TimedOut`](crate::ErrorKind::TimedOut): some of the items queued before have not run by then;
+    /// they run later as usual. Or the caller is in an item of this queue.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
+    /// use uwork::ErrorKind;
     /// let queue = uwork::Queue::builder("flush-timeout").build()?;
     /// let (done, wait) = mpsc::channel::<()>();
     /// let stuck = queue.spawn(move || wait.recv());
-    /// assert!(!queue.flush_timeout(Duration::from_millis(1))?);
+    /// let error = queue.flush_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::TimedOut);
     /// drop(done);
-    /// assert!(queue.flush_timeout(Duration::from_secs(60))?);
+    /// queue.flush_timeout(Duration::from_secs(60))?;
     /// # assert!(stuck.join().unwrap().is_err());
     /// # Ok::<(), uwork::Error>(())
     /// ```
-    pub fn flush_timeout(&self, limit: Duration) -> Result<bool, Error> {
+    pub fn flush_timeout(&self, limit: Duration) -> Result<(), Error> {
         self.0.engine().assert_may_wait();
         let limit_ns = nanos(limit);
         let deadline = engine().host().now().saturating_add(limit_ns);
-        Ok(self.0.flush_until(deadline)?)
+        in_time(
+            self.0.flush_until(deadline),
+            "the limit has passed, and some items queued before the call have not run",
+        )
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue more on it;
@@ -402,6 +407,17 @@ impl Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// The answer of a wait with a limit: an error if it was not over in time.
+pub(crate) fn in_time(
+    outcome: Result<bool, QueueError>,
+    what_has_not_ended: &'static str,
+) -> Result<(), Error> {
+    match outcome? {
+        true => Ok(()),
+        false => Err(QueueError::TimedOut(what_has_not_ended).into()),
     }
 }
 

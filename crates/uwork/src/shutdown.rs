@@ -10,7 +10,8 @@ use uwork_linux::{Error, engine};
 /// returns a report of the work that did not end.
 ///
 /// From the start of the call, queues accept submissions from items only; from its end, they accept
-/// none. Refused submissions return their item, also on queues that are made later. Armed delayed
+/// none, and a new queue is refused with the error
+/// [`Refused`](crate::ErrorKind::Refused). Refused submissions return their item. Armed delayed
 /// items are released: their pointers are dropped without a run. [`Shutdown::Drain`] runs
 /// everything that is queued, and everything that running items queue, on any queue.
 /// [`Shutdown::Cancel`] releases all items that have not started (their join handles return

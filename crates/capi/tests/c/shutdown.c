@@ -67,6 +67,8 @@ static void reports_and_shutdown(void)
 	uw_string_free(report);
 	CHECK(atomic_load(&item.runs) == 1);
 	CHECK(uw_queue_work(queue, &item.work) == -ESHUTDOWN);
+	CHECK(!uw_queue_create("late", UW_UNBOUND, 0) && errno == ESHUTDOWN);
+	CHECK(strstr(uw_error_text(), "uwork was shut down in this process"));
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 

@@ -62,6 +62,12 @@ impl<H: Host> Engine<H> {
         self.shutdown_state.0.load(Ordering::SeqCst) != 0
     }
 
+    /// Whether no queue accepts anything any more: a draining shutdown has ended, or a cancelling one
+    /// has begun.
+    pub fn accepts_nothing(&self) -> bool {
+        self.shutdown_state.0.load(Ordering::SeqCst) & SEALED != 0
+    }
+
     /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing
     /// is left or the time is over. Queues that are created later accept nothing. Destructors get
     /// 50 ms, however small the limit is.

@@ -140,6 +140,10 @@ pub enum QueueError {
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
     Refused,
+    /// The engine was shut down, and makes no more queues.
+    ShutDown,
+    /// The limit of a wait has passed. The sentence says what has not ended.
+    TimedOut(&'static str),
     /// The queue is not paused.
     NotPaused,
     /// The capacity of a bounded queue is 0, or more than 2^40 - 1.
@@ -198,6 +202,10 @@ impl fmt::Display for QueueError {
             QueueError::Refused => {
                 f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
             }
+            QueueError::ShutDown => f.write_str(
+                "uwork was shut down in this process: it makes no new queues and takes no more items",
+            ),
+            QueueError::TimedOut(what) => f.write_str(what),
             QueueError::BadCapacity => {
                 write!(f, "the capacity of a bounded queue is 1 to {}", Places::CAPACITY_MAX)
             }

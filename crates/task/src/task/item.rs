@@ -51,6 +51,12 @@ pub struct TaskWork<T, const ID: u64 = 0> {
 ///
 /// # Safety
 /// At `OFFSET` in every value of the type is its `TaskWork<Self, ID>`.
+#[diagnostic::on_unimplemented(
+    message = "no field of `{Self}` is declared as an item of task work",
+    label = "a line `uwork::has_task_work!(...)` for `{Self}` is missing",
+    note = "for a field `work: uwork::task::TaskWork<{Self}>` add the line: \
+            uwork::has_task_work!(impl HasTaskWork for {Self} {{ work }});"
+)]
 pub unsafe trait HasTaskWork<const ID: u64 = 0>: Sized {
     /// The field's offset in bytes.
     const OFFSET: usize;

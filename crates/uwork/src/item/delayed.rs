@@ -56,6 +56,13 @@ unsafe impl<T, const ID: u64> Sync for DelayedWork<T, ID> {}
 ///
 /// # Safety
 /// At [`HasWork::OFFSET`] in every value of the type is its `DelayedWork<Self, ID>`.
+#[diagnostic::on_unimplemented(
+    message = "no field of `{Self}` is declared as a delayed work item",
+    label = "a line `uwork::has_work!(impl HasDelayedWork ...)` for `{Self}` is missing",
+    note = "for a field `work: uwork::DelayedWork<{Self}>` add the line: \
+            uwork::has_work!(impl HasDelayedWork for {Self} {{ work }});",
+    note = "it takes the place of the line with `HasWork`, which is for a field of the type `uwork::Work`"
+)]
 pub unsafe trait HasDelayedWork<const ID: u64 = 0>: HasWork<ID> {}
 
 impl<T, const ID: u64> DelayedWork<T, ID> {

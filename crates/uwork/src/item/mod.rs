@@ -24,12 +24,27 @@ pub use work::Work;
 ///
 /// # Safety
 /// At `OFFSET` in every value of the type is its `Work<Self, ID>`.
+#[diagnostic::on_unimplemented(
+    message = "no field of `{Self}` is declared as the work item of this number",
+    label = "a line `uwork::has_work!(...)` for `{Self}` is missing",
+    note = "for a field `work: uwork::Work<{Self}>` add the line: \
+            uwork::has_work!(impl HasWork for {Self} {{ work }});",
+    note = "for a field `work: uwork::DelayedWork<{Self}>` add the line: \
+            uwork::has_work!(impl HasDelayedWork for {Self} {{ work }});",
+    note = "an item with the number N is declared by `HasWork<N>`, and submitted by `enqueue::<_, N>`"
+)]
 pub unsafe trait HasWork<const ID: u64 = 0>: Sized {
     /// The field's offset in bytes.
     const OFFSET: usize;
 }
 
 /// The function of a work item.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no function for its work item",
+    label = "`impl uwork::WorkItem for {Self}` is missing",
+    note = "it names the pointer, for example `type Pointer = std::sync::Arc<Self>`, and the function \
+            `fn run(this: Self::Pointer)`"
+)]
 pub trait WorkItem<const ID: u64 = 0>: HasWork<ID> {
     /// The pointer through which the item is queued, and which its run receives.
     type Pointer: WorkPointer<Target = Self>;

@@ -55,7 +55,9 @@ impl Driver {
 /// The driver's queue, which makes progress without new threads, as the kernel's `rcu_gp` does.
 fn queue() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
-    library_queue(&QUEUE, "uwork/rcu_gp", |name| Queue::builder(name).mem_reclaim().build())
+    library_queue(&QUEUE, "uwork/rcu_gp", |name| {
+        Queue::builder(name).mem_reclaim().system().build()
+    })
 }
 
 /// Makes the queue that [`call`] needs.

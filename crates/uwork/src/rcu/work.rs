@@ -33,6 +33,13 @@ unsafe impl<T, const ID: u64> Sync for RcuWork<T, ID> {}
 ///
 /// # Safety
 /// At [`HasWork::OFFSET`] in every value of the type is its `RcuWork<Self, ID>`.
+#[diagnostic::on_unimplemented(
+    message = "no field of `{Self}` is declared as an item that waits for a grace period",
+    label = "a line `uwork::has_work!(impl HasRcuWork ...)` for `{Self}` is missing",
+    note = "for a field `work: uwork::rcu::RcuWork<{Self}>` add the line: \
+            uwork::has_work!(impl HasRcuWork for {Self} {{ work }});",
+    note = "it takes the place of the line with `HasWork`, which is for a field of the type `uwork::Work`"
+)]
 pub unsafe trait HasRcuWork<const ID: u64 = 0>: HasWork<ID> {}
 
 impl<T, const ID: u64> RcuWork<T, ID> {

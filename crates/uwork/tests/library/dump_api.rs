@@ -10,7 +10,7 @@ use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{WAIT_CAP, queue, until, watchdog};
 use uwork::dump::{Dump, Gate as QueueGate, ITEMS_MAX, QueueDump, WorkerState};
-use uwork::{Flags, Report, Work, WorkItem};
+use uwork::{ErrorKind, Flags, Report, Work, WorkItem};
 
 fn seen(dump: &Dump, name: &str) -> QueueDump {
     let queue = dump.queues.iter().find(|queue| queue.name == name);
@@ -129,9 +129,10 @@ fn stuck() {
     let freezable = uwork::dump_queues(|_, flags| flags.contains(Flags::FREEZABLE));
     assert!(freezable.iter().any(|shown| shown.name == queue.name()));
     assert!(freezable.iter().all(|shown| shown.flags.contains(Flags::FREEZABLE)));
-    assert!(!queue.flush_timeout(Duration::ZERO).unwrap(), "it is stuck");
+    let late = queue.flush_timeout(Duration::ZERO).expect_err("it is stuck");
+    assert_eq!(late.kind(), ErrorKind::TimedOut);
     gate.open();
-    assert!(queue.flush_timeout(WAIT_CAP).unwrap());
+    queue.flush_timeout(WAIT_CAP).unwrap();
     assert!(later.work.cancel().is_some());
     queue.destroy().unwrap();
     assert_eq!(queue.dump().gate, QueueGate::Closed);

@@ -10,7 +10,7 @@ use crate::support::child::alone;
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{received, until, watchdog, within};
-use uwork::{Enqueued, JoinError, Queue, Shutdown, shutdown, system};
+use uwork::{Enqueued, ErrorKind, JoinError, Queue, Shutdown, shutdown, system};
 
 /// A limit that is never reached.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -61,11 +61,14 @@ fn a_draining_shutdown_runs_all_items_and_then_refuses_all() {
             assert!(matches!(queue.spawn(|| 1).join(), Err(JoinError::Refused)));
             assert!(matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_)));
         }
-        // A queue that was never used before, and one that is created now.
+        // A system queue that was never used before.
         assert!(matches!(system::long().spawn(|| 1).join(), Err(JoinError::Refused)));
-        let late = Queue::builder("late").build().unwrap();
-        assert!(matches!(late.spawn_future(async { 1 }).join(), Err(JoinError::Refused)));
-        late.flush().unwrap();
+        let late = Queue::builder("late").build().expect_err("no queue is made any more");
+        assert_eq!(late.kind(), ErrorKind::Refused);
+        assert!(late.to_string().contains("uwork was shut down in this process"), "{late}");
+        // Calls that make a queue of the library's own do not panic.
+        assert_eq!(uwork::join(|| 1, || 2), (1, 2));
+        assert!(matches!(system::dfl().spawn_future(async {}).join(), Err(JoinError::Refused)));
         until("the workers have ended", || worker_threads() == 0);
     });
 }

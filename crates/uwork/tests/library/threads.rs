@@ -14,7 +14,7 @@ use crate::support::machine::cpus;
 use crate::support::{self, received};
 use uwork::percpu::{Bundle, PerCpu};
 use uwork::threads::{self, Hooks, ThreadKind};
-use uwork::{Queue, Report, Shutdown, Work};
+use uwork::{ErrorKind, Queue, Report, Shutdown, Work};
 
 /// What `f` returns in an item of this queue, on a worker.
 fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -278,7 +278,8 @@ fn a_hook_that_blocks_holds_up_its_own_pool_only() {
         // What waits behind the hook can be taken back, and other hooks come and go.
         let back = slow.spawn(|| unreachable!("it is cancelled"));
         assert!(back.cancel());
-        assert!(!slow.flush_timeout(Duration::from_millis(1)).unwrap());
+        let late = slow.flush_timeout(Duration::from_millis(1)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
         threads::add_hooks(|_| (), |_, ()| ()).remove();
         assert_eq!(has_run.try_recv(), Err(mpsc::TryRecvError::Empty));
         gate.open();
