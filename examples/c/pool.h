@@ -10,18 +10,18 @@ struct pool {
 	struct uw_thread_hooks *hooks; /* make and free a thread's state */
 };
 
-/* Waits for all jobs. The threads stay: they are shared with the rest of the process. */
+/* Waits for all jobs and for the library's threads to free their states. These threads are shared, and stay. */
 static inline void pool_destroy(struct pool *pool)
 {
 	if (pool->queue)
 		uw_queue_destroy(pool->queue);
 	uw_bounded_destroy(pool->bounded);
 	if (pool->hooks)
-		uw_thread_hooks_remove(pool->hooks);
+		uw_thread_hooks_remove_sync(pool->hooks);
 	free(pool);
 }
 
-/* At most `threads` jobs run. Create the pool first: threads that exist already have no state. */
+/* At most `threads` jobs run. A thread that runs one calls `start` when the job asks for the state. */
 static inline struct pool *pool_create(unsigned threads, size_t backlog,
 				       void *(*start)(const struct uw_thread *, void *),
 				       void (*stop)(const struct uw_thread *, void *, void *), void *arg)
@@ -30,7 +30,7 @@ static inline struct pool *pool_create(unsigned threads, size_t backlog,
 
 	if (!pool)
 		return NULL;
-	pool->hooks = uw_thread_hooks_add(start, stop, arg);
+	pool->hooks = uw_thread_hooks_add_lazy(start, stop, arg);
 	pool->queue = uw_queue_create("pool", UW_UNBOUND | UW_NUMBERED, threads);
 	if (pool->queue)
 		pool->bounded = uw_bounded_create(pool->queue, backlog);
@@ -51,7 +51,7 @@ static inline int pool_submit(struct pool *pool, void *(*func)(void *arg), void 
 	return 0;
 }
 
-/* The state of the thread that runs the calling job. */
+/* The state of the thread that runs the calling job: a thread of the library, or one that waits for it. */
 static inline void *pool_state(const struct pool *pool)
 {
 	return uw_thread_state(pool->hooks);

@@ -54,6 +54,7 @@ int main(void)
 	OFFSET(struct uw_thread, queue);
 	OFFSET(struct uw_thread, kind);
 	NUMBER(UW_THREAD_RESCUER);
+	NUMBER(UW_THREAD_HELPER);
 	NUMBER(UW_TIER_DECLARED);
 	NUMBER(UW_TIER_STANDBY);
 	NUMBER(UW_PERCPU_ASYMMETRIC);

@@ -769,40 +769,67 @@ enum uw_thread_kind {
 	UW_THREAD_WORKER,    /* of a pool that several queues share */
 	UW_THREAD_BH,        /* runs the items of BH queues for a CPU */
 	UW_THREAD_DEDICATED, /* the only worker of a dedicated queue */
-	UW_THREAD_RESCUER    /* of a queue with UW_MEM_RECLAIM */
+	UW_THREAD_RESCUER,   /* of a queue with UW_MEM_RECLAIM */
+	UW_THREAD_HELPER     /* of the program: runs an item while it waits for it */
 };
 
-/* A thread that may run items. Valid during the hook's call. */
+/* A thread that runs items. Valid during the hook's call. */
 struct uw_thread {
 	const char *name;
-	const char *queue; /* the queue for which the thread was started; NULL for shared workers */
+	const char *queue; /* the queue for which the thread was started; NULL for helpers and shared workers */
 	unsigned kind;
 };
 
 struct uw_thread_hooks;
 
 /*
- * Hooks that every thread which may run items calls: `start` before its first item, `stop` after its
- * last. `start` returns the thread's state, which items of the thread get from uw_thread_state() and
- * `stop` gets back. One of the two may be NULL. Threads that the library's user created call no
- * hooks, also if they run items while they wait.
+ * Hooks that give each thread which runs items a state: `start` makes and returns it, items of the
+ * thread get it from uw_thread_state(), and `stop` gets it back, on that thread. One of the two may be
+ * NULL. It does not matter when a thread began: workers that exist already and threads of the program
+ * that run an item while they wait (uw_job_join(), uw_work_flush()) call the hooks as well.
+ *
+ * uw_thread_hooks_add(): `start` runs before the first item that a thread begins after this call; on
+ * threads that the library starts for items later, as they start. uw_thread_hooks_add_lazy(): it runs
+ * when an item first asks for the state on a thread, and before a thread's first item of a queue with
+ * uw_queue_add_thread_hooks().
+ *
+ * `stop` runs when the thread ends, or outside of items once the hooks are removed. The library's
+ * threads that exist when the process exits do not call it.
  *
  * A hook may queue items, and must not wait for items: such a call fails with ENOTRECOVERABLE. While
- * a start hook blocks, its pool waits. Hooks affect the threads that start later:
- * uw_thread_hooks_missed() is the number of threads that were too early, 0 if the hooks were added
- * before every other use. Threads that start after uw_thread_hooks_remove() do not call the hooks; a
- * thread that has called `start` still calls `stop`. So the functions, `arg` and the handle stay
- * valid for the life of the process. A forked child has none of its parent's workers, and calls no
- * `stop` for them; its own workers call the hooks.
+ * a hook blocks, the items that its thread has taken wait. A forked child has none of its parent's
+ * workers, and calls no `stop` for them; the thread that forked keeps its states.
  *
  * NULL with errno EINVAL: both functions are NULL.
  */
 struct uw_thread_hooks *uw_thread_hooks_add(void *(*start)(const struct uw_thread *thread, void *arg),
 					    void (*stop)(const struct uw_thread *thread, void *state, void *arg),
 					    void *arg);
+struct uw_thread_hooks *uw_thread_hooks_add_lazy(void *(*start)(const struct uw_thread *thread, void *arg),
+						 void (*stop)(const struct uw_thread *thread, void *state, void *arg),
+						 void *arg);
+/*
+ * Items that are queued on this queue from now on run on threads that have called `start`: for a state
+ * that items use without asking for it, such as a registration with a library.
+ */
+int uw_queue_add_thread_hooks(struct uw_queue *queue, struct uw_thread_hooks *hooks);
+/*
+ * From now on no thread calls `start`, and each thread that has a state calls `stop`: the caller at
+ * once, the library's threads when the items that they have taken have run, another thread of the
+ * program at its end or when it next runs an item. Until then the functions and `arg` stay valid.
+ * uw_thread_hooks_remove() does not wait. uw_thread_hooks_remove_sync() waits for the library's
+ * threads, and returns how many threads of the program have not called `stop` yet; after 0 no thread
+ * calls the hooks any more. EDEADLK: in an item; nothing is removed. The handle stays valid for the
+ * life of the process.
+ */
 int uw_thread_hooks_remove(struct uw_thread_hooks *hooks);
+int uw_thread_hooks_remove_sync(struct uw_thread_hooks *hooks);
+/* Always 0: no thread is too early for hooks. For programs that check it. */
 int uw_thread_hooks_missed(const struct uw_thread_hooks *hooks);
-/* The calling thread's state; NULL if it has none. */
+/*
+ * The calling thread's state, which `start` makes if the thread is in an item and has none; until the
+ * item ends. NULL outside of items if the thread has none, and after the removal of the hooks.
+ */
 void *uw_thread_state(const struct uw_thread_hooks *hooks);
 
 /* ------------------------------------------------------------------------------------- inspection */

@@ -1316,26 +1316,31 @@ private:
 	uw_task *task_;
 };
 
-// Hooks that every thread which may run items calls, with a State for each thread. `start` runs
-// before the thread's first item and makes the state; without `start` it is State(). `stop` runs
-// after the last item and gets the state back; without `stop` the state is destroyed then. Both run
-// on that thread. They may queue items and must not wait for items. An exception that leaves one of
-// them ends the process.
+// Hooks that give each thread which runs items a State. `start` makes it; without `start` it is
+// State(). `stop` gets it back; without `stop` it is destroyed then. Both run on that thread. They may
+// queue items and must not wait for items. An exception that leaves one of them ends the process.
 //
-// The destructor removes the hooks: threads that start later do not call them, and a thread that has
-// called `start` still calls `stop`. So the functions stay in memory for the life of the process,
-// and what they refer to must live as long.
+// `start` runs before a thread's first item, or with when::asked in state() and before a thread's first
+// item of a queue that add_to() was called for. `stop` runs when the thread ends, or after the removal.
+//
+// The destructor removes the hooks and does not wait: a thread that has a state calls `stop` later. So
+// the functions stay in memory for the life of the process, and what they refer to must live until
+// then; remove_sync() says when that is.
 template <typename State>
 class thread_hooks {
 public:
 	using start_function = std::function<std::unique_ptr<State>(const uw_thread &)>;
 	using stop_function = std::function<void(const uw_thread &, std::unique_ptr<State>)>;
 
-	explicit thread_hooks(start_function start = {}, stop_function stop = {})
+	// When a thread calls `start`.
+	enum class when { first_item, asked };
+
+	explicit thread_hooks(start_function start = {}, stop_function stop = {}, when called = when::first_item)
 	{
 		auto mine = std::make_unique<functions>(functions{ std::move(start), std::move(stop) });
+		auto *add = called == when::asked ? uw_thread_hooks_add_lazy : uw_thread_hooks_add;
 
-		hooks_ = uw_thread_hooks_add(begin, end, mine.get());
+		hooks_ = add(begin, end, mine.get());
 		if (hooks_ == nullptr)
 			throw error(errno);
 		static_cast<void>(mine.release());
@@ -1360,13 +1365,26 @@ public:
 			static_cast<void>(uw_thread_hooks_remove(hooks_));
 	}
 
-	// The calling thread's state; NULL if it has none.
+	// The calling thread's state, made if the thread is in an item and has none; else NULL.
 	State *state() const noexcept
 	{
 		return static_cast<State *>(uw_thread_state(hooks_));
 	}
 
-	// The number of threads that started too early for these hooks.
+	// Items that are queued there from now on run on threads that have called `start`.
+	void add_to(const queue &queue)
+	{
+		static_cast<void>(checked(uw_queue_add_thread_hooks(queue.get(), hooks_)));
+	}
+
+	// Removes the hooks, and waits until the library's threads have called `stop`. Returns how many
+	// other threads have not.
+	int remove_sync()
+	{
+		return checked(uw_thread_hooks_remove_sync(hooks_));
+	}
+
+	// Always 0: no thread is too early.
 	int missed() const
 	{
 		return checked(uw_thread_hooks_missed(hooks_));

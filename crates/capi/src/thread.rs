@@ -4,10 +4,10 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks};
+use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks, add_lazy_hooks};
 
-use crate::error::{c_string, guarded, misuse};
-use crate::queue::set_errno;
+use crate::error::{c_string, failed, guard, guarded, misuse};
+use crate::queue::{UwQueue, set_errno, with_queue};
 
 /// `struct uw_thread`.
 #[repr(C)]
@@ -72,24 +72,42 @@ fn with_thread<R>(thread: Thread<'_>, f: impl FnOnce(*const UwThread) -> R) -> R
         ThreadKind::Bh => 1,
         ThreadKind::Dedicated => 2,
         ThreadKind::Rescuer => 3,
+        ThreadKind::Helper => 4,
         _ => 0,
     };
     let queue = queue.as_ref().map_or(ptr::null(), |queue| queue.as_ptr());
     f(&UwThread { name: name.as_ptr(), queue, kind })
 }
 
-/// Adds hooks for the threads that start from now on. NULL with errno EINVAL: both are NULL.
+/// Adds hooks for all threads that run items. NULL with errno EINVAL: both are NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_thread_hooks_add(
     start: UwThreadStart,
     stop: UwThreadStop,
     arg: *mut c_void,
 ) -> *mut UwThreadHooks {
+    add(false, (start, stop), Argument(arg))
+}
+
+/// The same, for threads on which an item asks for the state.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_add_lazy(
+    start: UwThreadStart,
+    stop: UwThreadStop,
+    arg: *mut c_void,
+) -> *mut UwThreadHooks {
+    add(true, (start, stop), Argument(arg))
+}
+
+fn add(
+    lazy: bool,
+    (start, stop): (UwThreadStart, UwThreadStop),
+    arg: Argument,
+) -> *mut UwThreadHooks {
     if start.is_none() && stop.is_none() {
         set_errno(-misuse(libc::EINVAL, "both hooks are NULL"));
         return ptr::null_mut();
     }
-    let arg = Argument(arg);
     let begin = move |thread: Thread<'_>| {
         start.map_or(ptr::null_mut(), |start| {
             // SAFETY: by uwork.h.
@@ -102,7 +120,8 @@ pub extern "C" fn uw_thread_hooks_add(
             with_thread(thread, |thread| unsafe { stop(thread, state, arg.get()) });
         }
     };
-    match guarded(|| UwThreadHooks::handle(add_hooks(begin, end))) {
+    let add = || if lazy { add_lazy_hooks(begin, end) } else { add_hooks(begin, end) };
+    match guarded(|| UwThreadHooks::handle(add())) {
         Ok(hooks) => hooks,
         Err(code) => {
             set_errno(-code);
@@ -117,25 +136,48 @@ fn hooks<'a>(hooks: *const UwThreadHooks) -> Result<&'a UwThreadHooks, c_int> {
     found.ok_or_else(|| misuse(libc::EINVAL, "the hooks are NULL"))
 }
 
-/// Removes hooks, for the threads that start from now on.
-#[unsafe(no_mangle)]
-pub extern "C" fn uw_thread_hooks_remove(handle: *mut UwThreadHooks) -> c_int {
-    hooks(handle).map_or_else(
-        |code| code,
-        |hooks| {
-            hooks.hooks.remove();
-            0
-        },
-    )
+/// Calls `f` with the hooks.
+fn with_hooks(handle: *const UwThreadHooks, f: impl FnOnce(Hooks<*mut c_void>) -> c_int) -> c_int {
+    hooks(handle).map_or_else(|code| code, |found| guard(|| f(found.hooks)))
 }
 
-/// How many threads had started before these hooks were added.
+/// Removes hooks.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_remove(handle: *mut UwThreadHooks) -> c_int {
+    with_hooks(handle, |hooks| {
+        hooks.remove();
+        0
+    })
+}
+
+/// Removes hooks, and waits until the library's threads have called the stop hook. Returns how many
+/// other threads have not.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thread_hooks_remove_sync(handle: *mut UwThreadHooks) -> c_int {
+    with_hooks(handle, |hooks| match hooks.remove_sync() {
+        Ok(left) => c_int::try_from(left).unwrap_or(c_int::MAX),
+        Err(error) => failed(&error),
+    })
+}
+
+/// Each thread calls the start hook before its first item of the queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_add_thread_hooks(
+    handle: *mut UwQueue,
+    thread_hooks: *mut UwThreadHooks,
+) -> c_int {
+    with_hooks(thread_hooks, |hooks| {
+        with_queue(handle, |queue| {
+            queue.add_hooks(hooks);
+            0
+        })
+    })
+}
+
+/// Always 0: no thread is too early.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_thread_hooks_missed(handle: *const UwThreadHooks) -> c_int {
-    hooks(handle).map_or_else(
-        |code| code,
-        |hooks| c_int::try_from(hooks.hooks.missed()).unwrap_or(c_int::MAX),
-    )
+    with_hooks(handle, |_| 0)
 }
 
 /// The calling thread's state of these hooks, or null.

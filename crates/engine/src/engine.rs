@@ -27,6 +27,7 @@ use crate::queue::{Names, Wq};
 use crate::slab::Slab;
 use crate::slot::{Slot, SpareSlots};
 use crate::timer::grace::Grace;
+use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
 use crate::watch::reports::PendingReports;
@@ -225,5 +226,18 @@ impl<H: Host> Engine<H> {
         let mut workers = 0;
         self.for_each_pool(|pool| workers += pool.state.counts().workers);
         workers
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Wakes every parked worker and rescuer once: it calls [`Host::outside_items`] before it parks
+    /// again. A thread that runs items does so before it parks next. Called without locks.
+    pub fn wake_parked_threads(&self) {
+        self.slots.for_each(|(_, slot)| {
+            // All slots: a worker that begins, and that the wake must not miss, looks like a free one.
+            // A later owner of a free slot parks once more.
+            // SAFETY: slots live as long as the engine.
+            unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(self.host());
+        });
     }
 }

@@ -46,8 +46,8 @@ pub use lifecycle::{Forking, FreezeError, Housekeeping};
 pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{
-    Attrs, Chain, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, Queue,
-    QueueError, QueueMemory, QueueSpec, Queued, Wq, scope_names,
+    Attrs, Chain, Demands, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI,
+    Queue, QueueError, QueueMemory, QueueSpec, Queued, Wq, scope_names,
 };
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use timer::{Delayed, Graced, Rearmed};

@@ -8,14 +8,15 @@ use uwork_engine::host::{
     Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
 };
 use uwork_engine::trace::Tracer;
-use uwork_engine::{Cpus, ThreadState};
+use uwork_engine::{Cpus, Demands, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::event::Event;
 use crate::process::Options;
 use crate::{
-    binding, blocked, changes, control, cpu, membarrier, pages, probes, report, stack, thread,
+    binding, blocked, changes, control, cpu, hooks, membarrier, pages, probes, report, stack,
+    thread,
 };
 
 /// The host.
@@ -123,6 +124,16 @@ impl Host for Linux {
 
     fn report(&self, report: Report) {
         report::issue(report);
+    }
+
+    #[inline(always)]
+    fn before_items(&self, thread: &ThreadState, demands: &Demands) {
+        hooks::before_items(thread, demands);
+    }
+
+    #[inline]
+    fn outside_items(&self, thread: &ThreadState) {
+        hooks::outside_items(thread);
     }
 
     #[inline(always)]

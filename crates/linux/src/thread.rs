@@ -33,7 +33,7 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
             .chain(super::membarrier::pending_report())
             .for_each(|report| engine.report_apart(report));
         match runner {
-            Some(runner) => hooks::run(&hooks::Thread { name, runner }, main),
+            Some(runner) => hooks::run(hooks::Thread { name, runner }, main),
             None => main(),
         }
         super::blocked::kept::thread_ends(id());
@@ -67,6 +67,15 @@ pub(super) fn rename(name: &str) {
         // SAFETY: the string is live and short enough; the name is that of the calling thread.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
+}
+
+/// The name of the calling thread, as the system has it.
+pub(super) fn name() -> String {
+    let mut name = [0_u8; 16];
+    // SAFETY: the system writes 16 bytes at most, the last of which is 0.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The CPU time of a thread of this process, in nanoseconds. `None` if it has ended.

@@ -312,7 +312,10 @@ enum { WORKS, SHUT_DOWN };
 	X(uw_task_set_signal, uw_task_set_signal(SIGRTMIN + 3, true), WORKS) \
 	X(uw_task_exit, uw_task_exit(), WORKS) \
 	X(uw_thread_hooks_add, uw_thread_hooks_add(start_hook, NULL, NULL), WORKS) \
+	X(uw_thread_hooks_add_lazy, uw_thread_hooks_add_lazy(start_hook, NULL, NULL), WORKS) \
+	X(uw_queue_add_thread_hooks, uw_queue_add_thread_hooks(plain, hooks), WORKS) \
 	X(uw_thread_hooks_remove, uw_thread_hooks_remove(hooks), WORKS) \
+	X(uw_thread_hooks_remove_sync, uw_thread_hooks_remove_sync(hooks), WORKS) \
 	X(uw_thread_hooks_missed, uw_thread_hooks_missed(hooks), WORKS) \
 	X(uw_thread_state, uw_thread_state(hooks), WORKS) \
 	X(uw_dump, uw_dump(), WORKS) \

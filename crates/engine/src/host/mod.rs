@@ -13,6 +13,7 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 use crate::dump::Stall;
+use crate::queue::Demands;
 use crate::trace::Tracer;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
@@ -62,6 +63,8 @@ pub enum ThreadKind {
     Dedicated,
     /// The rescuer of a `MEM_RECLAIM` queue.
     Rescuer,
+    /// A thread that the engine did not start for items, and that runs one while it waits.
+    Helper,
 }
 
 /// A thread could not be created.
@@ -363,6 +366,21 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
 
     /// Delivers a report to the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
+
+    /// The calling thread, which `thread` belongs to, is about to run items of a queue that makes these
+    /// demands. Called once for each batch and each item of a helper, without locks. Takes a load if
+    /// the host has nothing to do; otherwise it may call user code, and block.
+    #[inline(always)]
+    fn before_items(&self, thread: &ThreadState, demands: &Demands) {
+        let _ = (thread, demands);
+    }
+
+    /// The calling thread is outside of items: a helper has left its outermost one, or a worker or
+    /// rescuer is about to park. As [`Host::before_items`]. A worker can be picked already.
+    #[inline(always)]
+    fn outside_items(&self, thread: &ThreadState) {
+        let _ = thread;
+    }
 
     /// The trace of the engine; None on a platform without one, where it costs nothing.
     #[inline(always)]

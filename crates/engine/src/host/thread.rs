@@ -39,6 +39,8 @@ pub struct ThreadState {
     has_reported_wait: Cell<bool>,
     /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
+    /// The changes of its hooks that the host has made for this thread. The host's.
+    hooks_seen: Cell<u32>,
     /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
     /// is one, the thread calls no reporter.
     changes: Cell<u32>,
@@ -65,6 +67,7 @@ impl ThreadState {
             reports_waits: Cell::new(false),
             has_reported_wait: Cell::new(false),
             read_sides: Cell::new(0),
+            hooks_seen: Cell::new(0),
             changes: Cell::new(0),
         }
     }
@@ -94,9 +97,35 @@ impl ThreadState {
         self.in_hook.get()
     }
 
-    /// Sets that.
-    pub fn set_in_hook(&self, is_in_hook: bool) {
-        self.in_hook.set(is_in_hook);
+    /// Calls `hook`, during which the thread is in a hook. Outside of items the thread is no worker
+    /// meanwhile: it may be idle, and a wait that the hook declares must not take it off its pool's
+    /// running count. `hook` does not unwind.
+    pub fn in_hook<R>(&self, hook: impl FnOnce() -> R) -> R {
+        let outer = self.in_hook.replace(true);
+        let worker = self.worker.get();
+        if !self.is_inside_items() {
+            self.worker.set(std::ptr::null());
+        }
+        let result = hook();
+        self.worker.set(worker);
+        self.in_hook.set(outer);
+        result
+    }
+
+    /// Whether the thread is inside an item.
+    pub fn is_inside_items(&self) -> bool {
+        !self.frame.get().is_null()
+    }
+
+    /// What the host has last passed to [`ThreadState::set_hooks_seen`]; 0 at first.
+    #[inline(always)]
+    pub fn hooks_seen(&self) -> u32 {
+        self.hooks_seen.get()
+    }
+
+    /// Keeps a number for the host.
+    pub fn set_hooks_seen(&self, seen: u32) {
+        self.hooks_seen.set(seen);
     }
 
     /// Whether the thread leaves a wait for the end of a queue to another thread: in an item, where

@@ -1,6 +1,7 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
 mod chain;
+mod demands;
 pub(crate) mod flush;
 mod gate;
 mod limits;
@@ -21,6 +22,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
 pub use chain::Chain;
+pub use demands::Demands;
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::{Name, Names};
@@ -102,6 +104,7 @@ pub struct Wq<H: Host> {
     pub(crate) flush: Lock<FlushState<H>>,
     /// The pool sets that the pwqs are on; the queue leaves them when it is dropped.
     sets: Lock<Vec<UsedSet>>,
+    demands: Demands,
     /// Set while the queue is created.
     rescuer: OnceLock<Rescuer<H>>,
 }
@@ -212,6 +215,7 @@ impl<H: Host> Wq<H> {
             pwqs: Lock::ranked(Rank::Pwqs, Vec::new()),
             flush: Lock::ranked(Rank::Flush, FlushState::new()),
             sets: Lock::ranked(Rank::QueueSets, Vec::new()),
+            demands: Demands::new(),
             rescuer: OnceLock::new(),
         });
         // From here on, an early return drops the box, which undoes everything.
@@ -288,6 +292,11 @@ impl<H: Host> Wq<H> {
 
     pub(crate) fn rescuer(&self) -> Option<&Rescuer<H>> {
         self.rescuer.get()
+    }
+
+    /// What the host must do on each thread before it runs an item of the queue.
+    pub fn demands(&self) -> &Demands {
+        &self.demands
     }
 
     /// Whether items run on the CPU that queued them.

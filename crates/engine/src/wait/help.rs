@@ -17,6 +17,7 @@ use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
+use crate::worker::before_items;
 use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The result of an attempt to help.
@@ -80,6 +81,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
         return Helped::No;
     };
     let thread = engine.caller().thread;
+    before_items(engine, thread, pwq);
     let began = engine.host().now();
     engine.trace_heartbeat(began);
     let slot = engine.slot(id);
@@ -122,6 +124,9 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
         pwq.make_ready(engine);
     }
     tally.publish();
+    if !thread.is_inside_items() {
+        engine.host().outside_items(thread);
+    }
     Helped::Ran
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn run_batch<H: Host>(
     split: &Split,
 ) {
     let runner = Runner { engine, id, slot, pool };
+    before_items(engine, thread, pwq);
     let (forks, read_sides) = (thread.forks(), thread.read_sides());
     let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
     thread.set_frame(&frame);
@@ -53,6 +54,13 @@ pub(crate) fn run_batch<H: Host>(
     }
     thread.set_frame(frame.outer);
     tally.publish();
+}
+
+/// The calling thread, which holds the pwq, is about to run items of it.
+#[inline(always)]
+pub(crate) fn before_items<H: Host>(engine: &Engine<H>, thread: &ThreadState, pwq: &Pwq<H>) {
+    // SAFETY: the caller holds the pwq, so its queue is live.
+    engine.host().before_items(thread, unsafe { &*pwq.wq() }.demands());
 }
 
 impl<H: Host> Engine<H> {

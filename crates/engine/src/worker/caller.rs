@@ -64,7 +64,7 @@ impl<'a, H: Host> Caller<'a, H> {
 
     /// Whether the calling thread is inside any item.
     pub(crate) fn is_inside_an_item(self) -> bool {
-        !self.thread.frame().is_null()
+        self.thread.is_inside_items()
     }
 
     /// Whether the calling thread is inside this run, which `item` names.

@@ -10,6 +10,7 @@ pub(crate) mod rescuer;
 pub(crate) mod run;
 mod steal;
 
+pub(crate) use batch::before_items;
 pub(crate) use caller::Caller;
 pub use query::Busy;
 
@@ -417,6 +418,7 @@ impl<H: Host> Worker<H> {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
         self.meter.forget();
         loop {
+            engine.host().outside_items(engine.caller().thread);
             let _ = engine.host().park(&slot.event, deadline);
             if !slot.is_picked() && pool.blocking.take_request() {
                 // A standby runs on this CPU: the thread that had it may have blocked. If it has,

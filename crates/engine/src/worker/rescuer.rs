@@ -167,6 +167,7 @@ fn rescuer_main<H: Host>(
         if rescuer.stop.load(Ordering::SeqCst) {
             break;
         }
+        host.outside_items(thread);
         let _ = host.park(&engine.slot(slot).event, None);
     }
     thread.set_rescuer(false);

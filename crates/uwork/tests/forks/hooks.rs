@@ -76,6 +76,60 @@ fn workers_of_a_child_call_the_hooks_and_those_of_its_parent_do_not() {
     });
 }
 
+// Catches: a child whose removal waits for the parent's threads, a thread that loses its state or gets
+// a second one by a fork, and a stop hook that runs in both processes for a worker of the parent's.
+#[test]
+fn a_thread_that_forks_keeps_its_states_and_a_removal_in_the_child_waits_for_no_other() {
+    alone(
+        "a_thread_that_forks_keeps_its_states_and_a_removal_in_the_child_waits_for_no_other",
+        || {
+            static STOPS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+            let _watchdog = watchdog();
+            let hooks =
+                threads::add_lazy_hooks(|_| process::id(), |_, id| STOPS.lock().unwrap().push(id));
+            let queue = queue("shared").build().unwrap();
+            let parent = process::id();
+            assert_eq!(of_worker(&queue, hooks), Some(parent));
+            let this = std::thread::current().id();
+            let asks = move || {
+                (std::thread::current().id() == this).then(|| hooks.with(|process| *process))
+            };
+            // Until this thread has run one itself.
+            while queue.spawn(asks).join().unwrap().is_none() {}
+            let _busy = {
+                let (gate, inside) = (Gate::new(), Gate::new());
+                let (held, begun) = (gate.clone(), inside.clone());
+                drop(queue.spawn(move || {
+                    hooks.with(|_| ());
+                    begun.open();
+                    held.wait();
+                }));
+                inside.wait();
+                OpenAtEnd(gate)
+            };
+            in_child(|| {
+                assert_eq!(hooks.with(|process| *process), Some(parent), "the copy of its own");
+                assert_eq!(of_worker(&queue, hooks), Some(process::id()));
+                assert_eq!(hooks.remove_sync().unwrap(), 0);
+                let mut stops = STOPS.lock().unwrap().clone();
+                stops.sort_unstable();
+                let mut wanted = [parent, process::id()];
+                wanted.sort_unstable();
+                assert_eq!(stops, wanted, "this thread and the worker of the child");
+            });
+            assert_eq!(hooks.with(|process| *process), Some(parent), "the parent removed nothing");
+        },
+    );
+}
+
+struct OpenAtEnd(Gate);
+
+impl Drop for OpenAtEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 // Catches: a child that waits for a thread of its parent's that was in a hook.
 #[test]
 fn a_fork_while_a_start_hook_blocks() {

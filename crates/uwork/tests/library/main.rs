@@ -58,6 +58,7 @@ mod static_items;
 #[path = "../support/mod.rs"]
 mod support;
 mod sysfs;
+mod thread_states;
 mod threads;
 mod unblock;
 mod watchdog;

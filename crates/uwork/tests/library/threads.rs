@@ -287,18 +287,32 @@ fn a_hook_that_blocks_holds_up_its_own_pool_only() {
     });
 }
 
-// Catches: a count that leaves out threads, and a late hook that is called for a thread's end only.
+// Catches: a hook that only threads call which start later, a removed hook that is called again, and a
+// late hook that is called for a thread's end only.
 #[test]
-fn hooks_that_are_added_late_count_the_threads_that_they_miss() {
-    alone("hooks_that_are_added_late_count_the_threads_that_they_miss", || {
+fn hooks_that_are_added_late_are_called_on_threads_that_run_already() {
+    alone("hooks_that_are_added_late_are_called_on_threads_that_run_already", || {
         let own = Queue::builder("own").dedicated().build().unwrap();
-        on_worker(&own, || ());
-        let late = threads::add_hooks(|_| (), |thread, ()| assert_ne!(thread.queue(), Some("own")));
-        assert!(late.missed() >= 1, "at least the worker of the queue");
-        assert_eq!(on_worker(&own, move || late.with(|()| ())), None);
+        let worker = on_worker(&own, || std::thread::current().id());
+        let (tell, told) = mpsc::channel();
+        let late = threads::add_hooks(
+            |_| std::thread::current().id(),
+            move |thread, started| {
+                if thread.queue() == Some("own") {
+                    assert_eq!(started, std::thread::current().id());
+                    tell.send(started).unwrap();
+                }
+            },
+        );
+        assert_eq!(late.missed(), 0);
+        assert_eq!(on_worker(&own, move || late.with(|id| *id)), Some(worker));
         late.remove();
+        assert_eq!(received(&told), Ok(worker), "the thread lives on, and calls the stop hook");
+        assert_eq!(on_worker(&own, move || late.with(|_| ())), None);
         let next = Queue::builder("next").dedicated().build().unwrap();
-        assert_eq!(on_worker(&next, move || late.with(|()| ())), None, "removed before it started");
+        assert_eq!(on_worker(&next, move || late.with(|_| ())), None);
+        drop(own);
+        assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Empty), "it was called once");
     });
 }
 
