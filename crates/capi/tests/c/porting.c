@@ -274,7 +274,7 @@ static void loop(void)
 int main(void)
 {
 	static int state;
-	struct uw_thread_hooks *hooks = uw_thread_hooks_add(state_of_thread, NULL, &state);
+	struct uw_thread_hooks *hooks = uw_thread_hooks_add_lazy(state_of_thread, NULL, &state);
 	struct uw_queue *urgent;
 
 	CHECK(hooks && sem_init(&inside, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);

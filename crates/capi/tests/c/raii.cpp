@@ -171,6 +171,23 @@ static void hooks()
 	{
 		uwork::thread_hooks<counts> removed;
 	}
+
+	/* States that are made where an item asks, or before the items of a queue. */
+	static std::atomic<int> starts{ 0 }, stops{ 0 };
+	auto start = [](const uw_thread &) { return std::make_unique<int>(++starts); };
+	auto stop = [](const uw_thread &, std::unique_ptr<int>) { stops++; };
+	uwork::thread_hooks<int> asked(start, stop, uwork::thread_hooks<int>::when::asked);
+	uwork::queue queue("lazy");
+
+	queue.spawn([] {}).join();
+	CHECK(starts == 0);
+	CHECK(queue.spawn([&] { return asked.state() != nullptr; }).join());
+	CHECK(starts == 1);
+	asked.add_to(queue);
+	int before = queue.spawn([] { return starts.load(); }).join();
+	CHECK(before >= 1);
+	CHECK(asked.remove_sync() == 0 && starts == stops);
+	CHECK(!queue.spawn([&] { return asked.state() != nullptr; }).join());
 }
 
 static void disabled()
