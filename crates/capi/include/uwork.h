@@ -797,7 +797,7 @@ struct uw_thread_hooks;
  * threads that exist when the process exits do not call it.
  *
  * A hook may queue items, and must not wait for items: such a call fails with ENOTRECOVERABLE. While
- * a hook blocks, the items that its thread has taken wait. A forked child has none of its parent's
+ * `start` blocks, the items that its thread has taken wait. A forked child has none of its parent's
  * workers, and calls no `stop` for them; the thread that forked keeps its states.
  *
  * NULL with errno EINVAL: both functions are NULL.

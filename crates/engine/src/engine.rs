@@ -230,8 +230,9 @@ impl<H: Host> Engine<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Wakes every parked worker and rescuer once: it calls [`Host::outside_items`] before it parks
-    /// again. A thread that runs items does so before it parks next. Called without locks.
+    /// Wakes every parked worker and rescuer once: before it parks again it asks
+    /// [`Host::hooks_are_due`] or calls [`Host::outside_items`]. A thread that runs items does so
+    /// before it parks next. Called without locks.
     pub fn wake_parked_threads(&self) {
         self.slots.for_each(|(_, slot)| {
             // All slots: a worker that begins, and that the wake must not miss, looks like a free one.

@@ -131,6 +131,15 @@ impl Host for Linux {
         hooks::before_items(thread, demands);
     }
 
+    #[inline(always)]
+    fn hooks_are_due(&self, thread: &ThreadState) -> bool {
+        hooks::are_due(thread)
+    }
+
+    fn call_hooks(&self, thread: &ThreadState) {
+        hooks::catch_up(thread);
+    }
+
     #[inline]
     fn outside_items(&self, thread: &ThreadState) {
         hooks::outside_items(thread);

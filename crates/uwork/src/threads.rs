@@ -43,10 +43,11 @@
 //! **Items on other threads**: a closure that is to run on a thread of uwork's is joined by
 //! [`join_waiting`](crate::JoinHandle::join_waiting), which never runs it on the thread that waits.
 //!
-//! **What a hook may do**: everything that an item may do, except wait. It may queue items, and ask for
-//! the state of other hooks. While a hook blocks, the items that its thread has taken wait, and if it
-//! was called as the thread started its pool waits too: other pools continue. A call that waits for
-//! items panics in a hook, before it has any effect: a flush, a join of a handle that is not done, a
+//! **What a hook may do**: everything that an item may do, except wait. It may queue items, and a start
+//! hook may ask for the state of other hooks. While a start hook blocks, the items that its thread has
+//! taken wait, and if it was called as the thread started its pool waits too: other pools continue. The
+//! stop hooks of hooks that are removed hold up no pool. A call that waits for items panics in a hook,
+//! before it has any effect: a flush, a join of a handle that is not done, a
 //! [`scope`](fn@crate::scope), [`on_stack`](crate::on_stack), a `cancel_sync`,
 //! [`work_on_cpu`](crate::work_on_cpu), a [`shutdown`](crate::shutdown()) and the like. The drop of the
 //! last handle of a queue does not wait in a hook: another thread waits for that queue's items. A hook

@@ -375,8 +375,22 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
         let _ = (thread, demands);
     }
 
-    /// The calling thread is outside of items: a helper has left its outermost one, or a worker or
-    /// rescuer is about to park. As [`Host::before_items`]. A worker can be picked already.
+    /// Whether the calling worker, which is between two batches or about to park, is to call
+    /// [`Host::call_hooks`]. Takes a load if the host has nothing to do. False after that call.
+    #[inline(always)]
+    fn hooks_are_due(&self, thread: &ThreadState) -> bool {
+        let _ = thread;
+        false
+    }
+
+    /// Calls user code, which may block. The calling worker is outside of items and off its pool's
+    /// running count.
+    fn call_hooks(&self, thread: &ThreadState) {
+        let _ = thread;
+    }
+
+    /// The calling thread is outside of items: a helper has left its outermost one, or a rescuer is
+    /// about to park. As [`Host::before_items`].
     #[inline(always)]
     fn outside_items(&self, thread: &ThreadState) {
         let _ = thread;

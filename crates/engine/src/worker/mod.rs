@@ -3,6 +3,7 @@
 
 mod batch;
 mod caller;
+mod hooks;
 mod keep;
 mod off_cpu;
 mod query;
@@ -138,6 +139,9 @@ impl<H: Host> Worker<H> {
 
     fn step(&self, thread: &ThreadState) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
+        if engine.host().hooks_are_due(thread) {
+            self.call_hooks(thread);
+        }
         let now = engine.host().now();
         engine.watch.heartbeat(engine, now);
         if pool.has_due_timers(now) {
@@ -418,8 +422,10 @@ impl<H: Host> Worker<H> {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
         self.meter.forget();
         loop {
-            engine.host().outside_items(engine.caller().thread);
-            let _ = engine.host().park(&slot.event, deadline);
+            let has_hooks = engine.host().hooks_are_due(engine.caller().thread);
+            if !has_hooks {
+                let _ = engine.host().park(&slot.event, deadline);
+            }
             if !slot.is_picked() && pool.blocking.take_request() {
                 // A standby runs on this CPU: the thread that had it may have blocked. If it has,
                 // this wakes its replacement, which may be the caller.
@@ -449,7 +455,7 @@ impl<H: Host> Worker<H> {
                 pool.settle(engine);
                 return step;
             }
-            if pool.next_wake() <= now || pool.has_due_timers(now) {
+            if has_hooks || pool.next_wake() <= now || pool.has_due_timers(now) {
                 pool.note_progress(now);
                 self.up_since.set(now);
                 pool.remove_idle(engine, &mut inner, self.slot);

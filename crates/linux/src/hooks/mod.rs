@@ -43,8 +43,8 @@ use uwork_engine::{Demands, QueueError, ThreadState};
 use crate::futex::Forever;
 use crate::process::started;
 
+pub(crate) use states::{catch_up, outside_items, run};
 pub use states::{may_run_items, with_state};
-pub(crate) use states::{outside_items, run};
 
 /// A thread that runs items, as its hooks see it.
 #[derive(Clone, Debug)]
@@ -260,6 +260,14 @@ impl Hooks {
             Forever.wake(count);
         }
     }
+}
+
+/// Whether the hooks have changed since the calling thread, which is outside of items, has called what
+/// was due.
+#[inline(always)]
+pub(crate) fn are_due(thread: &ThreadState) -> bool {
+    // SeqCst: see the module, of a worker that parks.
+    thread.hooks_seen() != GENERATION.0.load(Ordering::SeqCst)
 }
 
 /// The calling thread is about to run items of a queue that makes these demands.

@@ -233,9 +233,10 @@ fn end_of_other_thread() {
     drop(unsafe { Box::from_raw(states) });
 }
 
-/// The hooks have changed, and the calling thread is about to run items: it calls what is due.
+/// The hooks have changed, and the calling thread is about to run items, or is a worker outside of
+/// items: it calls what is due.
 #[cold]
-pub(super) fn catch_up(thread: &ThreadState) {
+pub(crate) fn catch_up(thread: &ThreadState) {
     // Before the lists: a later change brings the thread here again.
     let generation = GENERATION.0.load(Ordering::SeqCst);
     let is_settled = mine().is_none_or(|states| states.stop_removed(thread));

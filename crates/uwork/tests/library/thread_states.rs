@@ -261,6 +261,49 @@ fn a_state_stays_while_an_item_or_a_call_uses_it() {
     });
 }
 
+// Catches: a removal that keeps the workers of a shared pool in stop hooks, while items of others wait.
+#[test]
+fn stop_hooks_of_a_removal_hold_up_no_pool() {
+    alone("stop_hooks_of_a_removal_hold_up_no_pool", || {
+        let (gate, stopping) = (Gate::new(), Gate::new());
+        let (held, begun) = (gate.clone(), stopping.clone());
+        let hooks = threads::add_lazy_hooks(
+            |_| (),
+            move |_, ()| {
+                begun.open();
+                held.wait();
+            },
+        );
+        let queue = Queue::builder("shared").build().unwrap();
+        // Workers that have slept beside each other: all of the pool have a state.
+        let workers: Vec<_> = (0..8)
+            .map(|_| {
+                let (inside, leave) = (Gate::new(), Gate::new());
+                let (begun, held) = (inside.clone(), leave.clone());
+                let item = queue.spawn(move || {
+                    hooks.with(|()| ()).unwrap();
+                    begun.open();
+                    held.wait_blocking();
+                });
+                inside.wait();
+                (item, leave)
+            })
+            .collect();
+        workers.iter().for_each(|(_, leave)| leave.open());
+        for (item, _) in workers {
+            until("an item has run on its worker", || item.is_finished());
+        }
+        hooks.remove();
+        stopping.wait();
+        for _ in 0..100 {
+            assert_eq!(on_worker(&queue, move || hooks.with(|()| ())), None);
+        }
+        queue.flush().unwrap();
+        gate.open();
+        assert_eq!(hooks.remove_sync().unwrap(), 0);
+    });
+}
+
 // Catches: a hook that calls itself, hooks that stop before those that they have used, and a start hook
 // that is called for every item after it has panicked.
 #[test]
