@@ -7,7 +7,7 @@
 //! | [`When::Asked`] | when an item asks for the state, and before the first item of a queue that demands it |
 //!
 //! A thread calls the stop hook at its end, or outside of items once the hooks are removed. `states`
-//! has the thread's part. **Changes** reach the threads by a number, [`GENERATION`], which each thread
+//! has the thread's part. **Changes** reach the threads by a number, `GENERATION`, which each thread
 //! compares with the one that it has seen before it runs items and before it parks:
 //!
 //! ```text
@@ -21,7 +21,7 @@
 //! release and acquire of the queue. A parked thread wakes by an event, which remembers a wake: so a
 //! worker either reads the new number before it parks, or does not stay parked.
 //!
-//! **A remover that waits** reads [`Hooks::library`], the library's threads that have begun a start
+//! **A remover that waits** reads `Hooks::library`, the library's threads that have begun a start
 //! hook and not ended the stop hook. A thread counts itself first and reads `is_removed` second; the
 //! remover sets `is_removed` first and reads the count second. All four accesses are SeqCst, so the
 //! thread leaves without a call or the remover waits for it.
