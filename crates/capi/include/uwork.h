@@ -726,7 +726,7 @@ int uw_task_park(int64_t timeout_ns);
 
 /*
  * Waits of the program's own. uw_task_fd() returns a descriptor for poll, epoll and the like, the
- * same one at each call. It becomes readable when the thread is notified while it is in
+ * same one at each call, or a new one if the program has closed that. It becomes readable when the thread is notified while it is in
  * uw_task_wait(); at other times nothing is written to it. uw_task_wait() calls `wait`, which waits
  * for the descriptor, and returns its result. If there are items to run already, it returns EINTR
  * without calling `wait`. It runs no item.

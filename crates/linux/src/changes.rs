@@ -3,8 +3,8 @@
 //! Four things change them: the affinity mask of the process, the online CPUs, the cpuset of its
 //! control group, and the CPU quota of that group or an ancestor. A move of the process to another
 //! group changes the last two. The kernel sends no notification. So each check compares these
-//! sources with their last contents: the mask, and the text of a few small files that are kept
-//! open. Only if something differs is the machine read again.
+//! sources with their last contents: the mask, and the text of a few small files. Only if something
+//! differs is the machine read again.
 //!
 //! **The mask of the process is that of its main thread**, as for `taskset -p`: each thread has a
 //! mask, and the process has no other. So a main thread that pins itself narrows the CPUs of all
@@ -12,15 +12,17 @@
 //! thread.
 //!
 //! Not detected: a change that is undone before the next check, and a cgroup file system that is
-//! mounted later.
+//! mounted later. A process that has lost sight of these files, by a `chroot` say, keeps the last
+//! quota; its mask is compared as before.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::Cpus;
 use uwork_policy::cpuset::CpuSet;
 
+use crate::first_use;
+use crate::small_files::contents;
 use crate::topology::Machine;
 
 /// The files to compare, in addition to those of the control groups.
@@ -34,8 +36,9 @@ pub(super) struct Changes(Mutex<Option<Seen>>);
 /// The state at the last check.
 struct Seen {
     affinity: Option<CpuSet>,
-    /// The open files and their text; None if a file could not be read.
-    files: Vec<(File, Option<Vec<u8>>)>,
+    /// The files and their text; `None` if a file could not be read.
+    files: Vec<(String, Option<Vec<u8>>)>,
+    cpu_limit: Option<u32>,
 }
 
 impl Changes {
@@ -43,18 +46,36 @@ impl Changes {
         Changes(Mutex::new(None))
     }
 
-    /// The CPUs that the process may use, if they may have changed since the last call.
+    /// The CPUs that the process may use, if they may have changed since the last call. Call it with
+    /// no lock of the library held.
     pub(super) fn look(&self) -> Option<Cpus> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.as_ref().is_some_and(Seen::is_current) {
+        if self.hold().as_ref().is_some_and(Seen::is_current) {
             return None;
         }
+        // A fork waits: the files that are open meanwhile would be open in the child.
+        let _making = first_use::making();
+        let mut seen = self.hold();
+        let is_in_sight = seen.as_ref().is_none_or(Seen::is_in_sight);
         let (_, watched) = Machine::read_watched().ok()?;
-        let now = Seen::record(&watched);
+        let mut now = Seen::record(&watched);
         // Later changes differ from the record at the next check.
         let (machine, watched_now) = Machine::read_watched().ok()?;
-        *seen = (watched == watched_now).then_some(now);
-        Some(cpus_of(machine))
+        let mut cpus = cpus_of(machine);
+        match &mut *seen {
+            Some(before) if !is_in_sight => {
+                cpus.cpu_limit = before.cpu_limit;
+                before.affinity = now.affinity;
+            }
+            seen => {
+                now.cpu_limit = cpus.cpu_limit;
+                *seen = (watched == watched_now).then_some(now);
+            }
+        }
+        Some(cpus)
+    }
+
+    fn hold(&self) -> MutexGuard<'_, Option<Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,25 +89,26 @@ pub(super) fn cpus_of(machine: Machine) -> Cpus {
 impl Seen {
     fn record(watched: &[String]) -> Seen {
         let paths = FILES.into_iter().chain(watched.iter().map(String::as_str));
-        let files = paths.filter_map(|path| {
-            let file = File::open(path).ok()?;
-            let text = text(&file);
-            Some((file, text))
-        });
-        Seen { affinity: Machine::affinity(), files: files.collect() }
+        let files = paths.map(|path| (path.to_owned(), text(path)));
+        Seen { affinity: Machine::affinity(), files: files.collect(), cpu_limit: None }
     }
 
     fn is_current(&self) -> bool {
+        let is_same = |(path, known): &(String, Option<Vec<u8>>)| *known == text(path);
         self.affinity == Machine::affinity()
-            && self.files.iter().all(|(file, known)| *known == text(file))
+            && (self.files.iter().all(is_same) || !self.is_in_sight())
+    }
+
+    /// Whether a file can be read, or none could.
+    fn is_in_sight(&self) -> bool {
+        let mut known = self.files.iter().filter(|(_, text)| text.is_some()).peekable();
+        known.peek().is_none() || known.any(|(path, _)| text(path).is_some())
     }
 }
 
-/// The current text of a file that the kernel generates at each read. None for a removed group.
-fn text(file: &File) -> Option<Vec<u8>> {
-    let mut buffer = [0; TEXT_MAX];
-    let length = file.read_at(&mut buffer, 0).ok()?;
-    Some(buffer[..length].to_vec())
+/// The current text of a file that the kernel generates at each read. `None` for a removed group.
+fn text(path: &str) -> Option<Vec<u8>> {
+    contents(Path::new(path), TEXT_MAX)
 }
 
 #[cfg(test)]

@@ -18,7 +18,11 @@
 //! if `membarrier(2)` was permitted at first and is refused now. It allocates nothing, as its
 //! callers hold locks.
 
+use std::os::fd::RawFd;
+
+use super::descriptor::{Expected, briefly, device_of};
 use super::fatal::{self, Errno};
+use super::small_files::{entries, for_each_name};
 
 /// CPUs that a mask has bits for.
 const CPUS: usize = 8_192;
@@ -154,66 +158,40 @@ impl Mask {
 
 /// The CPUs on which any thread of the process may run.
 fn masks_of_all_threads() -> Result<Mask, Stays> {
-    let refused = || Stays::NoThreads(Errno(fatal::errno()));
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: a text that ends with a zero byte.
-    let folder = unsafe { libc::open(c"/proc/self/task".as_ptr(), flags) };
-    if folder < 0 {
-        return Err(refused());
-    }
+    let open = || unsafe { libc::open(c"/proc/self/task".as_ptr(), flags) };
     let mut all = Mask::empty();
-    let outcome = for_each_entry(folder, |thread| {
+    let mut add = |thread| {
         if let Some(mask) = Mask::of(thread) {
             all.add(&mask);
         }
+    };
+    let outcome = device_of(c"/proc/self/task").and_then(|device| {
+        briefly(Expected::Device(device), open, |folder| for_each_thread(folder, &mut add))?
     });
-    let outcome = outcome.map_err(|()| refused());
-    // SAFETY: opened above, and owned by this function.
-    unsafe { libc::close(folder) };
-    outcome.map(|()| all)
+    outcome.map_err(|error| Stays::NoThreads(Errno(error)))?;
+    Ok(all)
 }
 
-/// A buffer for some entries of a directory, aligned like them.
-#[repr(C, align(8))]
-struct Entries([u8; 4096]);
-
-/// Offsets in `struct linux_dirent64`, getdents64(2).
-const ENTRY_LENGTH: usize = 16;
-const ENTRY_NAME: usize = 19;
-
-/// Calls `f` with each entry of a directory whose name is a number. `Err` leaves the system's error
-/// in `errno`.
-fn for_each_entry(folder: libc::c_int, mut f: impl FnMut(libc::pid_t)) -> Result<(), ()> {
-    let mut entries = Entries([0; 4096]);
+/// Calls `f` with each entry of a folder whose name is a number.
+fn for_each_thread(folder: RawFd, mut f: impl FnMut(libc::pid_t)) -> Result<(), i32> {
+    let mut buffer = [0; 4096];
     loop {
-        // SAFETY: the buffer is live and of the given length.
-        let read = unsafe {
-            libc::syscall(
-                libc::SYS_getdents64,
-                folder,
-                entries.0.as_mut_ptr(),
-                size_of::<Entries>(),
-            )
-        };
-        let read = usize::try_from(read).map_err(|_| ())?;
-        if read == 0 {
+        let length = entries(folder, &mut buffer)?;
+        if length == 0 {
             return Ok(());
         }
-        let mut rest = &entries.0[..read];
-        while rest.len() > ENTRY_NAME {
-            let length = u16::from_ne_bytes([rest[ENTRY_LENGTH], rest[ENTRY_LENGTH + 1]]);
-            let length = usize::from(length).clamp(ENTRY_NAME, rest.len());
-            if let Some(number) = number(&rest[ENTRY_NAME..length]) {
+        for_each_name(&buffer[..length], |name| {
+            if let Some(number) = number(name) {
                 f(number);
             }
-            rest = &rest[length..];
-        }
+        });
     }
 }
 
 /// Parses a name as a number.
 fn number(name: &[u8]) -> Option<libc::pid_t> {
-    let name = name.split(|&byte| byte == 0).next()?;
     std::str::from_utf8(name).ok()?.parse().ok()
 }
 
@@ -266,7 +244,7 @@ mod tests {
             (0..300).for_each(|_| _ = scope.spawn(|| _ = end.wait()));
             let mut threads = std::collections::BTreeSet::new();
             let folder = std::fs::File::open("/proc/self/task").expect("a folder");
-            let read = for_each_entry(std::os::fd::AsRawFd::as_raw_fd(&folder), |thread| {
+            let read = for_each_thread(std::os::fd::AsRawFd::as_raw_fd(&folder), |thread| {
                 threads.insert(thread);
             });
             end.wait();

@@ -102,9 +102,10 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// The locks of the engine, if it exists, of the symbol lookup, the thread hooks and the kept files;
-/// and the part that holds locks of its own.
+/// The locks of the engine, if it exists, of the symbol lookup, the thread hooks, the kept files and
+/// the descriptors; and the part that holds locks of its own.
 struct Held {
+    descriptors: crate::descriptor::Held,
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
     hooks: crate::hooks::Held,
@@ -160,16 +161,18 @@ extern "C" fn prepare() {
     if let Some(part) = part {
         part.hold(Memory::pages());
     }
-    let held = Held { forking, _names: names, hooks, kept, part, making };
+    // The last of all: a thread that opens or closes a file may hold any other lock.
+    let descriptors = crate::descriptor::hold();
+    let held = Held { descriptors, forking, _names: names, hooks, kept, part, making };
     // SAFETY: this is the forking thread, which holds the lock of `first_use`.
     unsafe { HELD.put(held) };
 }
 
 extern "C" fn parent() {
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, hooks, kept, part, making }) = unsafe { HELD.take() }
-    {
-        drop((hooks, kept));
+    if let Some(held) = unsafe { HELD.take() } {
+        let Held { descriptors, forking, _names: names, hooks, kept, part, making } = held;
+        drop((descriptors, hooks, kept));
         // First, as the engine may free objects of a per-CPU cache.
         if let Some(part) = part {
             part.parent();
@@ -190,14 +193,16 @@ fn end(_making: first_use::Making, _names: crate::symbols::Held) {
 
 extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    super::blocked::close_after_fork();
+    super::blocked::child();
     super::stack::forget();
     super::task::child();
     super::signals::child();
     super::control::child();
     // SAFETY: as for `prepare`.
-    if let Some(Held { forking, _names: names, hooks, kept, part, making }) = unsafe { HELD.take() }
-    {
+    if let Some(held) = unsafe { HELD.take() } {
+        let Held { descriptors, forking, _names: names, hooks, kept, part, making } = held;
+        // First, as the others may drop descriptors.
+        descriptors.child();
         hooks.child();
         kept.child();
         if let Some(part) = part {

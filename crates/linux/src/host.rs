@@ -246,10 +246,13 @@ impl Placement for Linux {
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
-        if let Some(report) = membarrier::pending_report() {
+        self.blocked.check();
+        for report in membarrier::pending_report().into_iter().chain(self.blocked.pending_report())
+        {
             // On the watcher's thread.
             crate::engine().report_apart(report);
         }
+        control::renew();
         self.changes.look()
     }
 }

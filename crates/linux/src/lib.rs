@@ -20,6 +20,7 @@ mod changes;
 pub mod control;
 mod cpu;
 mod crossing;
+mod descriptor;
 mod error;
 mod event;
 mod fatal;
@@ -42,6 +43,7 @@ pub mod ring;
 pub mod rseq;
 mod signal_info;
 mod signals;
+mod small_files;
 #[cfg(feature = "tracing")]
 mod spans;
 #[cfg_attr(

@@ -6,18 +6,15 @@
 //! queried once, keeps none. A file is closed with its thread, when another thread takes the place,
 //! and in a forked child.
 //!
-//! A program may close all descriptors without notice, and the number of a kept file may then belong
-//! to a file of its own. So the identity of the file is checked before each use, and a foreign file is
-//! neither read nor closed.
+//! Beside them a descriptor is held in reserve: where the process has reached its limit of open files,
+//! closing that one frees a number for a query.
 
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Activity;
 
-use super::perf::is_of_the_last;
-use super::proc;
+use super::proc::{self, Unknown};
+use crate::descriptor::{Expected, OwnDescriptor};
 
 /// The most files that are kept.
 const PLACES: usize = 64;
@@ -25,11 +22,24 @@ const PLACES: usize = 64;
 static KEPT: Mutex<Kept> = Mutex::new(Kept::new());
 
 /// The state of a thread of this process, as [`proc::activity`]. For a thread whose file is kept it
-/// saves the open, which takes longer than the other calls together, and the close, and adds an
-/// `fstat`.
-pub(crate) fn activity(thread: u64) -> Option<Activity> {
+/// saves the open, which takes longer than the other calls together, and the close.
+pub(crate) fn activity(thread: u64) -> Result<Activity, Unknown> {
     // Without the lock where no file is kept.
-    lock().and_then(|mut kept| kept.activity(thread)).or_else(|| proc::activity(thread))
+    if let Some(activity) = lock().and_then(|mut kept| kept.activity(thread)) {
+        return Ok(activity);
+    }
+    let activity = match proc::activity(thread) {
+        Err(Unknown::Exhausted) => {
+            // If another thread takes the freed number first, this attempt fails.
+            drop(lock().and_then(|mut kept| kept.reserve.take()));
+            proc::activity(thread)
+        }
+        activity => activity,
+    };
+    if let Some(mut kept) = lock() {
+        kept.hold_reserve();
+    }
+    activity
 }
 
 /// The calling thread, which has this number, ends.
@@ -45,6 +55,7 @@ impl Held {
     /// In the child, where the threads do not exist.
     pub(crate) fn child(mut self) {
         self.0.places.iter_mut().for_each(Place::clear);
+        self.0.reserve = None;
     }
 }
 
@@ -58,68 +69,28 @@ fn lock() -> Option<MutexGuard<'static, Kept>> {
     KEPT.try_lock().ok()
 }
 
-/// The system's name of an open file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity(libc::dev_t, libc::ino_t);
-
-fn identity(file: &OwnedFd) -> Option<Identity> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the structure is live.
-    let outcome = unsafe { libc::fstat(file.as_raw_fd(), stat.as_mut_ptr()) };
-    if outcome != 0 {
-        return None;
-    }
-    // SAFETY: the call has filled it.
-    let stat = unsafe { stat.assume_init() };
-    Some(Identity(stat.st_dev, stat.st_ino))
-}
-
-struct File {
-    file: OwnedFd,
-    identity: Identity,
-}
-
-impl File {
-    fn open(thread: u64) -> Option<File> {
-        let file = proc::open(thread).ok().filter(|file| !is_of_the_last(file))?;
-        let identity = identity(&file)?;
-        Some(File { file, identity })
-    }
-
-    /// Whether the number still belongs to this file.
-    fn is_ours(&self) -> bool {
-        identity(&self.file) == Some(self.identity)
-    }
-
-    fn close(self) {
-        if !self.is_ours() {
-            let _ = self.file.into_raw_fd();
-        }
-    }
-}
-
 struct Place {
     /// The thread that was queried last; 0 if none.
     thread: u64,
-    file: Option<File>,
+    file: Option<OwnDescriptor>,
 }
 
 impl Place {
     fn clear(&mut self) {
         self.thread = 0;
-        if let Some(file) = self.file.take() {
-            file.close();
-        }
+        self.file = None;
     }
 }
 
 struct Kept {
     places: [Place; PLACES],
+    /// See the module.
+    reserve: Option<OwnDescriptor>,
 }
 
 impl Kept {
     const fn new() -> Kept {
-        Kept { places: [const { Place { thread: 0, file: None } }; PLACES] }
+        Kept { places: [const { Place { thread: 0, file: None } }; PLACES], reserve: None }
     }
 
     fn place(&mut self, thread: u64) -> &mut Place {
@@ -136,15 +107,25 @@ impl Kept {
             return None;
         }
         if place.file.is_none() {
-            place.file = File::open(thread);
+            place.file = proc::open(thread).ok().filter(|file| !file.is_of_the_last());
         }
-        let file = place.file.as_ref().filter(|file| file.is_ours());
-        let activity = file.and_then(|file| proc::activity_by(&file.file));
+        let file = place.file.as_ref().and_then(OwnDescriptor::get);
+        let activity = file.and_then(proc::activity_by);
         if activity.is_none() {
-            // The thread has ended, or the file is not ours.
+            // The thread has ended, or the program has closed the file.
             place.clear();
         }
         activity
+    }
+
+    fn hold_reserve(&mut self) {
+        if self.reserve.is_none() {
+            // A socket has an inode of its own, and needs no file system.
+            let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+            // SAFETY: no pointers.
+            let open = || unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+            self.reserve = OwnDescriptor::open(Expected::Socket, open).ok();
+        }
     }
 
     fn forget(&mut self, thread: u64) {
@@ -158,6 +139,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
 
@@ -166,11 +148,11 @@ mod tests {
     const SLEEPS: Option<Activity> = Some(Activity::Sleeps { since: None });
 
     fn query(kept: &mut Kept, thread: u64) -> Option<Activity> {
-        kept.activity(thread).or_else(|| proc::activity(thread))
+        kept.activity(thread).or_else(|| proc::activity(thread).ok())
     }
 
     fn number_of(kept: &mut Kept, thread: u64) -> Option<i32> {
-        kept.place(thread).file.as_ref().map(|file| file.file.as_raw_fd())
+        kept.place(thread).file.as_ref().map(OwnDescriptor::number)
     }
 
     /// Calls `f` with the number of a thread that sleeps, and again with it when it has ended.
@@ -182,13 +164,13 @@ mod tests {
             let _ = reader.read(&mut [0]);
         });
         let thread = told.recv().unwrap();
-        while proc::activity(thread) != SLEEPS {
+        while proc::activity(thread).ok() != SLEEPS {
             std::thread::yield_now();
         }
         f(thread);
         drop(writer);
         sleeper.join().unwrap();
-        while proc::activity(thread).is_some() {
+        while proc::activity(thread).is_ok() {
             std::thread::yield_now();
         }
         after(thread);
@@ -246,7 +228,7 @@ mod tests {
         let thread = crate::thread::id();
         let querier = std::thread::spawn(move || {
             while !ENDS.load(Ordering::Relaxed) {
-                assert!(activity(thread).is_some());
+                assert!(activity(thread).is_ok());
             }
         });
         let closed = |kept: &Kept| kept.places.iter().all(|place| place.file.is_none());

@@ -10,6 +10,7 @@ mod proc;
 mod ring;
 
 use std::io::Error;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,10 +19,17 @@ use uwork_policy::blocking::{Tier, UnknownTier};
 
 pub use perf::Records;
 use perf::Refused;
-pub(super) use perf::close_after_fork;
+pub(super) use perf::child;
+use proc::Unknown;
+
+use crate::descriptor::is_passing;
+use crate::small_files::contents;
 
 /// The environment variable that asks for a method.
 const VARIABLE: &str = "UWORK_BLOCKING";
+
+/// The file with the state of a thread.
+const STAT: &str = "/proc/self/task/TID/stat";
 
 /// See the module.
 pub(super) struct BlockDetector {
@@ -78,8 +86,9 @@ impl BlockDetector {
 
     /// The report on the choice, if due, once. Called by a thread that holds no lock.
     pub(super) fn pending_report(&self) -> Option<Report> {
+        // Acquire: the reason is complete.
         if !self.pending_report.load(Ordering::Relaxed)
-            || !self.pending_report.swap(false, Ordering::Relaxed)
+            || !self.pending_report.swap(false, Ordering::Acquire)
         {
             return None;
         }
@@ -88,7 +97,36 @@ impl BlockDetector {
     }
 
     pub(super) fn activity(&self, thread: u64) -> Option<Activity> {
-        kept::activity(thread)
+        match kept::activity(thread) {
+            Ok(activity) => Some(activity),
+            Err(Unknown::Ended | Unknown::Exhausted) => None,
+            Err(Unknown::Hidden(error)) => {
+                self.lose_states(&Error::from_raw_os_error(error));
+                None
+            }
+        }
+    }
+
+    /// Called by the watcher from time to time: whether the system still shows the states of threads.
+    /// Files that are kept open would hide it for a while.
+    pub(super) fn check(&self) {
+        if self.tier() != Tier::Declared
+            && let Err(error) = proc::is_there()
+            && !is_passing(error)
+        {
+            self.lose_states(&Error::from_raw_os_error(error));
+        }
+    }
+
+    /// The system does not show the states of threads any more, without which no tier but the last
+    /// one detects anything. The caller may hold locks: the report is left for
+    /// [`BlockDetector::pending_report`].
+    fn lose_states(&self, error: &Error) {
+        let declared = Tier::Declared as u8;
+        if self.tier.swap(declared, Ordering::Relaxed) != declared {
+            self.add_reason(&format!("{STAT} was readable, and is not now: {error}"));
+            self.pending_report.store(true, Ordering::Release);
+        }
     }
 
     /// Records a thread. Returns a report too, if a refusal must be reported.
@@ -139,12 +177,16 @@ impl BlockDetector {
         lowered.is_ok().then(|| self.explain(reason))
     }
 
-    /// Adds to the tier's reason.
+    /// Adds to the tier's reason, and returns the report of it.
     fn explain(&self, reason: &str) -> Report {
-        let tier = self.tier();
+        let reason = self.add_reason(reason);
+        Report::BlockingTier { tier: self.tier(), reason, ignored: None }
+    }
+
+    fn add_reason(&self, reason: &str) -> String {
         let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         *text = format!("{text}; {reason}");
-        Report::BlockingTier { tier, reason: text.clone(), ignored: None }
+        text.clone()
     }
 
     pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) {
@@ -201,7 +243,8 @@ fn refusal_of(tier: Tier) -> Option<String> {
             super::thread::standby_refusal().map(|error| format!("SCHED_BATCH: {error}"))
         }),
         Tier::Sampling => {
-            (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
+            let error = proc::is_there().err().map(Error::from_raw_os_error);
+            error.map(|error| format!("{STAT} cannot be read: {error}"))
         }
         Tier::Events => match perf::probe() {
             // Needed too: a thread that sleeps before it is observed has no records.
@@ -212,7 +255,8 @@ fn refusal_of(tier: Tier) -> Option<String> {
 }
 
 fn refusal_of_perf(error: &Error) -> String {
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid = contents(Path::new("/proc/sys/kernel/perf_event_paranoid"), 16);
+    let paranoid = paranoid.and_then(|text| String::from_utf8(text).ok());
     let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
     format!(
         "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, and no \

@@ -6,9 +6,8 @@
 //! the watcher's polls the rings' files; each record may make it wake a worker.
 
 use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use perf_event_open_sys::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
@@ -19,6 +18,7 @@ use uwork_engine::host::{Activity, ThreadSample};
 
 use super::proc;
 use super::ring::{Record, Ring};
+use crate::descriptor::{Expected, OwnDescriptor, is_passing};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
@@ -39,10 +39,13 @@ pub(super) enum Refused {
 
 /// The records of one thread's context switches.
 pub struct Records {
-    file: OwnedFd,
+    file: OwnDescriptor,
+    /// The program has closed the file. The ring is written to as before, but wakes no poll.
+    is_lost: AtomicBool,
     ring: Ring,
+    thread: u64,
     /// The thread's file in `/proc`, kept open: opening it takes longer than reading it.
-    stat: Option<OwnedFd>,
+    stat: Option<OwnDescriptor>,
     /// The activity by the last record.
     last: Option<Activity>,
     /// Added to the clock of the records to get the host's.
@@ -69,14 +72,10 @@ fn attributes() -> perf_event_attr {
     attr
 }
 
-fn open(attr: &mut perf_event_attr, thread: i32) -> Result<OwnedFd, Error> {
+fn open(attr: &mut perf_event_attr, thread: i32) -> Result<OwnDescriptor, Error> {
     // SAFETY: the attributes are live and their size is in them.
-    let file = unsafe { perf_event_open(attr, thread, -1, -1, CLOEXEC) };
-    if file < 0 {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: opened above, and owned by this function.
-    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+    let open = || unsafe { perf_event_open(attr, thread, -1, -1, CLOEXEC) };
+    OwnDescriptor::open(Expected::PerfEvent, open)
 }
 
 /// Whether the system would let this process observe its threads. Opens nothing: the requested
@@ -92,43 +91,42 @@ pub(super) fn probe() -> Result<(), Error> {
 /// The first event of its kind in the system takes milliseconds, while the kernel patches its code
 /// for context switches; a second after the last such event it patches it back. One event that
 /// records nothing keeps it patched. A thread of its own opens that event, as the watcher has other
-/// work meanwhile.
-static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
+/// work meanwhile. Null before that; never freed.
+static ANCHOR: AtomicPtr<OwnDescriptor> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether a thread is opening, or has opened, that event.
+/// Whether a thread is opening that event.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether events can be opened without that delay. The first call starts the thread for it.
+/// That event was refused: each other one may take milliseconds.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether events can be opened without that delay. The first call starts the thread for it, and so
+/// does the first one after the program, or a fork, has closed that event.
 fn is_warm() -> bool {
-    if ANCHOR.get().is_some() {
+    // SAFETY: null, or never freed. Acquire: it is complete.
+    let anchor = unsafe { ANCHOR.load(Ordering::Acquire).as_ref() };
+    if anchor.is_some_and(|anchor| anchor.get().is_some()) || REFUSED.load(Ordering::Relaxed) {
         return true;
     }
     if !BEGUN.swap(true, Ordering::Relaxed) {
-        let observed = super::super::thread::id();
+        let observed = crate::thread::id();
         let warm_up = move || {
             let mut attr = attributes();
             attr.set_context_switch(0);
             attr.set_disabled(1);
-            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)).ok();
-            file.iter().for_each(|file| remember(file.as_raw_fd()));
-            let _ = ANCHOR.set(file);
+            match open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)) {
+                Ok(file) => ANCHOR.store(Box::into_raw(Box::new(file)), Ordering::Release),
+                Err(_) => REFUSED.store(true, Ordering::Relaxed),
+            }
+            BEGUN.store(false, Ordering::Release);
         };
         // If no thread can be created, a later call tries again, and nothing is observed until
         // then.
-        let begun = super::super::thread::start("uw/perf", warm_up);
-        BEGUN.store(begun.is_ok(), Ordering::Relaxed);
+        if crate::thread::start("uw/perf", warm_up).is_err() {
+            BEGUN.store(false, Ordering::Relaxed);
+        }
     }
     false
-}
-
-/// Whether this file is in the last quarter of the numbers that the process may use: these are left
-/// to the program.
-pub(super) fn is_of_the_last(file: &OwnedFd) -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is live.
-    let outcome = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let most = limit.rlim_cur;
-    outcome == 0 && u64::try_from(file.as_raw_fd()).is_ok_and(|number| number >= most - most / 4)
 }
 
 impl Records {
@@ -141,37 +139,47 @@ impl Records {
         let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
         let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Refused::Gone,
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC) => {
-                Refused::Exhausted(error)
-            }
+            Some(libc::EBADF) => Refused::NotReady,
+            Some(libc::ENOSPC) => Refused::Exhausted(error),
+            Some(number) if is_passing(number) => Refused::Exhausted(error),
             _ => Refused::Forbidden(error),
         })?;
-        if is_of_the_last(&file) {
+        if file.is_of_the_last() {
             return Err(Refused::Exhausted(Error::from_raw_os_error(libc::EMFILE)));
         }
         // EPERM here means that the limit of locked memory is reached.
-        let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
-        let records = Records { file, ring, stat, last: None, offset_ns };
-        records.files().for_each(remember);
-        Ok(records)
+        let ring = Ring::map(file.number()).map_err(Refused::Exhausted)?;
+        let stat = proc::open(thread).ok().filter(|file| !file.is_of_the_last());
+        let is_lost = AtomicBool::new(false);
+        Ok(Records { file, is_lost, ring, thread, stat, last: None, offset_ns })
     }
 
     /// The thread's state from `/proc`, if its file is open.
     pub(crate) fn activity(&self) -> Option<Activity> {
-        self.stat.as_ref().and_then(proc::activity_by)
+        self.stat.as_ref().and_then(OwnDescriptor::get).and_then(proc::activity_by)
     }
 
-    fn files(&self) -> impl Iterator<Item = RawFd> {
-        [Some(&self.file), self.stat.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
+    /// Whether a poll can wait for the next record.
+    fn is_polled(&self) -> bool {
+        !self.is_lost.load(Ordering::Relaxed)
     }
 
-    pub(super) fn file(&self) -> RawFd {
-        self.file.as_raw_fd()
+    /// After a poll that has returned `events` for the file's number: whether that is still the
+    /// number of this file. New records show that it is, without a system call.
+    fn check(&self, events: i16) {
+        let is_written = events & libc::POLLIN != 0 && !self.ring.is_empty();
+        if !is_written && self.file.get().is_none() {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Reads the records since the last call.
     pub(crate) fn sample(&mut self) -> ThreadSample {
+        if !self.is_polled()
+            && let Ok(new) = Records::new(self.thread, self.offset_ns)
+        {
+            *self = new;
+        }
         let (last, offset_ns) = (&mut self.last, self.offset_ns);
         let mut slept = None;
         self.ring.read(|record| match record {
@@ -198,69 +206,37 @@ fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, 
     }
 }
 
-impl Drop for Records {
-    fn drop(&mut self) {
-        self.files().for_each(forget);
-    }
-}
-
 /// Sleeps until a record arrives, for at most `timeout_ns`.
 pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
-    let mut files: Vec<libc::pollfd> = records
-        .iter()
-        .map(|records| libc::pollfd { fd: records.file(), events: libc::POLLIN, revents: 0 })
-        .collect();
+    let polled = || records.iter().filter(|records| records.is_polled());
+    let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // A number that belongs to another file by now is polled once.
+    let mut files: Vec<_> = polled().map(|records| watched(records.file.number())).collect();
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: both are live and of the given length. Errors and signals end it early, which is
     // permitted.
-    unsafe {
+    let ready = unsafe {
         libc::ppoll(
             files.as_mut_ptr(),
             files.len() as libc::nfds_t,
             &raw const timeout,
             std::ptr::null(),
-        );
-    }
-}
-
-/// The open files, for a child after a fork, which inherits them but not their owners. A list of file
-/// numbers, which is short: two for each recorded thread at most, and one more.
-static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
-const FILES_MAX: usize = 256;
-
-fn remember(file: RawFd) {
-    let number = file as u32 + 1;
-    // If the list is full, the file stays open in a child, which only wastes it.
-    let _ = OPEN.iter().find(|place| {
-        place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    });
-}
-
-fn forget(file: RawFd) {
-    let number = file as u32 + 1;
-    let _ = OPEN.iter().find(|place| {
-        place.compare_exchange(number, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    });
-}
-
-/// In a child after a fork: closes the parent's files. (The mappings were not copied.)
-pub(crate) fn close_after_fork() {
-    // The thread that was opening the event does not exist here.
-    BEGUN.store(ANCHOR.get().is_some(), Ordering::Relaxed);
-    for place in &OPEN {
-        let number = place.swap(0, Ordering::Relaxed);
-        if number != 0 {
-            // SAFETY: a file of the parent's, of which this child has a copy that it does not use:
-            // the thread that owned the records does not exist here.
-            unsafe { libc::close(number as RawFd - 1) };
+        )
+    };
+    for (records, file) in polled().zip(&files) {
+        // A file that has woken nobody may be another one, unless others have.
+        if file.revents != 0 || ready == 0 {
+            records.check(file.revents);
         }
     }
-    // A later close of all descriptors also closes this one without notice, and its number may then
-    // belong to another file: close it now.
-    proc::release_reserve();
+}
+
+/// In a child after a fork: the thread that was opening the event does not exist here.
+pub(crate) fn child() {
+    BEGUN.store(false, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -319,7 +295,7 @@ mod tests {
             std::io::BufReader::new(reader).bytes().count()
         });
         let id = told.recv().unwrap();
-        let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));
+        let asleep = || matches!(proc::activity(id), Ok(Activity::Sleeps { .. }));
         until(asleep);
         let Some(mut records) = records_of(id) else { return };
         for rounds in [1_000, 1_001, 127, 128] {

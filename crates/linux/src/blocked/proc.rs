@@ -1,83 +1,99 @@
 //! The state of a thread, from `/proc/self/task/TID/stat`.
 
-use std::io::{Error, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::Write;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use uwork_engine::host::Activity;
+
+use crate::descriptor::{Expected, OwnDescriptor, briefly, device_of, is_passing};
 
 /// How much of the file is read: the name, which precedes the state, has at most 15 bytes, but may
 /// be escaped.
 const READ_MAX: usize = 128;
 
-/// A descriptor held in reserve: if the process has reached its limit of open files, closing it
-/// frees one for this module. Holds its number plus 1, or `NO_RESERVE`.
-static RESERVE: AtomicU32 = AtomicU32::new(NO_RESERVE);
-const NO_RESERVE: u32 = 0;
+/// The reason for which a thread's state is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// The thread has ended.
+    Ended,
+    /// The process, or the system, has no descriptor left, or the program has closed it at once.
+    Exhausted,
+    /// The system does not show the state of threads, not even of this one: the error's number.
+    Hidden(i32),
+}
+
+/// The device of `/proc`; 0 before the first look. Another one after a change of the file systems that
+/// the process sees.
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+
+/// Calls `open` with what to expect of a file in `/proc`. Twice, if that has changed.
+fn on_device<R>(open: impl Fn(Expected) -> Result<R, i32>) -> Result<R, i32> {
+    let known = DEVICE.load(Ordering::Relaxed);
+    if known != 0 {
+        match open(Expected::Device(known)) {
+            Err(libc::EBADF) => {}
+            outcome => return outcome,
+        }
+    }
+    let device = device_of(c"/proc/self/stat")?;
+    DEVICE.store(device, Ordering::Relaxed);
+    open(Expected::Device(device))
+}
+
+fn read(thread: u64) -> Result<Option<Activity>, i32> {
+    on_device(|expected| briefly(expected, || open_stat(thread), activity_by))
+}
 
 /// Whether the system shows the state of threads.
-pub(super) fn is_there() -> bool {
-    activity(super::super::thread::id()).is_some()
+///
+/// # Errors
+/// The number of the system's error.
+pub(super) fn is_there() -> Result<(), i32> {
+    read(crate::thread::id())?.map(drop).ok_or(libc::EIO)
 }
 
-/// The state of a thread of this process. None if the thread has ended, or `/proc` is missing.
-/// Three system calls, 7 us, and several times as much after a pause; allocates nothing.
-pub(crate) fn activity(thread: u64) -> Option<Activity> {
-    let file = match open(thread) {
-        Err(libc::EMFILE | libc::ENFILE) => {
-            // If another thread takes the freed descriptor first, this attempt fails.
-            release_reserve();
-            open(thread)
-        }
-        file => file,
-    };
-    let activity = file.ok().and_then(|file| activity_by(&file));
-    hold_reserve();
-    activity
+/// The state of a thread of this process. Five system calls, 8 us, and several times as much after a
+/// pause; allocates nothing.
+pub(super) fn activity(thread: u64) -> Result<Activity, Unknown> {
+    match read(thread) {
+        Ok(activity) => activity.ok_or(Unknown::Ended),
+        Err(error) if is_passing(error) => Err(Unknown::Exhausted),
+        // An ended thread gives the same error as a missing `/proc`.
+        Err(_) => match is_there() {
+            Err(error) if !is_passing(error) => Err(Unknown::Hidden(error)),
+            _ => Err(Unknown::Ended),
+        },
+    }
 }
 
-/// The file of a thread of this process, or the error's number.
-pub(super) fn open(thread: u64) -> Result<OwnedFd, i32> {
+/// The file of a thread of this process, to stay open.
+///
+/// # Errors
+/// The number of the system's error.
+pub(super) fn open(thread: u64) -> Result<OwnDescriptor, i32> {
+    on_device(|expected| {
+        let opened = OwnDescriptor::open(expected, || open_stat(thread));
+        opened.map_err(|error| error.raw_os_error().unwrap_or(0))
+    })
+}
+
+/// A new descriptor, or -1 with the error in `errno`.
+fn open_stat(thread: u64) -> RawFd {
     let mut path = [0_u8; 48];
-    write!(&mut path[..47], "/proc/self/task/{thread}/stat").map_err(|_| libc::ENAMETOOLONG)?;
+    // A path that does not fit is cut, and names no file.
+    let _ = write!(&mut path[..47], "/proc/self/task/{thread}/stat");
     // SAFETY: the path ends with a zero byte.
-    let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return Err(Error::last_os_error().raw_os_error().unwrap_or(0));
-    }
-    // SAFETY: opened above, and owned by this function.
-    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+    unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) }
 }
 
-/// The state of this file's thread. One system call, 3 us; None if the thread has ended.
-pub(super) fn activity_by(file: &OwnedFd) -> Option<Activity> {
+/// The state of the thread of an open file. One system call, 3 us; `None` if the thread has ended, or
+/// if the file is another one: reading that changes nothing in it.
+pub(super) fn activity_by(file: RawFd) -> Option<Activity> {
     let mut text = [0_u8; READ_MAX];
-    // SAFETY: the buffer is live and of the given length; the file is open.
-    let read = unsafe { libc::pread(file.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
+    // SAFETY: the buffer is live and of the given length.
+    let read = unsafe { libc::pread(file, text.as_mut_ptr().cast(), text.len(), 0) };
     activity_in(text.get(..usize::try_from(read).ok()?)?)
-}
-
-fn hold_reserve() {
-    if RESERVE.load(Ordering::Relaxed) != NO_RESERVE {
-        return;
-    }
-    // SAFETY: no pointers.
-    let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    let number = (file + 1) as u32;
-    let held = RESERVE.compare_exchange(NO_RESERVE, number, Ordering::Relaxed, Ordering::Relaxed);
-    if file >= 0 && held.is_err() {
-        // SAFETY: made above, and owned by this function.
-        unsafe { libc::close(file) };
-    }
-}
-
-/// Closes the reserved descriptor, if any.
-pub(super) fn release_reserve() {
-    let number = RESERVE.swap(NO_RESERVE, Ordering::Relaxed);
-    if number != NO_RESERVE {
-        // SAFETY: an unused descriptor of this module; the thread that swaps it out closes it.
-        unsafe { libc::close((number - 1) as i32) };
-    }
 }
 
 /// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name can contain
@@ -119,9 +135,10 @@ mod tests {
 
     #[test]
     fn this_thread_runs_and_a_missing_thread_has_no_state() {
-        assert_eq!(activity(super::super::super::thread::id()), Some(Activity::Runs));
-        assert_eq!(activity(u64::MAX), None);
-        assert_eq!(activity(0), None);
+        assert_eq!(is_there(), Ok(()));
+        assert_eq!(activity(crate::thread::id()), Ok(Activity::Runs));
+        assert_eq!(activity(u64::MAX), Err(Unknown::Ended));
+        assert_eq!(activity(0), Err(Unknown::Ended));
     }
 
     #[test]
@@ -131,14 +148,13 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                tell.send(super::super::super::thread::id()).unwrap();
+                tell.send(crate::thread::id()).unwrap();
                 let _ = reader.read(&mut [0]);
             });
             let thread = told.recv().unwrap();
-            while activity(thread) != Some(Activity::Sleeps { since: None }) {
+            while activity(thread) != Ok(Activity::Sleeps { since: None }) {
                 std::thread::yield_now();
             }
-            assert!(writer.as_raw_fd() >= 0);
             drop(writer);
         });
     }

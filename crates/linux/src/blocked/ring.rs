@@ -5,7 +5,7 @@
 //! that has lost a record.
 
 use std::io::{Error, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -37,7 +37,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    pub(super) fn map(file: &OwnedFd) -> Result<Ring, Error> {
+    pub(super) fn map(file: RawFd) -> Result<Ring, Error> {
         // SAFETY: no pointers.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
             .map_err(|_| Error::from(ErrorKind::Unsupported))?;
@@ -48,7 +48,7 @@ impl Ring {
                 2 * page,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                file.as_raw_fd(),
+                file,
                 0,
             )
         };
@@ -80,6 +80,11 @@ impl Ring {
     fn tail(&self) -> &AtomicU64 {
         // SAFETY: within the mapped page; no reference is made.
         self.position(unsafe { &raw const (*self.control()).data_tail })
+    }
+
+    /// Whether the kernel has written nothing since the last read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head().load(Ordering::Relaxed) == self.tail().load(Ordering::Relaxed)
     }
 
     /// Reads the records since the last call.

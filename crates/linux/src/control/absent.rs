@@ -8,6 +8,9 @@ pub(crate) fn watcher_begins(_: *const Event) {}
 /// Nothing to do.
 pub(crate) fn attend() {}
 
+/// Nothing was open.
+pub(crate) fn renew() {}
+
 /// No socket sends the signal.
 pub fn connection_arrived() {}
 

@@ -3,12 +3,12 @@
 //! Only one answer is kept at a time. While the client has not read it, its further requests stay
 //! in the system's buffer.
 
-use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::io::{Error, ErrorKind};
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use super::Service;
+use crate::descriptor::OwnDescriptor;
 
 /// The longest line of a client, with its newline.
 pub const LINE_MAX: usize = 4096;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module.
 pub(super) struct Connection {
-    stream: UnixStream,
+    descriptor: OwnDescriptor,
     input: Vec<u8>,
     output: Vec<u8>,
     /// How much of the output was sent.
@@ -38,16 +38,20 @@ pub(super) enum Fate {
 }
 
 impl Connection {
-    pub(super) fn new(stream: UnixStream, greeting: String, now: Instant) -> Connection {
+    pub(super) fn new(descriptor: OwnDescriptor, greeting: String, now: Instant) -> Connection {
         let (input, output) = (Vec::new(), greeting.into_bytes());
-        Connection { stream, input, output, sent: 0, read_at: now, ends: false }
+        Connection { descriptor, input, output, sent: 0, read_at: now, ends: false }
     }
 
     /// Says a last word and closes the connection.
-    pub(super) fn refuse(stream: UnixStream, last: &str) {
+    pub(super) fn refuse(descriptor: OwnDescriptor, last: &str) {
         // What does not fit into the system's buffer is lost.
-        let _ = send(&stream, last.as_bytes());
-        let _ = stream.shutdown(std::net::Shutdown::Both);
+        let _ = send(&descriptor, last.as_bytes());
+    }
+
+    /// The descriptor's number, for a poll(2).
+    pub(super) fn number(&self) -> RawFd {
+        self.descriptor.number()
     }
 
     /// The events of poll(2) to wait for.
@@ -117,7 +121,7 @@ impl Connection {
     fn receive(&mut self) -> Result<bool, ()> {
         let mut buffer = [0; LINE_MAX];
         let room = LINE_MAX - self.input.len().min(LINE_MAX);
-        match self.stream.read(&mut buffer[..room]) {
+        match receive(&self.descriptor, &mut buffer[..room]) {
             Ok(0) => Err(()),
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
@@ -132,7 +136,7 @@ impl Connection {
     /// Sends what the client reads. False if it is gone.
     fn flush(&mut self, now: Instant) -> bool {
         while self.sent < self.output.len() {
-            match send(&self.stream, &self.output[self.sent..]) {
+            match send(&self.descriptor, &self.output[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
                     self.read_at = now;
@@ -150,24 +154,34 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A child that was forked at the wrong moment may have a copy of the descriptor.
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        // A child that was made without fork handlers may have a copy of the descriptor.
+        if let Some(number) = self.descriptor.get() {
+            // SAFETY: no pointers.
+            unsafe { libc::shutdown(number, libc::SHUT_RDWR) };
+        }
     }
 }
 
-impl AsRawFd for Connection {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.stream.as_raw_fd()
-    }
+/// The number of a client's descriptor, unless the program has closed it.
+fn number(client: &OwnDescriptor) -> Result<RawFd, Error> {
+    client.get().ok_or_else(|| Error::from(ErrorKind::NotConnected))
+}
+
+fn transferred(bytes: isize) -> Result<usize, Error> {
+    usize::try_from(bytes).map_err(|_| Error::last_os_error())
 }
 
 /// As a write, but raises no signal if the client is gone.
-fn send(stream: &UnixStream, bytes: &[u8]) -> std::io::Result<usize> {
+fn send(client: &OwnDescriptor, bytes: &[u8]) -> Result<usize, Error> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the bytes are live.
-    let sent = unsafe {
-        libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-    };
-    usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
+    transferred(unsafe { libc::send(number(client)?, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+fn receive(client: &OwnDescriptor, buffer: &mut [u8]) -> Result<usize, Error> {
+    let (into, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the buffer is live and of the given length.
+    transferred(unsafe { libc::recv(number(client)?, into, size, libc::MSG_DONTWAIT) })
 }
 
 #[cfg(test)]

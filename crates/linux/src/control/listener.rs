@@ -5,33 +5,27 @@
 
 use std::fs;
 use std::io::{self, Error};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{SOCKET, State, address};
+use crate::descriptor::{Expected, F_SETOWN_EX, OwnDescriptor, OwnerEx};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
 /// The rights to the socket: its user's only.
 const MODE: libc::mode_t = 0o600;
-const NO_FILE: RawFd = -1;
-
-/// The listener's descriptor, for the child of a fork.
-static FILE: AtomicI32 = AtomicI32::new(NO_FILE);
 
 /// A listening socket.
 pub(super) struct Listener {
-    file: OwnedFd,
+    descriptor: OwnDescriptor,
     path: PathBuf,
     /// The process that opened it.
     process: u32,
-    /// The file's device and number, and the socket's.
+    /// The device and the inode of the path.
     named: (u64, u64),
-    socket: (u64, u64),
 }
 
 fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
@@ -52,16 +46,14 @@ pub(super) fn open() -> Result<Listener, String> {
     let folder = address::folder()?;
     let process = std::process::id();
     let (path, new) = (folder.join(format!("{process}.sock")), folder.join(format!(".{process}")));
-    let opened = listen(&new, signal).and_then(|file| {
+    let opened = listen(&new, signal).and_then(|descriptor| {
         fs::rename(&new, &path)?;
-        let (named, socket) = (identity(&path)?, identity_of(file.as_raw_fd())?);
-        Ok(Listener { file, path: path.clone(), process, named, socket })
+        Ok(Listener { descriptor, named: identity(&path)?, path: path.clone(), process })
     });
     let listener = opened.map_err(|error| {
         let _ = fs::remove_file(&new);
         format!("{}: {error}", path.display())
     })?;
-    FILE.store(listener.file.as_raw_fd(), Ordering::SeqCst);
     static AT_EXIT: Once = Once::new();
     // SAFETY: the function lives as long as the process and does not unwind.
     AT_EXIT.call_once(|| _ = unsafe { libc::atexit(remove_at_exit) });
@@ -69,7 +61,7 @@ pub(super) fn open() -> Result<Listener, String> {
 }
 
 /// A socket that listens at `path`, and sends `signal` to the calling thread for each client.
-fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnedFd> {
+fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
     let too_long = || Error::new(io::ErrorKind::InvalidInput, "too long for a socket's address");
     let (address, length) = address::address(path).ok_or_else(too_long)?;
     match fs::remove_file(path) {
@@ -77,9 +69,10 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnedFd> {
         _ => {}
     }
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers. The descriptor is new, and owned by this function.
-    let file = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) };
-    let number = file.as_raw_fd();
+    // SAFETY: no pointers.
+    let open = || unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    let descriptor = OwnDescriptor::open(Expected::Socket, open)?;
+    let number = descriptor.number();
     let owner = OwnerEx { kind: F_OWNER_TID, id: crate::thread::tid() };
     // SAFETY: the structures are live and of the given lengths. The rights of the descriptor become
     // those of the file, which thus never exists with other rights.
@@ -91,32 +84,15 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnedFd> {
         check(libc::fcntl(number, F_SETSIG, signal))?;
         check(libc::fcntl(number, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC))?;
     }
-    Ok(file)
-}
-
-/// Of fcntl(2): the thread that gets the signal.
-#[repr(C)]
-struct OwnerEx {
-    kind: libc::c_int,
-    id: libc::pid_t,
+    Ok(descriptor)
 }
 
 /// Constants of fcntl(2) that libc does not have.
 const F_SETSIG: libc::c_int = 10;
-const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
-}
-
-fn identity_of(file: RawFd) -> io::Result<(u64, u64)> {
-    // SAFETY: zeros are a valid value; the structure is live.
-    unsafe {
-        let mut found: libc::stat = std::mem::zeroed();
-        check(libc::fstat(file, &raw mut found))?;
-        Ok((found.st_dev, found.st_ino))
-    }
 }
 
 impl Listener {
@@ -124,17 +100,14 @@ impl Listener {
         &self.path
     }
 
-    /// Whether the descriptor is still that of this socket. A program that closes every descriptor
-    /// closes this one too, and its number may then be another file's.
-    fn is_intact(&self) -> bool {
-        identity_of(self.file.as_raw_fd()).is_ok_and(|now| now == self.socket)
+    /// The descriptor's number, unless the program has closed it.
+    pub(super) fn number(&self) -> Option<RawFd> {
+        self.descriptor.get()
     }
 
     /// Whether a client waits to be accepted.
     pub(super) fn has_client(&self) -> bool {
-        let mut file = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the structure is live.
-        self.is_intact() && unsafe { libc::poll(&raw mut file, 1, 0) } == 1
+        self.number().is_some_and(is_readable)
     }
 
     /// Removes the file, if it is still this socket's and this process opened it.
@@ -147,12 +120,21 @@ impl Listener {
     }
 }
 
-/// The listener's descriptor, if it is still the socket's.
-pub(super) fn file() -> Option<RawFd> {
-    match &*SOCKET.lock().unwrap_or_else(PoisonError::into_inner) {
-        State::Open(listener) if listener.is_intact() => Some(listener.file.as_raw_fd()),
-        _ => None,
-    }
+/// Whether a poll for input returns at once.
+fn is_readable(number: RawFd) -> bool {
+    let mut file = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
+    // SAFETY: the structure is live.
+    unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
+}
+
+/// The listener's number, unless the program has closed it.
+pub(super) fn number() -> Option<RawFd> {
+    super::lock_socket().listener().and_then(Listener::number)
+}
+
+/// Whether a client waits to be accepted.
+pub(super) fn has_client() -> bool {
+    number().is_some_and(is_readable)
 }
 
 /// At a normal end of the process.
@@ -162,14 +144,5 @@ extern "C" fn remove_at_exit() {
         && let State::Open(listener) = &*socket
     {
         listener.remove();
-    }
-}
-
-/// In a forked child. Async-signal-safe.
-pub(super) fn close_inherited() {
-    let file = FILE.swap(NO_FILE, Ordering::SeqCst);
-    if file != NO_FILE {
-        // SAFETY: the parent's socket, which the child does not use: its owner is forgotten.
-        unsafe { libc::close(file) };
     }
 }

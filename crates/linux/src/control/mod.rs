@@ -11,7 +11,7 @@ mod server;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::Event;
 use crate::{first_use, stack};
@@ -41,7 +41,7 @@ static WATCHER: AtomicPtr<Event> = AtomicPtr::new(ptr::null_mut());
 static NOTICED: AtomicBool = AtomicBool::new(false);
 /// The control thread exists, or is about to.
 static SERVING: AtomicBool = AtomicBool::new(false);
-/// The socket, or why there is none. The lock of `first_use` is held while it changes.
+/// The socket, or why there is none. Locked by [`lock_socket`].
 static SOCKET: Mutex<State> = Mutex::new(State::None("no queue has been made yet"));
 
 /// See [`SOCKET`].
@@ -49,6 +49,32 @@ enum State {
     None(&'static str),
     Failed(String),
     Open(listener::Listener),
+}
+
+/// [`SOCKET`], locked within the lock of `first_use`, so that no fork finds it locked.
+struct Socket {
+    state: MutexGuard<'static, State>,
+    _making: first_use::Making,
+}
+
+/// Call it with no lock of the library held.
+fn lock_socket() -> Socket {
+    let _making = first_use::making();
+    Socket { state: SOCKET.lock().unwrap_or_else(PoisonError::into_inner), _making }
+}
+
+impl Socket {
+    fn listener(&self) -> Option<&listener::Listener> {
+        match &*self.state {
+            State::Open(listener) => Some(listener),
+            _ => None,
+        }
+    }
+
+    /// Whether the socket was open, and the program has closed it.
+    fn is_lost(&self) -> bool {
+        self.listener().is_some_and(|listener| listener.number().is_none())
+    }
 }
 
 /// Offers a service on this process's socket, which the watcher opens. True at the first call; later
@@ -73,7 +99,7 @@ fn offer_first(service: &'static dyn Service) -> bool {
 /// # Errors
 /// The reason: the socket is off, is not open yet, or the system refused it.
 pub fn socket() -> Result<PathBuf, String> {
-    match &*SOCKET.lock().unwrap_or_else(PoisonError::into_inner) {
+    match &*lock_socket().state {
         State::Open(listener) => Ok(listener.path().to_owned()),
         State::None(reason) => Err((*reason).to_owned()),
         State::Failed(reason) => Err(reason.clone()),
@@ -124,29 +150,33 @@ fn attend_now() {
     }
 }
 
-/// Opens the socket, if that was not tried before. True if it is open and has a client.
+/// Opens the socket, if that was not tried before, or if the program has closed it since. True if it
+/// is open and has a client.
 fn open() -> bool {
-    // A fork waits until the new descriptor is known.
-    let _making = first_use::making();
-    let mut socket = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
-    if let State::None(_) = *socket {
-        *socket = listener::open().map_or_else(State::Failed, State::Open);
+    let mut socket = lock_socket();
+    if matches!(*socket.state, State::None(_)) || socket.is_lost() {
+        *socket.state = listener::open().map_or_else(State::Failed, State::Open);
     }
-    matches!(&*socket, State::Open(listener) if listener.has_client())
+    socket.listener().is_some_and(listener::Listener::has_client)
 }
 
-/// In a forked child: closes the parent's descriptors. The child opens a socket of its own when its
-/// watcher begins.
+/// Called by the watcher from time to time, without a lock: opens the socket again if the program
+/// has closed it.
+pub(crate) fn renew() {
+    let is_lost = lock_socket().is_lost();
+    if is_lost {
+        attend_now();
+    }
+}
+
+/// In a forked child, in which the parent's descriptors are closed. The child opens a socket of its
+/// own when its watcher begins.
 pub(crate) fn child() {
-    listener::close_inherited();
-    server::close_inherited();
     on_signal::child();
     WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
     NOTICED.store(false, Ordering::SeqCst);
     SERVING.store(false, Ordering::SeqCst);
-    // The fork waited for the lock of `first_use`, so only a reader can have held this one. Its copy
-    // stays locked then, and the child has no socket. Nothing is dropped, since that would free
-    // memory.
+    // Not locked, unless the process was ending. Nothing is dropped, since that would free memory.
     if let Ok(mut socket) = SOCKET.try_lock() {
         let inherited = State::None("this process is a forked child that has used no queue yet");
         std::mem::forget(std::mem::replace(&mut *socket, inherited));

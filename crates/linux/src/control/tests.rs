@@ -2,11 +2,14 @@
 
 use std::io::Read;
 use std::io::Write;
+use std::os::fd::IntoRawFd;
+use std::os::unix::net::UnixStream;
 
 use proptest::collection;
 use proptest::prelude::*;
 
 use super::*;
+use crate::descriptor::Expected;
 
 struct Echo;
 
@@ -31,7 +34,7 @@ impl Service for Echo {
 /// A connection, its client, and the present time.
 fn pair() -> (Connection, UnixStream, Instant) {
     let (server, client) = UnixStream::pair().expect("a pair");
-    server.set_nonblocking(true).expect("a socket");
+    let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd()).expect("room");
     let now = Instant::now();
     (Connection::new(server, String::new(), now), client, now)
 }

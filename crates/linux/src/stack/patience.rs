@@ -54,7 +54,7 @@ impl Patience {
     fn is_starved(&self) -> bool {
         let used = cpu_time(self.thread).zip(self.used_ns);
         used.is_some_and(|(now, before)| now.saturating_sub(before) <= CPU_MAX_NS)
-            && activity(self.thread) == Some(Activity::Runs)
+            && activity(self.thread) == Ok(Activity::Runs)
     }
 }
 

@@ -1,17 +1,17 @@
 //! Reads small text files under a root folder, and keeps notes of anomalies.
 
 use std::cell::RefCell;
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use uwork_policy::cpuset::CpuSet;
+
+use crate::small_files;
 
 /// The number of notes kept; the same anomaly on every CPU must not fill the memory.
 const MAX_NOTES: usize = 16;
 
 /// The most that is read of a file; none is expected to be longer.
-const MAX_FILE_BYTES: u64 = 4 << 20;
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 pub(super) struct Files<'a> {
     root: &'a Path,
@@ -55,8 +55,7 @@ impl<'a> Files<'a> {
 
     /// The file's text without surrounding white space; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
-        let mut bytes = Vec::new();
-        fs::File::open(self.path(path)).ok()?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+        let bytes = small_files::contents(&self.path(path), MAX_FILE_BYTES)?;
         self.consulted.borrow_mut().push(path.to_owned());
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
@@ -84,9 +83,9 @@ impl<'a> Files<'a> {
 
     /// The numbers N of the entries `prefixN` of a folder, ascending.
     pub(super) fn numbered(&self, folder: &str, prefix: &str) -> Vec<u32> {
-        let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let names = small_files::names(&self.path(folder), MAX_FILE_BYTES).into_iter();
         let numbers = names.filter_map(|name| {
+            let name = String::from_utf8(name).ok()?;
             let digits = name.strip_prefix(prefix)?;
             digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
         });

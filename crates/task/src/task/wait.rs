@@ -94,7 +94,8 @@ impl fmt::Debug for Notifier {
     }
 }
 
-/// The calling thread's [`Notifier`]; each call gives the same descriptor.
+/// The calling thread's [`Notifier`]. Each call gives the same descriptor, or a new one if the
+/// program has closed that.
 ///
 /// # Errors
 /// No eventfd can be created.
@@ -103,14 +104,13 @@ impl fmt::Debug for Notifier {
 /// If the thread's thread-local destructors have run.
 pub fn notifier() -> io::Result<Notifier> {
     let target = current(Delivery::Auto).expect(ENDED);
-    target.descriptor()?;
+    target.open_descriptor()?;
     Ok(Notifier { target, not_send: PhantomData })
 }
 
 impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // `notifier` created it.
-        self.target.descriptor().expect("the descriptor exists")
+        self.target.descriptor().expect("`notifier` has made it")
     }
 }
 

@@ -8,13 +8,16 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::child::{alone_with, ending_of, is_started};
+use support::child::{alone_with, ending_of, is_started, limit};
+use support::descriptors::{CloseAll, Files, is_open, until_at_rest};
 use support::forked::in_child;
 use support::{queue, until, watchdog};
 use uwork::control;
@@ -404,30 +407,86 @@ fn the_environment_switches_the_socket_off() {
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
-/// Whether this is the number of an open socket.
-fn is_socket(file: libc::c_int) -> bool {
-    fs::read_link(format!("/proc/self/fd/{file}"))
-        .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+// Catches: a socket of the program's that takes the clients of the library's, or is closed; clients
+// that are refused for ever.
+#[test]
+fn a_program_that_closes_all_descriptors_gets_a_new_socket() {
+    let _watchdog = watchdog();
+    scene("a_program_that_closes_all_descriptors_gets_a_new_socket", || {
+        for round in 0..4 {
+            let path = socket();
+            let client = (round % 2 == 1).then(|| Client::connect(&path));
+            // Of the process itself, so it is closed below.
+            std::mem::forget(client);
+            until_at_rest();
+            let numbers = CloseAll::AtOnce.run();
+            let files = Files::open(&numbers, round);
+            // A listener of the program's gets the number.
+            let listener = UnixListener::bind(path.with_file_name(format!("other{round}")));
+            let listener = listener.unwrap();
+            let taken: Vec<_> = numbers.iter().filter(|&&number| !is_open(number)).collect();
+            assert_eq!(taken, [] as [&i32; 0]);
+            let queue = queue("goes on").build().unwrap();
+            // A poll of the old socket holds it open until a client comes, which is then refused.
+            let greets = |client: UnixStream| {
+                let mut line = String::new();
+                BufReader::new(client).read_line(&mut line).is_ok_and(|length| length > 0)
+            };
+            until("the socket is open again", || {
+                assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+                UnixStream::connect(&path).is_ok_and(greets)
+            });
+            drop(Client::connect(&path));
+            assert!(listener.set_nonblocking(true).is_ok());
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+            files.are_intact();
+        }
+    });
 }
 
+// Catches: a client that is never accepted; a process that can do nothing else meanwhile.
 #[test]
-fn a_program_that_closes_the_descriptor_loses_the_socket_only() {
+fn a_client_that_finds_no_descriptor_left_is_accepted_later() {
     let _watchdog = watchdog();
-    scene("a_program_that_closes_the_descriptor_loses_the_socket_only", || {
+    scene("a_client_that_finds_no_descriptor_left_is_accepted_later", || {
         let path = socket();
-        // Not every descriptor: another thread of the library may be reading a file just now.
-        for file in (3..1024).filter(|&file| is_socket(file)) {
-            // SAFETY: the control socket's. This process has no other socket.
-            unsafe { libc::close(file) };
-        }
-        assert_eq!(UnixStream::connect(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        // A listener of the program's gets the number.
-        let other = path.with_file_name("other");
-        let listener = UnixListener::bind(&other).unwrap();
-        let client = std::thread::spawn(move || UnixStream::connect(&other).unwrap());
-        let (_stream, _) = listener.accept().expect("its own client");
-        client.join().unwrap();
+        // Made before, as the process has no descriptor for it later.
+        // SAFETY: no pointers.
+        let number = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0) };
+        limit(libc::RLIMIT_NOFILE, 64);
+        let mut taken = Vec::new();
+        let mut take_all = || {
+            // SAFETY: no pointers.
+            taken.extend(
+                std::iter::repeat_with(|| unsafe { libc::dup(0) }).take_while(|&new| new >= 0),
+            );
+        };
+        take_all();
         let queue = queue("goes on").build().unwrap();
-        assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+        connect(number, &path);
+        for _ in 0..100 {
+            assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+            take_all();
+        }
+        // SAFETY: the test's own.
+        taken.into_iter().for_each(|number| _ = unsafe { libc::close(number) });
+        // SAFETY: as above, and owned here from now on.
+        let stream = unsafe { UnixStream::from_raw_fd(number) };
+        let mut client = Client(BufReader::new(stream));
+        assert!(client.line().starts_with("uwork-control"));
     });
+}
+
+/// Connects a socket that exists.
+fn connect(number: RawFd, path: &Path) {
+    // SAFETY: zeros are a valid address; it is live and of the given length.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (to, from) in address.sun_path.iter_mut().zip(path.as_os_str().as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        let length = size_of_val(&address) as libc::socklen_t;
+        assert_eq!(libc::connect(number, (&raw const address).cast(), length), 0);
+    }
 }

@@ -4,6 +4,7 @@
 //! fork.
 
 mod bounded;
+mod descriptors;
 mod hooks;
 mod percpu;
 #[path = "../support/mod.rs"]

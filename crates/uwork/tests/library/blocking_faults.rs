@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -113,6 +114,50 @@ fn a_filter_of_system_calls_leads_to_sampling() {
         let error = Error::from_raw_os_error(number).to_string();
         assert_reported("sampling", &["events is refused: perf_event_open", &error]);
         assert_eq!(perf_files(), 0);
+    });
+}
+
+/// Moves the process into the folder of this program, where it sees no `/proc`. False, with a note, if the system
+/// refuses it.
+fn lose_sight_of_proc(test: &str) -> bool {
+    let program = std::env::current_exe().unwrap();
+    let path = CString::new(program.parent().unwrap().as_os_str().as_bytes()).unwrap();
+    // SAFETY: the paths are live.
+    if unsafe { libc::chroot(path.as_ptr()) | libc::chdir(c"/".as_ptr()) } == 0 {
+        return true;
+    }
+    eprintln!("{test}: skipped: chroot: {}", Error::last_os_error());
+    false
+}
+
+// Catches: a tier that detects nothing, and says otherwise; no report, or several.
+#[test]
+fn a_proc_that_is_out_of_sight_later_leads_to_declared() {
+    let test = "a_proc_that_is_out_of_sight_later_leads_to_declared";
+    let tiers = ["standby", "events", "sampling"];
+    alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
+        let _watchdog = watchdog();
+        collect_reports();
+        scene();
+        let before = reported().len();
+        let machine = || format!("{:?}", uwork::dump().machine);
+        let known = machine();
+        if !lose_sight_of_proc(test) {
+            return;
+        }
+        until("the loss is reported", || {
+            declare_and_are_replaced(&blocks(), BLOCKED);
+            reported().len() > before
+        });
+        (0..20).for_each(|_| declare_and_are_replaced(&blocks(), BLOCKED));
+        assert_eq!(reported().len(), before + 1, "{:?}", reported());
+        let (tier, reason) = reported().pop().unwrap();
+        assert_eq!((&tier[..], uwork::dump().blocking.tier), ("declared", BlockingTier::Declared));
+        assert!(
+            reason.contains("/proc/self/task/TID/stat was readable, and is not now"),
+            "{reason}"
+        );
+        assert_eq!(machine(), known, "the machine that it knew");
     });
 }
 

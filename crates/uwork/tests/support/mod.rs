@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod counting;
+pub(crate) mod descriptors;
 pub(crate) mod executor;
 pub(crate) mod filter;
 pub(crate) mod forked;

@@ -1,5 +1,7 @@
-//! A thread's ring, and its wait. `operations` has the operations that can be queued.
+//! A thread's ring, and its wait. `operations` has the operations that can be queued, and `entrance`
+//! the way into the kernel.
 
+mod entrance;
 mod operations;
 
 use std::fmt;
@@ -12,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::IoUring;
-use io_uring::types::{CancelBuilder, Timespec};
+use io_uring::types::Timespec;
 
+use entrance::Entrance;
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
@@ -22,6 +25,7 @@ use crate::task::{Delivery, Target, current, run_due};
 use super::buffers::Buffers;
 use super::builder::Builder;
 use super::completion::Completion;
+use crate::first_use;
 
 /// The group of the receive buffers: the ring has no other group.
 const GROUP: u16 = 0;
@@ -75,8 +79,10 @@ const ENTER_EXT_ARG: usize = 1 << 3;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Reactor {
-    /// Dropped first, unless operations could not be cancelled.
+    /// Dropped first, unless operations could not be cancelled, or its descriptor is lost.
     ring: ManuallyDrop<IoUring>,
+    /// Other threads refer to its descriptor.
+    entrance: ManuallyDrop<Box<Entrance>>,
     buffers: Option<Rc<Buffers>>,
     target: Arc<Target>,
     /// The poll of the eventfd has ended and is to be queued again.
@@ -97,19 +103,21 @@ impl Reactor {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let completions = options.entries.next_power_of_two() * COMPLETIONS_PER_ENTRY;
-        let ring = IoUring::builder()
+        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size)).transpose()?;
+        let mut builder = IoUring::builder();
+        builder
             .dontfork()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()
-            .setup_cqsize(completions)
-            .build(options.entries)
-            .map_err(|error| refused(&error))?;
-        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size)).transpose()?;
+            .setup_cqsize(completions);
+        let (entrance, ring) =
+            Entrance::open(&builder, options.entries).map_err(|error| refused(&error))?;
         let mut reactor = Reactor {
             ring: ManuallyDrop::new(ring),
+            entrance: ManuallyDrop::new(Box::new(entrance)),
             buffers,
             target,
             poll_ended: true,
@@ -126,7 +134,7 @@ impl Reactor {
         // For kernels, and moments, in which other threads cannot send a message to the ring.
         reactor.poll_descriptor()?;
         reactor.submit()?;
-        reactor.target.set_ring(reactor.ring.as_raw_fd());
+        reactor.target.set_ring(reactor.entrance.descriptor());
         Ok(reactor)
     }
 
@@ -157,7 +165,8 @@ impl Reactor {
 
     /// Submits `queued` operations of the queue, and fetches the completions.
     fn enter(&self, queued: usize) -> io::Result<()> {
-        let arguments = [self.ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
+        let (at, flag) = self.entrance.at()?;
+        let arguments = [at, queued, 0, ENTER_GETEVENTS | flag, 0, 0];
         // SAFETY: the queued operations fulfil the contract of `queue`.
         outcome(unsafe { Target::enter(arguments) })
     }
@@ -192,11 +201,12 @@ impl Reactor {
                 .map_or(0, |time| std::ptr::from_ref(time).expose_provenance() as u64),
         };
         let queued = self.ring.submission().len();
+        let (at, flag) = self.entrance.at()?;
         let arguments = [
-            self.ring.as_raw_fd() as usize,
+            at,
             queued,
             1,
-            ENTER_GETEVENTS | ENTER_EXT_ARG,
+            ENTER_GETEVENTS | ENTER_EXT_ARG | flag,
             (&raw const events).expose_provenance(),
             size_of::<GetEvents>(),
         ];
@@ -263,20 +273,22 @@ impl Drop for Reactor {
         // never begin, so their memory may be freed.
         let _ = self.submit();
         // The kernel must not write to freed buffers.
-        let cancelled = self
-            .ring
-            .submitter()
-            .register_sync_cancel(Some(CANCEL_MAX.into()), CancelBuilder::any());
-        let none_left = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
-        if cancelled.as_ref().is_ok() || cancelled.as_ref().is_err_and(none_left) {
+        let cancelled = self.entrance.cancel_all(CANCEL_MAX);
+        if cancelled {
             // Closes accepted descriptors that were not taken.
             let _ = self.enter(0);
             while self.next().is_some() {}
-            // SAFETY: dropped here, and nowhere else.
-            unsafe { ManuallyDrop::drop(&mut self.ring) };
         } else {
             // An operation does not end. A leak is better than a write to memory that was reused.
             std::mem::forget(self.buffers.take());
+        }
+        // A fork waits, since the descriptor is in no list while it is closed.
+        let _making = first_use::making();
+        // SAFETY: taken here, and nowhere else.
+        let entrance = unsafe { ManuallyDrop::take(&mut self.entrance) };
+        if cancelled && entrance.close() {
+            // SAFETY: dropped here, and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.ring) };
         }
     }
 }

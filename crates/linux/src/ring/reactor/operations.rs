@@ -28,7 +28,8 @@ const _: () = assert!(NOTICE & KIND == OWN && NOTICE != POLL && NOTICE != CANCEL
 
 impl Reactor {
     pub(super) fn poll_descriptor(&mut self) -> io::Result<()> {
-        let fd = self.target.descriptor()?.as_raw_fd();
+        self.target.open_descriptor()?;
+        let fd = self.target.descriptor().expect("it was made").as_raw_fd();
         let poll = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build();
         // SAFETY: no memory is involved; the descriptor stays as long as the target.
         unsafe { self.queue(poll.user_data(POLL))? };

@@ -2,11 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8};
 
 use uwork_engine::task::TaskList;
 
-use super::{Delivery, NO_RING, Target, Wait};
+use super::{Delivery, Target, Wait};
 use crate::forks;
 use crate::task::descriptor::Descriptor;
 use crate::task::signal;
@@ -95,7 +95,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
         accepts: AtomicBool::new(accepts),
         wait: AtomicU8::new(Wait::Futex as u8),
         waits_for_descriptor: AtomicBool::new(false),
-        ring: AtomicI32::new(NO_RING),
+        ring: AtomicPtr::new(std::ptr::null_mut()),
         has_ring: AtomicBool::new(false),
         descriptor: Descriptor::new(),
         turn: Turn::new(),

@@ -6,9 +6,9 @@ mod ring;
 mod wait;
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use uwork_engine::task::{Added, Notification, Notify, TaskList, TaskWork};
 
@@ -19,6 +19,7 @@ pub use wait::Wait;
 use super::descriptor::Descriptor;
 use super::turn::Turn;
 use super::{ring_message, signal};
+use crate::descriptor::OwnDescriptor;
 use crate::{forks, futex, relax};
 
 /// How a thread is notified of task work that was added with [`Notify::Signal`].
@@ -37,9 +38,6 @@ pub enum Delivery {
     Signal,
 }
 
-/// A value of `Target::ring`: the target has none.
-const NO_RING: RawFd = -1;
-
 /// See the module. Methods that only its own thread may call are marked.
 pub struct Target {
     list: TaskList,
@@ -55,8 +53,9 @@ pub struct Target {
     /// It is in a wait for its descriptor, inside which it may begin another. Accessed by its own
     /// thread alone.
     waits_for_descriptor: AtomicBool,
-    /// The ring that it waits in, if that takes messages.
-    ring: AtomicI32,
+    /// The ring that it waits in, if that takes messages, or null. Freed when no adder can have it
+    /// any more.
+    ring: AtomicPtr<OwnDescriptor>,
     /// It has a ring. Accessed by its own thread alone.
     has_ring: AtomicBool,
     descriptor: Descriptor,
@@ -112,8 +111,11 @@ impl Target {
             match Wait::from_u8(self.wait.load(Ordering::Relaxed)) {
                 Wait::Yield => {}
                 Wait::Futex => futex::wake(self.list.futex().cast()),
-                Wait::Descriptor => self.descriptor.write(),
-                Wait::Ring => self.send_to_ring(),
+                Wait::Descriptor if !self.descriptor.write() => {
+                    return self.notify_lost(notification);
+                }
+                Wait::Ring if !self.send_to_ring() => return self.notify_lost(notification),
+                Wait::Descriptor | Wait::Ring => {}
                 Wait::Call => return self.notify_by_signal(notification),
             }
         } else if self.delivery() != Delivery::Light && !self.is_current() {
@@ -126,11 +128,19 @@ impl Target {
         if signal::send(self.thread) { notification.sent() } else { notification.failed() }
     }
 
-    fn send_to_ring(&self) {
-        let ring = self.ring.load(Ordering::Relaxed);
-        if ring == NO_RING || !ring_message::send(ring) {
-            self.descriptor.write();
+    /// For a target whose descriptors the program has closed: only a signal can end its wait.
+    fn notify_lost(&self, notification: Notification<'_>) {
+        match self.accepts.load(Ordering::Relaxed) {
+            true => self.notify_by_signal(notification),
+            false => notification.failed(),
         }
+    }
+
+    /// False if the program has closed the descriptors.
+    fn send_to_ring(&self) -> bool {
+        // SAFETY: null, or live until the notification was sent. Acquire: it is complete.
+        let ring = unsafe { self.ring.load(Ordering::Acquire).as_ref() };
+        ring.and_then(OwnDescriptor::get).is_some_and(ring_message::send) || self.descriptor.write()
     }
 
     /// How items reach the thread.
@@ -201,12 +211,17 @@ impl Target {
         unsafe { self.list.exit(relax) };
     }
 
-    /// The eventfd that ends waits for descriptors.
+    /// The eventfd that ends waits for descriptors, if it was made. For its own thread.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.get()
+    }
+
+    /// Makes that eventfd, also if the program has closed it since it was made. For its own thread.
     ///
     /// # Errors
     /// No eventfd can be created.
-    pub fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
-        self.descriptor.get()
+    pub fn open_descriptor(&self) -> io::Result<()> {
+        self.descriptor.open(|| self.list.settle(relax))
     }
 }
 

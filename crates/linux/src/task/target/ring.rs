@@ -1,10 +1,11 @@
 //! A target that waits in a ring of its own.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::{Delivery, NO_RING, Target, Wait};
+use super::{Delivery, Target, Wait};
+use crate::descriptor::OwnDescriptor;
 use crate::relax;
 use crate::task::ring_message;
 
@@ -45,19 +46,21 @@ impl Target {
         self.has_ring.load(Ordering::Relaxed)
     }
 
-    /// Sets the ring in which the target waits. The target's eventfd must be polled there.
-    pub fn set_ring(&self, ring: RawFd) {
+    /// Sets the ring in which the target waits. The target's eventfd must be polled there. The
+    /// descriptor is live until `unset_ring` has returned.
+    #[cfg_attr(not(feature = "ring"), expect(dead_code, reason = "only a reactor has a ring"))]
+    pub(crate) fn set_ring(&self, ring: &OwnDescriptor) {
         self.has_ring.store(true, Ordering::Relaxed);
         // Sends a first message to it as a test: if that is not possible, other threads use the
         // eventfd.
-        if ring_message::send(ring) {
-            self.ring.store(ring, Ordering::Relaxed);
+        if ring_message::send(ring.number()) {
+            self.ring.store(ptr::from_ref(ring).cast_mut(), Ordering::Release);
         }
     }
 
     /// Afterwards no other thread uses the ring.
     pub fn unset_ring(&self) {
-        self.ring.store(NO_RING, Ordering::Relaxed);
+        self.ring.store(ptr::null_mut(), Ordering::Relaxed);
         self.list.settle(relax);
         self.has_ring.store(false, Ordering::Relaxed);
     }

@@ -98,8 +98,8 @@ impl Target {
         // SAFETY: by this function's contract.
         if !unsafe { self.list.declare() } {
             // The notification went to the inner wait, if to any: make the descriptor readable for
-            // the outer one.
-            self.descriptor.write();
+            // the outer one. If the program has closed it, that wait has nothing to wait for.
+            let _ = self.descriptor.write();
         }
     }
 
