@@ -19,8 +19,10 @@
 //!   [`Expected`] kind, so that only a new file of the same kind is taken for the library's.
 //!
 //! **Identity** is the file's device and inode. All eventfds and perf events have one inode in
-//! common; so files without a type of their own are marked by the process as the owner of their
-//! signals (`F_SETOWN_EX`), which are never switched on.
+//! common; so files without a type of their own are marked by an owner of their signals
+//! (`F_SETOWN_EX`), which are never switched on: the main thread, as a thread. The mark is checked
+//! alone, which takes half the time of the other check. A number that the library itself has got again
+//! since is told apart by the list: an older descriptor is not in it any more.
 
 use std::ffi::CStr;
 use std::io::Error;
@@ -40,12 +42,14 @@ const FLOOR: u64 = 1024;
 /// open [`briefly`].
 ///
 /// A holder of the lock takes no other and calls no allocator (see `fork`).
-static OPEN: RwLock<List> = RwLock::new(List { entries: NonNull::dangling(), length: 0, room: 0 });
+static OPEN: RwLock<List> = RwLock::new(List::new());
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     number: RawFd,
     identity: Identity,
+    /// Different for each descriptor that was made.
+    serial: u64,
 }
 
 /// The entries, in memory of the system's.
@@ -53,6 +57,8 @@ struct List {
     entries: NonNull<Entry>,
     length: usize,
     room: usize,
+    /// The number of descriptors that were made.
+    made: u64,
 }
 
 // SAFETY: the list owns its memory.
@@ -64,6 +70,15 @@ unsafe impl Sync for List {}
 const LIST_BYTES: usize = 4096;
 
 impl List {
+    const fn new() -> List {
+        List { entries: NonNull::dangling(), length: 0, room: 0, made: 0 }
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
     fn entries(&self) -> &[Entry] {
         // SAFETY: initialized up to the length; dangling, but aligned, for a length of zero.
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.length) }
@@ -87,32 +102,44 @@ impl List {
         Ok(())
     }
 
-    /// Adds an entry, for which room was made.
+    /// Adds an entry, for which room was made. An earlier one with this number is that of a file that
+    /// the program has closed.
     fn push(&mut self, entry: Entry) {
+        if let Some(lost) = self.entries().iter().position(|other| other.number == entry.number) {
+            self.remove_at(lost);
+        }
         assert!(self.length < self.room);
         // SAFETY: within the room.
         unsafe { self.entries.add(self.length).write(entry) };
         self.length += 1;
     }
 
-    fn remove(&mut self, entry: Entry) {
-        if let Some(at) = self.entries().iter().position(|&other| other == entry) {
-            let last = self.entries()[self.length - 1];
-            // SAFETY: within the length.
-            unsafe { self.entries.add(at).write(last) };
-            self.length -= 1;
-        }
+    /// Removes an entry. False if it is not there.
+    fn remove(&mut self, entry: Entry) -> bool {
+        let at = self.entries().iter().position(|&other| other == entry);
+        at.is_some_and(|at| {
+            self.remove_at(at);
+            true
+        })
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        let last = self.entries()[self.length - 1];
+        assert!(at < self.length);
+        // SAFETY: within the length.
+        unsafe { self.entries.add(at).write(last) };
+        self.length -= 1;
     }
 }
 
-const _: () = assert!(LIST_BYTES.is_multiple_of(size_of::<Entry>()));
+const _: () = assert!(LIST_BYTES >= size_of::<Entry>());
 
 /// What tells a file from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: libc::dev_t,
     inode: libc::ino_t,
-    /// Of a file without a type: the process that gets its signals.
+    /// Of a file without a type: the thread that gets its signals, or 0.
     owner: libc::pid_t,
 }
 
@@ -126,7 +153,7 @@ pub(crate) struct OwnerEx {
 /// Constants of fcntl(2) that libc does not have.
 pub(crate) const F_SETOWN_EX: libc::c_int = 15;
 const F_GETOWN_EX: libc::c_int = 16;
-const F_OWNER_PID: libc::c_int = 1;
+pub(crate) const F_OWNER_TID: libc::c_int = 0;
 
 /// What a new descriptor must refer to.
 #[derive(Clone, Copy)]
@@ -188,12 +215,24 @@ fn look(number: RawFd) -> Option<(Identity, libc::mode_t)> {
     // SAFETY: the call has filled it.
     let stat = unsafe { stat.assume_init() };
     let kind = stat.st_mode & libc::S_IFMT;
-    let mut owner = OwnerEx { kind: F_OWNER_PID, id: 0 };
-    if kind == NO_TYPE {
-        // SAFETY: the structure is live. If the call fails, the owner stays 0.
-        unsafe { libc::fcntl(number, F_GETOWN_EX, &raw mut owner) };
+    let owner = if kind == NO_TYPE { owner_of(number) } else { 0 };
+    Some((Identity { device: stat.st_dev, inode: stat.st_ino, owner }, kind))
+}
+
+/// The thread that gets a file's signals; 0 for none.
+fn owner_of(number: RawFd) -> libc::pid_t {
+    let mut owner = OwnerEx { kind: F_OWNER_TID, id: 0 };
+    // SAFETY: the structure is live. If the call fails, it stays as it is.
+    unsafe { libc::fcntl(number, F_GETOWN_EX, &raw mut owner) };
+    if owner.kind == F_OWNER_TID { owner.id } else { 0 }
+}
+
+/// Whether a number still belongs to this file. One system call.
+fn is_of(number: RawFd, identity: Identity) -> bool {
+    match identity.owner {
+        0 => identity_of(number) == Some(identity),
+        owner => owner_of(number) == owner,
     }
-    Some((Identity { device: stat.st_dev, inode: stat.st_ino, owner: owner.id }, kind))
 }
 
 fn identity_of(number: RawFd) -> Option<Identity> {
@@ -207,7 +246,7 @@ fn mark(number: RawFd, identity: Identity) -> Option<Identity> {
         return (now == identity).then_some(now);
     }
     // SAFETY: no arguments; cannot fail.
-    let owner = OwnerEx { kind: F_OWNER_PID, id: unsafe { libc::getpid() } };
+    let owner = OwnerEx { kind: F_OWNER_TID, id: unsafe { libc::getpid() } };
     // SAFETY: the structure is live. If a filter refuses the call, the mark is missing.
     let outcome = unsafe { libc::fcntl(number, F_SETOWN_EX, &raw const owner) };
     Some(if outcome == 0 { Identity { owner: owner.id, ..identity } } else { identity })
@@ -257,8 +296,7 @@ fn raise(number: RawFd, identity: Identity) -> RawFd {
 /// A descriptor of the library's that stays open. Closed when it is dropped, and in a forked child.
 #[derive(Debug)]
 pub(crate) struct OwnDescriptor {
-    number: RawFd,
-    identity: Identity,
+    entry: Entry,
     /// The forks before it was made: a child closes the parent's descriptors at once.
     forks: u32,
 }
@@ -300,25 +338,26 @@ impl OwnDescriptor {
         let identity = expected.identity_of(number).ok_or_else(lost)?;
         let identity = mark(number, identity).ok_or_else(lost)?;
         let number = if is_raised { raise(number, identity) } else { number };
-        list.push(Entry { number, identity });
-        Ok((OwnDescriptor { number, identity, forks: forks() }, value))
+        let entry = Entry { number, identity, serial: list.next_serial() };
+        list.push(entry);
+        Ok((OwnDescriptor { entry, forks: forks() }, value))
     }
 
-    /// Its number, if that still belongs to this file. One or two system calls.
+    /// Its number, if that still belongs to this file. One system call.
     pub(crate) fn get(&self) -> Option<RawFd> {
-        let is_ours = self.forks == forks() && identity_of(self.number) == Some(self.identity);
-        is_ours.then_some(self.number)
+        let Entry { number, identity, .. } = self.entry;
+        (self.forks == forks() && is_of(number, identity)).then_some(number)
     }
 
     /// Its number, which may belong to another file by now: for a poll(2), and to print.
     pub(crate) fn number(&self) -> RawFd {
-        self.number
+        self.entry.number
     }
 
     /// Whether the number is in the last quarter of those that the process may use: files that the
     /// library can do without leave these to the program.
     pub(crate) fn is_of_the_last(&self) -> bool {
-        let is_last = |most: u64| self.number as u64 >= most - most / 4;
+        let is_last = |most: u64| self.number() as u64 >= most - most / 4;
         limit().is_some_and(is_last)
     }
 
@@ -327,15 +366,9 @@ impl OwnDescriptor {
     #[cfg(feature = "ring")]
     pub(crate) fn release(self) -> Option<RawFd> {
         let number = self.get();
-        if self.forks == forks() {
-            list().remove(self.entry());
-        }
+        let is_listed = self.forks == forks() && list().remove(self.entry);
         std::mem::forget(self);
-        number
-    }
-
-    fn entry(&self) -> Entry {
-        Entry { number: self.number, identity: self.identity }
+        number.filter(|_| is_listed)
     }
 }
 
@@ -346,8 +379,9 @@ impl Drop for OwnDescriptor {
         }
         // A fork between the two steps would leave the file open in the child.
         let mut list = list();
-        list.remove(self.entry());
-        if let Some(number) = self.get() {
+        if list.remove(self.entry)
+            && let Some(number) = self.get()
+        {
             close(number);
         }
     }
@@ -397,8 +431,8 @@ impl Held {
     /// In the child, which uses none of them: closes the parent's files. Not those of numbers that
     /// the parent has lost.
     pub(crate) fn child(mut self) {
-        for &Entry { number, identity } in self.0.entries() {
-            if identity_of(number) == Some(identity) {
+        for &Entry { number, identity, .. } in self.0.entries() {
+            if is_of(number, identity) {
                 close(number);
             }
         }

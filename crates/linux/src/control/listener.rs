@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use super::{SOCKET, State, address};
-use crate::descriptor::{Expected, F_SETOWN_EX, OwnDescriptor, OwnerEx};
+use crate::descriptor::{Expected, F_OWNER_TID, F_SETOWN_EX, OwnDescriptor, OwnerEx};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
@@ -87,9 +87,8 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
     Ok(descriptor)
 }
 
-/// Constants of fcntl(2) that libc does not have.
+/// A constant of fcntl(2) that libc does not have.
 const F_SETSIG: libc::c_int = 10;
-const F_OWNER_TID: libc::c_int = 0;
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
