@@ -1,17 +1,16 @@
 //! When a timer with slack expires, and its position in a hierarchical timing wheel.
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987. The level comes
-//! from the highest bit in which the deadline's tick differs from the wheel's, so every timer in a
-//! level expires before any timer in the next level.
+//! from the highest bit in which the deadline differs from the wheel's time, so every timer in a level
+//! expires before any timer in the next level.
 
-/// A tick is 2 to this power nanoseconds: 65.5 microseconds.
-pub const TICK_SHIFT: u32 = 16;
 /// Buckets of one level, as a power of two.
 pub const BUCKET_BITS: u32 = 6;
 /// Buckets of one level.
 pub const BUCKETS: usize = 1 << BUCKET_BITS;
-/// Levels: together they span all 64 bits of nanoseconds.
-pub const LEVELS: usize = (64 - TICK_SHIFT).div_ceil(BUCKET_BITS) as usize;
+/// Levels: together they span all 64 bits of nanoseconds. A bucket of the finest level is one
+/// nanosecond, so its timers need no order by time.
+pub const LEVELS: usize = 64_usize.div_ceil(BUCKET_BITS as usize);
 
 /// The position of a bucket in the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +21,29 @@ pub struct Position {
     pub bucket: usize,
 }
 
-/// The tick that a time in nanoseconds falls into.
-#[inline]
-pub fn tick_of(ns: u64) -> u64 {
-    ns >> TICK_SHIFT
-}
-
-/// The position of a timer for `deadline_ns` in a wheel whose current tick is `wheel_tick`. A
-/// deadline that has passed goes to the current tick.
+/// The position of a timer for `deadline_ns` in a wheel that has reached `wheel_ns`. A deadline that
+/// has passed goes to the present nanosecond.
 /// ```
-/// use uwork_policy::timer::{Position, position, tick_of};
-/// assert_eq!(position(0, 5 << 16), Position { level: 0, bucket: 5 });
-/// assert_eq!(position(0, 64 << 16), Position { level: 1, bucket: 1 });
+/// use uwork_policy::timer::{Position, position};
+/// assert_eq!(position(0, 5), Position { level: 0, bucket: 5 });
+/// assert_eq!(position(0, 64), Position { level: 1, bucket: 1 });
 /// assert_eq!(position(7, 0), Position { level: 0, bucket: 7 });
 /// ```
 #[inline]
-pub fn position(wheel_tick: u64, deadline_ns: u64) -> Position {
-    let tick = tick_of(deadline_ns).max(wheel_tick);
-    let differing = (wheel_tick ^ tick) | (BUCKETS as u64 - 1);
+pub fn position(wheel_ns: u64, deadline_ns: u64) -> Position {
+    let at = deadline_ns.max(wheel_ns);
+    let differing = (wheel_ns ^ at) | (BUCKETS as u64 - 1);
     let level = ((63 - differing.leading_zeros()) / BUCKET_BITS) as usize;
-    let bucket = (tick >> (level as u32 * BUCKET_BITS)) as usize % BUCKETS;
+    let bucket = (at >> (level as u32 * BUCKET_BITS)) as usize % BUCKETS;
     Position { level, bucket }
 }
 
-/// The first tick of a bucket of a wheel whose current tick is `wheel_tick`. The bucket must be
+/// The first nanosecond of a bucket of a wheel that has reached `wheel_ns`. The bucket must be
 /// occupied.
 #[inline]
-pub fn first_tick(wheel_tick: u64, position: Position) -> u64 {
+pub fn begin_of(wheel_ns: u64, position: Position) -> u64 {
     let shift = position.level as u32 * BUCKET_BITS;
-    let block = wheel_tick >> shift >> BUCKET_BITS << BUCKET_BITS;
+    let block = wheel_ns >> shift >> BUCKET_BITS << BUCKET_BITS;
     (block | position.bucket as u64) << shift
 }
 
@@ -141,12 +134,12 @@ mod tests {
 
     #[test]
     fn a_bucket_begins_no_later_than_its_deadline() {
-        for wheel in [0, 1, 63, 64, 4_095, 1 << 30, u64::MAX >> TICK_SHIFT] {
+        for wheel in [0, 1, 63, 64, 4_095, 1 << 30, u64::MAX] {
             for bit in 0..64 {
                 let deadline = 1_u64 << bit;
                 let at = position(wheel, deadline);
                 assert!(at.level < LEVELS && at.bucket < BUCKETS);
-                assert!(first_tick(wheel, at) <= tick_of(deadline).max(wheel));
+                assert!(begin_of(wheel, at) <= deadline.max(wheel));
             }
         }
     }
@@ -156,12 +149,21 @@ mod tests {
         let wheel = 1_000;
         for near in (1_000..3_000_u64).step_by(7) {
             for far in (near..200_000_u64).step_by(997) {
-                let (a, b) =
-                    (position(wheel, near << TICK_SHIFT), position(wheel, far << TICK_SHIFT));
+                let (a, b) = (position(wheel, near), position(wheel, far));
                 assert!(a.level <= b.level, "{near} {far}");
                 if a.level == b.level {
-                    assert!(first_tick(wheel, a) <= first_tick(wheel, b));
+                    assert!(begin_of(wheel, a) <= begin_of(wheel, b));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_of_the_finest_level_is_one_nanosecond() {
+        for wheel in [0, 63, 64, 1_000_000_007] {
+            for later in 0..1_000 {
+                let at = position(wheel, wheel + later);
+                assert!(at.level > 0 || begin_of(wheel, at) == wheel + later);
             }
         }
     }

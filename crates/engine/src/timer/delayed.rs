@@ -16,10 +16,13 @@ use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
 use crate::timer::window::window_in;
-use crate::timer::{TimerBase, Timers};
+use crate::timer::{Advance, TimerBase, Timers};
 
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;
+
+/// The most timers that are moved within a wheel under one hold of its lock.
+const STEPS: usize = 64;
 
 /// A work item with a timer. Embed it as [`Work`]; arming allocates only the wheel of a pool's
 /// first timer.
@@ -155,13 +158,14 @@ impl<H: Host> Delayed<H> {
     }
 }
 
-/// Prefetches every line of an item at once. Locked instructions separate the first accesses to the
-/// lines. Without the prefetch, an item that is in no cache would cost one miss after the other.
+/// Prefetches every line of an item at once, if there is one. Locked instructions separate the first
+/// accesses to the lines. Without the prefetch, an item that is in no cache would cost one miss after
+/// the other.
 #[inline(always)]
-fn prefetch_all<H: Host>(item: NonNull<Delayed<H>>) {
+pub(super) fn prefetch_all<H: Host>(item: *const Delayed<H>) {
     let lines = (0..size_of::<Delayed<H>>()).step_by(LINE);
     let end = size_of::<Delayed<H>>() - 1;
-    lines.chain([end]).for_each(|at| prefetch(item.as_ptr().wrapping_byte_add(at)));
+    lines.chain([end]).for_each(|at| prefetch(item.wrapping_byte_add(at)));
 }
 
 fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
@@ -184,7 +188,7 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Queued, QueueError> {
-        prefetch_all(item);
+        prefetch_all(item.as_ptr());
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
         let slack_ns = self.slack_of(unsafe { item.as_ref() }, delay_ns);
@@ -210,7 +214,7 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Rearmed, QueueError> {
-        prefetch_all(item);
+        prefetch_all(item.as_ptr());
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
         let times = (delay_ns, self.slack_of(unsafe { item.as_ref() }, delay_ns));
@@ -484,11 +488,20 @@ fn fire_base<H: Host>(
 ) {
     loop {
         let mut timers = base.lock();
-        let item = timers.pop_due(now);
-        base.publish(&timers);
-        let Some(item) = NonNull::new(item) else { return };
-        // SAFETY: an item that came off the wheel is live and ours.
+        let found = timers.advance(now, &mut { STEPS });
+        let due = match found {
+            Advance::Due(item) => NonNull::new(item),
+            Advance::Later => continue,
+            Advance::Nothing => None,
+        };
+        let Some(item) = due else {
+            base.publish(&timers);
+            return;
+        };
+        // SAFETY: the wheel's first item is live; it is ours once it came off the wheel.
         unsafe {
+            timers.remove(item.as_ptr());
+            base.publish(&timers);
             item.as_ref().work.set_location(Location::Detached);
             drop(timers);
             let queue = Weak::from_raw(item.as_ref().node.queue.get().0);

@@ -5,8 +5,9 @@
 //!
 //! `uwork_policy::timer` decides the placement. Each bucket keeps a lower bound of its expiries. So
 //! the next expiry is known to the nanosecond without examining the timers, and a bucket of a
-//! coarse level is only redistributed when one of its timers is due. Insert and remove take
-//! constant time.
+//! coarse level is only split when one of its timers is due. Insert and remove take constant time.
+//! A split moves a timer at a time ([`Timers::advance`]), so that the lock is never held for long,
+//! however many timers a bucket has.
 //!
 //! A timer has a window: from its expiry, before which it never expires, to its latest time, at
 //! which a thread must be awake for it. The wheel is ordered by expiries; a bucket also keeps a
@@ -23,14 +24,12 @@ mod window;
 pub use delayed::{Delayed, Rearmed};
 pub use grace::Graced;
 
-use uwork_policy::timer::{BUCKETS, LEVELS, Position, TICK_SHIFT, first_tick, position, tick_of};
+use delayed::prefetch_all;
+use uwork_policy::timer::{BUCKETS, LEVELS, Position, begin_of, position};
 
 use crate::host::Host;
 use crate::pool::NEVER;
 use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
-
-/// The position of a timer on the due list.
-const DUE: (u8, u8) = (u8::MAX, 0);
 
 /// The most lists that a sort merges: each holds a power of two runs, so this is more than memory
 /// holds.
@@ -129,31 +128,44 @@ impl<H: Host> TimerBase<H> {
 
 /// Guard: the lock of the `TimerBase` around it. Rank: after the pool lock.
 pub(crate) struct Timers<H: Host> {
-    /// The wheel's current tick. Nothing armed is due before it.
-    tick: u64,
+    /// The time that the wheel has reached. Nothing armed is due before it.
+    reached: u64,
+    /// The bucket that is being split, and the time that the wheel has reached once that is done.
+    /// The timers that have left it are in finer buckets. Those that are armed for its time meanwhile
+    /// still go to its end, behind those armed before.
+    split: Option<(Position, u64)>,
     armed: usize,
     /// How many timers were ever armed here: timers for the same instant expire in that order.
     sequence: u64,
-    /// Timers that are due and not taken yet, in order. Removed as from a bucket.
-    due: *mut Delayed<H>,
     /// A bit for each bucket that is not empty.
     occupied: [u64; LEVELS],
     /// Allocated before anything is armed.
     levels: Option<Box<Levels<H>>>,
 }
 
+/// The timers of a range of time, in a list through their nodes. Those of a level but the finest are
+/// in the order of arming, except for those that were armed again for the same bucket.
 struct Bucket<H: Host> {
     head: *mut Delayed<H>,
+    tail: *mut Delayed<H>,
     /// No expiry in the bucket is earlier.
     earliest: u64,
     /// No latest time in the bucket is earlier; and the slack of the timer that it belongs to, the
     /// shortest if there are several.
     ends: (u64, u64),
+    /// Whether a bucket of the finest level must be sorted before it expires.
+    is_unsorted: bool,
 }
 
 impl<H: Host> Bucket<H> {
     fn empty() -> Bucket<H> {
-        Bucket { head: std::ptr::null_mut(), earliest: NEVER, ends: (NEVER, 0) }
+        Bucket {
+            head: std::ptr::null_mut(),
+            tail: std::ptr::null_mut(),
+            earliest: NEVER,
+            ends: (NEVER, 0),
+            is_unsorted: false,
+        }
     }
 
     /// A timer with this window is in the bucket.
@@ -161,18 +173,66 @@ impl<H: Host> Bucket<H> {
         self.earliest = self.earliest.min(expiry);
         self.ends = self.ends.min((latest, latest - expiry));
     }
+
+    /// Puts `item` at the end.
+    ///
+    /// # Safety
+    /// `item` is in no list, and the bucket's timers are in the caller's wheel.
+    unsafe fn push_back(&mut self, item: *mut Delayed<H>) {
+        let last = std::mem::replace(&mut self.tail, item);
+        // SAFETY: by this function's contract.
+        unsafe {
+            (*item).node.prev.set(Link(last));
+            (*item).node.next.set(Link(std::ptr::null_mut()));
+            if last.is_null() {
+                self.head = item;
+            } else {
+                self.is_unsorted |= key(item) < key(last);
+                (*last).node.next.set(Link(item));
+            }
+        }
+    }
+
+    /// Sorts the timers, all of one instant.
+    ///
+    /// # Safety
+    /// The bucket's timers are in the caller's wheel.
+    #[cold]
+    unsafe fn sort(&mut self) {
+        self.is_unsorted = false;
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.head = sorted(self.head);
+            let (mut prev, mut item) = (std::ptr::null_mut(), self.head);
+            while !item.is_null() {
+                (*item).node.prev.set(Link(prev));
+                (prev, item) = (item, (*item).node.next.get().0);
+            }
+            self.tail = prev;
+        }
+    }
 }
 
 // SAFETY: the armed items belong to the holder of the wheel.
 unsafe impl<H: Host> Send for Timers<H> {}
 
+/// What [`Timers::advance`] has found.
+pub(crate) enum Advance<H: Host> {
+    /// This timer expires next, and is due. It is in the wheel.
+    Due(*mut Delayed<H>),
+    /// The steps are used up. More may be due.
+    Later,
+    /// Nothing is due.
+    Nothing,
+}
+
 impl<H: Host> Timers<H> {
     fn new() -> Timers<H> {
         Timers {
-            tick: 0,
+            reached: 0,
+            split: None,
             armed: 0,
             sequence: 0,
-            due: std::ptr::null_mut(),
             occupied: [0; LEVELS],
             levels: None,
         }
@@ -194,11 +254,18 @@ impl<H: Host> Timers<H> {
         Some(Position { level, bucket: self.occupied[level].trailing_zeros() as usize })
     }
 
+    /// The bucket for a timer that is armed now.
+    fn position(&self, expiry: u64) -> Position {
+        // During a split, what is due already goes behind the timers that have not left the bucket.
+        let passed = self.split.map_or(0, |(_, reached)| reached);
+        position(self.reached, expiry.max(passed))
+    }
+
     /// The first latest time, and the slack of its timer: exact, or too early if that timer was
-    /// removed. `NEVER` if nothing is armed.
+    /// removed or a bucket is being split. `NEVER` if nothing is armed.
     fn next(&self) -> (u64, u64) {
-        if !self.due.is_null() {
-            return (self.open(), 0);
+        if let Some((_, reached)) = self.split {
+            return (reached, 0);
         }
         let mut next = (NEVER, 0);
         let Some(levels) = self.levels.as_ref() else { return next };
@@ -207,7 +274,7 @@ impl<H: Host> Timers<H> {
             while buckets != 0 {
                 let at = Position { level, bucket: buckets.trailing_zeros() as usize };
                 // Buckets come in the order of time: no later window ends before this bucket begins.
-                if first_tick(self.tick, at) << TICK_SHIFT > next.0 {
+                if begin_of(self.reached, at) > next.0 {
                     return next;
                 }
                 next = next.min(levels[level][at.bucket].ends);
@@ -219,11 +286,10 @@ impl<H: Host> Timers<H> {
 
     /// The first expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
     fn open(&self) -> u64 {
-        match self.first() {
-            // SAFETY: the timers on the due list are in this wheel, in order.
-            _ if !self.due.is_null() => unsafe { (*self.due).node.expiry.get() },
-            Some(at) => self.earliest(at),
-            None => NEVER,
+        match (self.split, self.first()) {
+            (Some((_, reached)), _) => reached,
+            (None, Some(at)) => self.earliest(at),
+            (None, None) => NEVER,
         }
     }
 
@@ -233,14 +299,15 @@ impl<H: Host> Timers<H> {
     /// `item` is live, in no list, and the caller's.
     pub(crate) unsafe fn insert(&mut self, item: *mut Delayed<H>, now: u64) {
         if self.armed == 0 {
-            self.tick = tick_of(now);
+            (self.reached, self.split) = (now, None);
         }
         self.armed += 1;
         self.sequence += 1;
         // SAFETY: by this function's contract.
         unsafe {
             (*item).node.sequence.set(self.sequence);
-            self.link(item);
+            let at = self.position((*item).node.expiry.get());
+            self.link(item, at);
         }
     }
 
@@ -253,7 +320,7 @@ impl<H: Host> Timers<H> {
         // SAFETY: by this function's contract; an item that was removed is the caller's.
         unsafe {
             let (node, (expiry, latest)) = (&(*item).node, window);
-            let at = position(self.tick, expiry);
+            let at = self.position(expiry);
             if node.position.get() != (at.level as u8, at.bucket as u8) {
                 self.remove(item);
                 (*item).set_window(window);
@@ -262,21 +329,21 @@ impl<H: Host> Timers<H> {
             self.sequence += 1;
             node.sequence.set(self.sequence);
             (*item).set_window(window);
-            self.bucket(at).cover(expiry, latest);
+            let bucket = self.bucket(at);
+            bucket.is_unsorted |= bucket.tail != item;
+            bucket.cover(expiry, latest);
         }
     }
 
-    unsafe fn link(&mut self, item: *mut Delayed<H>) {
-        // SAFETY: the caller owns `item`; the bucket's head is in this wheel.
+    unsafe fn link(&mut self, item: *mut Delayed<H>, at: Position) {
+        self.occupied[at.level] |= 1 << at.bucket;
+        let bucket = self.bucket(at);
+        // SAFETY: the caller owns `item`; the bucket is of this wheel.
         unsafe {
             let node = &(*item).node;
-            let expiry = node.expiry.get();
-            let at = position(self.tick, expiry);
-            self.occupied[at.level] |= 1 << at.bucket;
-            let bucket = self.bucket(at);
-            bucket.cover(expiry, (*item).latest.get());
+            bucket.cover(node.expiry.get(), (*item).latest.get());
             node.position.set((at.level as u8, at.bucket as u8));
-            link_front(&mut bucket.head, item);
+            bucket.push_back(item);
         }
     }
 
@@ -285,49 +352,96 @@ impl<H: Host> Timers<H> {
     /// # Safety
     /// `item` is in this wheel.
     pub(crate) unsafe fn remove(&mut self, item: *mut Delayed<H>) {
+        // SAFETY: by this function's contract.
+        unsafe { self.unlink(item) };
+        self.armed -= 1;
+        if self.armed == 0 {
+            self.split = None;
+        }
+    }
+
+    unsafe fn unlink(&mut self, item: *mut Delayed<H>) {
         // SAFETY: `item` and its neighbours are in this wheel.
         unsafe {
             let node = &(*item).node;
             let (level, bucket) = node.position.get();
+            let at = Position { level: level as usize, bucket: bucket as usize };
             let (prev, next) = (node.prev.get().0, node.next.get().0);
-            if !next.is_null() {
-                (*next).node.prev.set(Link(prev));
+            if prev.is_null() && next.is_null() {
+                *self.bucket(at) = Bucket::empty();
+                self.occupied[at.level] &= !(1 << at.bucket);
+                return;
             }
-            if !prev.is_null() {
-                (*prev).node.next.set(Link(next));
-            } else if (level, bucket) == DUE {
-                self.due = next;
-            } else {
-                let at = Position { level: level as usize, bucket: bucket as usize };
-                self.bucket(at).head = next;
-                if next.is_null() {
-                    *self.bucket(at) = Bucket::empty();
-                    self.occupied[at.level] &= !(1 << at.bucket);
-                }
+            match next.is_null() {
+                true => self.bucket(at).tail = prev,
+                false => (*next).node.prev.set(Link(prev)),
+            }
+            match prev.is_null() {
+                true => self.bucket(at).head = next,
+                false => (*prev).node.next.set(Link(next)),
             }
         }
-        self.armed -= 1;
     }
 
-    /// Removes and returns the timer that is due first; null if none is due.
-    pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
-        while self.due.is_null() {
-            let Some(at) = self.first() else { break };
-            if self.earliest(at) > now {
-                break;
+    /// Finds the timer that is due first. Splits the buckets in its way, moving at most `steps`
+    /// timers, which are subtracted.
+    pub(crate) fn advance(&mut self, now: u64, steps: &mut usize) -> Advance<H> {
+        loop {
+            if let Some((at, reached)) = self.split {
+                if !self.go_on_splitting(at, reached, steps) {
+                    return Advance::Later;
+                }
+                (self.reached, self.split) = (reached, None);
             }
-            self.tick = self.tick.max(first_tick(self.tick, at));
-            if at.level == 0 {
-                self.gather_due(at, now);
-            } else {
-                self.take_apart(at);
+            let Some(at) = self.first() else { return Advance::Nothing };
+            let earliest = self.earliest(at);
+            if earliest > now {
+                return Advance::Nothing;
+            }
+            if at.level > 0 {
+                // The other timers of the bucket are not due before.
+                self.split = Some((at, self.reached.max(earliest)));
+                continue;
+            }
+            let bucket = self.bucket(at);
+            // SAFETY: the timers of a bucket are in this wheel, and an occupied bucket has some.
+            unsafe {
+                if bucket.is_unsorted {
+                    bucket.sort();
+                }
+                let expiry = (*bucket.head).node.expiry.get();
+                if expiry <= now {
+                    return Advance::Due(bucket.head);
+                }
+                // The timer with the earliest expiry was removed.
+                bucket.earliest = expiry;
             }
         }
-        let item = self.due;
-        if !item.is_null() {
-            // SAFETY: the timers on the due list are in this wheel.
-            unsafe { self.remove(item) };
+    }
+
+    /// Moves timers of the bucket that is being split to finer ones. False if the steps are used up
+    /// before it is empty.
+    fn go_on_splitting(&mut self, at: Position, reached: u64, steps: &mut usize) -> bool {
+        while self.occupied[at.level] & 1 << at.bucket != 0 {
+            let Some(left) = steps.checked_sub(1) else { return false };
+            *steps = left;
+            // SAFETY: the timers of a bucket are in this wheel, and an occupied bucket has some.
+            unsafe {
+                let item = self.bucket(at).head;
+                prefetch_all((*item).node.next.get().0);
+                self.unlink(item);
+                self.link(item, position(reached, (*item).node.expiry.get()));
+            }
         }
+        true
+    }
+
+    /// Removes and returns any timer; null if nothing is armed.
+    pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
+        let Some(at) = self.first() else { return std::ptr::null_mut() };
+        let item = self.bucket(at).head;
+        // SAFETY: an item of one of our lists is in this wheel.
+        unsafe { self.remove(item) };
         item
     }
 
@@ -339,8 +453,8 @@ impl<H: Host> Timers<H> {
     /// Visits the armed timers, in no order, until `f` returns false.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
         let buckets = self.levels.iter().flat_map(|levels| levels.as_flattened());
-        for head in std::iter::once(self.due).chain(buckets.map(|bucket| bucket.head)) {
-            let mut item = head;
+        for bucket in buckets {
+            let mut item = bucket.head;
             // SAFETY: the timers of a bucket are in this wheel.
             while let Some(timer) = unsafe { item.as_ref() } {
                 if !f(timer) {
@@ -349,85 +463,6 @@ impl<H: Host> Timers<H> {
                 // SAFETY: as above; the links are this wheel's.
                 item = unsafe { timer.node.next.get().0 };
             }
-        }
-    }
-
-    /// Removes and returns any timer; null if nothing is armed.
-    pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
-        let item = match self.first() {
-            _ if !self.due.is_null() => self.due,
-            Some(at) => self.bucket(at).head,
-            None => return std::ptr::null_mut(),
-        };
-        // SAFETY: an item of one of our lists is in this wheel.
-        unsafe { self.remove(item) };
-        item
-    }
-
-    /// Empties a bucket. Returns its timers as a list through `next`.
-    fn empty(&mut self, at: Position) -> *mut Delayed<H> {
-        self.occupied[at.level] &= !(1 << at.bucket);
-        std::mem::replace(self.bucket(at), Bucket::empty()).head
-    }
-
-    /// Moves the timers of a coarse bucket, which the wheel has reached, to finer ones.
-    fn take_apart(&mut self, at: Position) {
-        let mut item = self.empty(at);
-        while !item.is_null() {
-            // SAFETY: the items of a bucket are in this wheel; each is moved once.
-            unsafe {
-                let next = (*item).node.next.get().0;
-                self.link(item);
-                item = next;
-            }
-        }
-    }
-
-    /// Moves the due timers of a bucket of the finest level to the due list, which is empty, in
-    /// order.
-    fn gather_due(&mut self, at: Position, now: u64) {
-        let mut item = self.empty(at);
-        let mut due: *mut Delayed<H> = std::ptr::null_mut();
-        while !item.is_null() {
-            // SAFETY: the items of a bucket are in this wheel; each is moved once.
-            unsafe {
-                let node = &(*item).node;
-                let next = node.next.get().0;
-                if node.expiry.get() <= now {
-                    // The bucket has the last armed timer first; this reverses the order.
-                    node.next.set(Link(due));
-                    due = item;
-                } else {
-                    self.link(item);
-                }
-                item = next;
-            }
-        }
-        // SAFETY: the list is ours, and each of its items is in this wheel.
-        unsafe {
-            self.due = sorted(due);
-            let (mut prev, mut item) = (std::ptr::null_mut(), self.due);
-            while !item.is_null() {
-                (*item).node.prev.set(Link(prev));
-                (*item).node.position.set(DUE);
-                (prev, item) = (item, (*item).node.next.get().0);
-            }
-        }
-    }
-}
-
-/// Puts `item` at the front of a list.
-///
-/// # Safety
-/// `item` is in no list, and the list is the caller's.
-unsafe fn link_front<H: Host>(head: &mut *mut Delayed<H>, item: *mut Delayed<H>) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        let first = std::mem::replace(head, item);
-        (*item).node.prev.set(Link(std::ptr::null_mut()));
-        (*item).node.next.set(Link(first));
-        if !first.is_null() {
-            (*first).node.prev.set(Link(item));
         }
     }
 }
