@@ -403,7 +403,7 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     }
 
     /// An item is about to be queued. A host without tools for this does nothing; another asks for
-    /// the values only while a tool looks. Called without locks, on the hottest path.
+    /// the values only while a tool looks. May be called with a lock, and on the hottest path.
     #[inline(always)]
     fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
         let _ = values;

@@ -36,7 +36,7 @@ use crate::item::{Location, Work, WorkList};
 use crate::queue::Wq;
 use crate::queue::owner::Owner;
 use crate::sync::{Lock, LockGuard, Rank};
-use crate::timer::delayed::let_go;
+use crate::timer::fire::let_go;
 use crate::wake::{Waiter, Waiters};
 
 /// If no item is released for this long, another disposer starts.

@@ -23,7 +23,7 @@
 //! **What the locks do not cover.** An item that another thread was just moving (between taking
 //! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for
 //! ever; a cancel of it there would not return. This window is some tens of nanoseconds of each
-//! item's life.
+//! item's life. An item whose timer expires has none: it is in its wheel or its inbox.
 //!
 //! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold
 //! the allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues
@@ -54,7 +54,6 @@ use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
 use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, take_all};
 use crate::timer::Timers;
-use crate::timer::delayed::forget_armed;
 use crate::timer::grace::HeldGrace;
 use crate::trace::Tracer;
 use crate::watch::Shared;
@@ -332,8 +331,7 @@ impl<H: Host> Forking<'_, H> {
         engine.pools.for_each(|(_, pool)| {
             for base in pool.timer_bases() {
                 if let Some(timers) = at.next() {
-                    forget_armed(&mut *timers);
-                    base.publish(timers);
+                    base.forget(timers);
                 }
             }
         });

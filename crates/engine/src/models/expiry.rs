@@ -1,6 +1,8 @@
-//! The last drop of a queue against a timer's expiry.
+//! The expiry of timers against a cancel, a change of the time, another thread that fires, and the last
+//! drop of their queue.
 //!
-//! **Proves.** An item whose timer expires while its queue is destroyed runs, or is released, once.
+//! **Proves.** A timer of a batch that expires is cancelled or put off, or its item runs: exactly one
+//! of these, for each of them. Of two threads that fire, one moves all that is due. An item whose timer expires while its queue is destroyed runs, or is released, once.
 //! Three threads take part: the one that drops the queue's last handle, the expiry that holds the
 //! memory for an instant, and the worker inside an item. They do not free the queue twice, nor
 //! while the item is in it.
@@ -10,6 +12,8 @@
 //!
 //! **Seen to fail** with each of these:
 //!
+//! - a batch pushes its items after it has released the wheel's lock, while they name the wheel;
+//! - `disarm` and `move_armed` do not check the item's place again under the wheel's lock;
 //! - `expired` does not release an item that its queue refuses;
 //! - the drop of the last owner does not wait for the items that the expiry has queued.
 
@@ -73,5 +77,68 @@ fn an_expiry_inside_an_item_during_the_last_drop_ends_the_item_once() {
         assert!(world.end().iter().all(is_refusal));
         let (runs, released) = item.ends();
         assert_eq!((fires.runs(), runs + released), (1, 1));
+    });
+}
+
+/// One timer of a batch is put off or cancelled, while a thread fires the batch.
+fn a_batch_expires(name: &'static str, cancels: bool) {
+    explore(name, Preemptions::AtMost(2), move || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let items = [Timed::new(), Timed::new()];
+        for item in &items {
+            assert_eq!(item.arm(&queue), Queued::Yes);
+        }
+        world.settle();
+        let was_pending = world.explored(|| {
+            let (engine, pool) = (world.engine.clone(), queue.pool_of(0).id);
+            let expiry = thread::spawn(move || _ = engine.pool(pool).fire_timers(&engine, LATER));
+            let was_pending = match cancels {
+                true => items[1].cancel(&world.engine),
+                false => items[1].put_off(&queue),
+            };
+            expiry.join().unwrap();
+            was_pending
+        });
+        world.settle();
+        // It was put off to a time that never comes.
+        assert!(cancels || items[1].cancel(&world.engine));
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(items[0].ends(), (1, 0));
+        assert_eq!(items[1].ends(), (u32::from(!was_pending), 0));
+    });
+}
+
+#[test]
+fn a_batch_expires_beside_a_cancel() {
+    a_batch_expires("expiry: a batch beside a cancel", true);
+}
+
+#[test]
+fn a_batch_expires_beside_a_change_of_the_time() {
+    a_batch_expires("expiry: a batch beside a change of the time", false);
+}
+
+#[test]
+fn two_threads_fire_the_same_timers() {
+    explore("expiry: two threads fire", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let items = [Timed::new(), Timed::new()];
+        for item in &items {
+            assert_eq!(item.arm(&queue), Queued::Yes);
+        }
+        world.settle();
+        world.explored(|| {
+            let (engine, pool) = (world.engine.clone(), queue.pool_of(0).id);
+            let fires = move || while engine.pool(pool).fire_timers(&engine, LATER) {};
+            let other = thread::spawn(fires.clone());
+            fires();
+            other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(items.map(|item| item.ends()), [(1, 0), (1, 0)]);
     });
 }

@@ -9,7 +9,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_policy::topology::Topology;
 
-use super::host::{Event, LoomHost};
+use super::host::{Event, FAR, LoomHost};
 use crate::engine::{Config, Engine};
 use crate::host::Report;
 use crate::item::{Action, Work};
@@ -17,7 +17,7 @@ use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
 use crate::queue::{Attrs, Kind, QueueSpec};
 use crate::sync::Cell;
-use crate::timer::delayed::Delayed;
+use crate::timer::delayed::{Delayed, Rearmed};
 
 /// An engine on a machine of `cpus` CPUs that share everything.
 pub(crate) struct World {
@@ -211,6 +211,19 @@ impl Timed {
     pub(crate) fn arm(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: as in `queue`.
         unsafe { queue.queue_delayed(None, NonNull::from(self).cast(), 1_000) }.unwrap()
+    }
+
+    /// Arms the item's timer again, far from now. Whether it was pending.
+    pub(crate) fn put_off(&self, queue: &Queue<LoomHost>) -> bool {
+        // SAFETY: as in `queue`.
+        let moved = unsafe { queue.mod_delayed(None, NonNull::from(self).cast(), FAR) };
+        moved.unwrap() == Rearmed::Moved
+    }
+
+    /// Cancels the item. Whether it was pending.
+    pub(crate) fn cancel(&self, engine: &Engine<LoomHost>) -> bool {
+        // SAFETY: as in `queue`.
+        unsafe { engine.cancel(self.work()) }
     }
 
     /// How often the item ran, and how often it was released without a run. The engine has ended.

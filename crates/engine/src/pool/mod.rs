@@ -33,7 +33,7 @@ use crate::wake::WakeToken;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
-use progress::Unsettled;
+use progress::{TIMER_SLACK_NS, Unsettled};
 use ready::ReadyList;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
@@ -505,15 +505,22 @@ impl<H: Host> Pool<H> {
     /// an earlier timer publishes it first, then reads `keeper_until`. It finds `NEVER`, or a time
     /// that takes the new timer into account, or a time later than the timer, and then it wakes the
     /// keeper. Otherwise the keeper's read finds the timer.
-    pub(crate) fn keep_until(&self) -> u64 {
+    ///
+    /// While another thread fires the timers, the keeper need not wake for them. It reads that after
+    /// `next`. The thread that fires publishes `next`, gives its right back, and settles: then it
+    /// finds `keeper_until`, and wakes the keeper if that is too late.
+    pub(crate) fn keep_until(&self, engine: &Engine<H>) -> u64 {
         let next = self.next_wake();
-        if self.keeper_until.load(Ordering::Relaxed) == next {
+        if self.keeper_until.load(Ordering::Relaxed) == next && !self.is_firing() {
             return next;
         }
         self.keeper_until.store(NEVER, Ordering::SeqCst);
-        let next = self.next_wake();
-        self.keeper_until.store(next, Ordering::SeqCst);
-        next
+        let mut until = self.next_wake();
+        if self.is_firing() {
+            until = until.max(engine.host().now().saturating_add(TIMER_SLACK_NS));
+        }
+        self.keeper_until.store(until, Ordering::SeqCst);
+        until
     }
 
     /// Takes a worker off the idle stack, from any position.

@@ -103,7 +103,9 @@ impl<H: Host> Engine<H> {
             let Some(id) = self.sets.saving_pool(at) else { return };
             let pool = self.pool(id);
             if id != mine && pool.has_due_timers(now) && !pool.state.is_retired() {
-                pool.fire_timers(self, now);
+                while pool.fire_timers(self, now) {}
+                // The next timer is covered by a thread again.
+                pool.settle(self);
             }
         }
     }

@@ -148,9 +148,10 @@ impl<H: Host> Wq<H> {
         unsafe { self.push_addressed((item.as_ptr(), item.as_ptr()), pwq, cpu, collision) };
     }
 
-    /// Notes in an item that it goes to this pwq, before the push.
+    /// Notes in an item that it goes to this pwq, before the push. Takes no lock, and may be called
+    /// with one.
     #[inline(always)]
-    pub(super) fn address(&self, work: &Work, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+    pub(crate) fn address(&self, work: &Work, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         self.engine().host().probe_submission(|| SubmissionProbe {
             item: ItemProbe::of(work),
             queue: self.name(),
@@ -184,6 +185,18 @@ impl<H: Host> Wq<H> {
         cpu: u32,
         collision: bool,
     ) {
+        // SAFETY: by this function's contract.
+        unsafe { self.push_unready(chain, pwq) };
+        self.make_pushed_ready(pwq, cpu, collision);
+    }
+
+    /// Pushes a chain of addressed items. [`Wq::make_pushed_ready`] must follow. Takes no lock, and
+    /// may be called with one.
+    ///
+    /// # Safety
+    /// As [`Wq::push_addressed`].
+    #[inline(always)]
+    pub(crate) unsafe fn push_unready(&self, chain: (*mut Work, *mut Work), pwq: &Pwq<H>) {
         let note_time = |item: *mut Work| {
             if COUNTED {
                 let now = if pwq.times_items() { self.engine().host().now() } else { 0 };
@@ -191,8 +204,13 @@ impl<H: Host> Wq<H> {
                 unsafe { (*item).note_queued_at(now) };
             }
         };
-        // SAFETY: as above.
+        // SAFETY: by this function's contract.
         unsafe { pwq.inbox.push_chain(chain, note_time) };
+    }
+
+    /// Makes a pwq ready after a push.
+    #[inline(always)]
+    pub(crate) fn make_pushed_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // Every submitter tries, not only the first to push: that thread may be preempted before it
         // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
         // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
@@ -232,9 +250,7 @@ impl<H: Host> Wq<H> {
             self.report_refusal();
             return Admission::Refuse(Queued::Refused);
         }
-        let Some(run) = owned.last_run() else { return Admission::Admit };
-        let running = self.engine().slots.get(run.slot).is_some_and(|s| s.is_running(run.run));
-        if !running {
+        if !self.still_runs(work) {
             return Admission::Admit;
         }
         // The item goes to the pwq on which it runs, if that belongs to this queue. It stays close
@@ -243,11 +259,18 @@ impl<H: Host> Wq<H> {
         Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
     }
 
+    /// Whether the last run of an item that the caller owns, or holds in its list, is in progress.
+    #[inline]
+    pub(crate) fn still_runs(&self, work: &Work) -> bool {
+        let Some(run) = work.word.owned().last_run() else { return false };
+        self.engine().slots.get(run.slot).is_some_and(|slot| slot.is_running(run.run))
+    }
+
     /// Whether the queue accepts all items at present: see [`Gate::looks_open`].
     ///
     /// [`Gate::looks_open`]: crate::queue::gate::Gate::looks_open
     #[inline(always)]
-    pub(super) fn looks_open(&self) -> bool {
+    pub(crate) fn looks_open(&self) -> bool {
         self.gate.looks_open()
     }
 

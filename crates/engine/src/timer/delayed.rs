@@ -1,28 +1,23 @@
 //! Items that are queued later.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-use uwork_policy::cpuset::CpuSet;
-
 use crate::engine::Engine;
-use crate::host::{Host, WorkerSpec};
+use crate::host::Host;
 use crate::item::word::{Acquire, Owned};
-use crate::item::{ForeignFn, ItemFn, Location, Work, WorkFn};
+use crate::item::{ForeignFn, Location, Work, WorkFn};
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
-use crate::sync::{Cell, Link, assert_nothing_held, const_unless_modelled, prefetch};
+use crate::sync::{Cell, Link, const_unless_modelled, prefetch};
+use crate::timer::fire::{Firer, expired, let_go};
 use crate::timer::window::window_in;
-use crate::timer::{Advance, TimerBase, Timers};
+use crate::timer::{TimerBase, Timers};
 
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;
-
-/// The most timers that are moved within a wheel under one hold of its lock.
-const STEPS: usize = 64;
 
 /// A work item with a timer. Embed it as [`Work`]; arming allocates only the wheel of a pool's
 /// first timer.
@@ -168,7 +163,7 @@ pub(super) fn prefetch_all<H: Host>(item: *const Delayed<H>) {
     lines.chain([end]).for_each(|at| prefetch(item.wrapping_byte_add(at)));
 }
 
-fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
+pub(super) fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
     item.cast()
 }
 
@@ -342,22 +337,6 @@ impl<H: Host> Queue<H> {
     }
 }
 
-/// The thread that runs the destructor of an item that cannot be queued.
-enum Holder<'a, H: Host> {
-    /// The calling thread, which serves the timers of this pool.
-    ThisThread(Option<&'a Pool<H>>),
-    /// Another thread: the caller must not wait for user code.
-    AnotherThread,
-}
-
-impl<H: Host> Clone for Holder<'_, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H: Host> Copy for Holder<'_, H> {}
-
 impl<H: Host> Engine<H> {
     /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]. It also returns
     /// false, without waiting, if the caller runs items of the ordered queue that the item was
@@ -380,7 +359,7 @@ impl<H: Host> Engine<H> {
 }
 
 /// In a forked child: makes all armed items idle, without notifying their holders.
-pub(crate) fn forget_armed<H: Host>(timers: &mut Timers<H>) {
+pub(super) fn forget_armed<H: Host>(timers: &mut Timers<H>) {
     while let Some(item) = NonNull::new(timers.pop_any()) {
         // The weak reference is leaked: dropping the last one of a queue would free memory.
         // SAFETY: an item that came off the wheel is live and ours.
@@ -392,25 +371,6 @@ impl<H: Host> Pool<H> {
     /// Takes off all armed items of a pool, to be released. Returns their number.
     pub(crate) fn release_armed(&self, engine: &Engine<H>) -> u64 {
         self.timer_bases().into_iter().map(|base| release_armed_in(engine, base)).sum()
-    }
-
-    /// Queues what is due.
-    ///
-    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
-    /// destructor, which may cancel another item that is due.
-    #[cold]
-    pub(crate) fn fire_timers(&self, engine: &Engine<H>, now: u64) {
-        for base in self.timer_bases() {
-            fire_base(engine, base, now, None, Holder::ThisThread(Some(self)));
-        }
-    }
-
-    /// As [`Pool::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
-    /// pool, and without user code on the watcher's thread.
-    pub(crate) fn fire_timers_as_watcher(&self, engine: &Engine<H>, now: u64) {
-        for base in self.timer_bases() {
-            fire_base(engine, base, now, self.spec().cpus.first(), Holder::AnotherThread);
-        }
     }
 }
 
@@ -474,116 +434,6 @@ unsafe fn expire_now<H: Host>(engine: &Engine<H>, item: NonNull<Delayed<H>>, poo
     // SAFETY: the caller's promise that the item is live.
     let Some(queue) = (unsafe { unlink(engine, item, pool) }) else { return false };
     // SAFETY: the item is ours, as it came off the wheel.
-    unsafe { expired(engine, item, queue, None, Holder::ThisThread(None)) };
+    unsafe { expired(engine, item, queue, Firer::OtherThread) };
     true
-}
-
-/// `cpu`: where the timers expire, if not on the caller's CPU.
-fn fire_base<H: Host>(
-    engine: &Engine<H>,
-    base: &TimerBase<H>,
-    now: u64,
-    cpu: Option<u32>,
-    holder: Holder<'_, H>,
-) {
-    loop {
-        let mut timers = base.lock();
-        let found = timers.advance(now, &mut { STEPS });
-        let due = match found {
-            Advance::Due(item) => NonNull::new(item),
-            Advance::Later => continue,
-            Advance::Nothing => None,
-        };
-        let Some(item) = due else {
-            base.publish(&timers);
-            return;
-        };
-        // SAFETY: the wheel's first item is live; it is ours once it came off the wheel.
-        unsafe {
-            timers.remove(item.as_ptr());
-            base.publish(&timers);
-            item.as_ref().work.set_location(Location::Detached);
-            drop(timers);
-            let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
-            expired(engine, item, queue, cpu, holder);
-        }
-    }
-}
-
-unsafe fn expired<H: Host>(
-    engine: &Engine<H>,
-    item: NonNull<Delayed<H>>,
-    queue: Weak<Owner<H>>,
-    cpu: Option<u32>,
-    holder: Holder<'_, H>,
-) {
-    // SAFETY: the item is the caller's.
-    let work = unsafe { &item.as_ref().work };
-    let owned = work.word.owned();
-    // Read it now: a refused item is idle from then on, before its holder is notified.
-    let func = work.func();
-    let outcome = match queue.upgrade() {
-        // SAFETY: the item is ours, and live until its function was called.
-        Some(owner) => unsafe {
-            let cpu = item.as_ref().node.cpu.get().or(cpu);
-            let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
-            if let Holder::AnotherThread = holder {
-                // Not dropped here: dropping the last owner of a queue waits for its items.
-                Owner::let_go(owner);
-            }
-            outcome
-        },
-        None => {
-            work.word.release(owned);
-            Queued::Refused
-        }
-    };
-    if outcome == Queued::Yes {
-        return;
-    }
-    let item = work_of(item);
-    match holder {
-        Holder::ThisThread(pool) => {
-            // User code follows, and the caller checks no other timer before it returns. So
-            // settle first.
-            pool.into_iter().for_each(|pool| pool.settle(engine));
-            // SAFETY: the item came off the wheel and is not queued again.
-            engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, item, func) });
-        }
-        Holder::AnotherThread => release_on_own_thread(engine, item, func),
-    }
-}
-
-/// Releases an item that is not queued again, on a thread of its own if one can be created.
-#[cold]
-fn release_on_own_thread<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func: ItemFn) {
-    let Some(me) = engine.me() else { return };
-    let link = Link(work.as_ptr());
-    let main = Box::new(move || {
-        let link = link;
-        if let Some(work) = NonNull::new(link.0) {
-            // SAFETY: the item came off the wheel and is not queued again.
-            me.caller().run_as_in_an_item(None, || unsafe { let_go(&me, work, func) });
-        }
-    });
-    let spec = WorkerSpec::service("uw/release", CpuSet::new());
-    if engine.host().spawn(&spec, main).is_err() {
-        // SAFETY: as above, and `main` was not called.
-        engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });
-    }
-}
-
-/// Releases an item that is not queued again: notifies its holder. `func` is the item's
-/// function. The item itself is not accessed here, because its holder may own it again already.
-///
-/// # Safety
-/// The holder was not notified yet, and the item is in no list. The caller does not use it
-/// afterwards.
-pub(crate) unsafe fn let_go<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func: ItemFn) {
-    assert_nothing_held("an item's destructor");
-    // SAFETY: by this function's contract.
-    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
-    if let Err(payload) = outcome {
-        engine.report_panic_of("(released)", payload);
-    }
 }

@@ -41,7 +41,7 @@ use crate::item::{Location, Work, WorkFn, WorkList};
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
-use crate::timer::delayed::let_go;
+use crate::timer::fire::let_go;
 use crate::wake::{Waiter, Waiters};
 use crate::worker::Caller;
 

@@ -18,6 +18,7 @@
 //! chosen.
 
 pub(crate) mod delayed;
+pub(crate) mod fire;
 pub(crate) mod grace;
 mod window;
 
@@ -35,7 +36,12 @@ use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
 /// holds.
 const MERGES: usize = 48;
 
-type Levels<H> = [[Bucket<H>; BUCKETS]; LEVELS];
+/// The buckets, the finest level first. Made on the heap: the stack of a thread that arms may be small.
+type Buckets<H> = Box<[Bucket<H>]>;
+
+fn index_of(at: Position) -> usize {
+    at.level * BUCKETS + at.bucket
+}
 
 /// A wheel, its lock, and the parts that are readable without the lock.
 pub(crate) struct TimerBase<H: Host> {
@@ -45,6 +51,8 @@ pub(crate) struct TimerBase<H: Host> {
     open: AtomicU64,
     /// The slack of the timer whose window ends at `next`. Written under the lock.
     slack_ns: AtomicU64,
+    /// Whether a thread fires the due timers. README.md has its partners.
+    firing: AtomicBool,
     /// Whether the wheel has its buckets: they are allocated without the lock, for the first timer.
     has_buckets: AtomicBool,
     timers: Lock<Timers<H>>,
@@ -56,6 +64,7 @@ impl<H: Host> TimerBase<H> {
             next: AtomicU64::new(NEVER),
             open: AtomicU64::new(NEVER),
             slack_ns: AtomicU64::new(0),
+            firing: AtomicBool::new(false),
             has_buckets: AtomicBool::new(false),
             timers: Lock::ranked(Rank::Timers, Timers::new()),
         }
@@ -96,20 +105,47 @@ impl<H: Host> TimerBase<H> {
 
     #[cold]
     fn make_buckets(&self) {
-        let mut levels: Option<Box<Levels<H>>> =
-            Some(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| Bucket::empty()))));
+        let mut buckets: Buckets<H> = (0..LEVELS * BUCKETS).map(|_| Bucket::empty()).collect();
         let mut timers = self.timers.lock();
-        if timers.levels.is_none() {
-            std::mem::swap(&mut timers.levels, &mut levels);
+        if timers.buckets.is_empty() {
+            std::mem::swap(&mut timers.buckets, &mut buckets);
         }
         // Release the lock before a surplus set of buckets is freed.
         drop(timers);
         self.has_buckets.store(true, Ordering::Release);
     }
 
+    /// Claims the right to fire the due timers; `None` if another thread has it.
+    pub(crate) fn begin_firing(&self) -> Option<Firing<'_, H>> {
+        (!self.is_firing() && !self.firing.swap(true, Ordering::SeqCst)).then(|| Firing(self))
+    }
+
+    /// Whether a thread fires the due timers. That thread publishes the next wake before it ends, and
+    /// then settles the pool.
+    pub(crate) fn is_firing(&self) -> bool {
+        self.firing.load(Ordering::SeqCst)
+    }
+
+    /// The thread that fires stops for now, at `at`: publishes that no other thread need be awake
+    /// before `until` for what is due, because running workers go on. 0 and 0 if nothing is due, or if
+    /// the thread may not come back soon.
+    pub(crate) fn publish_served(&self, timers: &mut Timers<H>, at: u64, until: u64) {
+        timers.served = (at, until);
+        self.publish(timers);
+    }
+
+    /// In a forked child: nothing is armed any more.
+    pub(crate) fn forget(&self, timers: &mut Timers<H>) {
+        delayed::forget_armed(timers);
+        self.firing.store(false, Ordering::SeqCst);
+        self.publish_served(timers, 0, 0);
+    }
+
     /// Publishes the next wake after a change. True if it is earlier than before.
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, (next, slack_ns)) = (self.next.load(Ordering::Relaxed), timers.next());
+        let (served_at, until) = timers.served;
+        let next = if next <= served_at { until } else { next };
         // Relaxed: no thread sleeps until the first, and the second decides only where it sleeps and
         // how much earlier it wakes.
         self.open.store(timers.open(), Ordering::Relaxed);
@@ -126,6 +162,16 @@ impl<H: Host> TimerBase<H> {
     }
 }
 
+/// The right to fire the due timers of a wheel. While a thread has it, it calls no user code.
+#[must_use = "the right is given back when this is dropped"]
+pub(crate) struct Firing<'a, H: Host>(&'a TimerBase<H>);
+
+impl<H: Host> Drop for Firing<'_, H> {
+    fn drop(&mut self) {
+        self.0.firing.store(false, Ordering::SeqCst);
+    }
+}
+
 /// Guard: the lock of the `TimerBase` around it. Rank: after the pool lock.
 pub(crate) struct Timers<H: Host> {
     /// The time that the wheel has reached. Nothing armed is due before it.
@@ -134,13 +180,16 @@ pub(crate) struct Timers<H: Host> {
     /// The timers that have left it are in finer buckets. Those that are armed for its time meanwhile
     /// still go to its end, behind those armed before.
     split: Option<(Position, u64)>,
+    /// When the last slice of the due timers ended, and until when running workers are expected to fire
+    /// what was due by then; 0 and 0 if that was all.
+    served: (u64, u64),
     armed: usize,
     /// How many timers were ever armed here: timers for the same instant expire in that order.
     sequence: u64,
     /// A bit for each bucket that is not empty.
     occupied: [u64; LEVELS],
-    /// Allocated before anything is armed.
-    levels: Option<Box<Levels<H>>>,
+    /// Empty until they are made, before anything is armed.
+    buckets: Buckets<H>,
 }
 
 /// The timers of a range of time, in a list through their nodes. Those of a level but the finest are
@@ -231,21 +280,20 @@ impl<H: Host> Timers<H> {
         Timers {
             reached: 0,
             split: None,
+            served: (0, 0),
             armed: 0,
             sequence: 0,
             occupied: [0; LEVELS],
-            levels: None,
+            buckets: Box::default(),
         }
     }
 
     fn bucket(&mut self, at: Position) -> &mut Bucket<H> {
-        let levels = self.levels.as_mut().expect("the buckets are made before anything is armed");
-        &mut levels[at.level][at.bucket]
+        &mut self.buckets[index_of(at)]
     }
 
     fn earliest(&self, at: Position) -> u64 {
-        let levels = self.levels.as_ref().expect("the buckets are made before anything is armed");
-        levels[at.level][at.bucket].earliest
+        self.buckets[index_of(at)].earliest
     }
 
     /// The first bucket that is not empty: everything else is due later.
@@ -268,7 +316,6 @@ impl<H: Host> Timers<H> {
             return (reached, 0);
         }
         let mut next = (NEVER, 0);
-        let Some(levels) = self.levels.as_ref() else { return next };
         for (level, &buckets) in self.occupied.iter().enumerate() {
             let mut buckets = buckets;
             while buckets != 0 {
@@ -277,7 +324,7 @@ impl<H: Host> Timers<H> {
                 if begin_of(self.reached, at) > next.0 {
                     return next;
                 }
-                next = next.min(levels[level][at.bucket].ends);
+                next = next.min(self.buckets[index_of(at)].ends);
                 buckets &= buckets - 1;
             }
         }
@@ -356,7 +403,7 @@ impl<H: Host> Timers<H> {
         unsafe { self.unlink(item) };
         self.armed -= 1;
         if self.armed == 0 {
-            self.split = None;
+            (self.split, self.served) = (None, (0, 0));
         }
     }
 
@@ -452,8 +499,7 @@ impl<H: Host> Timers<H> {
 
     /// Visits the armed timers, in no order, until `f` returns false.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
-        let buckets = self.levels.iter().flat_map(|levels| levels.as_flattened());
-        for bucket in buckets {
+        for bucket in &self.buckets {
             let mut item = bucket.head;
             // SAFETY: the timers of a bucket are in this wheel.
             while let Some(timer) = unsafe { item.as_ref() } {

@@ -144,8 +144,9 @@ impl<H: Host> Worker<H> {
         }
         let now = engine.host().now();
         engine.watch.heartbeat(engine, now);
+        let mut fires_on = false;
         if pool.has_due_timers(now) {
-            pool.fire_timers(engine, now);
+            fires_on = pool.fire_timers(engine, now);
             if pool.spec().saves {
                 engine.fire_saving_pools(pool.id, now);
             }
@@ -153,6 +154,9 @@ impl<H: Host> Worker<H> {
         pool.expire_raise(now);
         let may_continue = || may_start_another(pool.state.counts(), pool.target());
         if !may_continue() {
+            if fires_on {
+                return Step::Again;
+            }
             if pool.may_find_blocked(engine) && self.yields.get() < YIELDS_BEFORE_PARK {
                 // The surplus running worker may be about to block, and may need this CPU to get
                 // that far. The query costs more than the yield, so it comes second.
@@ -165,6 +169,9 @@ impl<H: Host> Worker<H> {
         }
         let pwq = self.find_pwq(now);
         let Some((pwq, from)) = pwq else {
+            if fires_on {
+                return Step::Again;
+            }
             if self.yields.get() < YIELDS_BEFORE_PARK {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
@@ -404,7 +411,8 @@ impl<H: Host> Worker<H> {
     /// When a parked worker must wake without being picked: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
-        let timer = if keeps_timers { self.wake_for_timer(pool.keep_until()) } else { NEVER };
+        let timer =
+            if keeps_timers { self.wake_for_timer(pool.keep_until(&self.engine)) } else { NEVER };
         let retire = self.retires_at().unwrap_or(NEVER);
         let deadline = timer.min(retire);
         (deadline != NEVER).then_some(deadline)
@@ -455,7 +463,8 @@ impl<H: Host> Worker<H> {
                 pool.settle(engine);
                 return step;
             }
-            if has_hooks || pool.next_wake() <= now || pool.has_due_timers(now) {
+            let is_due = pool.next_wake() <= now || pool.has_due_timers(now);
+            if has_hooks || (is_due && !pool.is_firing()) {
                 pool.note_progress(now);
                 self.up_since.set(now);
                 pool.remove_idle(engine, &mut inner, self.slot);

@@ -11,6 +11,7 @@
 //! alone, and `UWORK_SIM_SEEDS=N` changes the number of seeds.
 
 mod admission;
+mod at_once;
 mod blocked;
 mod blocked_beside;
 mod cap;

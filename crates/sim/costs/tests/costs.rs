@@ -83,6 +83,33 @@ fn an_impossible_cost_is_refused_with_its_line_and_what_is_allowed() {
     assert!(error("remote_ns 20").contains("node_ns is more than remote_ns"));
 }
 
+/// Timers of one queue that are due at one moment, as near as arming them permits. Returns the most
+/// threads of the engine.
+fn timers_at_once(machine_text: &str, queue: &str, timers: u64) -> u64 {
+    let item = |at: u64| format!("item t{at} q: burn 100ns\n");
+    let arm = |at: u64| format!("arm t{at} {}ns; ", 10_000_000 - 200 * at);
+    let (items, arms): (String, String) = (0..timers).map(|at| (item(at), arm(at))).unzip();
+    let text = format!("queue q {queue}\n{items}thread: {arms}doze 20ms\n");
+    let machine = machine(machine_text).unwrap();
+    let script = parse(&text).unwrap();
+    let run = play(&script, &machine, &Costs::default()).unwrap();
+    let found = check(&script, &machine, &run);
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!((run.ending, run.rescues), (Ending::Complete, 0));
+    run.counts.spawns
+}
+
+#[test]
+fn timers_at_one_moment_make_no_threads() {
+    for (machine, cpus) in [("core:2", 2), ("core:64", 64), ("node:2 core:64", 128)] {
+        for queue in ["percpu", "unbound scope=cpu", "unbound scope=system"] {
+            let threads = timers_at_once(machine, queue, 2_000);
+            // A worker for each CPU, the watcher, and two.
+            assert!(threads <= cpus + 3, "{machine}, {queue}: {threads} threads");
+        }
+    }
+}
+
 fn load(queue: Queue, scope: AffinityScope) -> Outcome {
     let load = Load {
         producers: 8,

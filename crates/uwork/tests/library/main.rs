@@ -61,6 +61,7 @@ mod support;
 mod sysfs;
 mod thread_states;
 mod threads;
+mod timers_at_once;
 mod unblock;
 mod watchdog;
 mod workers_max;

@@ -5,6 +5,7 @@ mod percpu;
 #[path = "../support/mod.rs"]
 mod support;
 mod task;
+mod timers;
 
 use std::io::Write;
 
