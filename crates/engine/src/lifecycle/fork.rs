@@ -52,7 +52,7 @@ use crate::queue::registry::HeldRegistry;
 use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, take_all};
+use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, set_lock_waits, take_all};
 use crate::timer::Timers;
 use crate::timer::grace::HeldGrace;
 use crate::trace::Tracer;
@@ -307,6 +307,9 @@ impl<H: Host> Forking<'_, H> {
             // The thread was confined to the CPUs of a pod. It is the whole process now.
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
+        // A slot of the parent's worker, which is not this thread's any more.
+        // SAFETY: no place is set.
+        unsafe { set_lock_waits(std::ptr::null()) };
         thread.forked();
         engine.host().tracer().into_iter().for_each(Tracer::forked);
         let mut held = self.held.take().expect("the locks are released once");

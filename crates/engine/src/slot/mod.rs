@@ -81,6 +81,8 @@ pub(crate) struct Slot<H: Host> {
     thread: AtomicU64,
     /// Whether the worker is in a declared wait. A hint.
     waits: AtomicBool,
+    /// Whether the worker waits for a lock of the engine. A hint.
+    waits_for_lock: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
     picked: AtomicBool,
     /// The first of the pod's CPUs to which the thread that wakes this worker has restricted it;
@@ -161,6 +163,7 @@ impl<H: Host> Slot<H> {
             event: H::Event::default(),
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
+            waits_for_lock: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             restricted_to: AtomicU32::new(UNRESTRICTED),
             home: AtomicU32::new(0),

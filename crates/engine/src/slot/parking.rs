@@ -2,7 +2,7 @@
 
 use super::Slot;
 use crate::host::Host;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, set_lock_waits};
 
 /// A value of a slot's home: the worker is moving from one pool to another.
 pub(crate) const MOVING: u32 = u32::MAX;
@@ -25,6 +25,19 @@ impl<H: Host> Slot<H> {
     /// Whether the worker is in a declared wait. A hint.
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether the worker waits for a lock of the engine: then its item does not block. A hint.
+    pub(crate) fn waits_for_lock(&self) -> bool {
+        self.waits_for_lock.load(Ordering::SeqCst)
+    }
+
+    /// Owner, a worker that begins or ends: whether it says here that it waits for a lock. Slots live
+    /// as long as the engine, and the engine as long as its workers.
+    pub(crate) fn note_lock_waits(&self, notes: bool) {
+        let place = if notes { &raw const self.waits_for_lock } else { std::ptr::null() };
+        // SAFETY: as above; a worker that ends calls this again.
+        unsafe { set_lock_waits(place) };
     }
 
     /// Owner: begins or ends a declared wait.

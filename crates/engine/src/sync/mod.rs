@@ -17,7 +17,7 @@ pub use imp::{Recorder, Use, set_recorder};
 
 pub(crate) use imp::{
     MODELLED, SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
-    thread_key,
+    set_lock_waits, thread_key,
 };
 
 #[cfg(all(debug_assertions, not(loom)))]
@@ -79,10 +79,7 @@ impl<T> Lock<T> {
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T> {
         let held = self.rank.take();
-        match self.mutex.lock() {
-            Ok(guard) => LockGuard { guard, _held: held },
-            Err(poisoned) => LockGuard { guard: poisoned.into_inner(), _held: held },
-        }
+        LockGuard { guard: imp::lock(&self.mutex), _held: held }
     }
 }
 
@@ -202,4 +199,31 @@ pub fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Another thread needs to know that, and needs no longer than the wait lasts.
+    #[test]
+    fn a_thread_says_that_it_waits_for_a_lock() {
+        let (lock, waits) = (Lock::new(0), AtomicBool::new(false));
+        let held = lock.lock();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                // SAFETY: the flag outlives this thread.
+                unsafe { set_lock_waits(&raw const waits) };
+                *lock.lock() += 1;
+                waits.load(Ordering::SeqCst)
+            });
+            while !waits.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert!(!waiter.join().expect("it does not panic"), "the wait is over");
+        });
+        assert_eq!(*lock.lock(), 1);
+        assert!(!waits.load(Ordering::SeqCst), "a free lock is not waited for");
+    }
 }

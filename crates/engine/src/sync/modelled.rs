@@ -28,6 +28,17 @@ pub fn compiler_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// No thread asks whether another waits for a lock.
+///
+/// # Safety
+/// None is needed: the place is not used.
+pub(crate) unsafe fn set_lock_waits(_: *const AtomicBool) {}
+
+/// Takes a mutex. Poisoning is ignored.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The model has no system call that reads there.
 pub(crate) fn low_half<T>(_: &AtomicPtr<T>) -> *const u32 {
     std::ptr::null()

@@ -3,6 +3,7 @@
 pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};
+use std::sync::{PoisonError, TryLockError};
 
 /// Whether this is the model.
 pub(crate) const MODELLED: bool = false;
@@ -31,6 +32,41 @@ impl<T> UnsafeCell<T> {
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
     }
+}
+
+thread_local! {
+    /// Where the calling thread says that it waits for a lock; null if no other thread asks.
+    static LOCK_WAITS: std::cell::Cell<*const AtomicBool> = const { std::cell::Cell::new(std::ptr::null()) };
+}
+
+/// Sets where the calling thread says from now on that it waits for a lock: in `place`, or nowhere.
+///
+/// # Safety
+/// The place lives until this is called again on the same thread, or until the thread ends.
+pub(crate) unsafe fn set_lock_waits(place: *const AtomicBool) {
+    LOCK_WAITS.set(place);
+}
+
+/// Takes a mutex. Poisoning is ignored.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // As cheap as `Mutex::lock` where the mutex is free: one compare-and-swap.
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => lock_contended(mutex),
+    }
+}
+
+#[cold]
+fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // SAFETY: by the contract of `set_lock_waits`.
+    let waits = unsafe { LOCK_WAITS.get().as_ref() };
+    // Before the thread sleeps, so that a thread that sees it sleep also sees the reason.
+    waits.into_iter().for_each(|waits| waits.store(true, Ordering::SeqCst));
+    let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    waits.into_iter().for_each(|waits| waits.store(false, Ordering::SeqCst));
+    guard
 }
 
 /// The address of a pointer's low 32 bits, for a system call that compares them.

@@ -286,6 +286,18 @@ impl<T> UnsafeCell<T> {
     }
 }
 
+/// No thread asks whether another waits for a lock.
+///
+/// # Safety
+/// None is needed: the place is not used.
+pub(crate) unsafe fn set_lock_waits(_: *const AtomicBool) {}
+
+/// Takes a mutex. Poisoning is ignored.
+#[track_caller]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The address of a pointer's low 32 bits. The simulator has no system call that reads there.
 pub(crate) fn low_half<T>(_: &AtomicPtr<T>) -> *const u32 {
     std::ptr::null()

@@ -161,6 +161,11 @@ impl<H: Host> Pool<H> {
         since: u64,
         now: u64,
     ) -> bool {
+        if engine.slot(id).waits_for_lock() {
+            // It runs again as soon as another thread of the engine has done so; a replacement would
+            // queue for the same lock.
+            return false;
+        }
         self.blocking.expect_more(now);
         count_out(engine, id, run, NotRunning::FoundBlocked(since)).is_some()
     }

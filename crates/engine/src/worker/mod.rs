@@ -118,6 +118,7 @@ impl<H: Host> Worker<H> {
         thread.set_worker(std::ptr::from_ref(&self).cast());
         self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
+        self.slot().note_lock_waits(true);
         self.engine.fork.finish(&self.engine);
         self.arrive();
         loop {
@@ -131,6 +132,7 @@ impl<H: Host> Worker<H> {
                 Step::Again | Step::Park(_) => {}
             }
         }
+        self.slot().note_lock_waits(false);
         self.slot().set_worker(false);
         thread.set_worker(std::ptr::null());
         self.slot().forget_thread_number(&self.engine);
