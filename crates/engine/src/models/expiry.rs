@@ -2,18 +2,18 @@
 //! drop of their queue.
 //!
 //! **Proves.** A timer of a batch that expires is cancelled or put off, or its item runs: exactly one
-//! of these, for each of them. Of two threads that fire, one moves all that is due. An item whose timer expires while its queue is destroyed runs, or is released, once.
-//! Three threads take part: the one that drops the queue's last handle, the expiry that holds the
-//! memory for an instant, and the worker inside an item. They do not free the queue twice, nor
-//! while the item is in it.
+//! of these, for each of them. Two threads that fire the same timers queue each item once. An item
+//! whose timer expires while its queue is destroyed runs, or is released, once. Three threads take
+//! part there: the one that drops the queue's last handle, the expiry that holds the memory for an
+//! instant, and the worker inside an item. They do not free the queue twice, nor while the item is in
+//! it.
 //!
 //! **Bounds.** The production worker and queue; the expiry on a thread of its own, or inside an
 //! item of another queue, where a separate thread has to wait for the queue; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - a batch pushes its items after it has released the wheel's lock, while they name the wheel;
-//! - `disarm` and `move_armed` do not check the item's place again under the wheel's lock;
+//! - a cancel does not check the item's place again under the wheel's lock;
 //! - `expired` does not release an item that its queue refuses;
 //! - the drop of the last owner does not wait for the items that the expiry has queued.
 

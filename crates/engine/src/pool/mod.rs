@@ -515,10 +515,9 @@ impl<H: Host> Pool<H> {
             return next;
         }
         self.keeper_until.store(NEVER, Ordering::SeqCst);
-        let mut until = self.next_wake();
-        if self.is_firing() {
-            until = until.max(engine.host().now().saturating_add(TIMER_SLACK_NS));
-        }
+        let next = self.next_wake();
+        let soon = || engine.host().now().saturating_add(TIMER_SLACK_NS);
+        let until = if self.is_firing() { next.max(soon()) } else { next };
         self.keeper_until.store(until, Ordering::SeqCst);
         until
     }

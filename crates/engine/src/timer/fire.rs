@@ -275,11 +275,12 @@ impl<H: Host> Target<H> {
             if *steps == 0 {
                 break;
             }
+            let Advance::Due(next) = timers.advance(now, steps) else { break };
             // SAFETY: the wheel's first item, under its lock.
-            match timers.advance(now, steps) {
-                Advance::Due(next) if unsafe { self.is_of(next) } => item = next,
-                _ => break,
+            if !unsafe { self.is_of(next) } {
+                break;
             }
+            item = next;
         }
         // SAFETY: addressed and linked above, and ours.
         unsafe { wq.push_unready((newest, oldest), self.pwq()) };

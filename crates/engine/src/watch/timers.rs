@@ -30,8 +30,8 @@
 //!
 //! Where a pool's items are short, a worker is expected at the timer before the watcher, which
 //! therefore wakes up to [`TIMER_SLACK_NS`] later. It wakes or creates a worker for an overdue
-//! timer, even above the target, unless a thread fires the pool's timers. If no worker can be had, it queues the due items itself, so that a
-//! rescuer may take them.
+//! timer, even above the target, unless a thread fires the pool's timers. If no worker can be had, it
+//! queues the due items itself, so that a rescuer may take them.
 
 use super::Watch;
 use super::{ASLEEP, NO_CHECK};
