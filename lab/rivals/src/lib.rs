@@ -4,13 +4,14 @@
 //! another pool avoids. Each adapter contains the code that a competent user of that pool would
 //! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
 //! that block, [`nested`] has tasks that make tasks, [`open`] is the interface for items that arrive
-//! by a plan, [`periodic`] the one for periodic tasks. This crate is only for measurements: the
-//! library never depends on it.
+//! by a plan, [`periodic`] the one for periodic tasks, [`at_once`] for timers of one moment. This
+//! crate is only for measurements: the library never depends on it.
 
 #![warn(missing_docs)]
 
 pub mod alloc;
 mod async_executor;
+pub mod at_once;
 mod bare;
 mod catalogue;
 pub mod collect;

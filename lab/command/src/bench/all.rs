@@ -36,7 +36,7 @@ const fn step(name: &'static str, whole: (&'static str, u64), quick: (&'static s
     Step { name, whole, quick }
 }
 
-const STEPS: [Step; 26] = [
+const STEPS: [Step; 27] = [
     step(
         "workqueue",
         ("workqueue --rivals --scope all", 180),
@@ -96,6 +96,7 @@ const STEPS: [Step; 26] = [
     step("serve", ("serve", 300), ("serve --quick --case get", 14)),
     step("power", ("power", 750), ("power --quick", 55)),
     step("timers", ("timers", 120), ("timers --quick", 20)),
+    step("guest", ("guest", 120), ("guest --quick", 6)),
     step("queues", ("queues", 10), ("queues --quick", 2)),
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
     step("golden", ("golden", 30), ("golden --samples 1", 10)),

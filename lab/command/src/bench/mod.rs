@@ -15,6 +15,7 @@ mod burner;
 mod c_pool;
 mod contestant;
 mod golden;
+mod guest;
 mod hold;
 mod idle;
 mod interleave;
@@ -71,6 +72,8 @@ enum Bench {
     Golden(golden::Args),
     /// The cost of a queue: to create it, its memory, to use it once, to destroy it.
     Queues(queues::Args),
+    /// What the library does to its process, and a process to the library: timers at one moment.
+    Guest(guest::Args),
     /// The cost of timers while a million are armed, and how late they expire.
     Timers(timers::Args),
     /// Items that block undeclared, among short items: the rate, the delay until the next item
@@ -110,6 +113,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Idle(args) => idle::run(args),
         Bench::Golden(args) => golden::run(args),
         Bench::Queues(args) => queues::run(args),
+        Bench::Guest(args) => guest::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
         Bench::Nested(args) => nested::run(args),

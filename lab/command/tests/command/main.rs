@@ -3,6 +3,7 @@
 mod bench;
 mod bench_blocking;
 mod bench_bridge;
+mod bench_guest;
 mod bench_open;
 mod bench_percpu;
 mod bench_power;

@@ -12,7 +12,7 @@ use super::{bars, escaped, short, sources};
 const STYLE: &str = include_str!("style.css");
 
 /// What each benchmark measures; benchmarks that are not listed have their name only.
-const ABOUT: [(&str, &str); 17] = [
+const ABOUT: [(&str, &str); 18] = [
     (
         "workqueue",
         "Small work items, as the kernel's test_workqueue submits them: each waited for, in batches, all at once.",
@@ -33,6 +33,7 @@ const ABOUT: [(&str, &str); 17] = [
         "The example scenarios of the kernel's document on workqueues: when each item begins and ends.",
     ),
     ("bridge", "Jobs of Redis Streams, beside other job queues."),
+    ("guest", "What the library does to its process, and a process to the library."),
     ("queues", "The cost of a queue."),
     ("idle", "Wake-ups without work."),
     ("observe", "The cost of being looked at."),
