@@ -96,7 +96,7 @@ const STEPS: [Step; 27] = [
     step("serve", ("serve", 300), ("serve --quick --case get", 14)),
     step("power", ("power", 750), ("power --quick", 55)),
     step("timers", ("timers", 120), ("timers --quick", 20)),
-    step("guest", ("guest", 120), ("guest --quick", 6)),
+    step("guest", ("guest", 170), ("guest --quick", 6)),
     step("queues", ("queues", 10), ("queues --quick", 2)),
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
     step("golden", ("golden", 30), ("golden --samples 1", 10)),

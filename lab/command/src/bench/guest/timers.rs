@@ -31,7 +31,7 @@ const THREADS: Metric =
     Metric { name: "threads_most", unit: "threads", title: "threads_most", decimals: 0 };
 
 /// More time for each timer than arming it takes.
-const AHEAD: Duration = Duration::from_micros(5);
+const AHEAD: Duration = Duration::from_micros(10);
 const BETWEEN_COUNTS: Duration = Duration::from_millis(2);
 
 static TIMERS: AtomicUsize = AtomicUsize::new(0);
