@@ -16,7 +16,7 @@ use super::measured::{ChildArgs, Figures, Measured, again, end_on_panic};
 use super::options::{names_or_all, samples_or};
 use super::pipeline::{Output, Plan};
 use super::summary::Metric;
-use super::{UserError, report, uwork_pool};
+use super::{UserError, uwork_pool};
 use uwork_rivals::Standing;
 
 /// The cases, each with its runners, what it measures, and one sample of it.
@@ -86,10 +86,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         samples,
         ratio_to: RatioTo::Nothing,
     });
-    Plan::new("guest", groups.collect())
-        .shown_by(report::list)
-        .one_sample_suffices()
-        .run(&args.output)
+    Plan::new("guest", groups.collect()).one_sample_suffices().run(&args.output)
 }
 
 fn contestant(case: &Case, runner: &'static str, quick: bool) -> Contestant<Measured> {
