@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use uwork_engine::{
-    Attrs, Kind, MAX_ACTIVE_DEFAULT, NAME_MAX, NICE_HIGHPRI, QueueError, QueueSpec,
-};
+use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
 use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
@@ -343,7 +341,7 @@ impl Builder {
             () if ordered => Kind::Ordered(attrs),
             () => Kind::Unbound(attrs),
         };
-        let mut spec = QueueSpec {
+        let spec = QueueSpec {
             name: self.name,
             kind,
             flags,
@@ -353,32 +351,12 @@ impl Builder {
                 .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
         };
         crate::control::offer();
-        let name = spec.name.clone();
-        let mut number = 1;
-        if is_reserved {
-            number = 2;
-            spec.name = with_number(&name, number);
-        }
-        let queue = loop {
-            match uwork_engine::Queue::new(engine(), spec.clone()) {
-                Err(QueueError::NameTaken(_)) if self.numbered => {
-                    number += 1;
-                    spec.name = with_number(&name, number);
-                }
-                outcome => break Queue(outcome?),
-            }
-        };
+        let queue = Queue(if self.numbered {
+            uwork_engine::Queue::new_numbered(engine(), spec, is_reserved)?
+        } else {
+            uwork_engine::Queue::new(engine(), spec)?
+        });
         queue.set_timer_slack(self.timer_slack);
         Ok(queue)
     }
-}
-
-/// The name with a number, cut so that it is not too long.
-fn with_number(name: &str, number: u32) -> String {
-    let number = format!("#{number}");
-    let mut cut = name.len().min(NAME_MAX - number.len());
-    while !name.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    format!("{}{number}", &name[..cut])
 }

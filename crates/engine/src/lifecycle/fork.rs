@@ -30,7 +30,6 @@
 //! whose last reference is the fork's are released later, by a thread that creates or drops a queue
 //! (`release_unreleased_queues`).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use uwork_policy::flags::Flags;
@@ -49,7 +48,7 @@ use crate::queue::flush::FlushState;
 use crate::queue::owner::Owner;
 use crate::queue::pwq::{Inner, Pwq, Row};
 use crate::queue::registry::HeldRegistry;
-use crate::queue::{Name, Pwqs, Tunable, Wq};
+use crate::queue::{Pwqs, Taken, Tunable, Wq};
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
 use crate::sync::{AtomicBool, LockGuard, Ordering, assert_nothing_held, set_lock_waits, take_all};
@@ -84,7 +83,7 @@ struct Held<'a, H: Host> {
     _functions: (HeldFunctions<'a>, PageList<'a, H, HeldFunctions<'a>>),
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
-    _names: LockGuard<'a, HashSet<Name>>,
+    _names: LockGuard<'a, Taken>,
     reports: LockGuard<'a, Vec<Report>>,
     _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Fit>>>),
     _lists: PageList<'a, H, Pwqs<'a, H>>,

@@ -6,6 +6,7 @@ pub(crate) mod flush;
 mod gate;
 mod limits;
 mod name;
+mod names;
 pub(crate) mod owner;
 mod pause;
 pub(crate) mod pwq;
@@ -25,7 +26,8 @@ pub use chain::Chain;
 pub use demands::Demands;
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
-pub(crate) use name::{Name, Names};
+pub(crate) use name::Name;
+pub(crate) use names::{Names, Taken};
 pub use owner::{Queue, QueueMemory};
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
@@ -169,21 +171,37 @@ pub(crate) struct Tunable {
 unsafe impl Send for Tunable {}
 
 impl<H: Host> Wq<H> {
-    /// Creates a queue.
+    /// Creates a queue. With `numbered` a name that is taken gets a number, from this one on, where 1
+    /// is the name itself.
     ///
     /// # Errors
     /// See [`QueueError`]; an error leaves nothing behind.
-    pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Box<Wq<H>>, QueueError> {
+    fn new(
+        engine: &Arc<Engine<H>>,
+        spec: QueueSpec,
+        numbered: Option<u32>,
+    ) -> Result<Box<Wq<H>>, QueueError> {
         let Some(name) = Name::new(&spec.name) else {
             return Err(QueueError::BadName(spec.name));
         };
-        let ordered = matches!(spec.kind, Kind::Ordered(_) | Kind::Dedicated(_));
         if spec.max_active == 0 || spec.max_active > MAX_ACTIVE_LIMIT {
             return Err(QueueError::BadMaxActive(spec.max_active));
         }
-        if !engine.names.claim(name) {
-            return Err(QueueError::NameTaken(spec.name));
-        }
+        let name = match numbered {
+            Some(first) => engine.names.claim_numbered(name, first),
+            None if engine.names.claim(name) => name,
+            None => return Err(QueueError::NameTaken(spec.name)),
+        };
+        Wq::with_name(engine, spec, name)
+    }
+
+    /// Creates a queue with a name that was claimed for it.
+    fn with_name(
+        engine: &Arc<Engine<H>>,
+        spec: QueueSpec,
+        name: Name,
+    ) -> Result<Box<Wq<H>>, QueueError> {
+        let ordered = matches!(spec.kind, Kind::Ordered(_) | Kind::Dedicated(_));
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
         let doubled = if engine.host().reverts(Cure::GivenLimit) { 2 } else { 1 };
         let mut tunable = Tunable::new(spec.kind.clone(), spec.max_active * doubled);

@@ -1,9 +1,5 @@
 //! A queue's name, without an allocation of its own.
 
-use std::collections::HashSet;
-
-use crate::sync::{Lock, LockGuard};
-
 use std::fmt;
 
 use super::NAME_MAX;
@@ -27,6 +23,18 @@ impl Name {
         let mut bytes = [0; NAME_MAX];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         Some(Name { length: text.len() as u8, bytes })
+    }
+
+    /// The name with a number, cut so that it is not too long.
+    pub(super) fn with_number(&self, number: u32) -> Name {
+        let number = format!("#{number}");
+        let text = self.as_str();
+        let mut cut = text.len().min(NAME_MAX - number.len());
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let text = format!("{}{number}", &text[..cut]);
+        Name::new(&text).expect("a part of a name, and a number")
     }
 
     /// The text.
@@ -59,27 +67,5 @@ mod tests {
         assert!(Name::new("a\nb").is_none() && Name::new("\u{1b}[31m").is_none());
         assert!(Name::new(&"x".repeat(NAME_MAX + 1)).is_none());
         assert!(Name::new("a").unwrap() != Name::EMPTY);
-    }
-}
-
-/// The names of all queues.
-pub(crate) struct Names(Lock<HashSet<Name>>);
-
-impl Names {
-    pub(crate) fn new() -> Names {
-        Names(Lock::new(HashSet::new()))
-    }
-
-    pub(crate) fn lock(&self) -> LockGuard<'_, HashSet<Name>> {
-        self.0.lock()
-    }
-
-    /// Registers a queue's name. Returns false if it is taken.
-    pub(crate) fn claim(&self, name: Name) -> bool {
-        self.0.lock().insert(name)
-    }
-
-    pub(crate) fn release(&self, name: &Name) {
-        self.0.lock().remove(name);
     }
 }

@@ -137,8 +137,29 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// See [`QueueError`]; an error leaves nothing behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
+        Queue::create(engine, spec, None)
+    }
+
+    /// As [`Queue::new`]. If the name is taken, the queue gets the first free one of `name#2`,
+    /// `name#3` and so on; in any case if the name is `reserved`.
+    ///
+    /// # Errors
+    /// As [`Queue::new`].
+    pub fn new_numbered(
+        engine: &Arc<Engine<H>>,
+        spec: QueueSpec,
+        reserved: bool,
+    ) -> Result<Queue<H>, QueueError> {
+        Queue::create(engine, spec, Some(if reserved { 2 } else { 1 }))
+    }
+
+    fn create(
+        engine: &Arc<Engine<H>>,
+        spec: QueueSpec,
+        numbered: Option<u32>,
+    ) -> Result<Queue<H>, QueueError> {
         release_unreleased_queues(engine);
-        let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
+        let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec, numbered)?)));
         // Register first, then refit if the CPUs have changed since. A change publishes the value
         // first and then visits the registered queues. So the change finds the queue, or the queue
         // sees the value.
