@@ -6,6 +6,7 @@
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
+#include "frees.h"
 #include "names.h"
 
 /* An ordered queue: a callback runs after all earlier callbacks. */
@@ -89,12 +90,17 @@ struct to_free {
 	void *ptr;
 };
 
+/* The objects that kfree_rcu() has taken and that are not free yet. */
+static unsigned long frees;
+
 static void free_it(struct rcu_head *head)
 {
 	struct to_free *what = UW_CONTAINER_OF(head, struct to_free, head);
 
 	kfree(what->ptr);
 	free(what);
+	/* Release: a thread that reads the lower count finds the object in its cache. */
+	__atomic_sub_fetch(&frees, 1, __ATOMIC_RELEASE);
 }
 
 /*
@@ -112,6 +118,7 @@ void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 		return;
 	}
 	what->ptr = ptr;
+	__atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
 	call_rcu(&what->head, free_it);
 }
 
@@ -127,22 +134,35 @@ static void note_run(struct uw_work *item)
 }
 
 /*
- * Queues an item behind those that call_rcu() and queue_rcu_work() have queued, and waits for it.
- * The caller may free what readers see when this returns. So the process ends, with this message,
- * if the item is refused or removed, or if the wait would never end.
+ * Queues an item behind those that call_rcu() and queue_rcu_work() have queued, and waits for it. If
+ * it is refused or removed, or if the wait would never end, `ran` stays false. Returns the result of
+ * the queueing.
  */
-static void wait_behind(struct uw_queue *queue, const char *failed)
+static int run_behind(struct uw_queue *queue, struct waited *waited)
 {
-	struct waited waited = { .ran = false };
+	int code;
 
-	uw_rcu_work_init(&waited.item, note_run);
-	uw_kernel_queued(uw_queue_rcu_work(queue, &waited.item));
-	uw_rcu_work_flush(&waited.item);
+	waited->ran = false;
+	uw_rcu_work_init(&waited->item, note_run);
+	code = uw_queue_rcu_work(queue, &waited->item);
+	uw_rcu_work_flush(&waited->item);
 	/*
 	 * The flush may return while the item's function still runs. After this call no thread uses
 	 * the item.
 	 */
-	uw_work_cancel_sync(&waited.item.work);
+	uw_work_cancel_sync(&waited->item.work);
+	return code;
+}
+
+/*
+ * The caller may free what readers see when this returns. So the process ends, with this message, if
+ * the item has not run.
+ */
+static void wait_behind(struct uw_queue *queue, const char *failed)
+{
+	struct waited waited;
+
+	uw_kernel_queued(run_behind(queue, &waited));
 	if (!waited.ran)
 		uw_kernel_bug(failed, __FILE__, __LINE__);
 }
@@ -192,4 +212,26 @@ void rcu_barrier(void)
 	wait_behind(callbacks(),
 		    "rcu_barrier: the callbacks have not run: the caller is one of them, or the library is shut down");
 	complete_grace_period(number);
+}
+
+/* Whether the caller is a callback of call_rcu(). */
+static bool in_callback(void)
+{
+	const struct uw_work *item = uw_current_work();
+
+	return item && item->func == run_callback;
+}
+
+void uw_kernel_wait_for_frees(void)
+{
+	struct waited waited;
+	unsigned long number;
+
+	/* Acquire pairs with the release in free_it(). */
+	if (!__atomic_load_n(&frees, __ATOMIC_ACQUIRE) || in_callback())
+		return;
+	number = begin_grace_period();
+	run_behind(callbacks(), &waited);
+	if (waited.ran)
+		complete_grace_period(number);
 }

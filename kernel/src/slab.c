@@ -14,6 +14,7 @@
 #include <linux/rcupdate.h>
 
 #include "caches.h"
+#include "frees.h"
 
 /* Sizes up to 192 in steps, then powers of two. */
 #define CLASSES 12
@@ -88,18 +89,37 @@ static noinline struct kmem_cache *make_class(unsigned int class)
 	return cache;
 }
 
-/* Memory of malloc(), aligned as the kernel aligns it. */
+/*
+ * Clears a block of malloc() from `from` to the end that malloc_usable_size() tells. Not inlined: there a compiler
+ * would take the requested size for the size of the block.
+ */
+static noinline void clear_from(char *block, size_t from)
+{
+	size_t has = malloc_usable_size(block);
+
+	if (has > from)
+		memset(block + from, 0, has - from);
+}
+
+/*
+ * Memory of malloc(), aligned as the kernel aligns it. With __GFP_ZERO all of it is zero, also what exceeds the
+ * requested size: a later krealloc() in place finds zeros there.
+ */
 static noinline void *from_system(size_t size, size_t align, gfp_t flags)
 {
+	size_t zeros = 0;
 	void *memory;
 
-	if (align <= __alignof__(max_align_t))
-		return flags & __GFP_ZERO ? calloc(1, size) : malloc(size);
-	if (size > SIZE_MAX / 2)
+	if (align <= __alignof__(max_align_t)) {
+		zeros = flags & __GFP_ZERO ? size : 0;
+		memory = zeros ? calloc(1, size) : malloc(size);
+	} else if (size <= SIZE_MAX / 2) {
+		memory = aligned_alloc(align, ALIGN(size, align));
+	} else {
 		return NULL;
-	memory = aligned_alloc(align, ALIGN(size, align));
+	}
 	if (memory && (flags & __GFP_ZERO))
-		memset(memory, 0, size);
+		clear_from(memory, zeros);
 	return memory;
 }
 
@@ -305,6 +325,8 @@ void uw_kernel_cache_destroy(struct kmem_cache *cache)
 		return;
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		synchronize_rcu();
+	/* Objects of the cache may be among them. */
+	uw_kernel_wait_for_frees();
 	out = cache->slab ? uw_slab_destroy(cache->slab) : 0;
 	if (out > 0) {
 		pr_err("BUG %s: kmem_cache_destroy() with %zu objects still allocated; the cache is kept\n", cache->name, out);

@@ -81,6 +81,49 @@ static void powers_of_two_are_aligned_to_themselves(void)
 	}
 }
 
+/* Memory that was used before, of about this size. */
+static void use_and_free(size_t size)
+{
+	void *used[16];
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		used[i] = kmalloc(size, GFP_KERNEL);
+		CHECK(used[i] != NULL);
+		memset(used[i], 0xbb, ksize(used[i]));
+	}
+	for (i = 0; i < 16; i++)
+		kfree(used[i]);
+}
+
+/*
+ * A block that was cleared when it was allocated, and that only krealloc() with __GFP_ZERO resizes, has zeros wherever
+ * the program has not written: in place and moved, within a size class, and in what the C library gives beyond the size.
+ */
+static void zeros_stay_zeros(void)
+{
+	static const size_t sizes[] = { 8, 40, 190, 1000, 8000, 8200, 10000, 12288, 20000, 60000, 200000 };
+	size_t from, to;
+
+	for (from = 0; from < ARRAY_SIZE(sizes); from++) {
+		for (to = 0; to < ARRAY_SIZE(sizes); to++) {
+			size_t first = sizes[from], then = sizes[to], rest;
+			char *block;
+
+			use_and_free(first);
+			use_and_free(then);
+			block = kzalloc(first, GFP_KERNEL);
+			memset(block, 0xaa, min(first, then));
+			block = krealloc(block, then, GFP_KERNEL | __GFP_ZERO);
+			CHECK(block && (then <= first || is_zero(block + first, then - first)));
+			rest = ksize(block);
+			block = krealloc(block, rest, GFP_KERNEL | __GFP_ZERO);
+			CHECK(block && is_zero(block + then, rest - then));
+			kfree(block);
+		}
+	}
+}
+
 static void nothing_and_everything(void)
 {
 	void *nothing = kmalloc(0, GFP_KERNEL);
@@ -115,6 +158,7 @@ static void nothing_and_everything(void)
 	grown = krealloc(grown, 5000, GFP_KERNEL | __GFP_ZERO);
 	CHECK(grown && (grown[4499] & 0xff) == 0xff && is_zero(grown + 4500, 500));
 	kfree_sensitive(grown);
+	zeros_stay_zeros();
 
 	/* Memory of the C library, from functions that give it away. */
 	kfree(strdup("not of kmalloc()"));
@@ -130,6 +174,56 @@ static void freed_after_a_grace_period(void)
 	struct node *node = kmalloc(sizeof(*node), GFP_KERNEL);
 
 	kfree_rcu(node, rcu);
+	rcu_barrier();
+}
+
+static struct kmem_cache *leaky;
+
+static void destroy_leaky(void *unused)
+{
+	(void)unused;
+	kmem_cache_destroy(leaky);
+}
+
+/* A module frees the last objects of its cache, and then destroys the cache. */
+static void destroy_waits_for_kfree_rcu(void)
+{
+	struct kmem_cache *cache;
+	struct node *node;
+	int round;
+	char *text;
+
+	if (!has_caches())
+		return;
+	for (round = 0; round < 20; round++) {
+		cache = kmem_cache_create("awaited", sizeof(struct node), 0, 0, NULL);
+		node = kmem_cache_alloc(cache, GFP_KERNEL);
+		kfree_rcu(node, rcu);
+		leaky = cache;
+		text = errors_of(destroy_leaky, NULL);
+		CHECK(!text[0]);
+		free(text);
+	}
+}
+
+/* A callback cannot wait for later callbacks: destroying a cache there returns. */
+static DECLARE_COMPLETION(destroyed);
+
+static void destroy_in_callback(struct rcu_head *head)
+{
+	struct kmem_cache *cache = kmem_cache_create("inside", 100, 0, 0, NULL);
+
+	kfree_rcu(UW_CONTAINER_OF(head, struct node, rcu), rcu);
+	kmem_cache_destroy(cache);
+	complete(&destroyed);
+}
+
+static void a_callback_destroys_a_cache(void)
+{
+	struct node *node = kmalloc(sizeof(*node), GFP_KERNEL);
+
+	call_rcu(&node->rcu, destroy_in_callback);
+	wait_for_completion(&destroyed);
 	rcu_barrier();
 }
 
@@ -203,14 +297,6 @@ static void bad_arguments_are_named(void)
 
 	CHECK(strstr(text, "kmem_cache_create(NULL)") && strstr(text, "(odd): the alignment is 0 or a power of 2"));
 	free(text);
-}
-
-static struct kmem_cache *leaky;
-
-static void destroy_leaky(void *unused)
-{
-	(void)unused;
-	kmem_cache_destroy(leaky);
 }
 
 /* Not inlined: the reports name this function. */
@@ -395,6 +481,8 @@ static int __init slab_init(void)
 	powers_of_two_are_aligned_to_themselves();
 	nothing_and_everything();
 	freed_after_a_grace_period();
+	destroy_waits_for_kfree_rcu();
+	a_callback_destroys_a_cache();
 	constructors();
 	shrink_returns_memory();
 	bad_arguments_are_named();

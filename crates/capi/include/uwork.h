@@ -65,11 +65,16 @@ extern "C" {
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
-/* The version of this header. uw_version() returns the library's. */
-#define UW_VERSION "0.2.0"
+/*
+ * The version of this header, as numbers and as text, for example "1.2.3". uw_version() returns the
+ * library's.
+ */
 #define UW_VERSION_MAJOR 0
-#define UW_VERSION_MINOR 1
+#define UW_VERSION_MINOR 2
 #define UW_VERSION_PATCH 0
+#define UW_VERSION UW_VERSION_TEXT_(UW_VERSION_MAJOR, UW_VERSION_MINOR, UW_VERSION_PATCH)
+#define UW_VERSION_TEXT_(major, minor, patch) UW_VERSION_JOIN_(major, minor, patch)
+#define UW_VERSION_JOIN_(major, minor, patch) #major "." #minor "." #patch
 
 const char *uw_version(void);
 

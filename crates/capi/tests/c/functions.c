@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Jobs, functions on CPUs, and the remaining calls. */
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "item.h"
@@ -56,6 +57,7 @@ static void functions(void)
 	int number = 41, cpus, cpu = first_cpu();
 	void *result;
 	long value;
+	char version[48];
 
 	job = uw_queue_spawn(queue, same, &number);
 	CHECK(job && uw_job_is_finished(job) >= 0);
@@ -88,6 +90,8 @@ static void functions(void)
 	CHECK(uw_on_each_cpu(on_each, &each) == 0 && atomic_load(&each) >= 1);
 	CHECK(uw_panics() == 0);
 	CHECK(strcmp(uw_version(), UW_VERSION) == 0);
+	snprintf(version, sizeof(version), "%d.%d.%d", UW_VERSION_MAJOR, UW_VERSION_MINOR, UW_VERSION_PATCH);
+	CHECK(strcmp(uw_version(), version) == 0);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
