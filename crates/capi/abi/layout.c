@@ -46,6 +46,8 @@ int main(void)
 	OFFSET(struct uw_setup, blocking_tier);
 	OFFSET(struct uw_setup, percpu_mode);
 	OFFSET(struct uw_setup, power);
+	OFFSET(struct uw_setup, pool_workers_max);
+	OFFSET(struct uw_setup, stack_size);
 	OFFSET(struct uw_queue_counters, run_times);
 	OFFSET(struct uw_function_counters, waits);
 	OFFSET(struct uw_counters, functions);

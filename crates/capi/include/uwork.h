@@ -127,13 +127,19 @@ struct uw_setup {
 	 * uw_sysfs_set("module/parameters/pool_workers_max", ..) changes it later.
 	 */
 	unsigned pool_workers_max;
+	/*
+	 * The size of the stacks of all threads that run items, in bytes, 128 KiB to 1 TiB. 0: as plain
+	 * threads, whose stacks have the size of `ulimit -s` at the start of the program, or 2 MiB if it
+	 * is unlimited. UWORK_STACK overrides it.
+	 */
+	size_t stack_size;
 };
 
-#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST, UW_POWER_DEFAULT, 0 }
+#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST, UW_POWER_DEFAULT, 0, 0 }
 
 /*
  * Choices for the whole process. Call it before everything else: the first queue or dump starts the
- * library. EBUSY: the library has started; EEXIST: a setup was installed before. If the system
+ * library. EINVAL: a value is not allowed, and the error text says which are; EBUSY: the library has started; EEXIST: a setup was installed before. If the system
  * refuses a choice, the library uses the next one and reports that. Libraries should leave this
  * call to the program.
  */

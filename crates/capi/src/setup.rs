@@ -1,6 +1,8 @@
 //! Choices that a program makes before the library starts, and the watchdog.
 
 use std::ffi::{c_int, c_uint};
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr;
 use std::time::Duration;
 
 use uwork::percpu::Mode;
@@ -25,6 +27,34 @@ pub struct UwSetup {
     pub power: c_uint,
     /// How many workers a pool may have; 0: by the limits of its queues.
     pub pool_workers_max: c_uint,
+    /// The stack of a thread that runs items, in bytes; 0: as plain threads.
+    pub stack_size: usize,
+}
+
+/// The size of the structure of version 0.2, which ends before `stack_size`.
+const FIRST_SIZE: usize = offset_of!(UwSetup, stack_size);
+
+/// The choices of the caller, whose structure may be an earlier one: members that it lacks are 0.
+///
+/// # Safety
+/// `setup` is null, or points to a structure of the size that its first member gives (uwork.h).
+unsafe fn given(setup: *const UwSetup) -> Result<UwSetup, c_int> {
+    if setup.is_null() {
+        return Err(misuse(libc::EINVAL, "the setup is NULL"));
+    }
+    // SAFETY: by this function's contract.
+    let size = unsafe { (&raw const (*setup).size).read() };
+    if ![FIRST_SIZE, size_of::<UwSetup>()].contains(&size) {
+        let known = size_of::<UwSetup>();
+        let text =
+            format!("the setup's size is {size} bytes and not {known}; begin with UW_SETUP_INIT");
+        return Err(fail(libc::EINVAL, text));
+    }
+    let mut given = MaybeUninit::<UwSetup>::zeroed();
+    // SAFETY: the caller's structure has this size, which is not larger than that of the copy.
+    unsafe { ptr::copy_nonoverlapping(setup.cast::<u8>(), given.as_mut_ptr().cast(), size) };
+    // SAFETY: numbers, all of them written or zero.
+    Ok(unsafe { given.assume_init() })
 }
 
 /// The choice with this number, in an enumeration whose 0 leaves the choice to the library.
@@ -43,17 +73,10 @@ fn chosen<T: Copy>(what: &str, number: c_uint, choices: &[T]) -> Result<Option<T
 pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
     guard(|| {
         // SAFETY: the pointer is null, or points to a setup (uwork.h).
-        let Some(given) = (unsafe { setup.as_ref() }) else {
-            return misuse(libc::EINVAL, "the setup is NULL");
+        let given = match unsafe { given(setup) } {
+            Ok(given) => given,
+            Err(code) => return code,
         };
-        if given.size != size_of::<UwSetup>() {
-            let text = format!(
-                "the setup's size is {} bytes and not {}; begin with UW_SETUP_INIT",
-                given.size,
-                size_of::<UwSetup>()
-            );
-            return fail(libc::EINVAL, text);
-        }
         let choices = chosen("blocking tier", given.blocking_tier, &TIERS)
             .and_then(|tier| Ok((tier, chosen("per-CPU mode", given.percpu_mode, &Mode::ALL)?)))
             .and_then(|(tier, mode)| {
@@ -76,6 +99,9 @@ pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
         if given.pool_workers_max != 0 {
             setup = setup.pool_workers_max(given.pool_workers_max);
         }
+        if given.stack_size != 0 {
+            setup = setup.stack_size(given.stack_size);
+        }
         setup.install().map_or_else(|error| fail(errno_of(error), error.to_string()), |()| 0)
     })
 }
@@ -83,6 +109,7 @@ pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
 fn errno_of(error: SetupError) -> c_int {
     match error {
         SetupError::InstalledAlready => libc::EEXIST,
+        SetupError::BadStackSize(_) => libc::EINVAL,
         _ => libc::EBUSY,
     }
 }

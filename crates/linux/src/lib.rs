@@ -55,6 +55,7 @@ mod spans;
     path = "stack/absent.rs"
 )]
 mod stack;
+mod stack_size;
 pub mod symbols;
 pub mod task;
 mod thread;
@@ -67,4 +68,5 @@ pub use fork::forks;
 pub use host::{Linux, current_cpu, relax};
 pub use process::{Options, OptionsBy, engine, options, set_options, started};
 pub use report::{Reporter, panics, replace_reporter, report_panic, set_reporter, warn_of_flags};
+pub use stack_size::{STACK_SIZES, STACK_SIZES_TEXT};
 pub use thread::actual_nice;

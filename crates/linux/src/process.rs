@@ -9,7 +9,7 @@ use uwork_policy::percpu::Mode;
 
 use crate::host::Linux;
 use crate::topology::Machine;
-use crate::{changes, first_use};
+use crate::{changes, first_use, stack_size};
 
 /// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first
 /// needed.
@@ -23,6 +23,8 @@ pub struct Options {
     pub power_efficient: Option<bool>,
     /// How many workers a pool may have, together with those that it shares items with, at first.
     pub pool_workers_max: Option<u32>,
+    /// The stack of a thread that runs items, in bytes; one of [`STACK_SIZES`](crate::STACK_SIZES).
+    pub stack_size: Option<usize>,
 }
 
 /// The choices, and their source: the program, or the defaults.
@@ -80,8 +82,12 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
         let workers = variable("UWORK_WORKERS", &format!("0 to {POOL_WORKERS_LIMIT}"), |text| {
             text.parse().ok().filter(|&workers| workers <= POOL_WORKERS_LIMIT)
         });
-        let refused = [saves.as_ref().err(), workers.as_ref().err()].into_iter().flatten().cloned();
-        let refused: Vec<Report> = refused.collect();
+        let stack = variable("UWORK_STACK", stack_size::STACK_SIZES_TEXT, stack_size::parse);
+        let refused = [saves.as_ref().err(), workers.as_ref().err(), stack.as_ref().err()];
+        let refused: Vec<Report> = refused.into_iter().flatten().cloned().collect();
+        if let Some(size) = stack.ok().flatten().or(options.stack_size) {
+            stack_size::choose(size);
+        }
         config.power_efficient = saves.ok().flatten().or(options.power_efficient).unwrap_or(false);
         let engine = Engine::new(Linux::new(options), config);
         if let Some(workers) = workers.ok().flatten().or(options.pool_workers_max) {

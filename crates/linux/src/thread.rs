@@ -6,7 +6,7 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
-use super::{hooks, signals};
+use super::{hooks, signals, stack_size};
 
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
@@ -38,19 +38,25 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         }
         super::blocked::kept::thread_ends(id());
     };
-    start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
+    let stack = stack_size::of_thread(spec.runner.is_some());
+    begin(&spec.name, stack, body).map_err(|error| SpawnError(error.to_string()))
+}
+
+/// Starts a thread of the library's that runs no items.
+pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    begin(name, stack_size::of_thread(false), body)
 }
 
 /// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
 /// library's begins here.
-pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn begin(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let inherited = signals::block_in_creator();
     let known = inherited.before();
     let begin = move || {
         signals::begin(known);
         body();
     };
-    let outcome = std::thread::Builder::new().name(short(name)).spawn(begin);
+    let outcome = std::thread::Builder::new().name(short(name)).stack_size(stack).spawn(begin);
     // Restores the creator's mask, also if no thread was created.
     drop(inherited);
     outcome.map(drop)

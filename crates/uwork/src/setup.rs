@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use uwork_linux::{Options, OptionsBy, set_options};
+use uwork_linux::{Options, OptionsBy, STACK_SIZES, STACK_SIZES_TEXT, set_options};
 
 use crate::BlockingTier;
 
 /// Choices for the whole process that hold from the start: how undeclared waits are detected, how
-/// many workers a pool may have, whether power is saved, and how per-CPU data is locked
-/// (`percpu_mode`, a method of the feature `percpu`).
+/// many workers a pool may have, how large their stacks are, whether power is saved, and how per-CPU
+/// data is locked (`percpu_mode`, a method of the feature `percpu`).
 ///
 /// Install it before any other use of uwork, in `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), `sysfs` or any other call that needs the pools starts
@@ -87,11 +87,32 @@ impl Setup {
         self
     }
 
+    /// The size of the stacks of all threads that run items, in bytes: 128 KiB to 1 TiB. The default
+    /// is that of plain threads: `ulimit -s` at the start of the program, 2 MiB if it is unlimited,
+    /// and at least `RUST_MIN_STACK`, if that is set. `UWORK_STACK` takes precedence.
+    ///
+    /// Items that help a waiting thread run on the stack of that thread.
+    ///
+    /// ```standalone_crate
+    /// use uwork::{Setup, SetupError};
+    /// assert_eq!(Setup::new().stack_size(4096).install(), Err(SetupError::BadStackSize(4096)));
+    /// Setup::new().stack_size(64 << 20).install()?;
+    /// # Ok::<(), SetupError>(())
+    /// ```
+    pub fn stack_size(mut self, bytes: usize) -> Setup {
+        self.options.stack_size = Some(bytes);
+        self
+    }
+
     /// Installs these choices for the start of uwork. Does not start it.
     ///
     /// # Errors
-    /// uwork has started, or another setup was installed; then nothing changes.
+    /// The stack size is out of range, uwork has started, or another setup was installed; then nothing
+    /// changes.
     pub fn install(self) -> Result<(), SetupError> {
+        if let Some(bytes) = self.options.stack_size.filter(|bytes| !STACK_SIZES.contains(bytes)) {
+            return Err(SetupError::BadStackSize(bytes));
+        }
         set_options(self.options).map_err(|by| match by {
             OptionsBy::Setup => SetupError::InstalledAlready,
             OptionsBy::Default => SetupError::StartedAlready,
@@ -99,7 +120,8 @@ impl Setup {
     }
 }
 
-/// A [`Setup`] was installed too late. Prints as one line that says what is permitted.
+/// A [`Setup`] was installed too late, or has a bad value. Prints as one line that says what is
+/// permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -107,18 +129,23 @@ pub enum SetupError {
     StartedAlready,
     /// Another setup was installed.
     InstalledAlready,
+    /// A stack cannot have this size.
+    BadStackSize(usize),
 }
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SetupError::StartedAlready => {
-                "uwork has started already; a setup is allowed before its first use only"
-            }
+        match self {
+            SetupError::StartedAlready => f.write_str(
+                "uwork has started already; a setup is allowed before its first use only",
+            ),
             SetupError::InstalledAlready => {
-                "a setup was installed already; one is allowed in a process"
+                f.write_str("a setup was installed already; one is allowed in a process")
             }
-        })
+            SetupError::BadStackSize(bytes) => {
+                write!(f, "a stack cannot have {bytes} bytes; allowed are {STACK_SIZES_TEXT}")
+            }
+        }
     }
 }
 

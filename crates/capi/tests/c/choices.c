@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <uwork.h>
@@ -69,6 +70,47 @@ static void nothing(struct uw_work *work)
 	(void)work;
 }
 
+/* More than threads have by default. */
+#define LARGE_STACK ((size_t)48 << 20)
+
+static void note_stack(struct uw_work *work)
+{
+	size_t *size = (size_t *)(void *)(work + 1);
+	pthread_attr_t attributes;
+
+	CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+	CHECK(pthread_attr_getstacksize(&attributes, size) == 0);
+	pthread_attr_destroy(&attributes);
+}
+
+static void stacks(void)
+{
+	struct uw_queue *queue = uw_queue_create("stacks", 0, 0);
+	struct {
+		struct uw_work work;
+		size_t size;
+	} item = { UW_WORK_INIT(note_stack), 0 };
+
+	CHECK(queue && uw_queue_work(queue, &item.work) == 1 && uw_work_flush(&item.work) == 1);
+	CHECK(getenv("UWORK_STACK") || item.size >= LARGE_STACK);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+/* A program that was compiled before the structure had its last member. */
+static void earlier_setup(void)
+{
+	struct uw_setup setup = UW_SETUP_INIT;
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		setup.size = offsetof(struct uw_setup, stack_size);
+		setup.stack_size = 1;
+		_exit(uw_setup(&setup) == 0 ? 0 : 1);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void setup(void)
 {
 	struct uw_setup setup = UW_SETUP_INIT;
@@ -89,6 +131,9 @@ static void setup(void)
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "0 to 2"));
 	setup.power = UW_POWER_SAVE;
 	setup.pool_workers_max = 500;
+	setup.stack_size = 4096;
+	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "4096 bytes; allowed are 131072 (128K) to"));
+	setup.stack_size = LARGE_STACK;
 	CHECK(uw_setup(&setup) == 0);
 	CHECK(uw_setup(&setup) == -EEXIST && strstr(uw_error_text(), "already"));
 
@@ -242,7 +287,9 @@ static void power(void)
 
 int main(void)
 {
+	earlier_setup();
 	setup();
+	stacks();
 	watchdog();
 	dump_on_a_signal();
 	power();

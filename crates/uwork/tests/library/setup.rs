@@ -1,5 +1,6 @@
 //! Choices of a program before uwork starts. Each test runs in a process of its own.
 
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -80,6 +81,114 @@ fn a_variable_that_is_not_permitted_is_ignored_with_a_report() {
         assert_eq!(workers_max(), "3");
         let line = format!("UWORK_WORKERS={value:?} is ignored: allowed are 0 to 65534");
         until("the report", || REPORTS.lock().unwrap().contains(&line));
+    });
+}
+
+const STACK: &str = "UWORK_STACK";
+
+/// The size of the calling thread's stack, without its guard.
+fn stack_size() -> usize {
+    let (mut size, mut attributes) = (0, std::mem::MaybeUninit::uninit());
+    // SAFETY: written by the first call, and destroyed by the last.
+    unsafe {
+        assert_eq!(libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()), 0);
+        assert_eq!(libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size), 0);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+    }
+    size
+}
+
+/// The stacks of a thread of each kind that runs items.
+fn stacks() -> Vec<usize> {
+    let builders = [queue("pool"), queue("bh").bh(), queue("dedicated").dedicated()];
+    let queues = builders.map(|builder| builder.build().unwrap());
+    let handles = queues.each_ref().map(|queue| queue.spawn(stack_size));
+    // A waiter that helps would run it on its own stack.
+    until("the items", || handles.iter().all(uwork::JoinHandle::is_finished));
+    handles.map(|handle| handle.join().unwrap()).to_vec()
+}
+
+fn are_about(stacks: &[usize], size: usize) {
+    // Guard pages and the thread's static data come on top, in some versions of the C library.
+    assert!(stacks.iter().all(|&has| (size..size + (1 << 20)).contains(&has)), "{stacks:?}");
+}
+
+// Catches: stacks of a fixed size, a choice that is not passed on, or has the wrong precedence.
+#[test]
+fn the_size_of_stacks_is_the_environments_then_the_programs() {
+    let test = "the_size_of_stacks_is_the_environments_then_the_programs";
+    alone_each(test, STACK, &["128K", "48M", "3145728", ""], VARIABLE, |value| {
+        Setup::new().stack_size(20 << 20).install().unwrap();
+        let wanted = match value {
+            "128K" => 128 << 10,
+            "48M" => 48 << 20,
+            "" => 20 << 20,
+            _ => 3 << 20,
+        };
+        are_about(&stacks(), wanted);
+    });
+}
+
+// Catches: another size than that of plain threads, which have `ulimit -s`.
+#[test]
+fn stacks_are_as_large_as_those_of_plain_threads() {
+    let plain = |command: &mut Command, limit: libc::rlim_t| {
+        command.env_remove(STACK).env_remove("RUST_MIN_STACK");
+        // SAFETY: a system call without pointers into the parent.
+        unsafe {
+            command.pre_exec(move || {
+                let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::getrlimit(libc::RLIMIT_STACK, &raw mut limits);
+                limits.rlim_cur = limit.min(limits.rlim_max);
+                libc::setrlimit(libc::RLIMIT_STACK, &raw const limits);
+                Ok(())
+            })
+        };
+    };
+    let limits: [libc::rlim_t; 3] = [512 << 10, 24 << 20, libc::RLIM_INFINITY];
+    for limit in limits {
+        let test = "stacks_are_as_large_as_those_of_plain_threads";
+        alone_with(
+            test,
+            |command| plain(command, limit),
+            || {
+                let mut thread = 0;
+                let mut found = 0_usize;
+                extern "C" fn ask(found: *mut libc::c_void) -> *mut libc::c_void {
+                    // SAFETY: the creator's variable, which lives until the thread was joined.
+                    unsafe { *found.cast::<usize>() = stack_size() };
+                    found
+                }
+                // SAFETY: the result lives until the thread has been joined.
+                unsafe {
+                    let result = (&raw mut found).cast();
+                    assert_eq!(
+                        libc::pthread_create(&raw mut thread, std::ptr::null(), ask, result),
+                        0
+                    );
+                    assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
+                }
+                are_about(&stacks(), found);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_bad_size_of_stacks_is_refused_with_the_permitted_ones() {
+    for bytes in [0, 4096, (128 << 10) - 1, (1 << 40) + 1, usize::MAX] {
+        let error = Setup::new().stack_size(bytes).install().unwrap_err();
+        assert_eq!(error, SetupError::BadStackSize(bytes));
+        assert!(error.to_string().contains("allowed are 131072 (128K) to 1099511627776"));
+    }
+    let test = "a_bad_size_of_stacks_is_refused_with_the_permitted_ones";
+    alone_each(test, STACK, &["0", "-1", "8M ", "127K", "2000G", "much"], VARIABLE, |value| {
+        static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.to_string())).unwrap();
+        Setup::new().stack_size(3 << 20).install().unwrap();
+        are_about(&stacks(), 3 << 20);
+        let line = format!("UWORK_STACK={value:?} is ignored: allowed are 131072 (128K) to ");
+        until("the report", || REPORTS.lock().unwrap().iter().any(|text| text.starts_with(&line)));
     });
 }
 
