@@ -31,7 +31,7 @@
  *   EALREADY *        another call is destroying the queue
  *   EBUSY             the library has started; the lock is held; objects of the cache are allocated;
  *                     no signal is available, or it was chosen before
- *   ECANCELED         the job was cancelled
+ *   ECANCELED         the job was cancelled, or is that of the parent of a forked child
  *   EINTR             the wait was ended by a notification or a signal
  *   ESRCH             the thread has ended its task work
  *   ENOENT, EISDIR, ENOTDIR, EACCES
@@ -473,7 +473,8 @@ struct uw_job *uw_queue_spawn(struct uw_queue *queue, void *(*func)(void *arg), 
 
 /*
  * Waits for the job, and runs it on the caller's stack if it has not started and its queue allows
- * that. `result` may be NULL.
+ * that. `result` may be NULL. In a forked child a job that had not finished at the fork fails with
+ * ECANCELED, because it runs in the parent only; uw_job_is_finished() returns 1 for it.
  */
 int uw_job_join(struct uw_job *job, void **result);
 /*

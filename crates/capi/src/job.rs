@@ -128,7 +128,7 @@ pub unsafe extern "C" fn uw_job_detach(job: *mut UwJob) {
 /// The errno value for the error of a join.
 pub(crate) fn errno_of(error: &JoinError) -> c_int {
     match error {
-        JoinError::Cancelled => libc::ECANCELED,
+        JoinError::Cancelled | JoinError::Forked => libc::ECANCELED,
         JoinError::Refused => libc::ESHUTDOWN,
         JoinError::WouldDeadlock => libc::EDEADLK,
         _ => libc::ENOTRECOVERABLE,

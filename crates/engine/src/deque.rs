@@ -140,6 +140,23 @@ impl<T> Deque<T> {
         Popped::Stolen
     }
 
+    /// As [`Deque::pop`], in a forked child: whatever a thief of the parent was doing at the fork, it
+    /// does not go on here, and may hold the lock for ever. An entry that it was about to take counts
+    /// as stolen. The deque is used for further pops only.
+    ///
+    /// # Safety
+    /// As for [`Deque::pop`]. No other thread of the process uses the deque.
+    #[cold]
+    pub unsafe fn pop_in_child(&self) -> Popped {
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        let head = self.head.0.load(Ordering::Relaxed);
+        if head.wrapping_sub(tail).cast_signed() >= 0 {
+            return Popped::Stolen;
+        }
+        self.tail.0.store(tail.wrapping_sub(1), Ordering::Relaxed);
+        Popped::Own
+    }
+
     /// The owner asks for a visit, and then sends the thief. After [`Pushed::Uncovered`].
     pub fn ask(&self) {
         // Relaxed: sending the thief publishes it.

@@ -143,6 +143,7 @@ pub(crate) fn ensure_fork_handlers() {
 }
 
 /// The number of forks between the first use of the library and this process.
+#[inline]
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }

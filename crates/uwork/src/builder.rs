@@ -223,7 +223,7 @@ impl Builder {
     /// Whether a forked child runs the items that were pending at the fork, as the parent does; by
     /// default they are idle there. The child starts them at its first submission to any queue, or at
     /// its first wait, such as a [`flush`](Queue::flush). Each process drops its own copy of an
-    /// item's data. An item that was running, a timer that was armed and a handle stay the parent's.
+    /// item's data. An item that was running and a timer that was armed stay the parent's.
     ///
     /// For items whose effect is in the memory of the process, such as the growth of a table.
     #[must_use]

@@ -64,6 +64,9 @@ pub enum JoinError {
     /// The caller is inside the item, or in another item of its ordered queue: it would wait for
     /// itself.
     WouldDeadlock,
+    /// The caller is in a forked child, and the item belongs to its parent: it does not run in the
+    /// child.
+    Forked,
 }
 
 impl fmt::Debug for JoinError {
@@ -84,6 +87,9 @@ impl fmt::Display for JoinError {
                 f.write_str("the queue was draining or destroyed and took no more items")
             }
             JoinError::WouldDeadlock => f.write_str("the caller would wait for itself"),
+            JoinError::Forked => f.write_str(
+                "the item belongs to the parent process; it does not run in this one, a forked child",
+            ),
         }
     }
 }

@@ -114,8 +114,8 @@
 //!    that may grow. It then does what the item does.
 //! 9. An error in an item of that queue; for a handle, in its own item and
 //!    in items of the same ordered queue.
-//! 10. A handle of the parent's finishes in the parent only, and a thread
-//!     of the parent's takes no task work of the child's.
+//! 10. A join of a handle of the parent's that had not finished is an error,
+//!     and a thread of the parent's takes no task work of the child's.
 //! 11. In an item. Elsewhere it only calls the closure.
 //! 12. Outside of items it waits until the queue is empty. In an item it
 //!     makes a thread that does so.

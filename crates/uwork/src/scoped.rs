@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use uwork_linux::{Event, engine};
+use uwork_linux::{Event, engine, forks};
 
 use crate::error::JoinError;
 use crate::join::JoinHandle;
@@ -28,6 +28,8 @@ struct Open {
     none_left: Event,
     /// Closures that panicked without a join of their handle.
     panics: AtomicUsize,
+    /// The number of forks when the scope began.
+    forks: u32,
     /// Dropped handles. The end of the scope joins them, as it may have to run their closures
     /// itself.
     left: Mutex<Vec<JoinHandle<()>>>,
@@ -40,6 +42,31 @@ impl Open {
             // SAFETY: live, as we hold it.
             unsafe { Event::set(&raw const self.none_left) };
         }
+    }
+
+    /// A handle's join has ended so. A closure that a fork has left in the parent ends here: no thread
+    /// of this process has it.
+    fn ended(&self, outcome: Result<(), JoinError>) -> Result<(), JoinError> {
+        if let Err(JoinError::Forked) = outcome {
+            self.close_one();
+        }
+        outcome
+    }
+
+    /// In a forked child, once the scope's own function and all known handles have ended: waits for
+    /// the closures that run in this process. Their handles were forgotten. The number of the others,
+    /// which are the parent's.
+    #[cold]
+    fn settle_in_child(&self, queue: &Queue) -> usize {
+        if queue.flush().is_err() {
+            // To return without proof would end frames that a closure may use.
+            eprintln!(
+                "uwork: a scope ends in a forked child, inside an item of its queue, and handles of \
+                 its closures were forgotten: it cannot be known whether they still run"
+            );
+            std::process::abort();
+        }
+        self.closures.load(Ordering::Acquire)
     }
 }
 
@@ -113,7 +140,7 @@ impl<R> ScopedJoinHandle<'_, R> {
         join: fn(JoinHandle<()>) -> Result<(), JoinError>,
     ) -> Result<R, JoinError> {
         let outcome = match self.done.take() {
-            Some(Done::Queued(handle)) => join(handle),
+            Some(Done::Queued(handle)) => self.open.ended(join(handle)),
             Some(Done::Here(outcome)) => outcome.map_err(JoinError::Panicked),
             None => Err(JoinError::Cancelled),
         };
@@ -170,7 +197,8 @@ impl<'scope, 'env> SpawnScope<'scope, 'env> {
 /// # Panics
 /// In a thread hook, and in debug builds in an item of a BH queue, before `f` is called. If `f`
 /// panics, or a closure whose handle was not joined. The panic is raised after all closures have
-/// finished.
+/// finished. In a child that `f` forked, also if such a closure is the parent's: if it was pending or
+/// running at the fork, it does not run in the child.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("scope").build()?;
@@ -193,23 +221,35 @@ where
         closures: AtomicUsize::new(1),
         none_left: Event::default(),
         panics: AtomicUsize::new(0),
+        forks: forks(),
         left: Mutex::new(Vec::new()),
     });
     let scope = SpawnScope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     open.close_one();
+    let mut lost = 0;
     loop {
         let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // The job itself counts a panic.
         let Some(handle) = left else { break };
-        let _ = handle.join_unchecked();
+        if let Err(JoinError::Forked) = open.ended(handle.join_unchecked()) {
+            lost += 1;
+        }
     }
     // Acquire: what the closures have done.
     if open.closures.load(Ordering::Acquire) > 0 {
-        engine().blocking(|| open.none_left.wait(None));
+        if open.forks == forks() {
+            engine().blocking(|| open.none_left.wait(None));
+        } else {
+            lost += open.settle_in_child(queue);
+        }
     }
     match outcome {
         Err(payload) => resume_unwind(payload),
+        Ok(_) if lost > 0 => panic!(
+            "closures of the scope ({lost}) are the parent process's: they were queued before the fork \
+             and do not run in this child"
+        ),
         Ok(_) if open.panics.load(Ordering::Relaxed) > 0 => {
             panic!("a closure spawned in the scope panicked")
         }

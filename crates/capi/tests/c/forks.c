@@ -83,6 +83,50 @@ static void inherit(void)
 	CHECK(status == 0);
 }
 
+static void *job(void *arg)
+{
+	return arg;
+}
+
+/* Jobs and items on the stack that are pending at the fork: in the child no call waits for them. */
+static void frames(void)
+{
+	struct uw_queue *queue = uw_queue_create("frames", 0, 0);
+	struct uw_work work = UW_WORK_INIT(count);
+	struct uw_delayed_work armed = UW_DELAYED_WORK_INIT(count);
+	struct uw_rcu_work graced = UW_RCU_WORK_INIT(count);
+	struct uw_job *jobs[3];
+	void *result;
+	pid_t pid;
+	int i, status;
+
+	CHECK(queue);
+	CHECK(uw_queue_pause(queue) == 0);
+	for (i = 0; i < 3; i++)
+		CHECK((jobs[i] = uw_queue_spawn(queue, job, &i)) != NULL);
+	CHECK(uw_queue_work(queue, &work) == 1 && uw_queue_rcu_work(queue, &graced) == 1);
+	CHECK(uw_queue_delayed_work(queue, &armed, UINT64_C(3600000000000)) == 1);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		CHECK(uw_job_is_finished(jobs[0]) == 1 && uw_job_cancel(jobs[0]) == 0);
+		CHECK(uw_job_join(jobs[0], &result) == -ECANCELED && strstr(uw_error_text(), "parent process"));
+		CHECK(uw_job_join(jobs[1], NULL) == -ECANCELED);
+		uw_job_detach(jobs[2]);
+		CHECK(uw_work_flush(&work) == 0 && uw_work_flush_helping(&work) == 0 && uw_work_cancel_sync(&work) == 0);
+		CHECK(uw_delayed_work_flush(&armed) == 0 && uw_work_disable_sync(&armed.work) == 0);
+		CHECK(uw_rcu_work_flush(&graced) == 0 && uw_work_cancel_sync(&graced.work) == 0);
+		CHECK(uw_queue_resume(queue) == 0 && uw_queue_destroy(queue) == 0);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(uw_queue_resume(queue) == 0);
+	for (i = 0; i < 3; i++)
+		CHECK(uw_job_join(jobs[i], &result) == 0 && result == &i);
+	CHECK(uw_work_cancel_sync(&armed.work) == 1);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
 int main(void)
 {
 	static char names[THREADS][8] = { "first", "second", "third" };
@@ -91,6 +135,8 @@ int main(void)
 
 	if (CAN_FORK_WITH_THREADS)
 		inherit();
+	if (CAN_FORK_WITH_THREADS)
+		frames();
 	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, keep_at_it, names[i]) == 0);
 	for (i = 0; CAN_FORK_WITH_THREADS && i < FORKS; i++) {

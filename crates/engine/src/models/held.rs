@@ -49,10 +49,10 @@ unsafe fn perform(work: NonNull<Work>, action: Action) {
         // SAFETY: the frame has not ended. The model checks exactly that.
         let _ = unsafe { frame.borrowed.get() };
         // SAFETY: as above.
-        return unsafe { Held::end_one(&raw const frame.held, &frame.futex) };
+        return unsafe { Held::end_one(&raw const frame.held, 0, &frame.futex) };
     }
     // SAFETY: as above.
-    unsafe { Held::end_one(&raw const frame.held, &frame.futex) };
+    unsafe { Held::end_one(&raw const frame.held, 0, &frame.futex) };
     // SAFETY: as above.
     unsafe { frame.borrowed.set(frame.borrowed.get() + 1) };
     let again = frame.again.lock().unwrap().take();
@@ -75,13 +75,13 @@ impl Frame {
 
     fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: the model keeps the frame.
-        self.held.offer(&self.futex, || unsafe { queue.queue(self.work()) })
+        self.held.offer(0, &self.futex, || unsafe { queue.queue(self.work()) })
     }
 
     /// Ends the frame. Returns how often the item ran.
     fn end(&self, world: &World) -> u32 {
         // SAFETY: live, only this engine knows the item, and the caller is outside of it.
-        unsafe { self.held.end(&world.engine, self.work(), &self.futex) }.unwrap();
+        unsafe { self.held.end(&world.engine, self.work(), 0, &self.futex) }.unwrap();
         // SAFETY: no thread touches the frame any more. The model checks exactly that.
         unsafe {
             let runs = self.borrowed.get();
@@ -123,7 +123,7 @@ fn a_frame_ends_after_a_cancel_by_another_thread() {
             let other = thread::spawn(move || {
                 // SAFETY: the model keeps the frame.
                 let cancelled =
-                    unsafe { theirs.held.cancel(&engine, theirs.work(), &theirs.futex) };
+                    unsafe { theirs.held.cancel(&engine, theirs.work(), 0, &theirs.futex) };
                 u32::from(cancelled)
             });
             let cancelled = other.join().unwrap();
@@ -145,7 +145,7 @@ fn a_frame_ends_after_its_expired_timer_was_released() {
         let pool = queue.pool_of(0).id;
         // SAFETY: the model keeps the frame.
         let arm = || unsafe { queue.queue_delayed(None, frame.work().cast(), 1_000) }.unwrap();
-        assert_eq!(frame.held.offer(&frame.futex, arm), Queued::Yes);
+        assert_eq!(frame.held.offer(0, &frame.futex, arm), Queued::Yes);
         drop(queue);
         world.settle();
         world.explored(|| {

@@ -6,7 +6,7 @@ use crate::item::Work;
 use crate::slot::Running;
 
 /// The state of an item. A hint: it may change at any time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Busy {
     /// It is queued or armed, or waits for a grace period.
     pub pending: bool,

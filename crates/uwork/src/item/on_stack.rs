@@ -24,7 +24,7 @@ use uwork_engine::{Action, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 use super::{Enqueued, nanos, query_methods};
 use crate::queue::Queue;
 use uwork_linux::futex::Forever;
-use uwork_linux::{Linux, engine};
+use uwork_linux::{Linux, engine, forks};
 
 /// A work item on the stack. From [`on_stack`].
 #[repr(C)]
@@ -60,7 +60,7 @@ unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
     // release, until `held` was decremented.
     let frame = unsafe { &*frame };
     // SAFETY: as above. For a release this is the last access: the frame may be freed by then.
-    unsafe { Held::end_one(&raw const frame.item.held, &Forever) };
+    unsafe { Held::end_one(&raw const frame.item.held, forks(), &Forever) };
     if action == Action::Run {
         (frame.function)(&frame.item);
     }
@@ -77,8 +77,14 @@ impl StackWork {
 
     query_methods!();
 
+    /// The queueings of this process, which may be a child of the one that made the frame.
+    fn held(&self) -> &Held {
+        self.held.settle(forks(), || self.busy() != crate::Busy::default());
+        &self.held
+    }
+
     fn offer(&self, queue: impl FnOnce() -> Queued) -> Enqueued<()> {
-        match self.held.offer(&Forever, queue) {
+        match self.held().offer(forks(), &Forever, queue) {
             Queued::Yes => Enqueued::Queued,
             Queued::AlreadyPending => Enqueued::Pending(()),
             Queued::Disabled => Enqueued::Disabled(()),
@@ -104,7 +110,7 @@ impl StackWork {
     /// pending.
     pub fn cancel(&self) -> bool {
         // SAFETY: live, and only ever queued on the process's engine.
-        unsafe { self.held.cancel(engine(), self.raw(), &Forever) }
+        unsafe { self.held().cancel(engine(), self.raw(), forks(), &Forever) }
     }
 
     /// If the item is armed, queues it at once; then waits until its last queueing has run. False
@@ -129,7 +135,7 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         let item = self.0;
         // SAFETY: live, and only ever queued on the process's engine; `body` has ended.
-        if unsafe { item.held.end(engine(), item.raw(), &Forever) }.is_err() {
+        if unsafe { item.held().end(engine(), item.raw(), forks(), &Forever) }.is_err() {
             // Only this call disables the item, so an error cannot occur; to return without proof
             // would free a live frame.
             std::process::abort();
@@ -141,6 +147,9 @@ impl Drop for End<'_> {
 /// borrow from the enclosing frames. Before it returns, it takes the item off its queue or timer,
 /// and waits for a run in progress: if the item must have run, flush it in `body`. Returns what
 /// `body` returns.
+///
+/// In a forked child the item is idle if it was pending or ran at the fork, unless its queue is
+/// [inherited](crate::Builder::fork_inherited); the call returns there as well.
 ///
 /// Allocates nothing. `function` is called once for each queueing and never twice at once. It
 /// receives the item, which it may queue again. A panic in it ends that run only, as for any item.

@@ -9,8 +9,8 @@ use uwork_engine::deque::{Popped, Pushed};
 use uwork_engine::handle::Outcome;
 use uwork_engine::host::Host;
 use uwork_engine::payload::drop_payload;
-use uwork_linux::engine;
 use uwork_linux::futex::Forever;
+use uwork_linux::{engine, forks};
 
 use super::forker::Forker;
 
@@ -45,11 +45,16 @@ impl Half {
     }
 
     /// Waits until the thief has run the half. Until then it runs halves that the thief has forked:
-    /// these are parts of what it waits for. Does not unwind.
-    fn wait(&self, owner: &'static Forker) {
+    /// these are parts of what it waits for. Does not unwind. False if this process is a child of one
+    /// that the thief belongs to, forked since there were `forked` forks.
+    fn wait(&self, owner: &'static Forker, forked: u32) -> bool {
         // Since it last ran a half here.
         let mut vain_looks = 0;
         while !self.outcome.is_done() {
+            // A half that runs here may fork.
+            if forks() != forked {
+                return false;
+            }
             // Decided inside the theft: until then the thief may end this half, begin other work, and
             // push halves of that.
             let unfinished = || !self.outcome.is_done();
@@ -58,13 +63,15 @@ impl Half {
                 continue;
             }
             if vain_looks == VAIN_LOOKS_MAX {
-                return engine().blocking(|| self.outcome.wait(&Forever));
+                engine().blocking(|| self.outcome.wait(&Forever));
+                return true;
             }
             // The pauses become longer from round to round.
             let round = vain_looks;
             engine().host().relax(round);
             vain_looks += 1;
         }
+        true
     }
 }
 
@@ -137,6 +144,8 @@ impl<B: FnOnce() -> RB, RB> Frame<B, RB> {
 /// inside a work item that wait is declared.
 ///
 /// # Panics
+/// In a child that `a` forked, if a worker of the parent had taken `b`.
+///
 /// If a half panics, once the other has ended; a `b` that no worker has taken when `a` panics is
 /// dropped without a run. If both panic, with the payload of `a`. A thread's first call panics if
 /// the system queue cannot be made, as [`system::dfl_long`](crate::system::dfl_long) does.
@@ -176,7 +185,7 @@ where
     A: FnOnce() -> RA,
     B: FnOnce() -> RB,
 {
-    let frame = Frame::<B, RB>::new(b);
+    let (frame, forked) = (Frame::<B, RB>::new(b), forks());
     // Of the whole frame, of which a thief uses more than the half.
     let entry = NonNull::from(&frame).cast::<Half>();
     let host = engine().host();
@@ -192,8 +201,14 @@ where
         }
     }
     let a = catch_unwind(AssertUnwindSafe(a));
-    // SAFETY: of this thread; each join pops what it has pushed, the inner ones before the outer.
-    if unsafe { owner.deque.pop(host) } == Popped::Own {
+    let popped = if forks() == forked {
+        // SAFETY: of this thread; each join pops what it has pushed, the inner ones before the outer.
+        unsafe { owner.deque.pop(host) }
+    } else {
+        // SAFETY: as above; and this is a child, which has no thief of this deque.
+        unsafe { owner.deque.pop_in_child() }
+    };
+    if popped == Popped::Own {
         // SAFETY: not stolen.
         let b = unsafe { frame.take_closure() };
         return match a {
@@ -201,8 +216,17 @@ where
             Err(payload) => panic_without(b, payload),
         };
     }
-    frame.half.wait(owner);
-    // SAFETY: the wait returns when the outcome is complete.
+    if !frame.half.wait(owner, forked) {
+        // No thread of this process uses the frame.
+        match a {
+            Ok(_) => panic!(
+                "the second closure of a join was running in the parent process at the fork; in this \
+                 child it has no result"
+            ),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+    // SAFETY: the wait returned when the outcome is complete.
     match (a, unsafe { frame.take_value() }) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(payload), b) => panic_without(b, payload),

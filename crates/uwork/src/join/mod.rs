@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use uwork_engine::{Helped, Work as RawWork};
-use uwork_linux::{engine, report_panic};
+use uwork_linux::{engine, forks, report_panic};
 
 use crate::error::JoinError;
 use crate::query::WorkId;
@@ -31,6 +31,8 @@ pub struct JoinHandle<R> {
     /// The queue as an identity. Compared only while the task is not done.
     queue: *const (),
     is_ordered: bool,
+    /// The number of forks when the item was queued: it belongs to that process.
+    forks: u32,
     marker: PhantomData<R>,
 }
 
@@ -78,7 +80,7 @@ impl<R> JoinHandle<R> {
         queue: &Queue,
     ) -> JoinHandle<R> {
         let (queue, is_ordered) = (queue.0.identity(), queue.is_ordered());
-        JoinHandle { task, release, queue, is_ordered, marker: PhantomData }
+        JoinHandle { task, release, queue, is_ordered, forks: forks(), marker: PhantomData }
     }
 
     fn task(&self) -> &dyn Joinable<R> {
@@ -86,9 +88,29 @@ impl<R> JoinHandle<R> {
         unsafe { self.task.as_ref() }
     }
 
-    /// Whether the item has finished.
+    /// Whether the item has finished, or will never finish in this process, a forked child
+    /// ([`JoinError::Forked`]): whether [`JoinHandle::join`] returns without a wait.
     pub fn is_finished(&self) -> bool {
-        self.task().is_done()
+        self.task().is_done() || self.is_lost()
+    }
+
+    /// Whether the item is of the parent of this process and has not finished. A queue that the child
+    /// inherits may run it nevertheless.
+    #[inline]
+    fn is_lost(&self) -> bool {
+        self.forks != forks() && self.is_lost_in_child()
+    }
+
+    #[cold]
+    fn is_lost_in_child(&self) -> bool {
+        let task = self.task();
+        // In this order: an inherited item that is neither pending nor running has finished.
+        engine().busy(task.work()) == crate::Busy::default() && !task.is_done()
+    }
+
+    /// The result of an item that has finished, or is lost.
+    fn result(&self) -> Result<R, JoinError> {
+        if self.is_lost() { Err(JoinError::Forked) } else { self.task().take() }
     }
 
     /// The item's identity: the value of [`current_work`](crate::current_work) inside it.
@@ -102,8 +124,9 @@ impl<R> JoinHandle<R> {
     /// switch, no wake. Otherwise it sleeps; inside a work item that wait is declared to the pool.
     ///
     /// # Errors
-    /// The item panicked, was cancelled or was refused. Or the caller would wait for itself: it is
-    /// inside that very item, or inside an item of the same ordered queue.
+    /// The item panicked, was cancelled or was refused, or belongs to the parent of a forked child. Or
+    /// the caller would wait for itself: it is inside that very item, or inside an item of the same
+    /// ordered queue.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("join").build()?;
@@ -127,7 +150,7 @@ impl<R> JoinHandle<R> {
     /// panic.
     pub(crate) fn join_unchecked(self) -> Result<R, JoinError> {
         let task = self.task();
-        if !task.is_done() {
+        if !self.is_finished() {
             // Read before the attempt to help: a freeze, thaw, pause or resume meanwhile may be the
             // reason for a refusal.
             let epoch = engine().freeze_epoch();
@@ -144,13 +167,13 @@ impl<R> JoinHandle<R> {
                 // SAFETY: as above.
                 unsafe { engine().flush_work(self.task.cast()) };
             }
-            // A future that this thread polled may still be pending.
-            if !task.is_done() {
+            // A future that this thread polled may still be pending. The item may have forked.
+            if !self.is_finished() {
                 // SAFETY: as above.
                 unsafe { engine().blocking_on(self.task.cast(), || task.wait()) };
             }
         }
-        task.take()
+        self.result()
     }
 
     fn waits_for_itself(&self) -> bool {
@@ -176,7 +199,7 @@ impl<R> JoinHandle<R> {
     /// ```
     pub fn join_waiting(self) -> Result<R, JoinError> {
         let task = self.task();
-        if !task.is_done() {
+        if !self.is_finished() {
             engine().assert_may_wait();
             if engine().runs_item(task.work()) || engine().runs_queue(self.queue) {
                 return Err(JoinError::WouldDeadlock);
@@ -184,7 +207,7 @@ impl<R> JoinHandle<R> {
             // SAFETY: live as long as the handle.
             unsafe { engine().blocking_on(self.task.cast(), || task.wait()) };
         }
-        task.take()
+        self.result()
     }
 
     /// Withdraws the closure if it has not started, the future if it has not finished. True if it
@@ -209,7 +232,8 @@ impl<R> Future for JoinHandle<R> {
 
     /// Ready when the item has finished. After that, `Err(Cancelled)`.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.task().poll_done(context) { Poll::Ready(self.task().take()) } else { Poll::Pending }
+        let is_ready = self.is_lost() || self.task().poll_done(context);
+        if is_ready { Poll::Ready(self.result()) } else { Poll::Pending }
     }
 }
 

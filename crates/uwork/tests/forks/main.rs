@@ -5,6 +5,7 @@
 
 mod bounded;
 mod descriptors;
+mod frames;
 mod hooks;
 mod percpu;
 #[path = "../support/mod.rs"]
