@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <linux/fs.h>
+#include "cancel.h"
 
 #define ATTRIBUTE_MAX 4096
 
@@ -65,6 +66,7 @@ struct file *filp_open(const char *path, int flags, umode_t mode)
 	struct opened *new = calloc(1, sizeof(*new));
 	int access = flags & O_ACCMODE;
 	int error;
+	UW_HOLD_CANCEL_OFF;
 
 	if (!new)
 		return ERR_PTR(-ENOMEM);
@@ -89,6 +91,7 @@ struct file *filp_open(const char *path, int flags, umode_t mode)
 
 int filp_close(struct file *file, fl_owner_t id)
 {
+	UW_HOLD_CANCEL_OFF;
 	struct opened *of = opened(file);
 	int error = of->fd >= 0 && close(of->fd) != 0 ? -errno : 0;
 

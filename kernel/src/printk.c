@@ -10,6 +10,7 @@
 
 #include <linux/kernel.h>
 #include <linux/sched.h>
+#include "cancel.h"
 #include "fork.h"
 
 #define MESSAGE_MAX 1024
@@ -43,6 +44,8 @@ static void write_all(int fd, const char *text, size_t length)
 /* Writes a message so that its lines stay together, after the output that stdio has buffered. */
 static void emit(int fd, bool goes_on, const char *text, size_t length)
 {
+	UW_HOLD_CANCEL_OFF;
+
 	pthread_mutex_lock(&lock);
 	/*
 	 * Under the lock, so that at a fork no thread is inside fflush(): the sanitizers' runtime

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cancel.h"
 #include "fork.h"
 #include "task.h"
 
@@ -281,6 +282,7 @@ unsigned int uw_kernel_task_cpu(const struct task_struct *task)
 	size_t length;
 	FILE *file;
 	int word;
+	UW_HOLD_CANCEL_OFF;
 
 	if (task == uw_kernel_current())
 		return (unsigned int)uw_kernel_this_cpu();

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <linux/topology.h>
+#include "cancel.h"
 
 #define CPU_FOLDER "/sys/devices/system/cpu/cpu%u/"
 #define CACHE_LEVELS 8
@@ -25,6 +26,7 @@ static bool read_line(char *line, size_t size, unsigned int cpu, const char *nam
 	char path[128];
 	FILE *file;
 	bool is_read;
+	UW_HOLD_CANCEL_OFF;
 
 	snprintf(path, sizeof(path), CPU_FOLDER "%s", cpu, name);
 	file = fopen(path, "re");

@@ -46,8 +46,14 @@
  *
  * Functions of items run on threads of the library. They may queue, wait, free their own item and
  * create threads. They must not longjmp out, and must not end their thread (pthread_exit,
- * pthread_cancel). A C++ exception that leaves one ends the process. After fork() the child may use
- * everything: it starts idle, and items that were pending run in the parent only.
+ * pthread_cancel): such a function, or one that a C++ exception leaves, ends the process with a
+ * message. After fork() the child may use everything: it starts idle, and items that were pending
+ * run in the parent only.
+ *
+ * No function is a cancellation point. A thread that is cancelled (pthread_cancel, deferred) inside
+ * one ends at its first cancellation point after the call, and functions that the call runs on this
+ * thread do not end either. The library's threads cannot be cancelled. Asynchronous cancellation is
+ * not supported, as by most of the C library.
  */
 #ifndef UWORK_H
 #define UWORK_H

@@ -3,9 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
+use uwork::foreign::must_return;
 use uwork::{BoundedQueue, Error, ErrorKind, RejectedError, Reservation};
 
-use crate::error::{done, fail, failed, guard, guarded, misuse};
+use crate::error::{done, fail, failed, guarded, misuse, quick};
 use crate::job::{Pointer, UwJob, UwJobFn, leaked};
 use crate::queue::{UwQueue, queue, set_errno};
 
@@ -22,7 +23,7 @@ enum Patience {
 fn with_bounded(bounded: *const UwBounded, body: impl FnOnce(&BoundedQueue) -> c_int) -> c_int {
     // SAFETY: null, or from `uw_bounded_create` and not freed yet (uwork.h).
     match unsafe { bounded.as_ref() } {
-        Some(bounded) => guard(|| body(&bounded.0)),
+        Some(bounded) => quick(|| body(&bounded.0)),
         None => misuse(libc::EINVAL, "the bounded queue is NULL"),
     }
 }
@@ -76,7 +77,7 @@ fn spawn(
             Err(code) => return code,
         };
         // SAFETY: by uwork.h.
-        let closure = move || Pointer::new(unsafe { func(arg.get()) });
+        let closure = move || Pointer::new(must_return(|| unsafe { func(arg.get()) }));
         let outcome = match *patience {
             Patience::Waits => bounded.spawn(closure),
             Patience::Tries => bounded.try_spawn(closure),

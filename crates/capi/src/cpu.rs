@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
+use uwork::foreign::must_return;
 use uwork::topology::Machine;
 
 use crate::attrs::{cpu_of, write_cpus};
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn uw_work_on_cpu(
     guard(|| {
         let call = &call;
         // SAFETY: by uwork.h.
-        match uwork::work_on_cpu(cpu, move || unsafe { (call.func)(call.arg) }) {
+        match uwork::work_on_cpu(cpu, move || must_return(|| unsafe { (call.func)(call.arg) })) {
             Ok(value) => {
                 // SAFETY: null, or a valid place for the result (uwork.h).
                 if let Some(result) = unsafe { result.as_mut() } {
@@ -63,7 +64,8 @@ pub unsafe extern "C" fn uw_on_each_cpu(func: UwEachCpuFn, arg: *mut c_void) -> 
     guard(|| {
         let call = &call;
         // SAFETY: by uwork.h.
-        done(uwork::on_each_cpu(move |cpu| unsafe { (call.func)(cpu as c_int, call.arg) }))
+        let calls = move |cpu| must_return(|| unsafe { (call.func)(cpu as c_int, call.arg) });
+        done(uwork::on_each_cpu(calls))
     })
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
-use uwork::foreign::payload_text;
+use uwork::foreign::{hold_off, payload_text};
 
 /// Room for one line. Longer texts are cut.
 const TEXT_SIZE: usize = 512;
@@ -57,8 +57,18 @@ pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
     outcome.map_or_else(|error| failed(&error), |()| 0)
 }
 
-/// Runs `body`. A panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
+/// Runs `body`, and meanwhile holds cancellation of the thread off. A panic in it becomes
+/// `ENOTRECOVERABLE`, with the panic's message as the text.
+///
+/// For calls that wait, create or inspect, and for those that run functions of the program.
 pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
+    let _held_off = hold_off();
+    caught(body)
+}
+
+/// The same for frequent calls, which have no cancellation point: the library holds cancellation off
+/// in their rare parts itself.
+pub fn caught<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let code = fail(libc::ENOTRECOVERABLE, payload_text(&*payload).unwrap_or("panicked"));
         // A payload may panic when it is dropped, and so may that panic's payload.
@@ -71,6 +81,11 @@ pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
 /// Like [`guarded`], for a `body` that returns a code itself.
 pub fn guard(body: impl FnOnce() -> c_int) -> c_int {
     guarded(body).unwrap_or_else(|code| code)
+}
+
+/// As [`caught`], for a `body` that returns a code itself.
+pub fn quick(body: impl FnOnce() -> c_int) -> c_int {
+    caught(body).unwrap_or_else(|code| code)
 }
 
 /// The text of this thread's last call that failed, in one line; "" if none failed. Valid until the

@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 
 use uwork::{Flags, Report, foreign};
 
-use crate::error::{c_string, fail, give, guard, guarded, misuse};
+use crate::error::{c_string, caught, fail, give, guard, guarded, misuse};
 use crate::item::UwWork;
 use crate::queue::{UwQueue, queue};
 
 /// The item that the calling thread runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_current_work() -> *mut UwWork {
-    let Ok(Some((address, function))) = guarded(foreign::current_item) else {
+    let Ok(Some((address, function))) = caught(foreign::current_item) else {
         return std::ptr::null_mut();
     };
     match crate::debug::user_of(address) {
@@ -26,7 +26,7 @@ pub extern "C" fn uw_current_work() -> *mut UwWork {
 /// Whether the calling thread is a rescuer.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_current_is_rescuer() -> bool {
-    guarded(uwork::current_is_rescuer).unwrap_or(false)
+    caught(uwork::current_is_rescuer).unwrap_or(false)
 }
 
 /// Describes the running item, for dumps and reports.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_
     match crate::cpu::given(func) {
         Ok(func) => guard(|| {
             // SAFETY: by uwork.h.
-            uwork::blocking(|| unsafe { func(arg) });
+            uwork::blocking(|| foreign::must_return(|| unsafe { func(arg) }));
             0
         }),
         Err(code) => code,

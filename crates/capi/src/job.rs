@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
+use uwork::foreign::must_return;
 use uwork::{JoinError, JoinHandle};
 
-use crate::error::{fail, failed_join, guarded};
+use crate::error::{caught, fail, failed_join, guarded};
 use crate::queue::{UwQueue, queue, set_errno};
 
 /// The function of a job.
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn uw_queue_spawn(
     let made = queue(handle).and_then(|queue| {
         let func = crate::cpu::given(func)?;
         // SAFETY: by uwork.h.
-        guarded(|| queue.spawn(move || Pointer(unsafe { func(arg.get()) })))
+        caught(|| queue.spawn(move || Pointer(must_return(|| unsafe { func(arg.get()) }))))
     });
     match made {
         Ok(job) => leaked(job),
@@ -100,7 +101,7 @@ unsafe fn join_by(
 pub unsafe extern "C" fn uw_job_cancel(job: *const UwJob) -> c_int {
     // SAFETY: null, or from `uw_queue_spawn` and not freed yet (uwork.h).
     match unsafe { job.as_ref() } {
-        Some(job) => guarded(|| job.0.cancel()).map_or_else(|code| code, c_int::from),
+        Some(job) => caught(|| job.0.cancel()).map_or_else(|code| code, c_int::from),
         None => fail(libc::EINVAL, "the job is NULL"),
     }
 }
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn uw_job_detach(job: *mut UwJob) {
     if !job.is_null() {
         // SAFETY: as in `uw_job_join`.
         let job = unsafe { Box::from_raw(job) };
-        let _ = guarded(|| drop(job));
+        let _ = caught(|| drop(job));
     }
 }
 

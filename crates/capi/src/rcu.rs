@@ -6,9 +6,9 @@ use std::ffi::c_int;
 use uwork::foreign;
 use uwork::rcu::{ReadGuard, is_read_locked, read_lock};
 
-use crate::error::{guard, misuse};
+use crate::error::{guard, misuse, quick};
 use crate::item::{Found, Item, ItemPointer, Kind, UwRcuWork, UwWorkFn, answer, graced};
-use crate::queue::{UwQueue, with_queue};
+use crate::queue::{UwQueue, queue};
 use crate::work::init;
 
 /// Initialises an idle item that can wait for a grace period.
@@ -45,9 +45,12 @@ macro_rules! with_graced {
 /// Queues an item after a grace period.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRcuWork) -> c_int {
-    with_queue(handle, |queue| {
-        with_graced!(item, |found| answer(queue.enqueue_rcu::<_, 0>(found.pointer)))
-    })
+    match queue(handle) {
+        Ok(queue) => {
+            quick(|| with_graced!(item, |found| answer(queue.enqueue_rcu::<_, 0>(found.pointer))))
+        }
+        Err(code) => code,
+    }
 }
 
 /// Waits for the grace period and for the run.
@@ -118,7 +121,7 @@ fn end_leftover_sides() {
 /// Begins a read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_lock() -> c_int {
-    guard(|| {
+    quick(|| {
         SIDES.with_borrow_mut(|sides| {
             if sides.guards.is_empty() {
                 sides.begun = Begun::here();
@@ -133,7 +136,7 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
 /// Ends the most recent read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_unlock() -> c_int {
-    guard(|| {
+    quick(|| {
         let ended = SIDES.with_borrow_mut(|sides| {
             let ended = sides.guards.pop();
             publish(sides);

@@ -7,7 +7,7 @@ use uwork::{DisableDepthError, Enqueued};
 
 use crate::attrs::{cpu_of, write_text};
 use crate::debug;
-use crate::error::{fail, guard, misuse};
+use crate::error::{fail, guard, misuse, quick};
 use crate::item::{Kind, answer, answer_in_place, make, with_item};
 pub use crate::item::{UwDelayedWork, UwRcuWork, UwWork, UwWorkFn};
 use crate::queue::{UwQueue, queue};
@@ -118,7 +118,7 @@ fn was_pending<P>(outcome: Result<Option<P>, DisableDepthError>) -> c_int {
 /// Removes an item from its queue or timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_cancel(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |found| c_int::from(found.work.cancel().is_some())))
+    quick(|| with_item!(item, |found| c_int::from(found.work.cancel().is_some())))
 }
 
 /// The same, and waits for a run in progress.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn uw_work_cancel_sync(item: *mut UwWork) -> c_int {
 /// Disables an item once, and removes it from its queue or timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_disable(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |found| was_pending(found.work.disable())))
+    quick(|| with_item!(item, |found| was_pending(found.work.disable())))
 }
 
 /// The same, and waits for a run in progress.
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn uw_work_disable_sync(item: *mut UwWork) -> c_int {
 /// Undoes one disable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_enable(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |found| found.work.enable().map_or_else(unbalanced, c_int::from)))
+    quick(|| with_item!(item, |found| found.work.enable().map_or_else(unbalanced, c_int::from)))
 }
 
 /// Waits until an item's last queueing has run.

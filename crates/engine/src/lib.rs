@@ -41,7 +41,7 @@ pub use account::FunctionTimes;
 pub use dump::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use engine::{Config, Engine};
 pub use host::{Cpus, PageList, Pages, ThreadState};
-pub use item::{Action, DISABLE_DEPTH_MAX, ForeignFn, ItemName, Work, WorkFn};
+pub use item::{Action, DISABLE_DEPTH_MAX, ForeignFn, ItemName, Work, WorkFn, must_return};
 pub use lifecycle::{Forking, FreezeError, Housekeeping};
 pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;

@@ -69,6 +69,7 @@ pub fn once<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static
 
 #[cold]
 fn first<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T {
+    let _held_off = crate::cancel::hold_off();
     let _making = making();
     cell.get_or_init(make)
 }

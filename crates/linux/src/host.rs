@@ -284,6 +284,9 @@ pub fn relax(round: u32) {
         0..32 => std::hint::spin_loop(),
         32..256 => std::thread::yield_now(),
         // The other thread is preempted and this one may outrank it: only sleeping lets it run.
-        _ => std::thread::sleep(Duration::from_micros(50)),
+        _ => {
+            let _held_off = crate::cancel::hold_off();
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 }

@@ -12,6 +12,7 @@ pub mod binding;
 mod blocked;
 #[cfg(test)]
 mod bounded;
+pub mod cancel;
 mod changes;
 #[cfg_attr(
     not(all(feature = "control", any(target_arch = "x86_64", target_arch = "aarch64"))),

@@ -44,6 +44,7 @@ pub(crate) fn issue(report: Report) {
 /// the reporter may need it.
 pub(crate) fn deliver(mut report: Report) {
     // Callers are in the middle of changes that an unwinding must not interrupt.
+    let _held_off = crate::cancel::hold_off();
     let delivered = catch_unwind(AssertUnwindSafe(|| {
         // On a thread of its own, as the symbol lookup may take long.
         if let Report::Stalled(stall) = &mut report {

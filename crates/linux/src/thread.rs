@@ -6,7 +6,7 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
-use super::{hooks, signals, stack_size};
+use super::{cancel, hooks, signals, stack_size};
 
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
@@ -50,9 +50,11 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
 /// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
 /// library's begins here.
 fn begin(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let _held_off = cancel::hold_off();
     let inherited = signals::block_in_creator();
     let known = inherited.before();
     let begin = move || {
+        cancel::never();
         signals::begin(known);
         body();
     };

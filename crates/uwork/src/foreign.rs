@@ -7,11 +7,12 @@ use uwork_engine::Delayed;
 use uwork_engine::host::Report;
 pub use uwork_engine::payload::payload_text;
 pub use uwork_engine::percpu::{CpuLock, Place, Recursion, Token};
-pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
+pub use uwork_engine::{Context, ForeignFn, Work as RawWork, must_return};
 use uwork_linux::Linux;
 pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
+pub use uwork_linux::cancel::{HeldOff, hold_off};
 pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::symbols::name as function_name;
 #[cfg(feature = "percpu")]

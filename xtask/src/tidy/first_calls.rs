@@ -1,4 +1,5 @@
-//! Every function of `uwork.h` is tested as the first call of a forked child.
+//! Every function of `uwork.h` is tested as the first call of a forked child, and on a thread that is
+//! cancelled.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use uwork::foreign::{Locks, Place};
 
 use super::held;
-use crate::error::{fail, failed, guarded};
+use crate::error::{caught, fail, failed};
 use crate::percpu::lock_here;
 
 /// `struct uw_locks` of `kernel/src/pwlocks.c`, a row of locks: the first CPU's lock, the distance
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn uw_locks_lock(locks: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
     code(unsafe {
         locks.take(|locks| {
-            let taken = guarded(|| locks.lock_of(cpu))?;
+            let taken = caught(|| locks.lock_of(cpu))?;
             taken.map_or_else(|error| Err(failed(&error)), |()| Ok(0))
         })
     })
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn uw_locks_lock(locks: UwLocks, cpu: c_uint) -> c_int {
 pub unsafe extern "C" fn uw_locks_try(locks: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
     code(unsafe {
-        locks.take(|locks| match guarded(|| locks.try_lock_of(cpu))? {
+        locks.take(|locks| match caught(|| locks.try_lock_of(cpu))? {
             Ok(true) => Ok(0),
             Ok(false) => Err(-libc::EBUSY),
             Err(error) => Err(failed(&error)),

@@ -12,13 +12,13 @@ use uwork::foreign;
 
 pub use locks::*;
 
-use crate::error::{guard, guarded};
+use crate::error::{caught, guard};
 
 /// The context of the calling thread. Bit 0: it may run items of queues, as workers and rescuers do;
 /// bit 1: it runs an item of a BH queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_kernel_context() -> c_uint {
-    let bh = guarded(foreign::context).is_ok_and(|at| at.bh);
+    let bh = caught(foreign::context).is_ok_and(|at| at.bh);
     c_uint::from(foreign::may_run_items()) | c_uint::from(bh) << 1
 }
 

@@ -6,11 +6,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Drain;
 
+use uwork::foreign::{hold_off, must_return};
 use uwork::percpu::Bundle;
 
 use super::{count, made, there};
 use crate::cpu::given;
-use crate::error::{fail, guard, guarded};
+use crate::error::{fail, guard, guarded, quick};
 
 /// An item: an arbitrary pointer of the program.
 #[repr(transparent)]
@@ -99,7 +100,9 @@ pub unsafe extern "C" fn uw_percpu_batch_create(
         let batch = Bundle::new(capacity as usize, move |items: Drain<'_, Item>| {
             let items: &[Item] = items.as_slice();
             // SAFETY: by uwork.h. An `Item` has the layout of a pointer.
-            inside(id, || unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) });
+            let sinks = || unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) };
+            let _held_off = hold_off();
+            inside(id, || must_return(sinks));
         });
         Ok(UwPercpuBatch { batch, id })
     })
@@ -113,7 +116,7 @@ pub unsafe extern "C" fn uw_percpu_batch_add(
 ) -> c_int {
     // SAFETY: by uwork.h.
     match unsafe { there(batch) } {
-        Ok(batch) => guard(|| {
+        Ok(batch) => quick(|| {
             batch.batch.add(Item(item));
             0
         }),

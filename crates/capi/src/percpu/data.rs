@@ -4,12 +4,12 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use uwork::foreign::{CpuLock, Locks, Place, Recursion, Registration, give_up};
+use uwork::foreign::{CpuLock, Locks, Place, Recursion, Registration, give_up, must_return};
 
 use super::{lock_here, made, nothing, there};
 use crate::attrs::cpu_of;
 use crate::cpu::given;
-use crate::error::{fail, failed, guard, guarded, misuse};
+use crate::error::{caught, fail, failed, guard, guarded, misuse};
 
 /// The blocks. Each lies behind its lock.
 pub struct UwPercpu {
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn uw_percpu_lock(percpu: *mut UwPercpu, cpu: c_int) -> *m
     let locked = || {
         // SAFETY: by uwork.h.
         let (percpu, cpu) = (unsafe { there(percpu) }?, cpu_of(cpu)?);
-        let taken = guarded(|| percpu.locks.lock_of(cpu))?;
+        let taken = caught(|| percpu.locks.lock_of(cpu))?;
         taken.map_err(|error| failed(&error)).map(|()| percpu.block_of(cpu))
     };
     locked().unwrap_or_else(nothing)
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn uw_percpu_trylock(percpu: *mut UwPercpu, cpu: c_int) ->
     let locked = || {
         // SAFETY: by uwork.h.
         let (percpu, cpu) = (unsafe { there(percpu) }?, cpu_of(cpu)?);
-        let taken = guarded(|| percpu.locks.try_lock_of(cpu))?.map_err(|error| failed(&error))?;
+        let taken = caught(|| percpu.locks.try_lock_of(cpu))?.map_err(|error| failed(&error))?;
         Ok(if taken { percpu.block_of(cpu) } else { busy() })
     };
     locked().unwrap_or_else(nothing)
@@ -237,7 +237,7 @@ impl Call {
         }
         let _release = Release(&percpu.locks, cpu);
         // SAFETY: by uwork.h.
-        unsafe { (self.func)(cpu as c_int, percpu.block_of(cpu), self.arg) };
+        must_return(|| unsafe { (self.func)(cpu as c_int, percpu.block_of(cpu), self.arg) });
     }
 }
 

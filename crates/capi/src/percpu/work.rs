@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use uwork::Flags;
-use uwork::foreign::{is_disabled, percpu_call, percpu_flush};
+use uwork::foreign::{is_disabled, must_return, percpu_call, percpu_flush};
 use uwork::percpu::{Mode, is_cpu_remote, mode};
 
 use crate::error::{fail, guard, misuse};
@@ -85,7 +85,10 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
             // The function may free the item. So a flush identifies the call by the item's address
             // only.
             // SAFETY: as above.
-            percpu_call(own as u32, known.addr().get(), || unsafe { function(known.as_ptr()) });
+            percpu_call(own as u32, known.addr().get(), || {
+                // SAFETY: the function belongs to this item (uwork.h).
+                must_return(|| unsafe { function(known.as_ptr()) })
+            });
             1
         })
     })

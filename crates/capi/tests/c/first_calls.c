@@ -4,6 +4,9 @@
  * parent has queues with rescuers, pending, running and armed items at the fork. `cargo xtask tidy` compares the table
  * with the header.
  *
+ * During the call a cancellation of the thread is pending (pthread_cancel): no function is a cancellation point. The same
+ * holds for a call in a child that has used its queues before, on a thread that ends with the cancellation afterwards.
+ *
  * An argument selects one function: first_calls uw_queue_set_nice
  */
 #define _GNU_SOURCE
@@ -380,6 +383,44 @@ static void use_queues(void)
 	CHECK(uw_queue_destroy(fresh) == 0);
 }
 
+static void was_cancelled(void *name)
+{
+	fprintf(stderr, "%s is a cancellation point\n", (const char *)name);
+	_exit(3);
+}
+
+static void call_cancelled(size_t number)
+{
+	CHECK(pthread_cancel(pthread_self()) == 0);
+	pthread_cleanup_push(was_cancelled, (void *)(uintptr_t)CASES[number].name);
+	CASES[number].call();
+	pthread_cleanup_pop(0);
+}
+
+static void *cancelled_thread(void *number)
+{
+	call_cancelled(*(size_t *)number);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* In a child that has used its queues, on a thread that is cancelled meanwhile. */
+static void in_warm_child(size_t number)
+{
+	pthread_t thread;
+	void *end;
+
+	CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+	close(gate[1]);
+	use_queues();
+	CHECK(pthread_create(&thread, NULL, cancelled_thread, &number) == 0);
+	CHECK(pthread_join(thread, &end) == 0);
+	CHECK(end == PTHREAD_CANCELED);
+	if (CASES[number].afterwards == WORKS)
+		use_queues();
+	_exit(0);
+}
+
 static void in_child(size_t number)
 {
 	/* uw_work_cancel() took one of them. */
@@ -388,7 +429,8 @@ static void in_child(size_t number)
 	/* A child that hangs ends with its parent, which the harness ends. */
 	CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	close(gate[1]);
-	CASES[number].call();
+	call_cancelled(number);
+	CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
 	if (CASES[number].afterwards == WORKS) {
 		use_queues();
 		CHECK(atomic_load(&inherited_runs) == (cancels ? 3 : 4));
@@ -402,7 +444,8 @@ static void prepare(void)
 
 	CHECK(pipe(gate) == 0);
 	CHECK(pipe(input) == 0);
-	CHECK(write(input[1], "x", 1) == 1);
+	/* A byte for each child that reads. */
+	CHECK(write(input[1], "xx", 2) == 2);
 	hooks = uw_thread_hooks_add(start_hook, NULL, NULL);
 	CHECK(hooks);
 	plain = uw_queue_create("first-plain", UW_UNBOUND, 0);
@@ -481,24 +524,28 @@ int main(int argc, char **argv)
 	if (!CAN_FORK_WITH_THREADS)
 		return 0;
 	prepare();
-	for (i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+	for (i = 0; i < 2 * (sizeof CASES / sizeof *CASES); i++) {
+		const size_t number = i / 2;
+		const bool is_warm = i % 2;
 		pid_t pid;
 
-		if (argc > 1 && strcmp(argv[1], CASES[i].name) != 0)
+		if (argc > 1 && strcmp(argv[1], CASES[number].name) != 0)
 			continue;
 		/* Before the call: the last line names a function that hangs. */
-		fprintf(stderr, "%s\n", CASES[i].name);
+		fprintf(stderr, "%s\n", CASES[number].name);
 		pid = fork();
 		CHECK(pid >= 0);
-		if (pid == 0)
-			in_child(i);
+		if (pid == 0 && is_warm)
+			in_warm_child(number);
+		else if (pid == 0)
+			in_child(number);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		if (status != 0) {
-			fprintf(stderr, "%s: FAILED as the first call of a child: status %#x\n", CASES[i].name,
-				(unsigned)status);
+			fprintf(stderr, "%s: FAILED as %s call of a child: status %#x\n", CASES[number].name,
+				is_warm ? "a later" : "the first", (unsigned)status);
 			failed = 1;
 		}
-		ran++;
+		ran += !is_warm;
 	}
 	end_parent();
 	if (ran == 0) {

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -127,6 +128,69 @@ static void frames(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+static void ends_its_thread(struct uw_work *work)
+{
+	(void)work;
+	pthread_exit(NULL);
+}
+
+static void *job_that_ends_its_thread(void *arg)
+{
+	pthread_exit(arg);
+}
+
+/* It has no effect on a thread of the library. */
+static void is_cancelled(struct uw_work *work)
+{
+	CHECK(pthread_cancel(pthread_self()) == 0);
+	pthread_testcancel();
+	count(work);
+}
+
+/* A function that ends a thread of the library ends the process, with a message. */
+static void thread_ends(bool job)
+{
+	struct uw_work work = UW_WORK_INIT(ends_its_thread);
+	char text[4096] = "";
+	size_t length = 0;
+	ssize_t got;
+	int told[2], status;
+	pid_t pid;
+
+	CHECK(pipe(told) == 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		struct uw_queue *queue = uw_queue_create("ends", 0, 0);
+
+		CHECK(dup2(told[1], STDERR_FILENO) >= 0 && queue);
+		if (job)
+			uw_job_join(uw_queue_spawn(queue, job_that_ends_its_thread, NULL), NULL);
+		else if (uw_queue_work(queue, &work) == 1)
+			uw_work_flush(&work);
+		_exit(0);
+	}
+	close(told[1]);
+	while (length < sizeof(text) - 1 && (got = read(told[0], text + length, sizeof(text) - 1 - length)) > 0)
+		length += (size_t)got;
+	close(told[0]);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	CHECK(strstr(text, "did not return: it has ended its thread (pthread_exit"));
+}
+
+static void threads_end(void)
+{
+	struct uw_work work = UW_WORK_INIT(is_cancelled);
+	struct uw_queue *queue = uw_queue_create("cancelled", 0, 0);
+
+	atomic_store(&runs, 0);
+	CHECK(queue && uw_queue_work(queue, &work) == 1);
+	CHECK(uw_queue_destroy(queue) == 0 && atomic_load(&runs) == 1);
+	thread_ends(false);
+	thread_ends(true);
+}
+
 int main(void)
 {
 	static char names[THREADS][8] = { "first", "second", "third" };
@@ -137,6 +201,8 @@ int main(void)
 		inherit();
 	if (CAN_FORK_WITH_THREADS)
 		frames();
+	if (CAN_FORK_WITH_THREADS)
+		threads_end();
 	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, keep_at_it, names[i]) == 0);
 	for (i = 0; CAN_FORK_WITH_THREADS && i < FORKS; i++) {

@@ -27,6 +27,32 @@ unsafe impl Send for ItemFn {}
 // SAFETY: as above.
 unsafe impl Sync for ItemFn {}
 
+/// Calls a function of the program, which another language has compiled, and which must return. If
+/// its thread is ended inside of it, or an exception of the other language leaves it, the process
+/// ends with a message: the frames above cannot be unwound. A panic of Rust code passes.
+#[inline(always)]
+pub fn must_return<R>(function: impl FnOnce() -> R) -> R {
+    let left = Left;
+    let result = function();
+    std::mem::forget(left);
+    result
+}
+
+/// Dropped when a function did not return.
+struct Left;
+
+impl Drop for Left {
+    #[cold]
+    fn drop(&mut self) {
+        // Otherwise the unwinding is none of Rust's. A panic meanwhile ends the process.
+        assert!(
+            std::thread::panicking(),
+            "a function of the program did not return: it has ended its thread (pthread_exit, \
+             pthread_cancel), or an exception has left it"
+        );
+    }
+}
+
 const RUST: usize = 1 << (usize::BITS - 1);
 
 impl ItemFn {
@@ -87,7 +113,7 @@ impl ItemFn {
                 // language's initialiser).
                 let func = unsafe { std::mem::transmute::<*const (), ForeignFn>(self.0) };
                 // SAFETY: by this function's contract.
-                unsafe { func(work) };
+                must_return(|| unsafe { func(work) });
             }
         }
     }

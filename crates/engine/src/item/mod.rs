@@ -5,8 +5,8 @@ mod list;
 mod name;
 pub(crate) mod word;
 
-pub use function::ForeignFn;
 pub(crate) use function::ItemFn;
+pub use function::{ForeignFn, must_return};
 pub(crate) use list::{WorkList, prefetch_beyond};
 pub use name::ItemName;
 pub use word::DISABLE_DEPTH_MAX;

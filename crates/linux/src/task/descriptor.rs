@@ -70,7 +70,8 @@ impl Descriptor {
         let one = 1_u64;
         // SAFETY: the value is live. It fails only if the counter is full, and then the descriptor
         // is readable.
-        unsafe { libc::write(number, (&raw const one).cast(), size_of_val(&one)) };
+        // By `syscall`, which is no cancellation point.
+        unsafe { libc::syscall(libc::SYS_write, number, &raw const one, size_of_val(&one)) };
         true
     }
 
@@ -89,7 +90,8 @@ impl Descriptor {
         let Some(number) = self.file().and_then(OwnDescriptor::get) else { return 0 };
         let mut count = 0_u64;
         // SAFETY: the value is live. With a count of zero the call fails, and `count` stays zero.
-        unsafe { libc::read(number, (&raw mut count).cast(), size_of_val(&count)) };
+        // As in `write`.
+        unsafe { libc::syscall(libc::SYS_read, number, &raw mut count, size_of_val(&count)) };
         count
     }
 }
