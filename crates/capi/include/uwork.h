@@ -33,7 +33,7 @@
  *                     no signal is available, or it was chosen before
  *   ECANCELED         the job was cancelled, or is that of the parent of a forked child
  *   EINTR             the wait was ended by a notification or a signal
- *   ESRCH             the thread has ended its task work
+ *   ESRCH             the thread has ended its task work, or ends itself
  *   ENOENT, EISDIR, ENOTDIR, EACCES
  *                     of an attribute: it does not exist; it is a directory; it is not a directory;
  *                     it is read-only. ENOENT also: no item matches

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 
 use uwork::foreign;
 use uwork::rcu::{ReadGuard, is_read_locked, read_lock};
@@ -86,8 +87,31 @@ struct Sides {
     begun: Option<Begun>,
 }
 
+impl Sides {
+    const NONE: Sides = Sides { guards: Vec::new(), begun: None };
+}
+
 thread_local! {
-    static SIDES: RefCell<Sides> = const { RefCell::new(Sides { guards: Vec::new(), begun: None }) };
+    static SIDES: RefCell<Sides> = const { RefCell::new(Sides::NONE) };
+    /// The read sides of a thread whose local data was destroyed, which begin and end in destructors of
+    /// the program. Without a destructor, so it is valid until the thread has ended.
+    static LATE: RefCell<ManuallyDrop<Sides>> =
+        const { RefCell::new(ManuallyDrop::new(Sides::NONE)) };
+}
+
+fn with_sides<R>(f: impl FnOnce(&mut Sides) -> R) -> R {
+    let mut f = Some(f);
+    let mut call = |sides: &mut Sides| f.take().expect("called once")(sides);
+    SIDES.try_with(|sides| call(&mut sides.borrow_mut())).unwrap_or_else(|_| {
+        LATE.with_borrow_mut(|sides| {
+            let result = call(sides);
+            if sides.guards.is_empty() {
+                // Its memory.
+                **sides = Sides::NONE;
+            }
+            result
+        })
+    })
 }
 
 fn publish(sides: &Sides) {
@@ -97,7 +121,7 @@ fn publish(sides: &Sides) {
 /// Ends all read sides except the first `keep`, because an item has returned without ending them.
 /// Returns the name of the item's function.
 fn end_sides_beyond(keep: u32) -> Option<String> {
-    let begun = SIDES.with_borrow_mut(|sides| {
+    let begun = with_sides(|sides| {
         sides.guards.truncate(keep as usize);
         publish(sides);
         sides.begun.filter(|_| keep == 0)
@@ -109,7 +133,7 @@ fn end_sides_beyond(keep: u32) -> Option<String> {
 /// Called before the thread waits for a grace period. A read side that an earlier item on this
 /// thread has left open would block the grace period, and so this wait, forever.
 fn end_leftover_sides() {
-    let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
+    let begun = with_sides(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
     let left = begun
         .zip(Begun::here())
         .is_some_and(|(begun, here)| begun.frame == here.frame && begun.item != here.item);
@@ -122,7 +146,7 @@ fn end_leftover_sides() {
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_lock() -> c_int {
     quick(|| {
-        SIDES.with_borrow_mut(|sides| {
+        with_sides(|sides| {
             if sides.guards.is_empty() {
                 sides.begun = Begun::here();
             }
@@ -137,7 +161,7 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_unlock() -> c_int {
     quick(|| {
-        let ended = SIDES.with_borrow_mut(|sides| {
+        let ended = with_sides(|sides| {
             let ended = sides.guards.pop();
             publish(sides);
             ended
@@ -155,5 +179,6 @@ pub extern "C" fn uw_rcu_read_unlock() -> c_int {
 /// Whether the calling thread is in a read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_is_read_locked() -> bool {
-    is_read_locked()
+    // The second question is for a thread whose local data was destroyed.
+    is_read_locked() || with_sides(|sides| !sides.guards.is_empty())
 }

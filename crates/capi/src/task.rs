@@ -10,7 +10,7 @@ use uwork::WorkPointer;
 use uwork::task::{self, Added, Delivery, HasTaskWork, Notify, TaskHandle, TaskItem, TaskWork};
 
 use crate::cpu::given;
-use uwork::foreign::must_return;
+use uwork::foreign::{TASK_WORK_ENDED, must_return, task_work_has_ended};
 
 use crate::error::{fail, guard, guarded, misuse};
 use crate::queue::set_errno;
@@ -109,10 +109,20 @@ fn refused(error: &io::Error) -> c_int {
     fail(error.raw_os_error().unwrap_or(other), error.to_string())
 }
 
+/// An error in the destructors of a thread whose task work has ended.
+fn not_ended() -> Result<(), c_int> {
+    if task_work_has_ended() { Err(fail(libc::ESRCH, TASK_WORK_ENDED)) } else { Ok(()) }
+}
+
+/// As [`guard`], for calls that need the calling thread's task work.
+fn guard_own(body: impl FnOnce() -> c_int) -> c_int {
+    guard(|| not_ended().map_or_else(|code| code, |()| body()))
+}
+
 /// A reference to the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_current() -> *mut UwTask {
-    match guarded(TaskHandle::current) {
+    match not_ended().and_then(|()| guarded(TaskHandle::current)) {
         Ok(handle) => Box::into_raw(Box::new(UwTask(handle))),
         Err(code) => {
             set_errno(-code);
@@ -271,7 +281,7 @@ pub extern "C" fn uw_task_exit() -> c_int {
 /// Sleeps until there are items to run, and runs them.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_park(timeout_ns: i64) -> c_int {
-    guard(|| {
+    guard_own(|| {
         count(match u64::try_from(timeout_ns) {
             Ok(nanos) => task::park_timeout(Duration::from_nanos(nanos)),
             Err(_) => task::park(),
@@ -292,7 +302,7 @@ pub extern "C" fn uw_task_set_delivery(delivery: c_uint) -> c_int {
             return fail(libc::EINVAL, text);
         }
     };
-    guard(|| match task::set_delivery(delivery) {
+    guard_own(|| match task::set_delivery(delivery) {
         Ok(()) => 0,
         Err(error) => fail(libc::EBUSY, error.to_string()),
     })
@@ -311,7 +321,7 @@ pub extern "C" fn uw_task_set_signal(number: c_int, restarts: bool) -> c_int {
 /// The descriptor that becomes readable when the calling thread has items to run.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_fd() -> c_int {
-    guard(|| match task::notifier() {
+    guard_own(|| match task::notifier() {
         Ok(notifier) => notifier.as_fd().as_raw_fd(),
         Err(error) => refused(&error),
     })
@@ -327,7 +337,7 @@ pub unsafe extern "C" fn uw_task_wait(wait: UwTaskWaitFn, arg: *mut c_void) -> c
         Ok(wait) => wait,
         Err(code) => return code,
     };
-    guard(|| match task::notifier() {
+    guard_own(|| match task::notifier() {
         // SAFETY: the function accepts this argument (uwork.h).
         Ok(notifier) => match notifier.wait(|| must_return(|| unsafe { wait(arg) })) {
             Some(answer) => answer,
@@ -354,7 +364,7 @@ pub unsafe extern "C" fn uw_task_read(fd: c_int, buffer: *mut c_void, size: usiz
     let (fd, buffer) = unsafe {
         (BorrowedFd::borrow_raw(fd), std::slice::from_raw_parts_mut(buffer.as_ptr(), size))
     };
-    match guarded(|| task::read(fd, buffer)) {
+    match not_ended().and_then(|()| guarded(|| task::read(fd, buffer))) {
         Ok(Ok(bytes)) => bytes as isize,
         Ok(Err(error)) => refused(&error) as isize,
         Err(code) => code as isize,
@@ -371,7 +381,7 @@ pub unsafe extern "C" fn uw_task_syscall(number: c_long, arguments: *const c_lon
     let arguments = unsafe { arguments.cast::<[c_long; 6]>().read() };
     let arguments = arguments.map(|argument| argument as usize);
     // SAFETY: as for the system call itself (uwork.h).
-    match guarded(|| unsafe { task::syscall(number, arguments) }) {
+    match not_ended().and_then(|()| guarded(|| unsafe { task::syscall(number, arguments) })) {
         Ok(Ok(answer)) => answer as c_long,
         Ok(Err(error)) => c_long::from(refused(&error)),
         Err(code) => c_long::from(code),

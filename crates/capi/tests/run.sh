@@ -9,7 +9,8 @@ source ./harness.sh
 programs() {
     local how=$1 test mode started=$SECONDS
     shift 2
-    local items=(items queues functions shutdown choices forks read_side task threads states)
+    local items=(items queues functions shutdown choices forks read_side task threads states
+        destructors)
     for test in "${items[@]}"; do
         start_link "$how/$test" "c/$test.c" -std=gnu11 "$@"
     done

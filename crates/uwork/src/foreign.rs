@@ -15,6 +15,7 @@ pub use uwork_linux::binding::{
 pub use uwork_linux::cancel::{HeldOff, hold_off};
 pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::symbols::name as function_name;
+pub use uwork_linux::task::{ENDED as TASK_WORK_ENDED, has_ended as task_work_has_ended};
 #[cfg(feature = "percpu")]
 pub use uwork_percpu::raw::{
     Capacity, Locks, RawCache, Registration, Source, call as percpu_call, capacity, fix_local,

@@ -169,7 +169,8 @@ pub fn read_lock() -> ReadGuard {
     ReadGuard(pin())
 }
 
-/// Whether the calling thread holds a [`ReadGuard`].
+/// Whether the calling thread holds a [`ReadGuard`]. A guard that begins in a destructor of the
+/// thread's local data protects like any other, and may be missing here.
 pub fn is_read_locked() -> bool {
     with_handle(LocalHandle::is_pinned)
 }

@@ -1,8 +1,8 @@
 //! The calling thread as a target: made at its first request, ended by the thread or with it.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8};
+use std::sync::{Arc, OnceLock};
 
 use uwork_engine::task::TaskList;
 
@@ -16,6 +16,32 @@ thread_local! {
     /// The calling thread's target, from its first request until its destructors have run.
     static ADDRESS: Cell<*const Target> = const { Cell::new(std::ptr::null()) };
     static OWNED: Owned = const { Owned(RefCell::new(None)) };
+    /// Whether the thread's task work has ended with the thread. Without a destructor.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The key whose destructor ends the target of a thread that has registered in a destructor of the
+/// program, where Rust's own destructors have run already.
+static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+
+fn end_late_target() -> libc::pthread_key_t {
+    extern "C" fn ends(_: *mut libc::c_void) {
+        // Fails if the owner was destroyed: then that has ended the target.
+        let owned = OWNED.try_with(|owned| owned.0.borrow_mut().take());
+        if let Ok(Some(target)) = owned {
+            // SAFETY: the target is this thread's own.
+            unsafe { target.exit() };
+        }
+        ADDRESS.set(std::ptr::null());
+        ENDS.set(true);
+    }
+    *crate::first_use::once(&KEY, || {
+        let mut key = 0;
+        // SAFETY: the function lives as long as the process. It fails if the process has 1024 keys;
+        // the first key is then another's, and its value is not set below.
+        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(ends)) } == 0;
+        if made { key } else { libc::pthread_key_t::MAX }
+    })
 }
 
 /// The owner of the target, which ends its list when the thread ends.
@@ -28,6 +54,7 @@ impl Drop for Owned {
             unsafe { target.exit() };
             ADDRESS.set(std::ptr::null());
         }
+        ENDS.set(true);
     }
 }
 
@@ -44,7 +71,15 @@ pub fn current(delivery: Delivery) -> Option<Arc<Target>> {
             Arc::from_raw(address)
         });
     }
+    if ENDS.get() {
+        return None;
+    }
     OWNED.try_with(|owned| owned.0.borrow_mut().insert(register(delivery)).clone()).ok()
+}
+
+/// Whether the calling thread's destructors have run, so that it can have no target.
+pub fn has_ended() -> bool {
+    ENDS.get()
 }
 
 /// The calling thread's target, if it has one.
@@ -100,6 +135,8 @@ fn register(delivery: Delivery) -> Arc<Target> {
         descriptor: Descriptor::new(),
         turn: Turn::new(),
     });
+    // SAFETY: the value is not null, so the destructor is called. A key that does not exist is refused.
+    unsafe { libc::pthread_setspecific(end_late_target(), (&raw const KEY).cast()) };
     ADDRESS.set(Arc::as_ptr(&target));
     target
 }
