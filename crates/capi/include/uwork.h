@@ -44,6 +44,12 @@
  *   ENOSYS            not available on this processor
  *   ENOTRECOVERABLE   an internal error or a panic of Rust code; uw_error_text() has its message
  *
+ * Memory. A call that creates or describes something fails with ENOMEM, and has done nothing, unless
+ * the system has some megabytes to give (RLIMIT_AS, RLIMIT_DATA, strict overcommit);
+ * uw_queue_spawn() and uw_percpu_cache_alloc() fail if it does not give what they need themselves.
+ * EAGAIN if memory for a thread is missing. Of what is left the library's threads need some
+ * kilobytes: if the system refuses these, the process ends with a message.
+ *
  * Functions of items run on threads of the library. They may queue, wait, free their own item and
  * create threads. They must not longjmp out, and must not end their thread (pthread_exit,
  * pthread_cancel): such a function, or one that a C++ exception leaves, ends the process with a

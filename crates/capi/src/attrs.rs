@@ -6,7 +6,7 @@ use uwork::{AffinityScope, AffinityScopeChoice, CpuSet};
 
 use crate::delayed::duration_of;
 use crate::error::{done, fail, failed, misuse};
-use crate::queue::{UwQueue, queue, with_queue};
+use crate::queue::{UwQueue, change_queue, queue, with_queue};
 
 /// `enum uw_scope` without `UW_SCOPE_DEFAULT`, which is 0.
 const SCOPES: [AffinityScope; 7] = [
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn uw_queue_scope(
 /// Changes the affinity scope.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_int {
-    with_queue(handle, |queue| match scope_of(scope) {
+    change_queue(handle, |queue| match scope_of(scope) {
         Ok(choice) => {
             done(queue.set_affinity_scope(choice.unwrap_or(AffinityScopeChoice::Default)))
         }
@@ -178,13 +178,13 @@ pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_i
 /// Changes whether pods never share their work with other pods.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_strict(handle: *mut UwQueue, strict: bool) -> c_int {
-    with_queue(handle, |queue| done(queue.set_affinity_strict(strict)))
+    change_queue(handle, |queue| done(queue.set_affinity_strict(strict)))
 }
 
 /// Changes the workers' niceness.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_nice(handle: *mut UwQueue, nice: c_int) -> c_int {
-    with_queue(handle, |queue| done(queue.set_nice(nice)))
+    change_queue(handle, |queue| done(queue.set_nice(nice)))
 }
 
 /// The CPUs that the queue uses.
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn uw_queue_set_cpumask(
     bytes: usize,
 ) -> c_int {
     // SAFETY: by uwork.h.
-    with_queue(handle, |queue| match unsafe { cpus_of(mask, bytes) } {
+    change_queue(handle, |queue| match unsafe { cpus_of(mask, bytes) } {
         Ok(Some(cpus)) => done(queue.set_cpumask(cpus)),
         Ok(None) => fail(libc::EINVAL, "the mask is NULL"),
         Err(code) => code,

@@ -8,6 +8,7 @@ use uwork::{BoundedQueue, Error, ErrorKind, RejectedError, Reservation};
 
 use crate::error::{done, fail, failed, guarded, misuse, quick};
 use crate::job::{Pointer, UwJob, UwJobFn, leaked};
+use crate::memory::{Room, can_create};
 use crate::queue::{UwQueue, queue, set_errno};
 
 /// A queue with a bound.
@@ -42,6 +43,7 @@ fn refused(error: &Error, patience: &Patience) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_bounded_create(handle: *mut UwQueue, capacity: usize) -> *mut UwBounded {
     let made = queue(handle).and_then(|queue| {
+        can_create()?;
         guarded(|| BoundedQueue::new(queue, capacity))?.map_err(|error| failed(&error))
     });
     match made {
@@ -78,6 +80,10 @@ fn spawn(
         };
         // SAFETY: by uwork.h.
         let closure = move || Pointer::new(must_return(|| unsafe { func(arg.get()) }));
+        let room = match Room::new() {
+            Ok(room) => room,
+            Err(code) => return code,
+        };
         let outcome = match *patience {
             Patience::Waits => bounded.spawn(closure),
             Patience::Tries => bounded.try_spawn(closure),
@@ -85,7 +91,7 @@ fn spawn(
         };
         match outcome {
             Ok(handle) => {
-                job = leaked(handle);
+                job = leaked(room, handle);
                 0
             }
             Err(RejectedError { error, .. }) => refused(&error, patience),

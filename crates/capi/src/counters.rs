@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char};
 use uwork::{Counters, FunctionCounters, QueueCounters, Times};
 
 use crate::error::{c_string, give, guarded};
+use crate::memory::can_describe;
 use crate::queue::set_errno;
 
 /// `struct uw_times`
@@ -153,7 +154,7 @@ fn own(counters: &Counters) -> Box<Owned> {
 /// The counters of every queue and every function.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_counters() -> *mut UwCounters {
-    match guarded(|| own(&uwork::counters())) {
+    match can_describe().and_then(|()| guarded(|| own(&uwork::counters()))) {
         Ok(owned) => Box::into_raw(owned).cast(),
         Err(code) => {
             set_errno(-code);
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn uw_counters_free(counters: *mut UwCounters) {
 /// The counters as text in the format of OpenMetrics.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_metrics() -> *mut c_char {
-    match guarded(|| uwork::counters().to_openmetrics()) {
+    match can_describe().and_then(|()| guarded(|| uwork::counters().to_openmetrics())) {
         Ok(text) => give(text),
         Err(code) => {
             set_errno(-code);

@@ -7,6 +7,7 @@ use uwork::{Flags, Report, foreign};
 
 use crate::error::{c_string, caught, fail, give, guard, guarded, misuse};
 use crate::item::UwWork;
+use crate::memory::can_describe;
 use crate::queue::{UwQueue, queue};
 
 /// The item that the calling thread runs.
@@ -75,23 +76,25 @@ fn text_or_null(text: Result<String, c_int>) -> *mut c_char {
 /// A dump of everything, as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_dump() -> *mut c_char {
-    text_or_null(guarded(|| uwork::dump().to_string()))
+    text_or_null(can_describe().and_then(|()| guarded(|| uwork::dump().to_string())))
 }
 
 /// A dump of one queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_dump(handle: *const UwQueue) -> *mut c_char {
-    text_or_null(queue(handle).and_then(|queue| guarded(|| queue.dump().to_string())))
+    let dump = |queue: &uwork::Queue| guarded(|| queue.dump().to_string());
+    text_or_null(queue(handle).and_then(|queue| can_describe().and_then(|()| dump(queue))))
 }
 
 /// A dump of the queues that have all of these flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
     let wanted = Flags::from_bits_retain(flags);
-    text_or_null(guarded(|| {
+    let dump = || {
         let queues = uwork::dump_queues(|_, flags| flags.contains(wanted));
         queues.iter().map(ToString::to_string).collect()
-    }))
+    };
+    text_or_null(can_describe().and_then(|()| guarded(dump)))
 }
 
 /// Has a signal write a dump.

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use uwork::foreign::must_return;
+use uwork::foreign::{must_return, try_spawn};
 use uwork::{JoinError, JoinHandle};
 
 use crate::error::{caught, fail, failed_join, guarded};
+use crate::memory::Room;
 use crate::queue::{UwQueue, queue, set_errno};
 
 /// The function of a job.
@@ -31,8 +32,8 @@ impl Pointer {
 }
 
 /// The handle that C gets.
-pub(crate) fn leaked(handle: JoinHandle<Pointer>) -> *mut UwJob {
-    Box::into_raw(Box::new(UwJob(handle)))
+pub(crate) fn leaked(room: Room<UwJob>, handle: JoinHandle<Pointer>) -> *mut UwJob {
+    Box::into_raw(room.fill(UwJob(handle)))
 }
 
 /// Queues a function.
@@ -45,11 +46,16 @@ pub unsafe extern "C" fn uw_queue_spawn(
     let arg = Pointer(arg);
     let made = queue(handle).and_then(|queue| {
         let func = crate::cpu::given(func)?;
-        // SAFETY: by uwork.h.
-        caught(|| queue.spawn(move || Pointer(must_return(|| unsafe { func(arg.get()) }))))
+        let room = Room::new()?;
+        let job = caught(|| {
+            // SAFETY: by uwork.h.
+            try_spawn(queue, move || Pointer(must_return(|| unsafe { func(arg.get()) })))
+        })?;
+        let job = job.ok_or_else(|| fail(libc::ENOMEM, "no memory for a job"))?;
+        Ok((room, job))
     });
     match made {
-        Ok(job) => leaked(job),
+        Ok((room, job)) => leaked(room, job),
         Err(code) => {
             set_errno(-code);
             std::ptr::null_mut()

@@ -9,6 +9,7 @@ use uwork::{Builder, Flags, Queue};
 
 use crate::attrs::{cpus_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
+use crate::memory;
 use crate::quarantine;
 
 /// A handle of the program: either its own queue, or the token of a system queue, of which only the
@@ -134,6 +135,7 @@ impl UwQueue {
         unsafe { *handle.queue.get() = Some(queue) };
         let before = State(handle.state.load(Ordering::Relaxed));
         debug_assert!(before.is_dead(), "an unused handle has no queue");
+        memory::QUEUES.fetch_add(1, Ordering::Relaxed);
         handle.state.store(before.with_next_queue().0, Ordering::Release);
         handle
     }
@@ -182,6 +184,7 @@ impl Destruction {
         // SAFETY: as above. No other thread uses the queue any more (uwork.h).
         let gone = unsafe { (*self.handle.queue.get()).take() };
         drop(gone);
+        memory::QUEUES.fetch_sub(1, Ordering::Relaxed);
         quarantine::keep(self.handle);
         Ok(())
     }
@@ -248,6 +251,11 @@ pub(crate) fn with_queue(handle: *const UwQueue, body: impl FnOnce(&Queue) -> c_
         Ok(queue) => guard(|| body(queue)),
         Err(code) => code,
     }
+}
+
+/// As [`with_queue`], for a change that may create pools and workers.
+pub(crate) fn change_queue(handle: *const UwQueue, body: impl FnOnce(&Queue) -> c_int) -> c_int {
+    with_queue(handle, |queue| memory::can_create().map_or_else(|code| code, |()| body(queue)))
 }
 
 /// # Safety
@@ -336,6 +344,7 @@ pub unsafe extern "C" fn uw_queue_create_attrs(
     let code = guard(|| {
         // SAFETY: by uwork.h.
         let outcome = unsafe { text(name, "the queue's name") }.and_then(|name| {
+            memory::can_create()?;
             // SAFETY: null, or valid attributes (uwork.h).
             let Some(attrs) = (unsafe { attrs.as_ref() }) else {
                 return Err(misuse(libc::EINVAL, "the attributes are NULL"));

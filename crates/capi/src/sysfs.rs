@@ -6,6 +6,7 @@ use uwork::sysfs::{self, EntryKind, Error};
 
 use crate::attrs::write_text;
 use crate::error::{fail, give, guard};
+use crate::memory::can_describe;
 use crate::queue::text;
 
 fn errno_of(error: &Error) -> c_int {
@@ -59,21 +60,24 @@ pub unsafe extern "C" fn uw_sysfs_set(path: *const c_char, value: *const c_char)
 /// Lists a directory: a line for each entry. The line of a directory ends with `/`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_sysfs_list(path: *const c_char, list: *mut *mut c_char) -> c_int {
-    // SAFETY: by uwork.h.
-    guard(|| match unsafe { text(path, "the path") }.map(sysfs::list) {
-        Ok(Ok(entries)) => {
-            let mut lines = String::new();
-            for entry in entries {
-                lines.push_str(&entry.name);
-                lines.push_str(if entry.kind == EntryKind::Directory { "/\n" } else { "\n" });
+    guard(|| {
+        // SAFETY: by uwork.h.
+        let path = unsafe { text(path, "the path") };
+        match path.and_then(|path| can_describe().map(|()| sysfs::list(path))) {
+            Ok(Ok(entries)) => {
+                let mut lines = String::new();
+                for entry in entries {
+                    lines.push_str(&entry.name);
+                    lines.push_str(if entry.kind == EntryKind::Directory { "/\n" } else { "\n" });
+                }
+                // SAFETY: null, or a valid place for the list (uwork.h).
+                if let Some(list) = unsafe { list.as_mut() } {
+                    *list = give(lines);
+                }
+                0
             }
-            // SAFETY: null, or a valid place for the list (uwork.h).
-            if let Some(list) = unsafe { list.as_mut() } {
-                *list = give(lines);
-            }
-            0
+            Ok(Err(error)) => failed(&error),
+            Err(code) => code,
         }
-        Ok(Err(error)) => failed(&error),
-        Err(code) => code,
     })
 }

@@ -13,6 +13,7 @@ use crate::cpu::given;
 use uwork::foreign::{TASK_WORK_ENDED, must_return, task_work_has_ended};
 
 use crate::error::{fail, guard, guarded, misuse};
+use crate::memory::Room;
 use crate::queue::set_errno;
 
 /// A thread to which task work can be added.
@@ -122,8 +123,9 @@ fn guard_own(body: impl FnOnce() -> c_int) -> c_int {
 /// A reference to the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_current() -> *mut UwTask {
-    match not_ended().and_then(|()| guarded(TaskHandle::current)) {
-        Ok(handle) => Box::into_raw(Box::new(UwTask(handle))),
+    let made = not_ended().and_then(|()| Ok((Room::new()?, guarded(TaskHandle::current)?)));
+    match made {
+        Ok((room, handle)) => Box::into_raw(room.fill(UwTask(handle))),
         Err(code) => {
             set_errno(-code);
             std::ptr::null_mut()
@@ -135,8 +137,9 @@ pub extern "C" fn uw_task_current() -> *mut UwTask {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_get(task: *const UwTask) -> *mut UwTask {
     // SAFETY: by uwork.h.
-    match unsafe { task_of(task) } {
-        Ok(handle) => Box::into_raw(Box::new(UwTask(handle.clone()))),
+    let task = unsafe { task_of(task) };
+    match task.and_then(|handle| Ok((Room::new()?, handle))) {
+        Ok((room, handle)) => Box::into_raw(room.fill(UwTask(handle.clone()))),
         Err(code) => {
             set_errno(-code);
             std::ptr::null_mut()

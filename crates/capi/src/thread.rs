@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks, add_lazy_hooks};
 
 use crate::error::{c_string, failed, guard, guarded, misuse};
+use crate::memory::can_create;
 use crate::queue::{UwQueue, set_errno, with_queue};
 
 /// `struct uw_thread`.
@@ -121,7 +122,7 @@ fn add(
         }
     };
     let add = || if lazy { add_lazy_hooks(begin, end) } else { add_hooks(begin, end) };
-    match guarded(|| UwThreadHooks::handle(add())) {
+    match can_create().and_then(|()| guarded(|| UwThreadHooks::handle(add()))) {
         Ok(hooks) => hooks,
         Err(code) => {
             set_errno(-code);

@@ -10,7 +10,7 @@ programs() {
     local how=$1 test mode started=$SECONDS
     shift 2
     local items=(items queues functions shutdown choices forks read_side task threads states
-        destructors)
+        destructors memory)
     for test in "${items[@]}"; do
         start_link "$how/$test" "c/$test.c" -std=gnu11 "$@"
     done

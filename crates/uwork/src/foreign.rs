@@ -90,3 +90,12 @@ pub fn futex_refused(errno: i32) -> ! {
 pub fn report_text(report: &Report) -> Option<String> {
     (!matches!(report, Report::ItemPanicked { .. })).then(|| report.to_string())
 }
+
+/// As [`Queue::spawn`](crate::Queue::spawn). None if there is no memory.
+pub fn try_spawn<F, R>(queue: &crate::Queue, closure: F) -> Option<crate::JoinHandle<R>>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    crate::join::try_spawn(queue, closure)
+}

@@ -23,6 +23,7 @@ pub use work::*;
 
 use crate::attrs::write_text;
 use crate::error::{guard, guarded};
+use crate::memory::can_create;
 use crate::queue::set_errno;
 
 /// The mode of this process's per-CPU locks.
@@ -51,7 +52,7 @@ pub(crate) fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
 
 /// Creates an object and passes it to C, or returns null and sets errno.
 fn made<T>(body: impl FnOnce() -> Result<T, c_int>) -> *mut T {
-    match guarded(body).and_then(|made| made) {
+    match can_create().and_then(|()| guarded(body)?) {
         Ok(value) => Box::into_raw(Box::new(value)),
         Err(code) => nothing(code),
     }

@@ -1,5 +1,6 @@
 //! Closures as work items: one allocation, shared by the queue and the handle.
 
+use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -162,19 +163,33 @@ impl Queue {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let task = NonNull::from(Box::leak(Box::new(Task {
-            work: RawWork::new(Task::<F, R>::perform),
-            outcome: Outcome::new(),
-            stage: UnsafeCell::new(Stage::Closure(closure)),
-        })));
-        // SAFETY: leaked; the handle's reference is released in its drop.
-        let handle = unsafe { JoinHandle::new(task, release::<F, R>, self) };
-        // SAFETY: the work is the first field (`repr(C)`), and stays live and in place until the
-        // item's reference is released.
-        if unsafe { self.0.queue(task.cast()) } != Queued::Yes {
-            // SAFETY: the queue did not take the item's reference.
-            unsafe { Task::give_up(task, JoinError::Refused) };
-        }
-        handle
+        let spawned = try_spawn(self, closure);
+        spawned.unwrap_or_else(|| handle_alloc_error(Layout::new::<Task<F, R>>()))
     }
+}
+
+/// As [`Queue::spawn`]. None if there is no memory; the closure is dropped then.
+pub(crate) fn try_spawn<F, R>(queue: &Queue, closure: F) -> Option<JoinHandle<R>>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    let fresh = Task {
+        work: RawWork::new(Task::<F, R>::perform),
+        outcome: Outcome::new(),
+        stage: UnsafeCell::new(Stage::Closure(closure)),
+    };
+    // SAFETY: the size is not 0, because of the work.
+    let task = NonNull::new(unsafe { alloc(Layout::new::<Task<F, R>>()) }.cast::<Task<F, R>>())?;
+    // SAFETY: new memory, with the layout of a box.
+    unsafe { task.write(fresh) };
+    // SAFETY: leaked; the handle's reference is released in its drop.
+    let handle = unsafe { JoinHandle::new(task, release::<F, R>, queue) };
+    // SAFETY: the work is the first field (`repr(C)`), and stays live and in place until the
+    // item's reference is released.
+    if unsafe { queue.0.queue(task.cast()) } != Queued::Yes {
+        // SAFETY: the queue did not take the item's reference.
+        unsafe { Task::give_up(task, JoinError::Refused) };
+    }
+    Some(handle)
 }

@@ -4,6 +4,7 @@ mod closure;
 mod forker;
 mod halves;
 
+pub(crate) use closure::try_spawn;
 pub use halves::join;
 
 use std::any::Any;
