@@ -74,7 +74,7 @@ impl Owner {
             NonNull::new(item).and_then(|item| unsafe { crate::item::func(item).read() });
         let func = func.expect("an item has a function");
         // SAFETY: the function belongs to this item (uwork.h).
-        unsafe { func(item) };
+        uwork::foreign::must_return(|| unsafe { func(item) });
     }
 }
 
