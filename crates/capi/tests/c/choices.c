@@ -91,7 +91,8 @@ static void stacks(void)
 		size_t size;
 	} item = { UW_WORK_INIT(note_stack), 0 };
 
-	CHECK(queue && uw_queue_work(queue, &item.work) == 1 && uw_work_flush(&item.work) == 1);
+	CHECK(queue && uw_queue_work(queue, &item.work) == 1 && uw_work_flush(&item.work) >= 0);
+	CHECK(uw_work_cancel_sync(&item.work) == 0);
 	CHECK(getenv("UWORK_STACK") || item.size >= LARGE_STACK);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
