@@ -125,6 +125,9 @@ static void frames(void)
 	for (i = 0; i < 3; i++)
 		CHECK(uw_job_join(jobs[i], &result) == 0 && result == &i);
 	CHECK(uw_work_cancel_sync(&armed.work) == 1);
+	/* They are on this frame. */
+	CHECK(uw_rcu_work_flush(&graced) >= 0 && uw_work_cancel_sync(&graced.work) == 0);
+	CHECK(uw_work_flush(&work) >= 0 && uw_work_cancel_sync(&work) == 0);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
