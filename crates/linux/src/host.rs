@@ -189,7 +189,7 @@ impl Observer for Linux {
     }
 
     fn run_delay(&self) -> Option<u64> {
-        thread::run_delay()
+        blocked::run_delay()
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {

@@ -97,25 +97,6 @@ pub(super) fn cpu_time(thread: u64) -> Option<u64> {
     (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// How long the calling thread has waited for a CPU, in nanoseconds: the second number of its
-/// `schedstat`. `None` if the system does not tell. Opened for each call: a file for each worker would
-/// be too many. Allocates nothing.
-pub(super) fn run_delay() -> Option<u64> {
-    let path = c"/proc/thread-self/schedstat";
-    // SAFETY: the path is a live string.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
-    let mut text = [0_u8; 96];
-    // SAFETY: the buffer is live and of this length; the file was just opened.
-    let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
-    // SAFETY: it was opened here, and nothing else knows its number.
-    unsafe { libc::close(file) };
-    let text = std::str::from_utf8(text.get(..usize::try_from(length).ok()?)?).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
 /// How often the calling thread has given up its CPU in order to wait.
 pub(super) fn waits() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

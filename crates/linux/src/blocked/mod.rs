@@ -21,6 +21,7 @@ pub use perf::Records;
 use perf::Refused;
 pub(super) use perf::child;
 use proc::Unknown;
+pub(super) use proc::run_delay;
 
 use crate::descriptor::is_passing;
 use crate::small_files::contents;
