@@ -4,8 +4,8 @@
 //! another pool avoids. Each adapter contains the code that a competent user of that pool would
 //! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
 //! that block, [`nested`] has tasks that make tasks, [`open`] is the interface for items that arrive
-//! by a plan, [`periodic`] the one for periodic tasks, [`at_once`] for timers of one moment. This
-//! crate is only for measurements: the library never depends on it.
+//! by a plan, [`periodic`] the one for periodic tasks, [`at_once`] for timers of one moment, [`long_items`] for
+//! items that block for long. This crate is only for measurements: the library never depends on it.
 
 #![warn(missing_docs)]
 
@@ -22,6 +22,7 @@ mod futex;
 pub mod jobs;
 mod kernel;
 pub mod load;
+pub mod long_items;
 #[cfg(feature = "native")]
 mod native;
 #[cfg(not(feature = "native"))]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use uwork::{DelayedWork, WorkItem};
 use uwork_rivals::at_once;
 
-use super::Case;
+use super::{Case, Order};
 use crate::UserError;
 use crate::bench::contestant::cpus;
 use crate::bench::measured::Figures;
@@ -59,7 +59,8 @@ impl WorkItem for Timer {
     }
 }
 
-fn take_sample(runner: &str, quick: bool) -> Result<Figures, UserError> {
+fn take_sample(order: &Order) -> Result<Figures, UserError> {
+    let (runner, quick) = (&order.runner[..], order.quick);
     let timers = if quick { 100_000 } else { 1_000_000 };
     TIMERS.store(timers, Ordering::Relaxed);
     let moment = Instant::now() + AHEAD * timers as u32;
