@@ -4,7 +4,7 @@
 //! | case | what is measured |
 //! |---|---|
 //! | `timers` | a million timers that are due at one moment: the most threads, and the time until all have run |
-//! | `beside-2`, `beside-6` | how long the end, `execve`, `SIGSTOP` and `setresuid` of a process with items take beside so many busy processes |
+//! | `beside-2`, `beside-6` | the end, `execve`, `SIGSTOP` and `setresuid` of a process, beside so many busy ones |
 //! | `sleep-20us` to `sleep-10000us` | items that sleep undeclared, 16 at a time |
 //!
 //! A case is a file of its own. A child process takes each sample, so that none inherits threads.
