@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Grace periods: RCU items on queues of the library. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include <linux/bug.h>
@@ -22,6 +23,9 @@ static struct uw_queue *callbacks(void)
 		attrs.flags = UW_UNBOUND | UW_ORDERED;
 		attrs.max_active = 1;
 		queue = uw_kernel_create_named(UW_KERNEL_RCU_QUEUE, &attrs);
+		/* After a shutdown. This one refuses every item, and the caller reports that. */
+		if (!queue && errno == ESHUTDOWN)
+			return uw_system_queue(UW_SYSTEM_DFL);
 		if (!queue)
 			uw_kernel_bug("no thread for grace periods", __FILE__, __LINE__);
 		if (!__atomic_compare_exchange_n(&made, &other, queue, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

@@ -432,10 +432,10 @@ private:
 	friend class queue;
 	friend class bounded_queue;
 
-	T join_by(int (*join)(uw_job *job, void **result))
+	T join_by(int (*function)(uw_job *job, void **result))
 	{
 		check_that_it_is_there();
-		int answer = join(std::exchange(job_, nullptr), nullptr);
+		int answer = function(std::exchange(job_, nullptr), nullptr);
 
 		if (answer == -ECANCELED || answer == -ESHUTDOWN)
 			call_->queued.reset();

@@ -68,9 +68,7 @@ impl<T> Room<T> {
         const { assert!(size_of::<T>() > 0) };
         // SAFETY: the size is not 0.
         let memory = NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast());
-        memory
-            .map(Room)
-            .ok_or_else(|| fail(libc::ENOMEM, format!("no memory for {} bytes", size_of::<T>())))
+        memory.map(Room).ok_or_else(|| fail(libc::ENOMEM, "there is no memory"))
     }
 
     pub(crate) fn fill(self, value: T) -> Box<T> {

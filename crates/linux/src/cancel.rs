@@ -8,7 +8,7 @@
 //! - in the functions of the C interface that wait, create or inspect, or that run functions of the
 //!   program on the caller's stack;
 //! - in the rare parts of the others: a start of a thread, an object of first use, a report, a sleep
-//!   for a lock.
+//!   for a lock, a visit to other CPUs in place of membarrier.
 //!
 //! The frequent calls of the C interface do not pay for it. A wait by futex(2), made by `syscall`, is
 //! no cancellation point. A cancellation that is held off stays pending: the thread acts upon it at

@@ -61,6 +61,8 @@ pub(super) fn on(cpu: u32) -> Result<Mask, Stays> {
 }
 
 fn cross(wanted: impl Fn(u32) -> bool) -> Result<Mask, Stays> {
+    // Callers hold locks, and the folder is opened and closed.
+    let _held_off = crate::cancel::hold_off();
     let before = Mask::of(0).ok_or_else(|| Stays::NoMove(Errno(fatal::errno())))?;
     let mut outcome = cross_once(&wanted);
     for _ in 1..ROUNDS {

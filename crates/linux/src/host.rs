@@ -8,7 +8,7 @@ use uwork_engine::host::{
     Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
 };
 use uwork_engine::trace::Tracer;
-use uwork_engine::{Cpus, Demands, ThreadState};
+use uwork_engine::{Cpus, Demands, ThreadState, Wanted};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
@@ -129,6 +129,15 @@ impl Host for Linux {
     #[inline(always)]
     fn before_items(&self, thread: &ThreadState, demands: &Demands) {
         hooks::before_items(thread, demands);
+    }
+
+    #[inline(always)]
+    fn wanted(&self, thread: &ThreadState, demands: &Demands) -> Option<Wanted> {
+        hooks::wanted(thread, demands)
+    }
+
+    fn prepare(&self, thread: &ThreadState, wanted: Wanted) {
+        hooks::prepare(thread, wanted);
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The sizes that may be chosen: enough for the library's own frames, and what an address space has.
@@ -46,9 +47,12 @@ fn default() -> usize {
     size
 }
 
-/// The least stack of the threads of a Rust program, `RUST_MIN_STACK`. 0 if it is not set.
+/// The least stack of the threads of a Rust program, `RUST_MIN_STACK`. 0 if it is not set. Read once, as
+/// the standard library does: a program in C may change its environment later.
 fn rust_minimum() -> usize {
-    std::env::var("RUST_MIN_STACK").ok().and_then(|size| size.parse().ok()).unwrap_or(0)
+    static MINIMUM: OnceLock<usize> = OnceLock::new();
+    let read = || std::env::var("RUST_MIN_STACK").ok()?.parse().ok();
+    *MINIMUM.get_or_init(|| read().unwrap_or(0))
 }
 
 /// A permitted size: a number of bytes, or of the unit `K`, `M` or `G` that follows it.

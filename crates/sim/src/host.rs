@@ -107,6 +107,8 @@ pub struct Detecting {
     samples: u64,
     /// How often the engine asked for the state of a thread.
     pub asked: u64,
+    /// How often a thread asked how long it has waited for a CPU.
+    pub delays_read: u64,
 }
 
 impl VirtualHost {
@@ -125,6 +127,7 @@ impl VirtualHost {
                 lossy: 0,
                 samples: 0,
                 asked: 0,
+                delays_read: 0,
             }),
             reverted: AtomicUsize::new(0),
             probed: Default::default(),

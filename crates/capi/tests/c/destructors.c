@@ -15,6 +15,18 @@
 
 #include "check.h"
 
+#ifdef __SANITIZE_ADDRESS__
+/*
+ * The C library does not call what a thread registers for its end in the destructors of its keys, and
+ * does not free the registration.
+ */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:__cxa_thread_atexit_impl\nleak:uw_rcu_read_lock\n";
+}
+#endif
+
 /* What a thread has used before its destructors run. */
 enum { NOTHING, READ_SIDES, EVERYTHING, WAYS };
 
@@ -136,6 +148,10 @@ int main(void)
 	struct uw_task_work item;
 	pthread_t id;
 
+#ifdef __SANITIZE_THREAD__
+	puts("left out: the thread sanitizer ends its own part of a thread before the last destructors");
+	return 0;
+#endif
 	/* Before and after the library's own key. */
 	CHECK(pthread_key_create(&early, destructor) == 0);
 	queue = uw_queue_create("destructors", 0, 0);

@@ -13,7 +13,7 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 use crate::dump::Stall;
-use crate::queue::Demands;
+use crate::queue::{Demands, Wanted};
 use crate::trace::Tracer;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
@@ -368,11 +368,26 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
     fn report(&self, report: Report);
 
     /// The calling thread, which `thread` belongs to, is about to run items of a queue that makes these
-    /// demands. Called once for each batch and each item of a helper, without locks. Takes a load if
-    /// the host has nothing to do; otherwise it may call user code, and block.
+    /// demands. Called by workers, once for each batch, without locks. Takes a load if the host has
+    /// nothing to do; otherwise it may call user code, and block.
     #[inline(always)]
     fn before_items(&self, thread: &ThreadState, demands: &Demands) {
         let _ = (thread, demands);
+    }
+
+    /// What the calling thread is to do, by [`Host::prepare`], before it helps with an item of a queue
+    /// that makes these demands; None if nothing is left to do. Called under locks. Takes a load if the
+    /// host has nothing to do.
+    #[inline(always)]
+    fn wanted(&self, thread: &ThreadState, demands: &Demands) -> Option<Wanted> {
+        let _ = (thread, demands);
+        None
+    }
+
+    /// Does what [`Host::wanted`] has returned; its demands are not wanted again. As
+    /// [`Host::before_items`].
+    fn prepare(&self, thread: &ThreadState, wanted: Wanted) {
+        let _ = (thread, wanted);
     }
 
     /// Whether the calling worker, which is between two batches or about to park, is to call

@@ -14,8 +14,9 @@ use crate::engine::Engine;
 use crate::host::{Host, Observer};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// See the module.
+/// See the module. Every field is a hint; none of them is read together with another.
 pub(crate) struct OffCpuSums {
+    /// The sums of `uwork_policy::off_cpu`.
     cpu_ns: AtomicU64,
     off_ns: AtomicU64,
     /// When a measurement last began.
@@ -104,11 +105,13 @@ impl<H: Host> Pool<H> {
     }
 
     /// A measured batch was off the CPU, or was not. After the first that was, the next batch is
-    /// measured at once.
+    /// measured at once: at most two batches in `MEASURE_EVERY_NS`.
     pub(crate) fn note_leaves_cpu(&self, left: bool) {
         if self.leaves_cpu() != left {
             self.off_cpu.left_cpu.store(left, Ordering::Relaxed);
-            self.off_cpu.measured_at.store(0, Ordering::Relaxed);
+            if left {
+                self.off_cpu.measured_at.store(0, Ordering::Relaxed);
+            }
         }
     }
 
@@ -123,27 +126,36 @@ impl<H: Host> Pool<H> {
         let after = before.with(measured);
         sums.store(after);
         let (base, target) = (self.base_target(), self.target());
-        let next = after.target(target, base);
+        let next = after.target(target, base).min(self.workers_max(engine)).max(base);
         let until = if next > base { now.saturating_add(RAISED_NS) } else { 0 };
         sums.raised_until.store(until, Ordering::Relaxed);
         if next != target {
             self.set_target(next);
+            if self.base_target() != base {
+                // The number of CPUs has changed meanwhile.
+                self.set_base_target(self.base_target());
+            }
             self.settle(engine);
         }
     }
 
-    /// Called by a worker before it takes work: drops a raise that no measurement has confirmed.
+    /// Called by a worker before it takes work: drops a raise that no measurement has confirmed. The
+    /// target decides, not the time alone: two measurers may store the two in any order.
     #[inline]
     pub(crate) fn expire_raise(&self, now: u64) {
-        let until = self.off_cpu.raised_until.load(Ordering::Relaxed);
-        if until != 0 && until <= now {
+        if self.off_cpu.raised_until.load(Ordering::Relaxed) <= now
+            && self.target() != self.base_target()
+        {
             self.drop_raise();
         }
     }
 
     #[cold]
     fn drop_raise(&self) {
-        self.off_cpu.store(OffCpu::default());
-        self.set_base_target(self.base_target());
+        // A saving pool raises its target by another rule.
+        if !self.spec().saves {
+            self.off_cpu.store(OffCpu::default());
+            self.set_base_target(self.base_target());
+        }
     }
 }

@@ -21,6 +21,31 @@ unsafe impl Sync for Demands {}
 // SAFETY: as above.
 unsafe impl Send for Demands {}
 
+/// Some of a queue's demands, copied, for a thread that holds neither the queue nor a lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    numbers: [usize; Wanted::MAX],
+    count: usize,
+}
+
+impl Wanted {
+    /// The most demands that are copied at a time.
+    const MAX: usize = 8;
+
+    /// Adds a demand. False if there is no room.
+    pub fn add(&mut self, number: usize) -> bool {
+        let Some(place) = self.numbers.get_mut(self.count) else { return false };
+        *place = number;
+        self.count += 1;
+        true
+    }
+
+    /// The demands, in the order in which they were added.
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers[..self.count]
+    }
+}
+
 impl Demands {
     pub(crate) fn new() -> Demands {
         Demands { last: AtomicPtr::new(ptr::null_mut()) }

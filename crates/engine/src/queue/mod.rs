@@ -23,7 +23,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::EffectiveAffinityScope;
 
 pub use chain::Chain;
-pub use demands::Demands;
+pub use demands::{Demands, Wanted};
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
@@ -356,7 +356,7 @@ impl<H: Host> Wq<H> {
     /// gave it.
     ///
     /// # Errors
-    /// For per-CPU queues, and as [`Wq::new`]; an error changes nothing.
+    /// For per-CPU queues, and as those of a new queue; an error changes nothing.
     pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
         let kind = self.kind();
         let Some(before) = kind.attrs() else {

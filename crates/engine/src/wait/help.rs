@@ -7,17 +7,17 @@ use uwork_policy::batch::RunEstimate;
 
 use crate::account;
 use crate::engine::Engine;
-use crate::host::Host;
 use crate::host::thread::Frame;
+use crate::host::{Host, ThreadState};
 use crate::item::word::{RUN_MASK, RunId};
 use crate::item::{Location, Work};
 use crate::pool::put_back;
+use crate::queue::Wanted;
 use crate::queue::pwq::Pwq;
 use crate::slot::Slot;
 use crate::slot::{Next, WaitsFor};
 use crate::wait::cancel::{Located, locate};
 use crate::wake::Waiters;
-use crate::worker::before_items;
 use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The result of an attempt to help.
@@ -41,6 +41,9 @@ struct Taken<'a, H: Host> {
     /// How long the items of its queue take.
     estimate: RunEstimate,
 }
+
+/// How often a helper prepares itself for one item: demands may be added meanwhile.
+const PREPARATIONS_MAX: u32 = 16;
 
 impl<H: Host> Engine<H> {
     /// Runs a queued item that has not started on the calling thread, if its queue permits that:
@@ -75,13 +78,21 @@ impl<H: Host> Engine<H> {
 }
 
 unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> Helped {
-    // SAFETY: the caller's promise, passed on.
-    let Some(Taken { pwq, waiters, borrowed, estimate }) = (unsafe { take_over(engine, work) })
-    else {
-        return Helped::No;
-    };
     let thread = engine.caller().thread;
-    before_items(engine, thread, pwq);
+    let mut preparations = 0;
+    let taken = loop {
+        // SAFETY: the caller's promise, passed on.
+        match unsafe { take_over(engine, thread, work, preparations) } {
+            Ok(taken) => break taken,
+            Err(Some(wanted)) if preparations < PREPARATIONS_MAX => {
+                // In no list and not begun, the item would keep other threads spinning meanwhile.
+                engine.host().prepare(thread, wanted);
+                preparations += 1;
+            }
+            Err(_) => return Helped::No,
+        }
+    };
+    let Taken { pwq, waiters, borrowed, estimate } = taken;
     let began = engine.host().now();
     engine.trace_heartbeat(began);
     let slot = engine.slot(id);
@@ -150,15 +161,21 @@ fn lends_while_paused<H: Host>(pwq: &Pwq<H>) -> bool {
     wq.is_paused() && !wq.is_frozen() && wq.runs_here()
 }
 
-/// Takes a queued item out of its list, with a permit under `max_active`.
-unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<Taken<'_, H>> {
+/// Takes a queued item out of its list, with a permit under `max_active`. If the host wants something
+/// done on this thread before, it takes nothing and says what. `preparations`: how often that was so.
+unsafe fn take_over<'a, H: Host>(
+    engine: &'a Engine<H>,
+    thread: &ThreadState,
+    work: NonNull<Work>,
+    preparations: u32,
+) -> Result<Taken<'a, H>, Option<Wanted>> {
     // SAFETY: the caller's promise that the item is live.
     let item = unsafe { work.as_ref() };
     if !item.is_pending() {
-        return None;
+        return Err(None);
     }
     // SAFETY: the caller's promise, passed on.
-    let mut found = unsafe { locate(engine, work) }?;
+    let mut found = unsafe { locate(engine, work) }.ok_or(None)?;
     let inner = &mut found.inner;
     if (inner.is_frozen() && !lends_while_paused(found.pwq))
         || !found.pwq.home().admits_caller(engine)
@@ -166,12 +183,19 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
         || matches!(found.location, Location::Deferred(_))
         || (found.location == Location::Worklist && still_runs(engine, item))
     {
-        return None;
+        return Err(None);
+    }
+    // SAFETY: the item, found under the lock of its pwq, keeps the queue.
+    let demands = unsafe { &*found.pwq.wq() }.demands();
+    // What is no demand of the queue may not be possible now, and is asked for once.
+    let asks = |wanted: &Wanted| preparations == 0 || !wanted.numbers().is_empty();
+    if let Some(wanted) = engine.host().wanted(thread, demands).filter(asks) {
+        return Err(Some(wanted));
     }
     // An item that waits for another item of its own queue lends it its permit.
     let borrowed = !found.pwq.take_permit_to_help(inner);
     if borrowed && (found.pwq.is_ordered() || !engine.runs_queue(found.pwq.wq().cast())) {
-        return None;
+        return Err(None);
     }
     found.pwq.note_helped(true);
     // SAFETY: it was located in that list, whose guards are held.
@@ -181,5 +205,5 @@ unsafe fn take_over<H: Host>(engine: &Engine<H>, work: NonNull<Work>) -> Option<
     let Located { pwq, inner, remote, .. } = found;
     drop(remote);
     drop(pwq.return_unused(engine.host(), inner, &mut |pwq| pwq.make_ready(engine)));
-    Some(Taken { pwq, waiters, borrowed, estimate })
+    Ok(Taken { pwq, waiters, borrowed, estimate })
 }

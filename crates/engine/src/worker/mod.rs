@@ -12,7 +12,6 @@ pub(crate) mod rescuer;
 pub(crate) mod run;
 mod steal;
 
-pub(crate) use batch::before_items;
 pub(crate) use caller::Caller;
 pub use query::Busy;
 
@@ -270,7 +269,12 @@ impl<H: Host> Worker<H> {
         pool.settle(engine);
         let batch = account::Batch::begin(engine, slot, &self.meter, (now, waited_ns), estimate);
         let before = slot.number();
-        let off_cpu = self.off_cpu.begin(engine, pool, (count, estimate), now);
+        // Off the running count, the worker is replaced already.
+        let off_cpu = if plan.leave_count {
+            None
+        } else {
+            self.off_cpu.begin(engine, pool, (count, estimate), now)
+        };
         let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
         let presumed = plan.may_presume && pool.presumes_block(engine, pwq);
         if presumed {

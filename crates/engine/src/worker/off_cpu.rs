@@ -68,8 +68,8 @@ impl OffCpuMeter {
         let left_cpu = measured.left_cpu();
         if left_cpu {
             // Unknown at the first such batch. The next one tells.
-            let after = engine.observer().run_delay().zip(begun.delay_ns);
-            let Some((after, before)) = after else { return pool.note_leaves_cpu(true) };
+            let Some(before) = begun.delay_ns else { return pool.note_leaves_cpu(true) };
+            let Some(after) = engine.observer().run_delay() else { return };
             measured.delay_ns = after.saturating_sub(before);
         }
         pool.note_leaves_cpu(left_cpu);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
-use uwork_policy::off_cpu::RAISED_NS;
+use uwork_policy::off_cpu::{MEASURE_EVERY_NS, RAISED_NS};
 use uwork_policy::scope::AffinityScope;
 
 use crate::item::Item;
@@ -151,5 +151,45 @@ fn declared_waits_raise_no_target() {
         // were replaced may compute at once when they are back.
         let (_, most) = run(engine, &queue, 200, (300 * US, 0));
         assert_eq!(most, 2);
+    });
+}
+
+/// A cap on workers bounds the raise too: a pool that is full needs no rescue.
+#[test]
+fn a_raise_keeps_to_the_cap_on_workers() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:1"), move |engine| {
+            engine.host().detecting().tier = tier;
+            engine.set_pool_workers_max(3);
+            let (_, most) = run(engine, &queue_of(engine, 16), 1_000, (US, 100 * US));
+            assert_eq!(most, 3, "{tier}");
+            let targets = engine.dump().pools.into_iter().map(|pool| pool.target);
+            assert!(targets.max() <= Some(3), "{tier}");
+        });
+    }
+}
+
+/// Batches that sleep and batches that compute alternate: a measurement leads to one more at most.
+#[test]
+fn few_batches_are_measured() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        engine.host().detecting().tier = Tier::Sampling;
+        let queue = queue_of(engine, 16);
+        let began = engine.host().time();
+        for number in 0..4_000 {
+            let engine = engine.clone();
+            let item = Item::new(move || match number % 2 {
+                0 => engine.host().doze(20 * US),
+                _ => engine.host().burn(20 * US),
+            });
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        let took = engine.host().time() - began;
+        let delays_read = engine.host().detecting().delays_read;
+        // Two readings for each measurement.
+        let most = 4 * (took / MEASURE_EVERY_NS + 1);
+        assert!(delays_read <= most, "{delays_read} readings in {took} ns, at most {most}");
+        assert!(delays_read > 0);
     });
 }

@@ -148,7 +148,8 @@ impl Records {
             return Err(Refused::Exhausted(Error::from_raw_os_error(libc::EMFILE)));
         }
         // EPERM here means that the limit of locked memory is reached.
-        let ring = Ring::map(file.number()).map_err(Refused::Exhausted)?;
+        let number = file.get().ok_or(Refused::NotReady)?;
+        let ring = Ring::map(number).map_err(Refused::Exhausted)?;
         let stat = proc::open(thread).ok().filter(|file| !file.is_of_the_last());
         let is_lost = AtomicBool::new(false);
         Ok(Records { file, is_lost, ring, thread, stat, last: None, offset_ns })

@@ -72,17 +72,17 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
     // SAFETY: no pointers.
     let open = || unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
     let descriptor = OwnDescriptor::open(Expected::Socket, open)?;
-    let number = descriptor.number();
+    let number = || descriptor.get().ok_or_else(|| Error::from_raw_os_error(libc::EBADF));
     let owner = OwnerEx { kind: F_OWNER_TID, id: crate::thread::tid() };
     // SAFETY: the structures are live and of the given lengths. The rights of the descriptor become
     // those of the file, which thus never exists with other rights.
     unsafe {
-        check(libc::fchmod(number, MODE))?;
-        check(libc::bind(number, (&raw const address).cast(), length))?;
-        check(libc::listen(number, BACKLOG))?;
-        check(libc::fcntl(number, F_SETOWN_EX, &raw const owner))?;
-        check(libc::fcntl(number, F_SETSIG, signal))?;
-        check(libc::fcntl(number, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC))?;
+        check(libc::fchmod(number()?, MODE))?;
+        check(libc::bind(number()?, (&raw const address).cast(), length))?;
+        check(libc::listen(number()?, BACKLOG))?;
+        check(libc::fcntl(number()?, F_SETOWN_EX, &raw const owner))?;
+        check(libc::fcntl(number()?, F_SETSIG, signal))?;
+        check(libc::fcntl(number()?, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC))?;
     }
     Ok(descriptor)
 }

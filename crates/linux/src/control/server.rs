@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Fate};
 use super::{SERVING, Service, listener};
-use crate::descriptor::{Expected, OwnDescriptor, is_passing};
+use crate::descriptor::{Expected, OwnDescriptor};
 
 /// Clients that are served at once; a further one is told so and closed.
 pub const CONNECTIONS_MAX: usize = 32;
@@ -71,8 +71,10 @@ impl Clients {
             match accept() {
                 Ok(client) => self.welcome(client),
                 Err(error) => {
-                    let passes = error.raw_os_error().is_some_and(is_passing);
-                    self.accepts_at = passes.then(|| now + PAUSE);
+                    // Any other error would come again at once, as the client still waits.
+                    let none = [libc::EAGAIN, libc::ECONNABORTED];
+                    let is_empty = error.raw_os_error().is_some_and(|error| none.contains(&error));
+                    self.accepts_at = (!is_empty).then(|| now + PAUSE);
                     break;
                 }
             }

@@ -38,7 +38,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::futex::Futex;
 use uwork_engine::host::Runner;
-use uwork_engine::{Demands, QueueError, ThreadState};
+use uwork_engine::{Demands, QueueError, ThreadState, Wanted};
 
 use crate::futex::Forever;
 use crate::process::started;
@@ -268,6 +268,39 @@ impl Hooks {
 pub(crate) fn are_due(thread: &ThreadState) -> bool {
     // SeqCst: see the module, of a worker that parks.
     thread.hooks_seen() != GENERATION.0.load(Ordering::SeqCst)
+}
+
+/// What the calling thread is to do before it helps with an item of a queue that makes these demands.
+#[inline(always)]
+pub(crate) fn wanted(thread: &ThreadState, demands: &Demands) -> Option<Wanted> {
+    // Relaxed: see the module.
+    match GENERATION.0.load(Ordering::Relaxed) {
+        0 => None,
+        generation => wanted_of(thread.hooks_seen() == generation, demands),
+    }
+}
+
+#[cold]
+fn wanted_of(is_up_to_date: bool, demands: &Demands) -> Option<Wanted> {
+    let mut wanted = Wanted::default();
+    demands.for_each(|hooks| {
+        // SAFETY: `Hooks::serve` exposed it. Hooks are never freed.
+        if states::lacks(unsafe { &*ptr::with_exposed_provenance::<Hooks>(hooks) }) {
+            // Those that find no room are wanted at the next call.
+            let _ = wanted.add(hooks);
+        }
+    });
+    (!is_up_to_date || !wanted.numbers().is_empty()).then_some(wanted)
+}
+
+/// Does that. No lock is held: hooks may block.
+#[cold]
+pub(crate) fn prepare(thread: &ThreadState, wanted: Wanted) {
+    states::catch_up(thread);
+    for &hooks in wanted.numbers() {
+        // SAFETY: `Hooks::serve` exposed it. Hooks are never freed.
+        states::ensure(unsafe { &*ptr::with_exposed_provenance::<Hooks>(hooks) });
+    }
 }
 
 /// The calling thread is about to run items of a queue that makes these demands.

@@ -204,10 +204,15 @@ fn ask(hooks: &'static Hooks) -> Option<*const dyn Any> {
     mine()?.find(hooks)
 }
 
+/// Whether the calling thread has yet to call the start hook.
+pub(super) fn lacks(hooks: &Hooks) -> bool {
+    mine().is_none_or(|states| !states.knows(hooks)) && !hooks.is_removed.load(Ordering::SeqCst)
+}
+
 /// Calls the start hook if the calling thread has not called it. It is in an item, or about to begin
 /// one.
 pub(super) fn ensure(hooks: &'static Hooks) {
-    if mine().is_some_and(|states| states.knows(hooks)) || hooks.is_removed.load(Ordering::SeqCst) {
+    if !lacks(hooks) {
         return;
     }
     let states = mine().unwrap_or_else(of_other_thread);

@@ -34,6 +34,7 @@ impl Observer for VirtualHost {
     }
 
     fn run_delay(&self) -> Option<u64> {
+        self.detecting().delays_read += 1;
         self.machine().run_delay()
     }
 

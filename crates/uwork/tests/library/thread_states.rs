@@ -9,6 +9,7 @@ use std::thread::{self, ThreadId};
 
 use crate::support::child::alone;
 use crate::support::gate::Gate;
+use crate::support::items::Job;
 use crate::support::{received, until};
 use uwork::threads::{self, Hooks, ThreadKind};
 use uwork::{ErrorKind, Queue};
@@ -342,6 +343,40 @@ fn a_start_hook_may_ask_for_other_states_and_panics_once() {
         drop(own);
         until("both stop hooks", || STOPS.lock().unwrap().len() == 2);
         assert_eq!(*STOPS.lock().unwrap(), [2, 1], "the reverse of the starts");
+    });
+}
+
+/// The item that a start hook cancels.
+static CANCELLED: Mutex<Option<Arc<Job>>> = Mutex::new(None);
+
+// Catches: a helper that calls hooks while it holds the item: a cancel of that item, from the hook or
+// from another thread, would spin until the hook returns.
+#[test]
+fn an_item_can_be_cancelled_while_its_helper_calls_hooks() {
+    alone("an_item_can_be_cancelled_while_its_helper_calls_hooks", || {
+        let queue = Queue::builder("helped").build().unwrap();
+        let was_cancelled = Arc::new(AtomicUsize::new(0));
+        let by_hook = was_cancelled.clone();
+        let start = move |thread: threads::Thread<'_>| {
+            if thread.kind() == ThreadKind::Helper
+                && let Some(item) = CANCELLED.lock().unwrap().take()
+            {
+                by_hook.fetch_add(usize::from(item.work.cancel().is_some()), Ordering::SeqCst);
+            }
+        };
+        let _hooks = threads::add_hooks(start, |_, ()| ());
+        until("a hook has cancelled the item that its thread waits for", || {
+            let item = Job::counting();
+            *CANCELLED.lock().unwrap() = Some(item.clone());
+            assert!(queue.enqueue(item.clone()).is_queued());
+            let waits = item.clone();
+            // A thread calls the hook once.
+            thread::spawn(move || waits.work.flush_helping()).join().unwrap();
+            let cancelled = was_cancelled.load(Ordering::SeqCst);
+            // A worker may be faster.
+            assert!(item.tally.finished() <= 1);
+            cancelled > 0
+        });
     });
 }
 

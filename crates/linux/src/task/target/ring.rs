@@ -53,7 +53,7 @@ impl Target {
         self.has_ring.store(true, Ordering::Relaxed);
         // Sends a first message to it as a test: if that is not possible, other threads use the
         // eventfd.
-        if ring_message::send(ring.number()) {
+        if ring.get().is_some_and(ring_message::send) {
             self.ring.store(ptr::from_ref(ring).cast_mut(), Ordering::Release);
         }
     }
