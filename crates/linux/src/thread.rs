@@ -121,6 +121,10 @@ pub(super) fn pin(cpus: &CpuSet) {
 
 /// How much the niceness of a standby exceeds that of other threads: about a tenth of their weight.
 const STANDBY_NICE: i32 = 10;
+/// The greatest niceness of a standby in a process whose own is lower. With a greater one each
+/// microsecond on the CPU costs many of waiting: a standby that has run would delay the end of the
+/// process.
+const STANDBY_NICE_MAX: i32 = 14;
 /// The time slice of a standby, in nanoseconds: the shortest that Linux grants (since 6.12; older
 /// versions ignore it).
 const STANDBY_SLICE_NS: u64 = 100_000;
@@ -138,7 +142,7 @@ pub(super) fn run_when_idle() -> std::io::Result<()> {
         // All threads of the process are lowered, and this policy cannot be left without a privilege.
         return Ok(());
     }
-    set_standby(0, (nice + STANDBY_NICE).min(NICE_MAX))
+    set_standby(0, (nice + STANDBY_NICE).min(STANDBY_NICE_MAX).max(nice))
 }
 
 /// The error with which the system refuses the scheduling of standbys, if it does. Changes no thread:

@@ -117,8 +117,9 @@
 //! 10. A join of a handle of the parent's that had not finished is an error,
 //!     and a thread of the parent's takes no task work of the child's.
 //! 11. In an item. Elsewhere it only calls the closure.
-//! 12. Outside of items it waits until the queue is empty. In an item it
-//!     makes a thread that does so.
+//! 12. Outside of items it waits until the queue is empty. In an item, in a
+//!     thread hook, and in the drop or cancel of a future it makes a thread
+//!     that does so.
 //! 13. The first use by a thread, where glibc registers no rseq area.
 //! 14. Until the holder of that lock releases it; attempts do not wait.
 //!     Mode 2 makes a membarrier call for another CPU.
