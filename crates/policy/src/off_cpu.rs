@@ -3,7 +3,9 @@
 //! A pool with `cpus` CPUs whose items are off the CPU for a share `s` of their run time keeps these
 //! CPUs busy with `cpus / (1 - s)` workers, as in Little's law. So sleeps that are too short to be
 //! detected one by one need no detection: two sums are enough, the time on the CPU and off it.
-//! Times go in, a number comes out.
+//! The rule is for pools in which most batches leave the CPU. Where a few long sleeps are among many
+//! short items, each worker more would be woken for items that are sooner run than moved, and single
+//! sleeps are long enough to be detected. Times go in, a number comes out.
 
 /// A batch of a pool is measured this long after the last one. A measurement takes 0.5 us, and some
 /// microseconds more where batches leave the CPU.
@@ -25,6 +27,9 @@ pub const WORKERS_PER_CPU_MAX: u32 = 128;
 
 /// The number of measurements after which the weight of one has fallen to about a third.
 const WINDOW: u64 = 16;
+
+/// What one batch adds to the counts of batches, so that their decay is smooth.
+pub const UNIT: u64 = 1_024;
 
 /// A measured time counts as at most this long, so that the sums do not overflow.
 const NS_MAX: u64 = 1_000_000_000;
@@ -61,6 +66,9 @@ pub struct OffCpu {
     pub cpu_ns: u64,
     /// Neither on a CPU nor waiting for one, in nanoseconds.
     pub off_ns: u64,
+    /// Measured batches, and those that left the CPU, [`UNIT`] for each.
+    pub batches: u64,
+    pub left: u64,
 }
 
 impl OffCpu {
@@ -68,26 +76,32 @@ impl OffCpu {
     #[must_use]
     pub fn with(self, measured: Measured) -> OffCpu {
         let decayed = |sum: u64| sum - sum / WINDOW;
-        let off_ns = if measured.left_cpu() { measured.off_ns() } else { 0 };
+        let (off_ns, left) = match measured.left_cpu() {
+            true => (measured.off_ns(), UNIT),
+            false => (0, 0),
+        };
         OffCpu {
             cpu_ns: decayed(self.cpu_ns) + measured.cpu_ns.clamp(1, NS_MAX),
             off_ns: decayed(self.off_ns) + off_ns.min(NS_MAX),
+            batches: decayed(self.batches) + UNIT,
+            left: decayed(self.left) + left,
         }
     }
 
     /// How many workers keep `cpus` CPUs busy.
     /// ```
     /// use uwork_policy::off_cpu::OffCpu;
-    /// assert_eq!(OffCpu { cpu_ns: 1_000, off_ns: 0 }.workers(2), 2);
-    /// assert_eq!(OffCpu { cpu_ns: 1_000, off_ns: 1_000 }.workers(2), 4);
-    /// assert_eq!(OffCpu { cpu_ns: 1_000, off_ns: 9_000 }.workers(1), 10);
-    /// assert_eq!(OffCpu { cpu_ns: 1_000, off_ns: 200 }.workers(1), 1, "less than a fifth of the time");
+    /// let all_sleep = OffCpu { cpu_ns: 1_000, off_ns: 1_000, batches: 8, left: 8 };
+    /// assert_eq!(all_sleep.workers(2), 4);
+    /// assert_eq!(OffCpu { off_ns: 9_000, ..all_sleep }.workers(1), 10);
+    /// assert_eq!(OffCpu { off_ns: 200, ..all_sleep }.workers(1), 1, "less than a fifth of the time");
+    /// assert_eq!(OffCpu { left: 3, ..all_sleep }.workers(2), 2, "less than half of the batches");
     /// assert_eq!(OffCpu::default().workers(3), 3, "nothing is known");
     /// ```
     #[must_use]
     pub fn workers(self, cpus: u32) -> u32 {
         let (cpu_ns, off_ns) = (self.cpu_ns.max(1), self.off_ns);
-        if off_ns < cpu_ns / 4 {
+        if off_ns < cpu_ns / 4 || self.left < self.batches / 2 {
             return cpus;
         }
         let needed = u64::from(cpus).saturating_mul(cpu_ns + off_ns).div_ceil(cpu_ns);
@@ -99,9 +113,9 @@ impl OffCpu {
     /// a single long sleep does not bring up many workers.
     /// ```
     /// use uwork_policy::off_cpu::OffCpu;
-    /// let sleeping = OffCpu { cpu_ns: 1_000, off_ns: 99_000 };
+    /// let sleeping = OffCpu { cpu_ns: 1_000, off_ns: 99_000, batches: 8, left: 8 };
     /// assert_eq!([1, 2, 40, 64, 100].map(|target| sleeping.target(target, 1)), [2, 4, 80, 100, 100]);
-    /// assert_eq!(OffCpu { cpu_ns: 1_000, off_ns: 0 }.target(64, 1), 1);
+    /// assert_eq!(OffCpu { off_ns: 0, ..sleeping }.target(64, 1), 1);
     /// ```
     #[must_use]
     pub fn target(self, target: u32, cpus: u32) -> u32 {
@@ -134,6 +148,18 @@ mod tests {
         assert!((2..20).contains(&sums.with(computing).workers(1)));
         let later = (0..60).fold(sums, |sums, _| sums.with(computing));
         assert_eq!(later.workers(1), 1);
+    }
+
+    #[test]
+    fn a_few_long_sleeps_among_many_short_items_bring_up_no_worker() {
+        let sleeping = Measured { wall_ns: 1_000_000, cpu_ns: 10_000, delay_ns: 0 };
+        let computing = Measured { wall_ns: 20_000, cpu_ns: 20_000, delay_ns: 0 };
+        let mut sums = OffCpu::default();
+        for _ in 0..100 {
+            (0..9).for_each(|_| sums = sums.with(computing));
+            sums = sums.with(sleeping);
+            assert_eq!(sums.workers(2), 2);
+        }
     }
 
     #[test]

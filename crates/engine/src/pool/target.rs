@@ -19,6 +19,8 @@ pub(crate) struct OffCpuSums {
     /// The sums of `uwork_policy::off_cpu`.
     cpu_ns: AtomicU64,
     off_ns: AtomicU64,
+    batches: AtomicU64,
+    left: AtomicU64,
     /// When a measurement last began.
     measured_at: AtomicU64,
     /// Whether the last measured batch was off the CPU: how long the next one waits for a CPU is
@@ -35,6 +37,8 @@ impl OffCpuSums {
         OffCpuSums {
             cpu_ns: AtomicU64::new(0),
             off_ns: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             measured_at: AtomicU64::new(0),
             left_cpu: AtomicBool::new(false),
             base: AtomicU32::new(1),
@@ -42,7 +46,18 @@ impl OffCpuSums {
         }
     }
 
+    fn load(&self) -> OffCpu {
+        OffCpu {
+            cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
+            off_ns: self.off_ns.load(Ordering::Relaxed),
+            batches: self.batches.load(Ordering::Relaxed),
+            left: self.left.load(Ordering::Relaxed),
+        }
+    }
+
     fn store(&self, sums: OffCpu) {
+        self.batches.store(sums.batches, Ordering::Relaxed);
+        self.left.store(sums.left, Ordering::Relaxed);
         self.cpu_ns.store(sums.cpu_ns, Ordering::Relaxed);
         self.off_ns.store(sums.off_ns, Ordering::Relaxed);
     }
@@ -119,11 +134,7 @@ impl<H: Host> Pool<H> {
     #[cold]
     pub(crate) fn note_measured(&self, engine: &Engine<H>, measured: Measured, now: u64) {
         let sums = &self.off_cpu;
-        let before = OffCpu {
-            cpu_ns: sums.cpu_ns.load(Ordering::Relaxed),
-            off_ns: sums.off_ns.load(Ordering::Relaxed),
-        };
-        let after = before.with(measured);
+        let after = sums.load().with(measured);
         sums.store(after);
         let (base, target) = (self.base_target(), self.target());
         let next = after.target(target, base).min(self.workers_max(engine)).max(base);
