@@ -66,8 +66,9 @@ pub struct OffCpu {
     pub cpu_ns: u64,
     /// Neither on a CPU nor waiting for one, in nanoseconds.
     pub off_ns: u64,
-    /// Measured batches, and those that left the CPU, [`UNIT`] for each.
+    /// Measured batches, [`UNIT`] for each.
     pub batches: u64,
+    /// Those that left the CPU, [`UNIT`] for each.
     pub left: u64,
 }
 
