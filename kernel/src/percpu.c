@@ -160,6 +160,16 @@ static unsigned int order_of(size_t size)
 	return order;
 }
 
+/*
+ * Called before the lock is taken. The first question for the CPUs reads the machine, by functions of
+ * the library whose locks a fork takes before the lock of this file: with that lock held, each would
+ * wait for the other.
+ */
+static void know_cpus(void)
+{
+	(void)uw_kernel_nr_cpus();
+}
+
 void *uw_kernel_alloc_percpu(size_t size, size_t align)
 {
 	unsigned int cpu;
@@ -170,6 +180,7 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 				 "the alignment a power of two up to %lu\n", size, align, UW_KERNEL_PERCPU_UNIT, MOST_ALIGN);
 		return NULL;
 	}
+	know_cpus();
 	pthread_mutex_lock(&lock);
 	memory = allocate(size, order_of(size > align ? size : align));
 	pthread_mutex_unlock(&lock);
@@ -221,6 +232,7 @@ intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t 
 	unsigned int cpu;
 	char *memory;
 
+	know_cpus();
 	pthread_mutex_lock(&lock);
 	if (!*place) {
 		memory = allocate(before + size, order_of(before + size > MOST_ALIGN ? before + size : MOST_ALIGN));

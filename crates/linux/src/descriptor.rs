@@ -402,9 +402,7 @@ pub(crate) fn briefly<R>(
     open: impl FnOnce() -> RawFd,
     read: impl FnOnce(RawFd) -> R,
 ) -> Result<R, i32> {
-    // Without the lock if a fork has it: the caller may hold a lock of the program's that a later
-    // fork handler waits for. That child may then have the file of this call.
-    let _open = OPEN.try_read();
+    let _open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
     let number = made(open()).map_err(|error| error.raw_os_error().unwrap_or(0))?;
     let identity = expected.identity_of(number).ok_or(libc::EBADF)?;
     let result = read(number);
