@@ -14,7 +14,8 @@
 //! **The remaining windows.** No system call closes a descriptor on a condition, or tells the identity
 //! of the file that it opens. Another thread of the program may close the number and open a file that
 //! gets it
-//! - between the check of the identity and the close or the read: some tenths of a microsecond;
+//! - between the check of the identity and the close or the read: some tenths of a microsecond, and
+//!   longer if the thread is preempted there;
 //! - between the opening and the first look at the identity: there the file must be of the
 //!   [`Expected`] kind, so that only a new file of the same kind is taken for the library's.
 //!
@@ -114,7 +115,7 @@ impl List {
         self.length += 1;
     }
 
-    /// Removes an entry. False if it is not there.
+    /// Removes an entry. False if the list does not have it.
     fn remove(&mut self, entry: Entry) -> bool {
         let at = self.entries().iter().position(|&other| other == entry);
         at.is_some_and(|at| {
@@ -143,7 +144,7 @@ struct Identity {
     owner: libc::pid_t,
 }
 
-/// Of fcntl(2): who gets the signals of a file.
+/// Of fcntl(2): the thread that a file's signals go to.
 #[repr(C)]
 pub(crate) struct OwnerEx {
     pub(crate) kind: libc::c_int,
@@ -392,7 +393,7 @@ fn list() -> RwLockWriteGuard<'static, List> {
 }
 
 /// Opens a file, calls `read` with its number, and closes it. `open` as for [`OwnDescriptor::open`];
-/// `read` takes no lock and calls no allocator, and must stand a number of another file.
+/// `read` takes no lock and calls no allocator, and does no harm to another file with that number.
 ///
 /// # Errors
 /// The number of the system's error, if the file cannot be opened; `EBADF` if the program has closed

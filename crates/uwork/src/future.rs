@@ -194,7 +194,7 @@ where
         };
         // SAFETY: written once, by the final owner; the handle reads it only after `complete`.
         unsafe { *self.value.get() = Some(value) };
-        // Before the task is complete: a user who sees the result finds the queue free.
+        // Before the task is complete: a thread that sees the result finds the queue free.
         // SAFETY: by this function's contract.
         unsafe { self.let_go() };
         // SAFETY: live: the caller has a reference. The result of `complete`, whether the handle

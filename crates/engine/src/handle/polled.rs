@@ -31,7 +31,7 @@
 //!
 //! **The queue outlives the calls.** An item that a waker has queued may run, and finish the future,
 //! while the waker is still inside the queue, for example to wake a worker. The future's last owner
-//! releases the handle of the queue nevertheless, before it completes the task: a user who sees the
+//! releases the handle of the queue nevertheless, before it completes the task: a thread that sees the
 //! result finds the queue free. It keeps the queue's memory for wakers that are inside:
 //!
 //! ```text

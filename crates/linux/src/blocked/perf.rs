@@ -228,7 +228,7 @@ pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
         )
     };
     for (records, file) in polled().zip(&files) {
-        // A file that has woken nobody may be another one, unless others have.
+        // Checks each file that is ready, and all files after a timeout: a foreign one may never be.
         if file.revents != 0 || ready == 0 {
             records.check(file.revents);
         }
