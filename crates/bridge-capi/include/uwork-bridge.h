@@ -104,7 +104,7 @@ struct uw_bridge_handler {
 /* Begin with UW_BRIDGE_CONFIG_INIT. A member that is 0 or NULL leaves its setting at the default. */
 struct uw_bridge_config {
 	size_t size;                /* sizeof(struct uw_bridge_config) */
-	const char *const *servers; /* redis://127.0.0.1:6379; shards are dealt out to them in turn */
+	const char *const *servers; /* redis://127.0.0.1:6379; shards are dealt out to them in turn: docs/bridge.md */
 	size_t server_count;
 	const char *const *streams; /* by falling priority; at least 1. A producer uses the first */
 	size_t stream_count;

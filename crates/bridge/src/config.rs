@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::fault::Error;
-use crate::keys::shard_name;
+use crate::keys::{shard_name, slot};
+use crate::nodes::{Nodes, Place};
 use crate::policy::Backoff;
 use crate::server::Server;
 
@@ -33,8 +34,9 @@ pub enum Results {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The servers. Shards are dealt out to them in turn. One node of a cluster suffices: the others
-    /// are found.
+    /// The servers. Shards are dealt out to them in turn; more servers than shards are further
+    /// addresses of the same, a master and its replicas. One node of a cluster that lives suffices:
+    /// the others are found.
     pub servers: Vec<Server>,
     /// The streams, by falling priority. Jobs of a later stream are fetched only while the earlier
     /// ones have none, except for one read in 16, so that a later stream always advances.
@@ -128,9 +130,11 @@ impl Config {
 
     /// The server and the streams of each shard.
     pub(crate) fn placed(&self) -> Vec<(Server, Vec<String>)> {
-        (0..self.shards)
-            .map(|shard| {
-                let server = self.servers[shard as usize % self.servers.len()].clone();
+        let first = self.streams.first().map(String::as_str).unwrap_or_default();
+        let placed = placed(&self.servers, first, self.shards);
+        (0..)
+            .zip(placed)
+            .map(|(shard, (server, _))| {
                 let name = |stream: &String| shard_name(stream, shard, self.shards);
                 (server, self.streams.iter().map(name).collect())
             })
@@ -139,11 +143,16 @@ impl Config {
 }
 
 /// The shards of a stream: for each its server and the name of its stream. Empty without servers.
+/// The servers know each other: where one fails, the others of its cluster are asked.
 pub fn placed(servers: &[Server], stream: &str, shards: u32) -> Vec<(Server, String)> {
-    let servers = servers.iter().cycle().take(if servers.is_empty() { 0 } else { shards as usize });
-    let place =
-        |(shard, server): (u32, &Server)| (server.clone(), shard_name(stream, shard, shards));
-    (0..).zip(servers).map(place).collect()
+    let nodes = Nodes::new(servers, shards);
+    let place = |(shard, home): (u32, usize)| {
+        let name = shard_name(stream, shard, shards);
+        let place = Place { nodes: nodes.clone(), home, slot: Some(slot(&name)) };
+        (servers[home].clone().with_place(place), name)
+    };
+    let homes = (0..servers.len()).cycle();
+    (0..shards).zip(homes).map(place).collect()
 }
 
 #[cfg(test)]

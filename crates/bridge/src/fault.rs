@@ -1,8 +1,10 @@
 //! What can go wrong between the bridge and a server, and which of it passes by itself.
 
-use std::fmt;
+use std::{fmt, io};
 
-use redis::{RedisError, Value};
+use redis::Value;
+
+use crate::nodes::Address;
 
 /// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl std::error::Error for Error {}
 pub(crate) enum Remedy {
     /// Connect again, after a delay.
     Reconnect,
-    /// Connect to this address.
+    /// Connect to this address. A [`Wire`](crate::wire::Wire) does it by itself.
     Move(String, u16),
     /// Create the consumer group.
     MakeGroup,
@@ -75,25 +77,36 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// From an error of the client: of the connection or of the login.
-    pub(crate) fn of_client(error: &RedisError, address: &str) -> Fault {
-        if let Some(code) = error.code() {
-            let reply = format!("{code} {}", error.detail().unwrap_or_default());
-            return Fault::of_reply(code, &reply, address);
-        }
-        // The login's failure has no code of its own.
-        let text = error.to_string();
-        for code in ["WRONGPASS", "NOAUTH", "NOPERM", "LOADING"] {
-            if text.contains(code) {
-                return Fault::of_reply(code, &text, address);
-            }
-        }
-        if error.kind() == redis::ErrorKind::AuthenticationFailed {
-            return Fault::of_reply("WRONGPASS", &text, address);
-        }
-        let text = format!("{address}: {text}");
-        let error = Error::new(ErrorKind::Unreachable, text);
+    /// From an error of the connection.
+    pub(crate) fn of_connection(error: &io::Error, address: &str) -> Fault {
+        let error = Error::new(ErrorKind::Unreachable, format!("{address}: {error}"));
         Fault { address: address.to_owned(), remedy: Remedy::Reconnect, error }
+    }
+
+    /// No server was asked.
+    pub(crate) fn of_silence(address: &str) -> Fault {
+        let error = Error::new(ErrorKind::Unreachable, format!("{address}: no server answers"));
+        Fault { address: address.to_owned(), remedy: Remedy::Reconnect, error }
+    }
+
+    /// From a replica, which has named its master.
+    pub(crate) fn of_replica(host: &str, port: u16, address: &str) -> Fault {
+        let said = format!("READONLY a replica of {host}:{port}");
+        let fault = Fault::of_reply("READONLY", &said, address);
+        Fault { remedy: Remedy::Move(host.to_owned(), port), ..fault }
+    }
+
+    /// From the reply to a login. A server without users has no code for its refusal.
+    pub(crate) fn of_login(reply: &Value, address: &str) -> Option<Fault> {
+        let fault = Fault::in_reply(reply, address)?;
+        let Value::ServerError(error) = reply else { return Some(fault) };
+        Some(match fault.error.kind {
+            ErrorKind::Refused => {
+                let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
+                Fault::of_reply("WRONGPASS", &said, address)
+            }
+            _ => fault,
+        })
     }
 
     /// From an error reply.
@@ -145,8 +158,7 @@ impl Fault {
     pub(crate) fn of_batch(replies: &[Value], address: &str) -> Option<Fault> {
         replies.iter().find_map(|reply| {
             let fault = Fault::in_reply(reply, address)?;
-            let concerns_node = matches!(fault.remedy, Remedy::Reconnect | Remedy::Move(..));
-            concerns_node.then_some(fault)
+            (fault.remedy == Remedy::Reconnect).then_some(fault)
         })
     }
 
@@ -170,6 +182,14 @@ impl Fault {
         let said = details_of_effect(error.code(), details)?;
         let code = said.split(' ').next().unwrap_or_default();
         (!Fault::of_reply(code, said, "").passes()).then(|| details.to_owned())
+    }
+
+    /// The target of a redirection, which had no effect.
+    pub(crate) fn target(&self) -> Option<Address> {
+        match &self.remedy {
+            Remedy::Move(host, port) => Some((host.clone(), *port)),
+            _ => None,
+        }
     }
 
     /// Whether it is a state of the server that passes by itself.

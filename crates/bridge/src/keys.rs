@@ -51,6 +51,16 @@ fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
+/// The slot of a key in a cluster: CRC-16 (XMODEM) of its hash tag, or of all of it.
+pub(crate) fn slot(key: &str) -> u16 {
+    let crc = hash_tag(key).unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
+    });
+    crc % 16_384
+}
+
 /// The name of a shard of a stream. A stream with a single shard has its own name.
 pub(crate) fn shard_name(stream: &str, shard: u32, shards: u32) -> String {
     match (shards, hash_tag(stream)) {
@@ -90,6 +100,13 @@ mod tests {
         assert_eq!(shard_name("jobs", 0, 1), "jobs");
         assert_eq!(hash_tag(&shard_name("jobs", 3, 8)), hash_tag(&shard_name("high", 3, 8)));
         assert_ne!(hash_tag(&shard_name("jobs", 3, 8)), hash_tag(&shard_name("jobs", 4, 8)));
+    }
+
+    #[test]
+    fn a_slot_is_that_of_the_cluster_specification() {
+        assert_eq!(slot("123456789"), 0x31c3);
+        assert_eq!(slot("{user1000}.following"), slot("user1000"));
+        assert_eq!(slot("foo"), 12_182);
     }
 
     #[test]

@@ -29,19 +29,24 @@
 //! ```
 
 mod config;
+mod connection;
 mod consumer;
 mod counters;
 mod exec;
 mod fault;
+mod greeting;
 mod handler;
 mod job;
 mod keys;
+mod nodes;
 mod policy;
 mod producer;
 mod report;
 mod scripts;
 mod server;
 mod stat;
+#[cfg_attr(not(feature = "tls"), path = "tls_left_out.rs")]
+mod tls;
 mod wire;
 
 pub use config::{Config, Results, SHARDS_MAX, placed};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::config::SHARDS_MAX;
+use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
-use crate::keys::{Keys, shard_name, shard_of};
+use crate::keys::{Keys, shard_of};
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
@@ -111,13 +111,12 @@ impl Producer {
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(Error::config(format!("{shards} shards: allowed are 1 to {SHARDS_MAX}")));
         }
-        let server = |shard: u32| servers[shard as usize % servers.len()].clone();
+        let placed = placed(&servers, stream.as_ref(), shards);
+        let shards = placed.iter().map(|(_, name)| Keys::of(name)).collect();
         Ok(Producer {
             // A connection for each shard: in a cluster each may lead to another node.
-            wires: (0..shards).map(|shard| Wire::new(server(shard))).collect(),
-            shards: (0..shards)
-                .map(|shard| Keys::of(&shard_name(stream.as_ref(), shard, shards)))
-                .collect(),
+            wires: placed.into_iter().map(|(server, _)| Wire::new(server)).collect(),
+            shards,
             window: Duration::from_secs(3_600),
         })
     }
@@ -214,12 +213,7 @@ impl Producer {
 
     fn exchange(&mut self, shard: usize, commands: &[Cmd]) -> Result<Vec<Pushed>, Error> {
         let wire = &mut self.wires[shard];
-        let mut answer = wire.ask(commands);
-        // The first answer of a cluster's node may be the address of another, with no effect.
-        if let Err(Fault { remedy: crate::fault::Remedy::Move(..), .. }) = &answer {
-            answer = wire.ask(commands);
-        }
-        let replies = answer.map_err(|fault| fault.error)?;
+        let replies = wire.ask(commands).map_err(|fault| fault.error)?;
         let name = wire.name();
         replies
             .into_iter()

@@ -10,7 +10,7 @@ use crate::fault::{ErrorKind, Fault};
 
 /// The delay after a first fault, which doubles.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
-const DELAY_MAX: Duration = Duration::from_secs(2);
+const DELAY_MAX: Duration = Duration::from_secs(1);
 /// The first failure of a thread so soon after the same failure of another belongs to the same fault:
 /// the thread has only now used its connection.
 const TAIL: Duration = Duration::from_secs(2);

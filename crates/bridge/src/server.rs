@@ -4,9 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use redis::{Client, ConnectionAddr, ConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::fault::Error;
+use crate::nodes::Place;
+use crate::tls;
 
 /// The forms of an address, for errors.
 const FORMS: &str = if cfg!(feature = "tls") {
@@ -19,10 +21,11 @@ const FORMS: &str = if cfg!(feature = "tls") {
 /// `tls`, or `unix:///PATH`.
 #[derive(Clone, Debug)]
 pub struct Server {
-    client: Client,
-    #[cfg(feature = "tls")]
-    certificates: Option<redis::TlsCertificates>,
+    info: ConnectionInfo,
+    certificates: Option<tls::Certificates>,
     patience: u32,
+    /// With the other servers of a consumer or producer.
+    place: Option<Place>,
 }
 
 impl Server {
@@ -36,35 +39,23 @@ impl Server {
         #[cfg(feature = "tls")]
         let _ = rustls::crypto::ring::default_provider().install_default();
         let hidden = url.rsplit_once('@').map_or(url, |(_, place)| place);
-        let client = Client::open(url).map_err(|error| {
+        let info = url.into_connection_info().map_err(|error| {
             Error::config(format!("{hidden:?} is no address ({error}): allowed are {FORMS}"))
         })?;
-        let addr = client.get_connection_info().addr();
-        if matches!(addr, ConnectionAddr::TcpTls { insecure: true, .. }) {
+        if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
             return Err(Error::config(format!(
                 "{hidden:?}: #insecure is refused; give the certificate of the server's authority"
             )));
         }
-        let mut server = Server {
-            client,
-            #[cfg(feature = "tls")]
-            certificates: None,
-            patience: 1,
-        };
-        // The client's name would cost each connection two replies, each with its own time limit.
-        let settings = server.info().redis_settings().clone().set_skip_set_lib_name();
-        let info = server.info().clone().set_redis_settings(settings);
-        server.open(info);
-        Ok(server)
+        Ok(Server { info, certificates: None, patience: 1, place: None })
     }
 
     /// Replaces the address's password, so that a command line need not have it. The user is the
     /// address's, or the server's `default`.
     #[must_use]
     pub fn password(mut self, password: &str) -> Server {
-        let settings = self.info().redis_settings().clone().set_password(password);
-        let info = self.info().clone().set_redis_settings(settings);
-        self.open(info);
+        let settings = self.info.redis_settings().clone().set_password(password);
+        self.info = self.info.set_redis_settings(settings);
         self
     }
 
@@ -92,7 +83,7 @@ impl Server {
         authority: Option<Vec<u8>>,
         client: Option<(Vec<u8>, Vec<u8>)>,
     ) -> Result<Server, Error> {
-        if !matches!(self.info().addr(), ConnectionAddr::TcpTls { .. }) {
+        if !matches!(self.addr(), ConnectionAddr::TcpTls { .. }) {
             let name = self.name();
             let text = format!("{name}: certificates are for addresses that begin with rediss://");
             return Err(Error::config(text));
@@ -104,10 +95,9 @@ impl Server {
             let text = "certificates: the authority's is not in PEM: -----BEGIN CERTIFICATE-----";
             return Err(Error::config(text));
         }
-        let client_tls = client
-            .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
-        let certificates = redis::TlsCertificates { client_tls, root_cert: authority };
-        self.client = Client::build_with_tls(self.info().clone(), certificates.clone())
+        let client =
+            client.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+        let certificates = tls::certificates(authority.as_deref(), client)
             .map_err(|error| Error::config(format!("certificates: {error}")))?;
         self.certificates = Some(certificates);
         Ok(self)
@@ -146,26 +136,47 @@ impl Server {
 
     /// The address without user and password.
     pub(crate) fn name(&self) -> String {
-        self.info().addr().to_string()
+        self.addr().to_string()
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    pub(crate) fn addr(&self) -> &ConnectionAddr {
+        self.info.addr()
     }
 
-    fn info(&self) -> &ConnectionInfo {
-        self.client.get_connection_info()
+    /// The host; empty for a path.
+    pub(crate) fn host(&self) -> String {
+        match self.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
+            _ => String::new(),
+        }
+    }
+
+    /// User, password and database.
+    pub(crate) fn login(&self) -> &RedisConnectionInfo {
+        self.info.redis_settings()
+    }
+
+    pub(crate) fn tls(&self) -> Option<&tls::Certificates> {
+        self.certificates.as_ref()
+    }
+
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    pub(crate) fn with_place(self, place: Place) -> Server {
+        Server { place: Some(place), ..self }
     }
 
     /// The same user and settings at another address, as a cluster demands. An empty host is that of
     /// the node that has named the address.
-    pub(crate) fn moved_to(&mut self, host: &str, port: u16) {
-        let host = match self.info().addr() {
+    pub(crate) fn at(&self, host: &str, port: u16) -> Server {
+        let host = match self.addr() {
             _ if !host.is_empty() => host.to_owned(),
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
             _ => "127.0.0.1".to_owned(),
         };
-        let addr = match self.info().addr() {
+        let addr = match self.addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
                 host,
                 port,
@@ -174,22 +185,7 @@ impl Server {
             },
             _ => ConnectionAddr::Tcp(host, port),
         };
-        self.open(self.info().clone().set_addr(addr));
-    }
-
-    /// A client with these settings and the same certificates.
-    fn open(&mut self, info: ConnectionInfo) {
-        #[cfg(feature = "tls")]
-        let opened = match &self.certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-            None => Client::open(info),
-        };
-        #[cfg(not(feature = "tls"))]
-        let opened = Client::open(info);
-        // The settings were valid before, and a new address or password alone is always valid.
-        if let Ok(client) = opened {
-            self.client = client;
-        }
+        Server { info: self.info.clone().set_addr(addr), ..self.clone() }
     }
 }
 
@@ -202,19 +198,17 @@ mod tests {
         let server = Server::new("redis://10.0.0.5:7000").unwrap();
         let limit = Duration::from_secs(10);
         assert_eq!(server.limit(limit), limit);
-        let mut patient = server.patience(3);
-        patient.moved_to("10.0.0.6", 7001);
+        let patient = server.patience(3).at("10.0.0.6", 7001);
         assert_eq!(patient.limit(limit), 3 * limit);
         assert_eq!(patient.patience(0).limit(limit), limit);
     }
 
     #[test]
     fn a_move_without_a_host_changes_the_port_alone() {
-        let mut server = Server::new("redis://me:secret@10.0.0.5:7000").unwrap();
-        server.moved_to("", 7001);
-        assert_eq!(server.name(), "10.0.0.5:7001");
-        server.moved_to("10.0.0.6", 7002);
-        assert_eq!(server.name(), "10.0.0.6:7002");
-        assert_eq!(server.info().redis_settings().username(), Some("me"));
+        let server = Server::new("redis://me:secret@10.0.0.5:7000").unwrap();
+        assert_eq!(server.at("", 7001).name(), "10.0.0.5:7001");
+        let moved = server.at("10.0.0.6", 7002);
+        assert_eq!(moved.name(), "10.0.0.6:7002");
+        assert_eq!(moved.login().username(), Some("me"));
     }
 }

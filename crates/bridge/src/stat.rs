@@ -74,11 +74,7 @@ impl Stat {
             command("XINFO", &["GROUPS", stream]),
             command("XINFO", &["CONSUMERS", stream, group]),
         ];
-        let mut replies = wire.ask(&commands);
-        if let Err(Fault { remedy: crate::fault::Remedy::Move(..), .. }) = &replies {
-            replies = wire.ask(&commands);
-        }
-        let replies = replies.map_err(|fault| fault.error)?;
+        let replies = wire.ask(&commands).map_err(|fault| fault.error)?;
         let name = wire.name();
         for reply in &replies[..4] {
             if let Some(fault) = Fault::in_reply(reply, &name) {

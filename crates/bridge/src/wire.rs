@@ -1,38 +1,99 @@
-//! A connection to one server: batches of commands out, replies in; made again after a fault.
+//! A connection to the master of a shard: batches of commands out, replies in; made again after a
+//! fault, with whichever server has the master's place by then. The README has the search.
 
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, Instant};
 
-use redis::{Cmd, Connection, RedisResult, Value};
+use redis::{Cmd, Value};
 
-use crate::fault::{Fault, Remedy};
-use crate::scripts;
+use crate::connection::{Connection, Wait};
+use crate::fault::{ErrorKind, Fault, Remedy};
+use crate::greeting::{Cluster, Greeting, greet};
+use crate::nodes::{Address, Place};
 use crate::server::Server;
 
-/// A reply that takes longer is a lost connection.
+/// A server that is silent for this time has failed.
 pub(crate) const REPLY_MAX: Duration = Duration::from_secs(10);
 /// A server that does not answer within this time is unreachable.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The same two limits for a consumer that ends.
 pub(crate) const HURRIED_REPLY_MAX: Duration = Duration::from_secs(5);
 pub(crate) const HURRIED_CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The first limit for a connection where others can be asked. It doubles up to the one above.
+const CONNECT_FIRST: Duration = Duration::from_secs(1);
+/// A server that is silent for this time is doubted: others are asked whether they have its place.
+const DOUBT_AFTER: Duration = Duration::from_millis(900);
+/// The time for the answer to such a question.
+const PROBE_MAX: Duration = Duration::from_millis(400);
+/// Nodes that are asked at once about one that is silent.
+const PROBES: usize = 2;
 
 /// A connection that is made when it is needed.
 pub(crate) struct Wire {
-    /// The address from the configuration.
-    home: Server,
-    /// Where the connection leads: home, or to the node that a node has named.
+    place: Place,
+    /// Where the connection leads, or has led last.
     server: Server,
-    connection: Option<Connection>,
+    connection: Option<Connected>,
     /// How often a connection was made.
     connects: u64,
+    /// The searches in a row that found no server.
+    vain: u32,
+    /// The fault that began the present search. Those met in the search belong to it.
+    lost: Option<Fault>,
     is_hurried: bool,
     buffer: Vec<u8>,
 }
 
+/// A connection, and what was known when it was made.
+struct Connected {
+    connection: Connection,
+    greeting: Greeting,
+    /// The node that the map has named.
+    owner: Option<Address>,
+}
+
+/// The search for the master in one exchange. Each address is tried once, so nodes that refer to each
+/// other end it.
+#[derive(Default)]
+struct Search {
+    tried: Vec<String>,
+    /// Where a node has said that the master is.
+    next: Option<Address>,
+    faults: Vec<Fault>,
+}
+
+impl Search {
+    fn tries(&mut self, server: &Server) -> bool {
+        let name = server.name();
+        let is_new = !self.tried.contains(&name);
+        if is_new {
+            self.tried.push(name);
+        }
+        is_new
+    }
+
+    /// The fault to report: a refusal, which no other server mends, or the first one.
+    fn fault(mut self) -> Option<Fault> {
+        let refuses =
+            |fault: &Fault| matches!(fault.error.kind(), ErrorKind::Denied | ErrorKind::Refused);
+        let at = self.faults.iter().position(refuses).unwrap_or(0);
+        (!self.faults.is_empty()).then(|| self.faults.swap_remove(at))
+    }
+}
+
 impl Wire {
     pub(crate) fn new(server: Server) -> Wire {
-        let home = server.clone();
-        Wire { home, server, connection: None, connects: 0, is_hurried: false, buffer: Vec::new() }
+        let place = server.place().cloned().unwrap_or_else(|| Place::alone(&server));
+        Wire {
+            place,
+            server,
+            connection: None,
+            connects: 0,
+            vain: 0,
+            lost: None,
+            is_hurried: false,
+            buffer: Vec::new(),
+        }
     }
 
     /// Waits less from now on: the consumer ends.
@@ -51,11 +112,11 @@ impl Wire {
     /// Sends commands and returns their replies, error replies included. After a fault it is unknown
     /// which of the commands took effect.
     pub(crate) fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
-        self.ask_within(commands, self.reply_max())
+        self.ask_blocking(commands, Duration::ZERO)
     }
 
     fn reply_max(&self) -> Duration {
-        self.home.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX })
+        self.server.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX })
     }
 
     /// As [`Wire::ask`], for commands that block on the server for at most `block`.
@@ -64,22 +125,20 @@ impl Wire {
         commands: &[Cmd],
         block: Duration,
     ) -> Result<Vec<Value>, Fault> {
-        self.ask_within(commands, block + self.home.limit(REPLY_MAX))
-    }
-
-    fn ask_within(&mut self, commands: &[Cmd], limit: Duration) -> Result<Vec<Value>, Fault> {
-        let answer = self.exchange(commands, limit);
-        if let Err(fault) = &answer {
-            match &fault.remedy {
-                Remedy::Reconnect => self.connection = None,
-                Remedy::Move(host, port) => {
+        let answer = self.exchange(commands, block);
+        match answer {
+            Ok(replies) => {
+                self.lost = None;
+                Ok(replies)
+            }
+            Err(fault) => {
+                if fault.remedy == Remedy::Reconnect {
                     self.connection = None;
-                    self.server.moved_to(host, *port);
+                    self.place.nodes.has_failed(self.name());
                 }
-                Remedy::Wait | Remedy::MakeGroup | Remedy::Report => {}
+                Err(self.of_search(fault))
             }
         }
-        answer
     }
 
     /// As [`Wire::ask`], for a single command whose error reply is a fault.
@@ -89,60 +148,223 @@ impl Wire {
         Fault::in_reply(&reply, &self.name()).map_or(Ok(reply), Err)
     }
 
-    fn exchange(&mut self, commands: &[Cmd], limit: Duration) -> Result<Vec<Value>, Fault> {
-        if self.connection.is_none() {
-            let connected = self.connect();
-            if connected.is_err() {
-                // A node that has gone does not say who has its slots now, and another node does.
-                self.server = self.home.clone();
-            }
-            self.connection = Some(connected?);
-            self.connects += 1;
+    /// A failover is one fault, however many servers are asked in it: the first one.
+    fn of_search(&mut self, fault: Fault) -> Fault {
+        let passes = matches!(fault.error.kind(), ErrorKind::Unreachable | ErrorKind::Busy);
+        if !passes || self.place.candidates(&self.server).len() < 2 {
+            return fault;
         }
-        self.buffer.clear();
-        commands.iter().for_each(|command| command.write_packed_command(&mut self.buffer));
-        let name = self.server.name();
-        // The connection was made above.
-        let Some(connection) = &mut self.connection else { return Ok(Vec::new()) };
-        let replies = connection
-            .set_read_timeout(Some(limit))
-            .and_then(|()| exchange(connection, &self.buffer, commands.len()));
-        let replies = replies.map_err(|error| {
-            let mut fault = Fault::of_client(&error, &name);
-            // Replies may still be on their way: this connection is of no further use.
-            fault.remedy = Remedy::Reconnect;
-            fault
-        })?;
-        // A buffer that has held a large payload is released.
-        self.buffer.shrink_to(1 << 20);
-        Fault::of_batch(&replies, &name).map_or(Ok(replies), Err)
+        let first = self.lost.get_or_insert_with(|| fault.clone());
+        Fault { remedy: fault.remedy, ..first.clone() }
     }
 
-    fn connect(&self) -> Result<Connection, Fault> {
+    fn exchange(&mut self, commands: &[Cmd], block: Duration) -> Result<Vec<Value>, Fault> {
+        let mut search = Search::default();
+        let mut replies = vec![Value::Nil; commands.len()];
+        let mut left: Vec<usize> = (0..commands.len()).collect();
+        loop {
+            if self.connection.is_none() {
+                self.connect(&mut search)?;
+            } else {
+                search.tries(&self.server);
+            }
+            let name = self.name();
+            let answers = self.send(left.iter().map(|&nth| &commands[nth]), block)?;
+            if let Some(fault) = Fault::of_batch(&answers, &name) {
+                return Err(fault);
+            }
+            // What was redirected had no effect, and the rest had one.
+            let (mut moved, mut redirection) = (Vec::new(), None);
+            for (nth, answer) in left.into_iter().zip(answers) {
+                let fault = Fault::in_reply(&answer, &name);
+                match fault.filter(|fault| fault.target().is_some()) {
+                    Some(fault) => {
+                        moved.push(nth);
+                        redirection = Some(fault);
+                    }
+                    None => replies[nth] = answer,
+                }
+            }
+            let Some(redirection) = redirection else {
+                self.vain = 0;
+                self.place.nodes.works(&name);
+                return Ok(replies);
+            };
+            self.follow(redirection, &mut search)?;
+            left = moved;
+        }
+    }
+
+    /// Leaves the server for the one that it has named. Fails if that one was tried.
+    fn follow(&mut self, redirection: Fault, search: &mut Search) -> Result<(), Fault> {
+        let Some((host, port)) = redirection.target() else { return Err(redirection) };
+        let to = self.server.at(&host, port);
+        self.connection = None;
+        if search.tried.contains(&to.name()) {
+            self.place.nodes.has_failed(self.name());
+            let found = std::mem::take(search).fault();
+            return Err(found.unwrap_or(Fault { remedy: Remedy::Reconnect, ..redirection }));
+        }
+        let address = (to.host(), port);
+        if let Some(slot) = self.place.slot {
+            self.place.nodes.moved(slot, address.clone());
+        }
+        search.next = Some(address);
+        Ok(())
+    }
+
+    /// Sends commands to the connected server.
+    fn send<'a>(
+        &mut self,
+        commands: impl Iterator<Item = &'a Cmd>,
+        block: Duration,
+    ) -> Result<Vec<Value>, Fault> {
+        self.buffer.clear();
+        let mut count = 0;
+        for command in commands {
+            command.write_packed_command(&mut self.buffer);
+            count += 1;
+        }
+        let limit = block + self.reply_max();
         let name = self.server.name();
-        let fault = |error| Fault::of_client(&error, &name);
+        // The connection was made before.
+        let Some(Connected { connection, greeting, owner }) = &mut self.connection else {
+            return Ok(Vec::new());
+        };
+        let (place, server) = (&self.place, &self.server);
+        let doubt = Doubt { place, server, greeting: Some(greeting), owner: owner.as_ref() };
+        let ask = &mut || doubt.ask();
+        let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
+        let replies = connection.ask(&self.buffer, count, wait);
+        // A buffer that has held a large payload is released.
+        self.buffer.shrink_to(1 << 20);
+        // Replies may still be on their way: this connection is of no further use.
+        replies.map_err(|error| Fault::of_connection(&error, &name))
+    }
+
+    /// Connects to the first server that answers, of those that may have the shard's keys.
+    fn connect(&mut self, search: &mut Search) -> Result<(), Fault> {
+        let begun = Instant::now();
         let connect_max = if self.is_hurried { HURRIED_CONNECT_MAX } else { CONNECT_MAX };
-        let connect_max = self.home.limit(connect_max);
-        let mut connection =
-            self.server.client().get_connection_with_timeout(connect_max).map_err(fault)?;
-        connection.set_read_timeout(Some(connect_max)).map_err(fault)?;
-        connection.set_write_timeout(Some(self.reply_max())).map_err(fault)?;
-        let mut load = redis::pipe();
-        scripts::texts().for_each(|text| {
-            load.cmd("SCRIPT").arg("LOAD").arg(text);
-        });
-        let replies = exchange(&mut connection, &load.get_packed_pipeline(), load.len());
-        let replies = replies.map_err(fault)?;
-        match replies.iter().find_map(|reply| Fault::in_reply(reply, &name)) {
-            Some(fault) => Err(fault),
-            None => Ok(connection),
+        loop {
+            let named = search.next.take();
+            let named = named.map(|(host, port)| self.server.at(&host, port));
+            let candidates = self.place.candidates(&self.server);
+            let is_choice = named.is_some() || candidates.len() > 1;
+            let mut servers = named.into_iter().chain(candidates);
+            let Some(server) = servers.find(|server| search.tries(server)) else { break };
+            let mut limit = connect_max;
+            if is_choice {
+                limit = limit.min(CONNECT_FIRST.saturating_mul(1 << self.vain.min(8)));
+            }
+            match self.open(&server, server.limit(limit)) {
+                Ok(Some(connected)) => {
+                    self.server = server;
+                    self.connects += 1;
+                    self.connection = Some(connected);
+                    return Ok(());
+                }
+                // It has other streams.
+                Ok(None) => {}
+                Err(fault) => {
+                    if let Some(to) = fault.target() {
+                        search.next = Some((server.at(&to.0, to.1).host(), to.1));
+                    }
+                    self.place.nodes.has_failed(server.name());
+                    search.faults.push(Fault { remedy: Remedy::Reconnect, ..fault });
+                }
+            }
+            if begun.elapsed() > self.server.limit(connect_max) {
+                break;
+            }
+        }
+        self.vain = self.vain.saturating_add(1);
+        let found = std::mem::take(search).fault();
+        Err(found.unwrap_or_else(|| Fault::of_silence(&self.name())))
+    }
+
+    /// A connection to a server that may have the shard's keys; None if the server has others.
+    fn open(&self, server: &Server, limit: Duration) -> Result<Option<Connected>, Fault> {
+        let (nodes, name) = (&self.place.nodes, server.name());
+        let fault = |error: io::Error| Fault::of_connection(&error, &name);
+        let mut connection = Connection::open(server, limit).map_err(fault)?;
+        let (place, owner) = (&self.place, self.place.owner());
+        let doubt = Doubt { place, server, greeting: None, owner: owner.as_ref() };
+        let ask = &mut || doubt.ask();
+        let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
+        let (greeting, cluster) = greet(&mut connection, server, true, wait)?;
+        match cluster {
+            Cluster::Map(map) => nodes.learn(map),
+            Cluster::None => nodes.is_single(name.clone()),
+            Cluster::Unknown => {}
+        }
+        nodes.greeted(name.clone(), greeting.clone());
+        if !self.place.may_have_keys(server, greeting.is_in_cluster) {
+            return Ok(None);
+        }
+        match greeting.master.clone().filter(|_| !greeting.is_in_cluster) {
+            // As a node of a cluster would say it.
+            Some((host, port)) => Err(Fault::of_replica(&host, port, &name)),
+            None => Ok(Some(Connected { connection, greeting, owner: place.owner() })),
         }
     }
 }
 
-/// Sends packed commands and reads their replies. It ends at the first reply that does not arrive in
-/// time: `req_packed_commands` would wait as long for each of the others.
-fn exchange(connection: &mut Connection, packed: &[u8], count: usize) -> RedisResult<Vec<Value>> {
-    connection.send_packed_command(packed)?;
-    (0..count).map(|_| connection.recv_response()).collect()
+/// The doubt about a server that is silent: whether another has its place meanwhile. A question of a
+/// moment, so that the answer of a server that is only slow is not missed for long.
+struct Doubt<'a> {
+    place: &'a Place,
+    server: &'a Server,
+    greeting: Option<&'a Greeting>,
+    /// The node that the map has named when the connection was made, or since it is being made.
+    owner: Option<&'a Address>,
+}
+
+impl Doubt<'_> {
+    /// An error if the server was replaced. The connections of a consumer share the answers to the
+    /// questions.
+    fn ask(&self) -> io::Result<()> {
+        let is_cluster = self.place.nodes.is_cluster();
+        if self.place.nodes.may_ask() {
+            if is_cluster { self.ask_for_the_map() } else { self.ask_who_is_there() }
+        }
+        let is_replaced = match is_cluster {
+            true => self.place.owner().as_ref() != self.owner,
+            false => {
+                self.greeting.is_some_and(|before| self.place.has_changed(self.server, before))
+            }
+        };
+        match is_replaced {
+            true => Err(io::Error::other("silent, and another server has its place now")),
+            false => Ok(()),
+        }
+    }
+
+    fn ask_for_the_map(&self) {
+        let nodes = &self.place.nodes;
+        let others = self.place.candidates(self.server).into_iter();
+        let others = others.filter(|other| other.name() != self.server.name());
+        for other in others.take(PROBES) {
+            if let Some((_, Cluster::Map(map))) = probe(&other) {
+                return nodes.learn(map);
+            }
+            nodes.has_failed(other.name());
+        }
+    }
+
+    /// Asks the server's own address, which may lead to another one, and the further addresses.
+    fn ask_who_is_there(&self) {
+        for server in std::iter::once(self.server).chain(self.place.alternatives()).take(PROBES) {
+            if let Some((greeting, _)) = probe(server) {
+                self.place.nodes.greeted(server.name(), greeting);
+            }
+        }
+    }
+}
+
+/// What a server says about itself, if it does so at once.
+fn probe(server: &Server) -> Option<(Greeting, Cluster)> {
+    let mut connection = Connection::open(server, PROBE_MAX).ok()?;
+    let wait = Wait { limit: PROBE_MAX, doubt: Duration::MAX, ask: &mut || Ok(()) };
+    greet(&mut connection, server, false, wait).ok()
 }

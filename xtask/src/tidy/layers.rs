@@ -103,6 +103,7 @@ const LAYERS: &[Layer] = &[
             "redis",
             "rustix",
             "rustls",
+            "rustls-native-certs",
             "serde",
             "serde_json",
         ]),

@@ -7,6 +7,7 @@ mod cluster;
 mod consumers;
 mod examples;
 mod exec;
+mod failover;
 mod faults;
 mod jobs;
 mod stop;

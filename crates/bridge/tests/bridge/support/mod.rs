@@ -3,6 +3,7 @@
 #[path = "../../../../uwork/tests/support/address.rs"]
 pub(crate) mod address;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 pub(crate) mod count;
 #[path = "../../../../uwork/tests/support/guard.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The connections that can be cut, and whether the next ones are treated alike: both under one
@@ -34,6 +35,8 @@ fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
 
 pub(crate) struct Proxy {
     port: u16,
+    /// Where new connections lead.
+    target: Arc<AtomicU16>,
     connections: Arc<Mutex<Connections>>,
 }
 
@@ -43,8 +46,11 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let connections = Connections::new(false);
         let kept = connections.clone();
+        let target = Arc::new(AtomicU16::new(target));
+        let to = target.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
+                let target = to.load(Ordering::Relaxed);
                 // The server is down for a moment: so is the connection.
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", target)))
                 else {
@@ -78,7 +84,16 @@ impl Proxy {
                 });
             }
         });
-        Proxy { port, connections }
+        Proxy { port, target, connections }
+    }
+
+    /// New connections lead to this port from now on.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.target.store(port, Ordering::Relaxed);
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -132,14 +147,16 @@ fn copy_all(mut from: &TcpStream, mut to: &TcpStream) {
 pub(crate) struct Trouble {
     port: u16,
     connections: Arc<Mutex<Connections>>,
+    answer: Arc<Mutex<String>>,
 }
 
 impl Trouble {
     pub(crate) fn new(target: u16, answer: &str) -> Trouble {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let trouble = Trouble { port, connections: Connections::new(true) };
-        let (kept, answer) = (trouble.connections.clone(), format!("{answer}\r\n"));
+        let answer = Arc::new(Mutex::new(format!("{answer}\r\n")));
+        let trouble = Trouble { port, connections: Connections::new(true), answer };
+        let (kept, answer) = (trouble.connections.clone(), trouble.answer.clone());
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let is_closed = {
@@ -152,7 +169,7 @@ impl Trouble {
                     copy(client.try_clone().unwrap(), server.try_clone().unwrap());
                     copy(server, client);
                 } else {
-                    let answer = answer.clone();
+                    let answer = answer.lock().unwrap().clone();
                     std::thread::spawn(move || refuse(client, &answer));
                 }
             }
@@ -162,6 +179,15 @@ impl Trouble {
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// New connections get this answer.
+    pub(crate) fn answer(&self, answer: &str) {
+        *self.answer.lock().unwrap() = format!("{answer}\r\n");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// The trouble begins: connections end, and new ones get the answer.

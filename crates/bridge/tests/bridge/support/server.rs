@@ -71,6 +71,11 @@ impl Redis {
         });
     }
 
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill();
+    }
+
     /// Kills the server and starts it again on its port and its files.
     pub(crate) fn restart(&mut self) {
         self.child.kill();

@@ -1,0 +1,59 @@
+//! TLS on a connection: the certificates, and the handshake.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::connection::Stream;
+use crate::server::Server;
+
+/// The certificates of an address.
+pub(crate) type Certificates = Arc<ClientConfig>;
+
+/// Reads certificates in PEM: that of the authority, without it those of the system; and the client's
+/// with its key.
+pub(crate) fn certificates(
+    authority: Option<&[u8]>,
+    client: Option<(&[u8], &[u8])>,
+) -> io::Result<Certificates> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = authority {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+        }
+    } else {
+        let mut found = rustls_native_certs::load_native_certs();
+        if let Some(error) = found.errors.pop() {
+            return Err(io::Error::other(error));
+        }
+        for certificate in found.certs {
+            roots.add(certificate).map_err(io::Error::other)?;
+        }
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let config = match client {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>();
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
+            let chain = chain.map_err(io::Error::other)?;
+            config.with_client_auth_cert(chain, key).map_err(io::Error::other)?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// TLS on a socket. The handshake goes with the first bytes.
+pub(crate) fn wrap(server: &Server, host: &str, tcp: TcpStream) -> io::Result<Box<dyn Stream>> {
+    let certificates = match server.tls() {
+        Some(certificates) => certificates.clone(),
+        None => certificates(None, None)?,
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let client = ClientConnection::new(certificates, name).map_err(io::Error::other)?;
+    Ok(Box::new(StreamOwned::new(client, tcp)))
+}
