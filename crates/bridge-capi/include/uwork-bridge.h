@@ -16,7 +16,7 @@
  *   EHOSTUNREACH      the server does not answer, or the connection was cut
  *   EAGAIN            the server refuses for now: LOADING, OOM, READONLY, CLUSTERDOWN
  *   EACCES            a missing or wrong password, or a rule of the server's ACL
- *   EPROTO            the key is not a stream, or another answer that stays the same
+ *   EPROTO            the key is not a stream, or another answer that stays the same; `strict`
  *   ENOTRECOVERABLE   an internal error; uw_error_text() has its message
  */
 #ifndef UWORK_BRIDGE_H
@@ -125,6 +125,8 @@ struct uw_bridge_config {
 	size_t payload_bytes_max;   /* the memory for payloads that are held; 64 MiB */
 	unsigned attempts_max;      /* the attempts after which a job becomes a dead letter; 5 */
 	bool keep;                  /* entries stay in the stream when they are done */
+	bool strict;                /* EPROTO for a server that evicts keys, has no append-only file, is a
+	                             * replica, or does not tell; without it a consumer reports it */
 	uint64_t window_ns;         /* of a producer: in which a second job of an id is not added; 1 h */
 };
 
@@ -175,7 +177,7 @@ int uw_bridge_stop(struct uw_bridge *bridge, uint64_t limit_ns, struct uw_bridge
 /* Adds jobs to the first stream of a configuration. One thread uses it at a time. */
 struct uw_bridge_producer;
 
-/* Connects at the first push. */
+/* Connects at the first push, or with `strict` at once. */
 struct uw_bridge_producer *uw_bridge_producer_create(const struct uw_bridge_config *config);
 
 /* NULL is allowed. */

@@ -60,6 +60,8 @@ pub struct UwBridgeConfig {
     pub attempts_max: c_uint,
     /// Entries stay in the stream when they are done.
     pub keep: bool,
+    /// A server that forgets jobs is refused.
+    pub strict: bool,
     /// A producer's time in which a second job of an id is not added.
     pub window_ns: u64,
 }
@@ -158,6 +160,7 @@ impl UwBridgeConfig {
             }
         };
         config.keep = self.keep;
+        config.strict = self.strict;
         config.dead_max = self.dead_max;
         Ok(config)
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
 use uwork_bridge::{Producer, Push, Pushed};
-use uwork_capi::error::{guard, guarded, misuse};
+use uwork_capi::error::{fail, guard, guarded, misuse};
 
 use crate::config::{UwBridgeConfig, checked};
 use crate::error::{failed, leaked};
@@ -74,7 +74,13 @@ pub unsafe extern "C" fn uw_bridge_producer_create(
             (config, config.servers()?, config.streams()?)
         };
         let producer = Producer::new(servers, &streams[0], config.shards());
-        let producer = producer.map_err(|error| failed(&error))?;
+        let mut producer = producer.map_err(|error| failed(&error))?;
+        if config.strict {
+            let found = producer.look().map_err(|error| failed(&error))?;
+            if !found.is_empty() {
+                return Err(fail(libc::EPROTO, found.join("; ")));
+            }
+        }
         Ok(UwBridgeProducer(match config.window_ns {
             0 => producer,
             window_ns => producer.window(Duration::from_nanos(window_ns)),

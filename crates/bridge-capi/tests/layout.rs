@@ -47,6 +47,7 @@ fn assertions() -> String {
             payload_bytes_max,
             attempts_max,
             keep,
+            strict,
             window_ns
         ),
         layout!(

@@ -62,6 +62,9 @@ pub struct Config {
     pub results: Results,
     /// Entries stay in the stream when they are done. Without it they are deleted.
     pub keep: bool,
+    /// A server that forgets jobs fails the start: one that evicts keys, that has no append-only
+    /// file, that is a replica, or that does not tell. Without it such a server is reported.
+    pub strict: bool,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
     /// About the memory for payloads that are held, in bytes. How many jobs to read is estimated by
@@ -89,6 +92,7 @@ impl Config {
             limit: None,
             results: Results::Dropped,
             keep: false,
+            strict: false,
             dead_max: 0,
             payload_bytes_max: 64 << 20,
         }

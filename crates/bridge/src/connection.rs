@@ -96,6 +96,7 @@ impl Connection {
     ) -> io::Result<Vec<Value>> {
         let mut silence = Silence { since: Instant::now(), seen: self.counted.bytes };
         self.send(packed, &mut silence, &mut wait)?;
+        silence.seen = self.counted.bytes;
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
             match self.parser.parse_value(&mut self.counted) {

@@ -42,6 +42,7 @@ mod nodes;
 mod policy;
 mod producer;
 mod report;
+mod safety;
 mod scripts;
 mod server;
 mod stat;

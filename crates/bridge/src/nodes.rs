@@ -38,6 +38,15 @@ impl Place {
         &self.nodes.seeds[self.home]
     }
 
+    /// Where the master of the home is, if the home has said that it is a replica. In a cluster any
+    /// node will do as the home.
+    pub(crate) fn master_of_home(&self) -> Option<Address> {
+        let state = self.nodes.lock();
+        let greeting = state.greetings.get(&self.home().name());
+        let greeting = greeting.filter(|greeting| !greeting.is_in_cluster);
+        greeting.and_then(|greeting| greeting.master.clone())
+    }
+
     /// The node that the last map names.
     pub(crate) fn owner(&self) -> Option<Address> {
         self.nodes.lock().map.owner(self.slot?).cloned()
@@ -136,6 +145,10 @@ impl Nodes {
 
     pub(crate) fn has_failed(&self, name: String) {
         self.lock().failed.insert(name, Instant::now());
+    }
+
+    pub(crate) fn has_failed_since(&self, name: &str, time: Instant) -> bool {
+        self.lock().failed.get(name).is_some_and(|failed| *failed > time)
     }
 
     pub(crate) fn works(&self, name: &str) {

@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::keys::{Keys, shard_of};
+use crate::safety::{self, Findings};
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
@@ -126,6 +127,23 @@ impl Producer {
     #[must_use]
     pub fn window(self, window: Duration) -> Producer {
         Producer { window, ..self }
+    }
+
+    /// Asks each server whether it keeps jobs, and returns a line for each reason why it may forget
+    /// them: it evicts keys, has no append-only file, is a replica, or does not tell. A program that
+    /// cannot do with such a server ends there.
+    ///
+    /// # Errors
+    /// A server does not answer or refuses.
+    pub fn look(&mut self) -> Result<Vec<String>, Error> {
+        let findings = Findings::default();
+        let mut lines = Vec::new();
+        for (keys, wire) in self.shards.iter().zip(&mut self.wires) {
+            let toward = redis::cmd("EXISTS").arg(&keys.delayed).clone();
+            let found = safety::look(wire, toward).map_err(|fault| fault.error)?;
+            lines.extend(findings.learn(&wire.name(), found));
+        }
+        Ok(lines)
     }
 
     /// Adds a job.

@@ -47,6 +47,7 @@ pub(crate) struct Wire {
 /// A connection, and what was known when it was made.
 struct Connected {
     connection: Connection,
+    made: Instant,
     greeting: Greeting,
     /// The node that the map has named.
     owner: Option<Address>,
@@ -105,6 +106,16 @@ impl Wire {
         self.server.name()
     }
 
+    /// The configured address.
+    pub(crate) fn home(&self) -> String {
+        self.place.home().name()
+    }
+
+    /// Where the master of the configured server is, if that was a replica when it was asked last.
+    pub(crate) fn master_of_home(&self) -> Option<Address> {
+        self.place.master_of_home()
+    }
+
     pub(crate) fn connects(&self) -> u64 {
         self.connects
     }
@@ -159,6 +170,9 @@ impl Wire {
     }
 
     fn exchange(&mut self, commands: &[Cmd], block: Duration) -> Result<Vec<Value>, Fault> {
+        if self.was_left() {
+            self.connection = None;
+        }
         let mut search = Search::default();
         let mut replies = vec![Value::Nil; commands.len()];
         let mut left: Vec<usize> = (0..commands.len()).collect();
@@ -195,6 +209,14 @@ impl Wire {
         }
     }
 
+    /// Whether another connection has left the server of this one since, with a proof.
+    fn was_left(&self) -> bool {
+        let Some(Connected { made, greeting, owner, .. }) = &self.connection else { return false };
+        let (place, server) = (&self.place, &self.server);
+        let doubt = Doubt { place, server, greeting: Some(greeting), owner: owner.as_ref() };
+        place.nodes.has_failed_since(&server.name(), *made) && doubt.is_replaced()
+    }
+
     /// Leaves the server for the one that it has named. Fails if that one was tried.
     fn follow(&mut self, redirection: Fault, search: &mut Search) -> Result<(), Fault> {
         let Some((host, port)) = redirection.target() else { return Err(redirection) };
@@ -228,7 +250,7 @@ impl Wire {
         let limit = block + self.reply_max();
         let name = self.server.name();
         // The connection was made before.
-        let Some(Connected { connection, greeting, owner }) = &mut self.connection else {
+        let Some(Connected { connection, greeting, owner, .. }) = &mut self.connection else {
             return Ok(Vec::new());
         };
         let (place, server) = (&self.place, &self.server);
@@ -253,11 +275,17 @@ impl Wire {
             let is_choice = named.is_some() || candidates.len() > 1;
             let mut servers = named.into_iter().chain(candidates);
             let Some(server) = servers.find(|server| search.tries(server)) else { break };
-            let mut limit = connect_max;
+            let mut limit = self.server.limit(connect_max);
             if is_choice {
-                limit = limit.min(CONNECT_FIRST.saturating_mul(1 << self.vain.min(8)));
+                let first = CONNECT_FIRST.saturating_mul(1 << self.vain.min(8));
+                // Patience is for the server that is wanted, and not for those that may know it.
+                let is_wanted = self
+                    .place
+                    .owner()
+                    .is_none_or(|(host, port)| self.server.at(&host, port).name() == server.name());
+                limit = limit.min(if is_wanted { self.server.limit(first) } else { first });
             }
-            match self.open(&server, server.limit(limit)) {
+            match self.open(&server, limit) {
                 Ok(Some(connected)) => {
                     self.server = server;
                     self.connects += 1;
@@ -305,7 +333,10 @@ impl Wire {
         match greeting.master.clone().filter(|_| !greeting.is_in_cluster) {
             // As a node of a cluster would say it.
             Some((host, port)) => Err(Fault::of_replica(&host, port, &name)),
-            None => Ok(Some(Connected { connection, greeting, owner: place.owner() })),
+            None => {
+                let (made, owner) = (Instant::now(), place.owner());
+                Ok(Some(Connected { connection, made, greeting, owner }))
+            }
         }
     }
 }
@@ -324,19 +355,25 @@ impl Doubt<'_> {
     /// An error if the server was replaced. The connections of a consumer share the answers to the
     /// questions.
     fn ask(&self) -> io::Result<()> {
-        let is_cluster = self.place.nodes.is_cluster();
         if self.place.nodes.may_ask() {
-            if is_cluster { self.ask_for_the_map() } else { self.ask_who_is_there() }
+            match self.place.nodes.is_cluster() {
+                true => self.ask_for_the_map(),
+                false => self.ask_who_is_there(),
+            }
         }
-        let is_replaced = match is_cluster {
+        match self.is_replaced() {
+            true => Err(io::Error::other("silent, and another server has its place now")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether there is a proof.
+    fn is_replaced(&self) -> bool {
+        match self.place.nodes.is_cluster() {
             true => self.place.owner().as_ref() != self.owner,
             false => {
                 self.greeting.is_some_and(|before| self.place.has_changed(self.server, before))
             }
-        };
-        match is_replaced {
-            true => Err(io::Error::other("silent, and another server has its place now")),
-            false => Ok(()),
         }
     }
 

@@ -211,6 +211,11 @@ int main(int argc, char **argv)
 	unreachable();
 	config.servers = &server, config.server_count = 1;
 	config.streams = &stream, config.stream_count = 1;
+	/* The test's server has no append-only file. */
+	config.strict = true;
+	CHECK(!uw_bridge_producer_create(&config) && errno == EPROTO && strstr(uw_error_text(), "append-only"));
+	CHECK(!uw_bridge_start(&config, handlers, 3, report, &letters) && errno == EPROTO);
+	config.strict = false;
 	producer = uw_bridge_producer_create(&config);
 	CHECK(producer);
 	CHECK(uw_bridge_push(producer, jobs, 4, outcomes) == 0);

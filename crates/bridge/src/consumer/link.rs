@@ -12,6 +12,7 @@ use crate::job::{Entry, EntryId, Job, Ticket};
 use crate::keys::Keys;
 use crate::policy::{self, Window};
 use crate::report::{Faults, Reporter};
+use crate::safety::Findings;
 
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) tally: Tally,
     pub(crate) reporter: Reporter,
     pub(crate) faults: Faults,
+    pub(crate) findings: Findings,
     /// The readers end; nothing new is fetched.
     stopping: AtomicBool,
     /// Entries that still arrive are left to other consumers. Set before the last jobs are settled
@@ -85,6 +87,7 @@ impl Shared {
             tally: Tally::default(),
             faults: Faults::new(reporter.clone()),
             reporter,
+            findings: Findings::default(),
             stopping: AtomicBool::new(false),
             sealed: AtomicBool::new(false),
             window: Mutex::new(window),

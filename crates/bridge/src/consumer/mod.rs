@@ -21,10 +21,12 @@ use crate::counters::{Counters, to_openmetrics};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
 use crate::report::Reporter;
+use crate::safety;
 use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers, groups};
 use crate::wire::Wire;
-use link::{End, Link, Shared, lock};
+pub(crate) use link::lock;
+use link::{End, Link, Shared};
 
 /// A server that is not ready within this time fails the start.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -58,11 +60,12 @@ pub struct Stopped {
 impl Bridge {
     /// Starts a consumer: connects, creates the groups that do not exist, and begins to fetch. Its
     /// queue has the name `bridge` and a number, and is part of the attribute tree. `report` gets a
-    /// line for each fault that begins or ends, and for each dead letter; it must not block.
+    /// line for each fault that begins or ends, for each reason why a server may forget jobs, and for
+    /// each dead letter; it must not block.
     ///
     /// # Errors
     /// The configuration is not valid, a server refuses it, or is not ready within 10 s, or the
-    /// multiple that [`Server::patience`] says.
+    /// multiple that [`Server::patience`] says. With [`Config::strict`] a server may forget jobs.
     pub fn start(
         config: Config,
         handlers: Handlers,
@@ -174,8 +177,10 @@ fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
     let mut wire = Wire::new(server);
     let faults = link.shared.faults.of_thread();
     let deadline = Instant::now() + start_max;
+    let mut is_said = false;
     loop {
-        let greeted = group::make_groups(link, &mut wire)
+        let greeted = look(link, &mut wire, link.shared.config.strict)
+            .and_then(|()| group::make_groups(link, &mut wire))
             .and_then(|()| greet_namesakes(link, &mut wire))
             .and_then(|()| greet_groups(link, &mut wire));
         match greeted {
@@ -186,12 +191,31 @@ fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
                 if !passes || Instant::now() >= deadline {
                     return Err(fault.error);
                 }
-                thread::sleep(faults.failed(&fault));
+                let delay = faults.failed(&fault);
+                if !std::mem::replace(&mut is_said, true) {
+                    let (home, seconds) = (wire.home(), start_max.as_secs());
+                    let line = format!("{home}: waiting for the server, up to {seconds} s");
+                    link.shared.reporter.say(&line);
+                }
+                thread::sleep(delay);
             }
         }
     }
     faults.succeeded(&wire.name());
     Ok(wire)
+}
+
+/// Reports what makes the server forget jobs. With `strict` that is a fault.
+fn look(link: &Link, wire: &mut Wire, strict: bool) -> Result<(), Fault> {
+    let Some((stream, _)) = link.streams.first() else { return Ok(()) };
+    let found = safety::look(wire, redis::cmd("XLEN").arg(&**stream).clone())?;
+    let address = wire.name();
+    if strict && !found.is_empty() {
+        return Err(safety::refusal(&address, &found));
+    }
+    let lines = link.shared.findings.learn(&address, found);
+    lines.iter().for_each(|line| link.shared.reporter.say(line));
+    Ok(())
 }
 
 /// Reports live consumers with the same name. They are no fault: the names on the server differ.

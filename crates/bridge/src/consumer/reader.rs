@@ -1,7 +1,7 @@
 //! The reader of a shard: fetches entries while the consumer has room for them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
@@ -10,6 +10,7 @@ use super::link::Link;
 use crate::fault::{Fault, Remedy};
 use crate::job::{Entry, EntryId, Fields};
 use crate::report::pause;
+use crate::safety::LOOK_EVERY;
 use crate::scripts::ms;
 use crate::wire::Wire;
 
@@ -19,6 +20,8 @@ pub(super) const BLOCK: Duration = Duration::from_millis(500);
 const LAST_FIRST: u64 = 16;
 /// Entries of one read.
 const READ_MAX: usize = 1_000;
+/// The delay before another look at a server that has not answered one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Entries of this consumer that are looked through after a fault.
 const ORPHANS_MAX: usize = 10_000;
 
@@ -27,7 +30,15 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     let faults = link.shared.faults.of_thread();
     let mut reads = 0;
     let mut connects = wire.connects();
+    let mut next_look = Instant::now() + LOOK_EVERY;
     while !link.shared.is_stopping() {
+        if Instant::now() >= next_look {
+            // A fault is met again, and reported, by the next read.
+            let looked = super::look(link, &mut wire, false);
+            let wait = if looked.is_ok() { LOOK_EVERY } else { LOOK_AGAIN };
+            next_look = Instant::now() + wait;
+            continue;
+        }
         let room = link.shared.wait_for_room(BLOCK);
         if room == 0 {
             continue;
@@ -36,7 +47,11 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         let outcome = if connects != wire.connects() || link.must_seek_orphans() {
             let found = seek_orphans(link, &mut wire);
             match &found {
-                Ok(()) => connects = wire.connects(),
+                Ok(()) => {
+                    connects = wire.connects();
+                    // It may lead to another server.
+                    next_look = Instant::now();
+                }
                 Err(_) => link.seek_orphans(),
             }
             found

@@ -10,6 +10,7 @@ mod exec;
 mod failover;
 mod faults;
 mod jobs;
+mod safety;
 mod stop;
 mod support;
 #[cfg(feature = "tls")]

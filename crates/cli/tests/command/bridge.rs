@@ -194,6 +194,27 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
 }
 
 #[test]
+fn a_strict_command_refuses_a_server_without_a_log_which_is_otherwise_reported() {
+    let name = "a_strict_command_refuses_a_server";
+    let Some(redis) = Redis::start(name, &["--appendonly", "no"]) else { return };
+    let run = |args: &[&str]| {
+        let Output { status, stderr, .. } = output(&mut redis.command(args));
+        (status.success(), String::from_utf8(stderr).unwrap())
+    };
+    let words = "no append-only file";
+    for args in [
+        &["push", "--stream", "jobs", "--strict", "x"][..],
+        &["run", "--stream", "jobs", "--strict", "--exec", "true"],
+    ] {
+        let (is_done, said) = run(args);
+        assert!(!is_done && said.starts_with("uwork: ") && said.contains(words), "{said}");
+    }
+    assert_eq!(redis.number("EXISTS jobs"), 0);
+    let (is_done, said) = run(&["push", "--stream", "jobs", "x"]);
+    assert!(is_done && said.contains(words), "{said}");
+}
+
+#[test]
 fn a_password_comes_from_a_file_or_the_environment() {
     let name = "a_password_comes_from_a_file_or_the_environment";
     let Some(redis) = Redis::start(name, &["--requirepass", "right"]) else { return };

@@ -208,6 +208,8 @@ const LOG: &str = "log";
 fn spawn(address: &Address, folder: &Folder, flags: &[String], preload: Option<&Path>) -> Owned {
     let mut command = Command::new("redis-server");
     command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    // A server that keeps jobs, unless the flags say otherwise.
+    command.args(["--appendonly", "yes", "--appendfsync", "no"]);
     command.arg("--dir").arg(folder.path()).args(flags);
     if let Some(library) = preload {
         command.env("LD_PRELOAD", library);

@@ -46,6 +46,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "3600")]
     window: Duration,
 
+    /// Add nothing if a server forgets jobs: if it evicts keys, has no append-only file, is a replica,
+    /// or does not tell.
+    #[arg(long)]
+    strict: bool,
+
     /// The payload. Without it: standard input, up to its end.
     #[arg(value_name = "PAYLOAD")]
     payload: Option<String>,
@@ -56,6 +61,11 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let servers = args.place.servers()?;
     let producer = Producer::new(servers, &args.stream, args.place.shards).map_err(user)?;
     let mut producer = producer.window(args.window);
+    let found = producer.look().map_err(user)?;
+    if args.strict && !found.is_empty() {
+        return Err(UserError(found.join("; ")));
+    }
+    found.iter().for_each(|line| eprintln!("uwork bridge: {line}"));
     if args.lines {
         return push_lines(&args, &mut producer);
     }

@@ -78,6 +78,11 @@ pub(super) struct Args {
     #[arg(long)]
     keep: bool,
 
+    /// Refuse a server that forgets jobs: that evicts keys, has no append-only file, is a replica, or
+    /// does not tell. Without it such a server is reported.
+    #[arg(long)]
+    strict: bool,
+
     /// About how many dead letters to keep; 0: all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     dead_max: u64,
@@ -104,6 +109,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     config.backoff = Backoff { first: args.retry_first, max: args.retry_max };
     config.heartbeat = args.heartbeat;
     config.keep = args.keep;
+    config.strict = args.strict;
     config.dead_max = args.dead_max;
     config.results = match (args.result_keys, args.result_stream) {
         (Some(life), _) => Results::Key(life),

@@ -1,0 +1,118 @@
+//! Settings with which a server forgets jobs. What INFO says suffices; a server is asked at the start
+//! and every minute, and each finding is reported when it begins and when it ends.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::consumer::lock;
+use crate::fault::{Error, ErrorKind, Fault, Remedy};
+use crate::greeting::{field, text};
+use crate::wire::Wire;
+
+/// The interval between two looks at a server.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// What was found at the servers of a consumer, by their addresses.
+#[derive(Default)]
+pub(crate) struct Findings(Mutex<HashMap<String, Vec<String>>>);
+
+impl Findings {
+    /// Keeps what was found, and returns the lines that have to be said: what is new, and what has
+    /// ended.
+    pub(crate) fn learn(&self, address: &str, found: Vec<String>) -> Vec<String> {
+        let mut all = lock(&self.0);
+        let before = all.insert(address.to_owned(), found.clone()).unwrap_or_default();
+        let new = found.iter().filter(|line| !before.contains(line));
+        let over = before.iter().filter(|line| !found.contains(line));
+        let new = new.map(|line| format!("{address}: {line}"));
+        new.chain(over.map(|line| format!("{address}: no longer: {line}"))).collect()
+    }
+}
+
+/// Asks the server that has a key. `toward` is a command with that key: a node of a cluster redirects
+/// it, and answers INFO itself.
+pub(crate) fn look(wire: &mut Wire, toward: Cmd) -> Result<Vec<String>, Fault> {
+    wire.ask(&[toward])?;
+    let mut command = redis::cmd("INFO");
+    command.arg("memory").arg("persistence").arg("replication");
+    let reply = wire.ask(&[command])?.pop().unwrap_or_default();
+    let mut found = match &reply {
+        Value::ServerError(_) => vec![UNKNOWN.to_owned()],
+        reply => findings(&text(reply)),
+    };
+    if let Some((host, port)) = wire.master_of_home() {
+        let home = wire.home();
+        found.push(format!("{home} is a replica; give the address of its master, {host}:{port}"));
+    }
+    Ok(found)
+}
+
+/// The fault of a start with `strict` at a server with findings.
+pub(crate) fn refusal(address: &str, found: &[String]) -> Fault {
+    let text = format!("{address}: refused, as strict demands: {}", found.join("; "));
+    let error = Error::new(ErrorKind::Refused, text);
+    Fault { address: address.to_owned(), remedy: Remedy::Report, error }
+}
+
+const UNKNOWN: &str = "whether the server keeps jobs is unknown: the user has no right to INFO; \
+                       docs/bridge.md has the ACL rules";
+
+/// What INFO says against a server.
+fn findings(info: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let has_limit = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field(info, "maxmemory_policy").filter(|&policy| policy != "noeviction");
+    if let Some(policy) = policy.filter(|_| has_limit) {
+        let what = match policy.starts_with("volatile") {
+            true => "ids within their window, and results",
+            false => "streams with all their jobs",
+        };
+        found.push(format!(
+            "maxmemory-policy {policy} deletes {what} when memory runs out; set noeviction"
+        ));
+    }
+    if field(info, "aof_enabled") == Some("0") {
+        found.push(
+            "no append-only file: a restart forgets jobs; set appendonly yes, and appendfsync \
+             always if none may be lost"
+                .to_owned(),
+        );
+    }
+    if field(info, "role") == Some("slave") {
+        let host = field(info, "master_host").unwrap_or("its master");
+        found.push(format!("a replica, which takes no job; give the address of {host}"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eviction_a_missing_log_and_a_replica_are_found() {
+        let safe =
+            "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\nrole:master\r\n";
+        assert!(findings(safe).is_empty(), "nothing is evicted without a limit");
+        let limited = safe.replace("maxmemory:0", "maxmemory:1048576");
+        assert!(findings(&limited)[0].contains("allkeys-lru deletes streams"));
+        assert!(findings(&limited.replace("allkeys-lru", "noeviction")).is_empty());
+        assert!(findings(&limited.replace("allkeys", "volatile"))[0].contains("ids within"));
+        assert!(findings(&safe.replace("enabled:1", "enabled:0"))[0].contains("append-only"));
+        assert!(findings(&safe.replace("master", "slave"))[0].contains("a replica"));
+        assert!(findings("").is_empty());
+    }
+
+    #[test]
+    fn a_finding_is_said_when_it_begins_and_when_it_ends() {
+        let findings = Findings::default();
+        let found = || vec!["no log".to_owned()];
+        assert_eq!(findings.learn("a", found()), ["a: no log"]);
+        assert!(findings.learn("a", found()).is_empty());
+        assert_eq!(findings.learn("b", found()), ["b: no log"]);
+        assert_eq!(findings.learn("a", Vec::new()), ["a: no longer: no log"]);
+    }
+}

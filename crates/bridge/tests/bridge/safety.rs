@@ -1,0 +1,70 @@
+//! Servers that forget jobs: reported once, and again when that changes; refused where the program
+//! says so.
+
+use uwork_bridge::{Bridge, Config, Error, ErrorKind, Producer};
+
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
+use crate::support::proxy::Proxy;
+use crate::support::server::{Redis, server_at};
+
+fn strict(config: Config) -> Result<Bridge, Error> {
+    let mut config = config;
+    config.strict = true;
+    Bridge::start(config, Count::default().handlers(), |_| {})
+}
+
+#[test]
+fn a_server_that_forgets_jobs_is_reported_once_and_when_that_changes() {
+    let name = "a_server_that_forgets_jobs_is_reported";
+    let Some(redis) = Redis::start(name, &["--appendonly", "no"]) else { return };
+    let address = Proxy::to(redis.port());
+    let lines = Count::default();
+    let mut settings = config(server_at(&address.url()), "jobs");
+    settings.shards = 2;
+    let handlers = Count::default().handlers();
+    let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
+    let log = lines.wait_line("no append-only file");
+    redis.ask("CONFIG SET appendonly yes");
+    redis.ask("CONFIG SET maxmemory 1gb");
+    redis.ask("CONFIG SET maxmemory-policy allkeys-lru");
+    // A new connection may lead to another server, so it looks at once.
+    address.cut();
+    let evicts = lines.wait_line("maxmemory-policy allkeys-lru deletes streams");
+    let over = lines.wait_line("no longer: no append-only file");
+    // Each shard looks.
+    until("all connections are new", || address.clients() == 4);
+    bridge.stop(LONG);
+    for line in [log, evicts, over] {
+        assert_eq!(lines.of(&line), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_strict_consumer_and_a_strict_producer_refuse_a_server_that_forgets() {
+    let Some(redis) = Redis::start("a_strict_consumer_and_a_strict", &[]) else { return };
+    let Some(master) = Redis::start("a_strict_consumer_and_a_strict", &[]) else { return };
+    let safe = strict(config(redis.server(), "jobs")).unwrap();
+    safe.stop(LONG);
+    redis.ask("ACL SETUSER blind on nopass ~* &* +@all -info");
+    let blind = format!("redis://blind:x@127.0.0.1:{}", redis.port());
+    let replica = format!("REPLICAOF 127.0.0.1 {}", master.port());
+    for (change, back, words, url) in [
+        ("CONFIG SET appendonly no", "CONFIG SET appendonly yes", "append-only", redis.url()),
+        ("CONFIG SET maxmemory 1gb", "CONFIG SET maxmemory 0", "allkeys-lru deletes", redis.url()),
+        ("PING", "PING", "docs/bridge.md has the ACL rules", blind),
+        (&replica, "REPLICAOF NO ONE", "is a replica; give the address of its master", redis.url()),
+    ] {
+        redis.ask("CONFIG SET maxmemory-policy allkeys-lru");
+        redis.ask(change);
+        let error = strict(config(server_at(&url), "jobs")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        let mut producer = Producer::new(vec![server_at(&url)], "jobs", 1).unwrap();
+        let found = producer.look().unwrap();
+        assert!(found.len() == 1 && found[0].contains(words), "{found:?}");
+        redis.ask(back);
+    }
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    assert!(producer.look().unwrap().is_empty());
+}
