@@ -66,6 +66,17 @@ fn a_takeover_is_timed_beside_an_idle_consumer_and_beside_a_full_one() {
 }
 
 #[test]
+fn a_failover_is_timed_after_a_kill_and_after_a_stop() {
+    let Some(values) = run("a_failover_is_timed", &["--quick", "--case", "failover"]) else {
+        return;
+    };
+    let metrics = ["beyond_failover_s", "failover_s", "job_after_s"];
+    let expected: Vec<_> =
+        ["killed", "stopped"].iter().flat_map(|&v| metrics.map(|metric| (v, metric))).collect();
+    assert_eq!(names(&values), expected);
+}
+
+#[test]
 fn a_torture_loses_no_job() {
     let args = ["--case", "torture", "--seconds", "2", "--jobs", "1000"];
     let Some(values) = run("a_torture_loses_no_job", &args) else { return };

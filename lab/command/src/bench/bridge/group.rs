@@ -51,9 +51,18 @@ impl Group {
 
     /// Kills all its processes.
     pub(super) fn kill(self) {
+        self.signal(libc::SIGKILL);
+    }
+
+    /// Stops all its processes.
+    pub(super) fn pause(self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    fn signal(self, signal: libc::c_int) {
         // SAFETY: a negative number means the group; its leader was not waited for, so it is this
         // group. The call fails only if it has ended.
-        unsafe { libc::kill(-self.0.cast_signed(), libc::SIGKILL) };
+        unsafe { libc::kill(-self.0.cast_signed(), signal) };
     }
 }
 

@@ -10,14 +10,16 @@
 //! The runners `sync` and `async`, only by name and for `noop`, are bare consumers on the two sides of
 //! the crate `redis`.
 //!
-//! Three cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
+//! Four cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
 //! backlogs of 10^5 to 10^7 jobs. `takeover`: the time from the death of a consumer until its job
-//! begins elsewhere. `torture`: consumers are killed at random, connections are cut, the server is
-//! killed and starts again on its log. It fails if a job is lost.
+//! begins elsewhere. `failover`: the time from the death of a cluster's master until the next job
+//! begins, and of that the server's own failover. `torture`: consumers are killed at random,
+//! connections are cut, the server is killed and starts again on its log. It fails if a job is lost.
 
 mod backlog;
 mod bare;
 mod child;
+mod failover;
 mod group;
 mod peers;
 mod proxy;
@@ -47,6 +49,7 @@ use super::summary::Metric;
 const CASES: [&str; 3] = ["noop", "compute", "sleep"];
 const BACKLOG: &str = "backlog";
 const TAKEOVER: &str = "takeover";
+const FAILOVER: &str = "failover";
 const TORTURE: &str = "torture";
 /// The interval at which the unfinished jobs are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -67,14 +70,14 @@ pub(super) struct Args {
     /// Fewer jobs and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: noop, compute, sleep; or one of backlog, takeover and torture
+    /// Only these cases: noop, compute, sleep; or one of backlog, takeover, failover and torture
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners: uwork, celery, rq, bullmq, asynq; for noop also sync, async
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Runs of each runner; the median is reported [default: 3; --quick: 1]. takeover: kills
-    /// [default: 10; --quick: 1]
+    /// Runs of each runner; the median is reported [default: 3; --quick: 1]. takeover and
+    /// failover: kills [default: 10; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// torture: how long consumers are killed and connections cut [default: 600; --quick: 10]
@@ -113,6 +116,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if args.case == [TAKEOVER] {
         let kills = samples_or(&args.samples, if quick { 1 } else { 10 })?;
         return alone(takeover::group(kills), &args.output);
+    }
+    if args.case == [FAILOVER] {
+        let deaths = samples_or(&args.samples, if quick { 1 } else { 10 })?;
+        return alone(failover::group(deaths), &args.output);
     }
     let cases = names_or_all("--case", &args.case, &CASES)?;
     let known: Vec<&str> = RUNNERS.iter().chain(&BARE).copied().collect();

@@ -18,30 +18,58 @@ pub(super) struct Redis {
     child: Child,
     address: Address,
     folder: PathBuf,
-    log: bool,
+    flags: Vec<String>,
+    /// The port of a node for the others of its cluster.
+    bus: Option<Address>,
 }
 
 impl Redis {
     /// Starts a server; with `log` each command is on the disk before its reply.
     pub(super) fn start(log: bool) -> Result<Redis, UserError> {
+        let flags: &[&str] =
+            if log { &["--appendonly", "yes", "--appendfsync", "always"] } else { &[] };
+        Redis::start_with(flags.iter().map(|&flag| flag.to_owned()).collect(), None)
+    }
+
+    /// Starts a node for a cluster.
+    pub(super) fn start_node(timeout_ms: u32) -> Result<Redis, UserError> {
+        let bus = Address::reserve().map_err(|error| UserError(format!("no port: {error}")))?;
+        let (port, timeout) = (bus.port().to_string(), timeout_ms.to_string());
+        let flags = ["--cluster-enabled", "yes", "--cluster-port", &port, "--cluster-node-timeout"];
+        let at_once = ["--repl-diskless-sync-delay", "0", "--appendonly", "yes"];
+        let flags = flags.into_iter().chain([timeout.as_str()]).chain(at_once);
+        Redis::start_with(flags.map(str::to_owned).collect(), Some(bus))
+    }
+
+    fn start_with(flags: Vec<String>, bus: Option<Address>) -> Result<Redis, UserError> {
         let fail = |error: std::io::Error| UserError(format!("redis-server: {error}"));
         let address = Address::reserve().map_err(fail)?;
         let name = format!("uwork-bench-bridge-{}-{}", std::process::id(), address.port());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).map_err(fail)?;
-        let child = spawn(address.port(), &folder, log)?;
-        let mut redis = Redis { child, address, folder, log };
+        let child = spawn(address.port(), &folder, &flags)?;
+        let mut redis = Redis { child, address, folder, flags, bus };
         redis.wait()?;
         Ok(redis)
     }
 
     /// Kills the server and starts it again on its files.
     pub(super) fn restart(&mut self) -> Result<(), UserError> {
+        self.kill();
+        self.child = spawn(self.port(), &self.folder, &self.flags)?;
+        self.wait()
+    }
+
+    /// Kills the server.
+    pub(super) fn kill(&mut self) {
         // Fails only if the server has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.child = spawn(self.port(), &self.folder, self.log)?;
-        self.wait()
+    }
+
+    /// Stops the server's process: its connections exist, and it answers nothing.
+    pub(super) fn pause(&self) {
+        Group::of(self.child.id()).pause();
     }
 
     fn wait(&mut self) -> Result<(), UserError> {
@@ -60,6 +88,11 @@ impl Redis {
 
     pub(super) fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// The port for the other nodes of its cluster; 0 without a cluster.
+    pub(super) fn bus_port(&self) -> u16 {
+        self.bus.as_ref().map_or(0, Address::port)
     }
 
     pub(super) fn url(&self) -> String {
@@ -94,19 +127,15 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         // The server holds nothing worth keeping.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-fn spawn(port: u16, folder: &Path, log: bool) -> Result<Child, UserError> {
+fn spawn(port: u16, folder: &Path, flags: &[String]) -> Result<Child, UserError> {
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-    command.arg("--dir").arg(folder);
-    if log {
-        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-    }
+    command.arg("--dir").arg(folder).args(flags);
     super::group::lead(&mut command);
     let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     started.map_err(|error| {
