@@ -20,7 +20,7 @@
 
 use std::os::fd::RawFd;
 
-use super::descriptor::{Expected, briefly, device_of};
+use super::descriptor::{Expected, briefly};
 use super::fatal::{self, Errno};
 use super::small_files::{entries, for_each_name};
 
@@ -169,9 +169,8 @@ fn masks_of_all_threads() -> Result<Mask, Stays> {
             all.add(&mask);
         }
     };
-    let outcome = device_of(c"/proc/self/task").and_then(|device| {
-        briefly(Expected::Device(device), open, |folder| for_each_thread(folder, &mut add))?
-    });
+    let outcome = briefly(Expected::Process, open, |folder| for_each_thread(folder, &mut add))
+        .and_then(|all| all);
     outcome.map_err(|error| Stays::NoThreads(Errno(error)))?;
     Ok(all)
 }

@@ -20,17 +20,23 @@
 //!   [`Expected`] kind, so that only a new file of the same kind is taken for the library's.
 //!
 //! **Identity** is the file's device and inode. All eventfds and perf events have one inode in
-//! common; so files without a type of their own are marked by an owner of their signals
-//! (`F_SETOWN_EX`), which are never switched on: the main thread, as a thread. The mark is checked
-//! alone, which takes half the time of the other check. A number that the library itself has got again
-//! since is told apart by the list: an older descriptor is not in it any more.
+//! common; so files without a type of their own are marked by a signal (`F_SETSIG`) that no program
+//! chooses for a file, and that is never switched on. Every process sees the same mark, in another
+//! namespace too. A use checks the mark alone, which takes half the time of the whole identity; a
+//! close checks both. A number that the library itself has got again since is told apart by the list:
+//! an older descriptor is not in it any more.
 
-use std::ffi::CStr;
+pub(crate) mod identity;
+#[cfg(test)]
+mod tests;
+
 use std::io::Error;
-use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+
+pub(crate) use identity::Expected;
+use identity::{Identity, close, identity_of, is_of, mark};
 
 use crate::{forks, pages};
 
@@ -90,6 +96,11 @@ impl List {
         if self.length < self.room {
             return Ok(());
         }
+        self.remove_lost();
+        // With less free, the next calls would look at all entries again.
+        if self.length < self.room / 2 {
+            return Ok(());
+        }
         let before = self.room * size_of::<Entry>();
         let bytes = LIST_BYTES.max(2 * before);
         let larger = pages::try_map(bytes).ok_or_else(Error::last_os_error)?.cast::<Entry>();
@@ -101,6 +112,17 @@ impl List {
         }
         (self.entries, self.room) = (larger, bytes / size_of::<Entry>());
         Ok(())
+    }
+
+    /// Removes the entries of files that the program has closed. An owner may keep such a descriptor
+    /// for good.
+    fn remove_lost(&mut self) {
+        for at in (0..self.length).rev() {
+            let Entry { number, identity, .. } = self.entries()[at];
+            if identity_of(number) != Some(identity) {
+                self.remove_at(at);
+            }
+        }
     }
 
     /// Adds an entry, for which room was made. An earlier one with this number is that of a file that
@@ -135,124 +157,6 @@ impl List {
 
 const _: () = assert!(LIST_BYTES >= size_of::<Entry>());
 
-/// What tells a file from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    device: libc::dev_t,
-    inode: libc::ino_t,
-    /// Of a file without a type: the thread that gets its signals, or 0.
-    owner: libc::pid_t,
-}
-
-/// Of fcntl(2): the thread that a file's signals go to.
-#[repr(C)]
-pub(crate) struct OwnerEx {
-    pub(crate) kind: libc::c_int,
-    pub(crate) id: libc::pid_t,
-}
-
-/// Constants of fcntl(2) that libc does not have.
-pub(crate) const F_SETOWN_EX: libc::c_int = 15;
-const F_GETOWN_EX: libc::c_int = 16;
-pub(crate) const F_OWNER_TID: libc::c_int = 0;
-
-/// What a new descriptor must refer to.
-#[derive(Clone, Copy)]
-pub(crate) enum Expected {
-    /// A file on this device.
-    Device(libc::dev_t),
-    Socket,
-    /// An event of perf_event_open(2).
-    PerfEvent,
-    /// A file without a type: an eventfd, an io_uring.
-    NoType,
-}
-
-impl Expected {
-    /// The identity of a file, if it is what was expected: by one look at it, so that no other file is
-    /// taken for it.
-    fn identity_of(self, number: RawFd) -> Option<Identity> {
-        let (identity, kind) = look(number)?;
-        let mut id = 0_u64;
-        let is_met = match self {
-            Expected::Device(device) => identity.device == device,
-            Expected::Socket => kind == libc::S_IFSOCK,
-            Expected::NoType => kind == NO_TYPE,
-            // SAFETY: the number is live. Other files refuse the call.
-            Expected::PerfEvent => unsafe {
-                kind == NO_TYPE && perf_event_open_sys::ioctls::ID(number, &raw mut id) == 0
-            },
-        };
-        is_met.then_some(identity)
-    }
-}
-
-/// The device of a path, for [`Expected::Device`].
-///
-/// # Errors
-/// The number of the system's error.
-pub(crate) fn device_of(path: &CStr) -> Result<libc::dev_t, i32> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the path and the structure are live.
-    match unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) } {
-        // SAFETY: the call has filled it.
-        0 => Ok(unsafe { stat.assume_init() }.st_dev),
-        _ => Err(crate::fatal::errno()),
-    }
-}
-
-/// The type of an eventfd, a perf event, an io_uring.
-const NO_TYPE: libc::mode_t = 0;
-
-/// The identity and the type of an open file. One system call, two for a file without a type. `None`
-/// for a closed number.
-fn look(number: RawFd) -> Option<(Identity, libc::mode_t)> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the structure is live.
-    let outcome = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
-    if outcome != 0 {
-        return None;
-    }
-    // SAFETY: the call has filled it.
-    let stat = unsafe { stat.assume_init() };
-    let kind = stat.st_mode & libc::S_IFMT;
-    let owner = if kind == NO_TYPE { owner_of(number) } else { 0 };
-    Some((Identity { device: stat.st_dev, inode: stat.st_ino, owner }, kind))
-}
-
-/// The thread that gets a file's signals; 0 for none.
-fn owner_of(number: RawFd) -> libc::pid_t {
-    let mut owner = OwnerEx { kind: F_OWNER_TID, id: 0 };
-    // SAFETY: the structure is live. If the call fails, it stays as it is.
-    unsafe { libc::fcntl(number, F_GETOWN_EX, &raw mut owner) };
-    if owner.kind == F_OWNER_TID { owner.id } else { 0 }
-}
-
-/// Whether a number still belongs to this file. One system call.
-fn is_of(number: RawFd, identity: Identity) -> bool {
-    match identity.owner {
-        0 => identity_of(number) == Some(identity),
-        owner => owner_of(number) == owner,
-    }
-}
-
-fn identity_of(number: RawFd) -> Option<Identity> {
-    look(number).map(|(identity, _)| identity)
-}
-
-/// Marks a new file, if it has no type. Returns its identity from then on.
-fn mark(number: RawFd, identity: Identity) -> Option<Identity> {
-    let (now, kind) = look(number)?;
-    if now != identity || kind != NO_TYPE {
-        return (now == identity).then_some(now);
-    }
-    // SAFETY: no arguments; cannot fail.
-    let owner = OwnerEx { kind: F_OWNER_TID, id: unsafe { libc::getpid() } };
-    // SAFETY: the structure is live. If a filter refuses the call, the mark is missing.
-    let outcome = unsafe { libc::fcntl(number, F_SETOWN_EX, &raw const owner) };
-    Some(if outcome == 0 { Identity { owner: owner.id, ..identity } } else { identity })
-}
-
 /// The soft limit of open files.
 fn limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -266,32 +170,33 @@ fn floor() -> RawFd {
     limit().map_or(0, |limit| FLOOR.min(limit / 2) as RawFd)
 }
 
-fn close(number: RawFd) {
-    // SAFETY: the caller has checked that the file is the library's, and uses the number no more.
-    unsafe { libc::close(number) };
-}
-
 /// The result of a system call that makes a descriptor.
 fn made(number: RawFd) -> Result<RawFd, Error> {
     if number < 0 { Err(Error::last_os_error()) } else { Ok(number) }
 }
 
-/// Gives a new file a number above the floor. Where no such number is free, it keeps its own.
-fn raise(number: RawFd, identity: Identity) -> RawFd {
+/// Gives a new file a number above the floor. Where no such number is free, it keeps its own. `None`
+/// if the program was faster, and has closed it.
+fn raise(number: RawFd, identity: Identity) -> Option<RawFd> {
     let floor = floor();
     if number >= floor {
-        return number;
+        return Some(number);
     }
     // SAFETY: no pointers.
     let raised = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, floor) };
     if raised < 0 {
-        return number;
+        return Some(number);
     }
-    if identity_of(number) == Some(identity) {
-        close(number);
+    let of_raised = identity_of(raised);
+    if of_raised == Some(identity) {
+        close(number, identity);
+        return Some(raised);
     }
-    // Of another file, if the program was faster: then the number is lost, as it would be later.
-    raised
+    // The number belonged to another file by then, which would stay open by its second number.
+    if let Some(foreign) = of_raised.filter(|&foreign| identity_of(number) == Some(foreign)) {
+        close(raised, foreign);
+    }
+    None
 }
 
 /// A descriptor of the library's that stays open. Closed when it is dropped, and in a forked child.
@@ -335,10 +240,16 @@ impl OwnDescriptor {
         let mut list = list();
         list.make_room()?;
         let (number, value) = open()?;
-        let lost = || Error::from_raw_os_error(libc::EBADF);
-        let identity = expected.identity_of(number).ok_or_else(lost)?;
-        let identity = mark(number, identity).ok_or_else(lost)?;
-        let number = if is_raised { raise(number, identity) } else { number };
+        let known = expected.identity_of(number).and_then(|identity| mark(number, identity));
+        let kept = known.and_then(|identity| {
+            let number = if is_raised { raise(number, identity)? } else { number };
+            Some((number, identity))
+        });
+        let Some((number, identity)) = kept else {
+            // The value may close the number, which belongs to the program: its memory is lost.
+            std::mem::forget(value);
+            return Err(Error::from_raw_os_error(libc::EBADF));
+        };
         let entry = Entry { number, identity, serial: list.next_serial() };
         list.push(entry);
         Ok((OwnDescriptor { entry, forks: forks() }, value))
@@ -380,10 +291,8 @@ impl Drop for OwnDescriptor {
         }
         // A fork between the two steps would leave the file open in the child.
         let mut list = list();
-        if list.remove(self.entry)
-            && let Some(number) = self.get()
-        {
-            close(number);
+        if list.remove(self.entry) {
+            close(self.entry.number, self.entry.identity);
         }
     }
 }
@@ -392,25 +301,32 @@ fn list() -> RwLockWriteGuard<'static, List> {
     OPEN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How often a file is opened for one read, if the program closes it at once.
+const ATTEMPTS: u32 = 4;
+
 /// Opens a file, calls `read` with its number, and closes it. `open` as for [`OwnDescriptor::open`];
-/// `read` takes no lock and calls no allocator, and does no harm to another file with that number.
+/// `read` takes no lock and calls no allocator, and does no harm to another file with that number. It
+/// is called again if the number belongs to another file afterwards.
 ///
 /// # Errors
 /// The number of the system's error, if the file cannot be opened; `EBADF` if the program has closed
-/// it at once.
+/// it at once, again and again.
 pub(crate) fn briefly<R>(
     expected: Expected,
-    open: impl FnOnce() -> RawFd,
-    read: impl FnOnce(RawFd) -> R,
+    mut open: impl FnMut() -> RawFd,
+    mut read: impl FnMut(RawFd) -> R,
 ) -> Result<R, i32> {
     let _open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
-    let number = made(open()).map_err(|error| error.raw_os_error().unwrap_or(0))?;
-    let identity = expected.identity_of(number).ok_or(libc::EBADF)?;
-    let result = read(number);
-    if identity_of(number) == Some(identity) {
-        close(number);
+    for _ in 0..ATTEMPTS {
+        let number = made(open()).map_err(|error| error.raw_os_error().unwrap_or(0))?;
+        if let Some(identity) = expected.identity_of(number) {
+            let result = read(number);
+            if close(number, identity) {
+                return Ok(result);
+            }
+        }
     }
-    Ok(result)
+    Err(libc::EBADF)
 }
 
 /// Whether an error says that the process, or the system, has no descriptor or no memory for one
@@ -433,9 +349,7 @@ impl Held {
     /// the parent has lost.
     pub(crate) fn child(mut self) {
         for &Entry { number, identity, .. } in self.0.entries() {
-            if is_of(number, identity) {
-                close(number);
-            }
+            close(number, identity);
         }
         self.0.length = 0;
     }

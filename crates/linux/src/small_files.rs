@@ -1,12 +1,12 @@
 //! Reads small files, and the names in folders. Each is open only meanwhile ([`briefly`]): the
 //! standard library would close a number that belongs to another file by now, or abort.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::descriptor::{Expected, briefly, device_of};
+use crate::descriptor::{Expected, briefly};
 
 /// The size of the first buffer. It grows for a file that does not fit, which is then read again: no
 /// memory is allocated while the file is open.
@@ -15,21 +15,25 @@ const FIRST: usize = 4096;
 /// The first `most` bytes of a file; `None` if it cannot be read.
 pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let expected = Expected::Device(device_of(&path).ok()?);
     with_room(most, |buffer| {
-        let open = || open(&path, libc::O_RDONLY);
-        let read = briefly(expected, open, |file| read_all(file, buffer)).ok()??;
+        let read = read(&path, buffer)?;
         Some((read, read < buffer.len()))
     })
+}
+
+/// Reads a file until the buffer is full, or the file ends. Returns the length; `None` if it cannot be
+/// read. Allocates nothing.
+pub(crate) fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+    let open = || open(path, libc::O_RDONLY);
+    briefly(Expected::On(path), open, |file| read_all(file, buffer)).ok()?
 }
 
 /// The names in a folder, in the order of the system; none if it cannot be read.
 pub(crate) fn names(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return Vec::new() };
-    let Ok(device) = device_of(&path) else { return Vec::new() };
     let entries = with_room(most, |buffer| {
         let open = || open(&path, libc::O_DIRECTORY);
-        briefly(Expected::Device(device), open, |folder| list_all(folder, buffer)).ok()?
+        briefly(Expected::On(&path), open, |folder| list_all(folder, buffer)).ok()?
     });
     let mut names = Vec::new();
     for_each_name(&entries.unwrap_or_default(), |name| names.push(name.to_vec()));
@@ -54,7 +58,7 @@ fn with_room(
     }
 }
 
-fn open(path: &CString, flags: libc::c_int) -> RawFd {
+fn open(path: &CStr, flags: libc::c_int) -> RawFd {
     // SAFETY: the path ends with a zero byte.
     unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) }
 }

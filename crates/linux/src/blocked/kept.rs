@@ -7,7 +7,7 @@
 //! and in a forked child.
 //!
 //! Beside them a descriptor is held in reserve: where the process has reached its limit of open files,
-//! closing that one frees a number for a query.
+//! closing that one frees a number for a query. And the event is held that makes others cheap to open.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,12 +56,24 @@ impl Held {
     pub(crate) fn child(mut self) {
         self.0.places.iter_mut().for_each(Place::clear);
         self.0.reserve = None;
+        self.0.anchor = None;
     }
 }
 
 /// Before a fork: no thread changes the files until the guard is dropped. Takes some microseconds.
 pub(crate) fn hold() -> Held {
     Held(KEPT.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Whether the event is open that records nothing, and makes others cheap to open. False also if
+/// another thread uses the files.
+pub(super) fn is_anchored() -> bool {
+    lock().is_some_and(|kept| kept.anchor.as_ref().is_some_and(|event| event.get().is_some()))
+}
+
+/// Keeps that event, in place of one that was lost.
+pub(super) fn keep_anchor(event: OwnDescriptor) {
+    hold().0.anchor = Some(event);
 }
 
 /// None if another thread uses the files: waiting for it would take as long as opening a file.
@@ -86,11 +98,14 @@ struct Kept {
     places: [Place; PLACES],
     /// See the module.
     reserve: Option<OwnDescriptor>,
+    /// See [`is_anchored`].
+    anchor: Option<OwnDescriptor>,
 }
 
 impl Kept {
     const fn new() -> Kept {
-        Kept { places: [const { Place { thread: 0, file: None } }; PLACES], reserve: None }
+        let places = [const { Place { thread: 0, file: None } }; PLACES];
+        Kept { places, reserve: None, anchor: None }
     }
 
     fn place(&mut self, thread: u64) -> &mut Place {

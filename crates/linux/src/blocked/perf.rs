@@ -6,8 +6,8 @@
 //! the watcher's polls the rings' files; each record may make it wake a worker.
 
 use std::io::Error;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use perf_event_open_sys::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
@@ -16,12 +16,14 @@ use perf_event_open_sys::bindings::{
 use perf_event_open_sys::perf_event_open;
 use uwork_engine::host::{Activity, ThreadSample};
 
-use super::proc;
 use super::ring::{Record, Ring};
+use super::{kept, proc};
 use crate::descriptor::{Expected, OwnDescriptor, is_passing};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
+/// How long new records stay unread if the system refuses a poll of all files.
+const UNPOLLED_NS: u64 = 1_000_000;
 /// A thread that does not exist: Linux never assigns the greatest number.
 const NO_THREAD: i32 = i32::MAX;
 
@@ -88,24 +90,19 @@ pub(super) fn probe() -> Result<(), Error> {
     }
 }
 
-/// The first event of its kind in the system takes milliseconds, while the kernel patches its code
-/// for context switches; a second after the last such event it patches it back. One event that
-/// records nothing keeps it patched. A thread of its own opens that event, as the watcher has other
-/// work meanwhile. Null before that; never freed.
-static ANCHOR: AtomicPtr<OwnDescriptor> = AtomicPtr::new(ptr::null_mut());
-
-/// Whether a thread is opening that event.
+/// Whether a thread is opening the event of [`kept::is_anchored`].
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// That event was refused: each other one may take milliseconds.
+/// It was refused: each other one may take milliseconds.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether events can be opened without that delay. The first call starts the thread for it, and so
-/// does the first one after the program, or a fork, has closed that event.
+/// Whether events can be opened at once. The first event of its kind in the system takes milliseconds,
+/// while the kernel patches its code for context switches; a second after the last such event it
+/// patches it back. An event that records nothing keeps it patched. A thread of its own opens that
+/// event, as the watcher has other work meanwhile. The first call starts the thread, and so does the
+/// first one after the program, or a fork, has closed the event.
 fn is_warm() -> bool {
-    // SAFETY: null, or never freed. Acquire: it is complete.
-    let anchor = unsafe { ANCHOR.load(Ordering::Acquire).as_ref() };
-    if anchor.is_some_and(|anchor| anchor.get().is_some()) || REFUSED.load(Ordering::Relaxed) {
+    if kept::is_anchored() || REFUSED.load(Ordering::Relaxed) {
         return true;
     }
     if !BEGUN.swap(true, Ordering::Relaxed) {
@@ -115,8 +112,12 @@ fn is_warm() -> bool {
             attr.set_context_switch(0);
             attr.set_disabled(1);
             match open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)) {
-                Ok(file) => ANCHOR.store(Box::into_raw(Box::new(file)), Ordering::Release),
-                Err(_) => REFUSED.store(true, Ordering::Relaxed),
+                Ok(file) => kept::keep_anchor(file),
+                Err(error) => {
+                    // The program has closed it at once: a later call tries again.
+                    let is_refused = error.raw_os_error() != Some(libc::EBADF);
+                    REFUSED.store(is_refused, Ordering::Relaxed);
+                }
             }
             BEGUN.store(false, Ordering::Release);
         };
@@ -150,6 +151,8 @@ impl Records {
         // EPERM here means that the limit of locked memory is reached.
         let number = file.get().ok_or(Refused::NotReady)?;
         let ring = Ring::map(number).map_err(Refused::Exhausted)?;
+        // Otherwise another file was mapped, whose memory is not written to.
+        file.get().ok_or(Refused::NotReady)?;
         let stat = proc::open(thread).ok().filter(|file| !file.is_of_the_last());
         let is_lost = AtomicBool::new(false);
         Ok(Records { file, is_lost, ring, thread, stat, last: None, offset_ns })
@@ -217,16 +220,16 @@ pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
+    let sigmask = std::ptr::null();
     // SAFETY: both are live and of the given length. Errors and signals end it early, which is
     // permitted.
     let ready = unsafe {
-        libc::ppoll(
-            files.as_mut_ptr(),
-            files.len() as libc::nfds_t,
-            &raw const timeout,
-            std::ptr::null(),
-        )
+        libc::ppoll(files.as_mut_ptr(), files.len() as libc::nfds_t, &raw const timeout, sigmask)
     };
+    if ready < 0 && crate::fatal::errno() == libc::EINVAL {
+        // The process may have fewer files open than these, since the limit was lowered.
+        std::thread::sleep(Duration::from_nanos(timeout_ns.min(UNPOLLED_NS)));
+    }
     for (records, file) in polled().zip(&files) {
         // Checks each file that is ready, and all files after a timeout: a foreign one may never be.
         if file.revents != 0 || ready == 0 {

@@ -2,11 +2,10 @@
 
 use std::io::Write;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use uwork_engine::host::Activity;
 
-use crate::descriptor::{Expected, OwnDescriptor, briefly, device_of, is_passing};
+use crate::descriptor::{Expected, OwnDescriptor, briefly, is_passing};
 
 /// How much of the file is read: the name, which precedes the state, has at most 15 bytes, but may
 /// be escaped.
@@ -23,26 +22,8 @@ pub(crate) enum Unknown {
     Hidden(i32),
 }
 
-/// The device of `/proc`; 0 before the first look. Another one after a change of the file systems that
-/// the process sees.
-static DEVICE: AtomicU64 = AtomicU64::new(0);
-
-/// Calls `open` with what to expect of a file in `/proc`. Twice, if that has changed.
-fn on_device<R>(open: impl Fn(Expected) -> Result<R, i32>) -> Result<R, i32> {
-    let known = DEVICE.load(Ordering::Relaxed);
-    if known != 0 {
-        match open(Expected::Device(known)) {
-            Err(libc::EBADF) => {}
-            outcome => return outcome,
-        }
-    }
-    let device = device_of(c"/proc/self/stat")?;
-    DEVICE.store(device, Ordering::Relaxed);
-    open(Expected::Device(device))
-}
-
 fn read(thread: u64) -> Result<Option<Activity>, i32> {
-    on_device(|expected| briefly(expected, || open_stat(thread), activity_by))
+    briefly(Expected::Process, || open_stat(thread), activity_by)
 }
 
 /// Whether the system shows the state of threads.
@@ -73,7 +54,7 @@ pub(crate) fn run_delay() -> Option<u64> {
     let path = c"/proc/thread-self/schedstat";
     // SAFETY: the path ends with a zero byte.
     let open = || unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    on_device(|expected| briefly(expected, open, run_delay_by)).ok()?
+    briefly(Expected::Process, open, run_delay_by).ok()?
 }
 
 fn run_delay_by(file: RawFd) -> Option<u64> {
@@ -89,10 +70,8 @@ fn run_delay_by(file: RawFd) -> Option<u64> {
 /// # Errors
 /// The number of the system's error.
 pub(super) fn open(thread: u64) -> Result<OwnDescriptor, i32> {
-    on_device(|expected| {
-        let opened = OwnDescriptor::open(expected, || open_stat(thread));
-        opened.map_err(|error| error.raw_os_error().unwrap_or(0))
-    })
+    let opened = OwnDescriptor::open(Expected::Process, || open_stat(thread));
+    opened.map_err(|error| error.raw_os_error().unwrap_or(0))
 }
 
 /// A new descriptor, or -1 with the error in `errno`.

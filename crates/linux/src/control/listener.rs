@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use super::{SOCKET, State, address};
-use crate::descriptor::{Expected, F_OWNER_TID, F_SETOWN_EX, OwnDescriptor, OwnerEx};
+use crate::descriptor::identity::F_SETSIG;
+use crate::descriptor::{Expected, OwnDescriptor};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
@@ -87,8 +88,16 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
     Ok(descriptor)
 }
 
-/// A constant of fcntl(2) that libc does not have.
-const F_SETSIG: libc::c_int = 10;
+/// Of fcntl(2), and not in libc: the thread that a file's signals go to.
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+/// See [`F_SETOWN_EX`].
+#[repr(C)]
+struct OwnerEx {
+    kind: libc::c_int,
+    id: libc::pid_t,
+}
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))

@@ -33,7 +33,6 @@ fn a_child_inherits_no_descriptor_of_the_library() {
         let own = open_descriptors();
         use_queues(tier);
         let is_over = AtomicBool::new(false);
-        let is_own = |number: i32| own.contains(&number);
         let highest = open_descriptors().into_iter().max().unwrap_or(0) + 1_000;
         std::thread::scope(|scope| {
             // It opens no file of its own.
@@ -42,23 +41,44 @@ fn a_child_inherits_no_descriptor_of_the_library() {
                     sleep_undeclared(&blocks());
                 }
             });
-            let inherits = |_: &i32| {
-                let is_foreign = |number| is_open(number) && !is_own(number);
-                // SAFETY: the child calls nothing of the parent's.
-                match unsafe { libc::fork() } {
-                    0 => leave(!(3..highest).any(is_foreign)),
-                    child => {
-                        let mut status = 0;
-                        // SAFETY: the status is live.
-                        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                        status != 0
-                    }
-                }
-            };
-            let inherited = (0..300).filter(inherits).count();
+            let inherited = (0..300).filter(|_| inherits(&own, highest)).count();
             is_over.store(true, Ordering::Relaxed);
             assert_eq!(inherited, 0, "children with a descriptor of the library's");
         });
+    });
+}
+
+/// Whether a new child has a descriptor below `highest` that is not one of `own`.
+fn inherits(own: &[i32], highest: i32) -> bool {
+    let is_foreign = |number| is_open(number) && !own.contains(&number);
+    // SAFETY: the child calls nothing of the parent's.
+    match unsafe { libc::fork() } {
+        0 => leave(!(3..highest).any(is_foreign)),
+        child => {
+            let mut status = 0;
+            // SAFETY: the status is live.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            status != 0
+        }
+    }
+}
+
+// Catches: a descriptor that is known by the number of a process or thread, which is another one there.
+#[test]
+fn a_child_in_another_namespace_of_processes_inherits_none_either() {
+    let test = "a_child_in_another_namespace_of_processes_inherits_none_either";
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
+        collect_reports();
+        let own = open_descriptors();
+        let _notifier = uwork::task::notifier().unwrap();
+        use_queues(tier);
+        let highest = open_descriptors().into_iter().max().unwrap_or(0) + 1_000;
+        // SAFETY: numbers only.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            return eprintln!("{test}: skipped: {}", std::io::Error::last_os_error());
+        }
+        // The first process of a namespace: the namespace ends with it.
+        assert!(!inherits(&own, highest));
     });
 }
 

@@ -14,6 +14,7 @@ use perf_event_open_sys::perf_event_open;
 
 use crate::support::blocks::every_kind;
 use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
+use crate::support::descriptors::open_descriptors;
 use crate::support::filter::refuse;
 use crate::support::guard::{Guard, progress};
 use crate::support::tiers::{
@@ -352,19 +353,56 @@ fn without_locked_memory_sampling_takes_over() {
     });
 }
 
-/// Mounts an empty directory over `/proc`, for the calling thread and those that it starts.
-fn hide_proc() -> Result<(), Error> {
-    let [root, proc, kind] = ["/", "/proc", "tmpfs"].map(|text| CString::new(text).unwrap());
+/// The calling thread, and those that it starts, have mounts of their own from here on.
+fn own_mounts() -> Result<(), Error> {
     let (null, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-    let (at, fs) = (proc.as_ptr(), kind.as_ptr());
     // SAFETY: strings that end with a zero byte; the mounts belong to this thread after the first
     // call.
     let done = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(null, root.as_ptr(), null, private, null.cast()) == 0
-            && libc::mount(fs, at, fs, 0, null.cast()) == 0
+            && libc::mount(null, c"/".as_ptr(), null, private, null.cast()) == 0
     };
     if done { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Mounts a file system over `/proc`, for threads with mounts of their own.
+fn mount_over_proc(kind: &str) -> Result<(), Error> {
+    let kind = CString::new(kind).unwrap();
+    let (null, fs) = (std::ptr::null::<libc::c_void>(), kind.as_ptr());
+    // SAFETY: strings that end with a zero byte.
+    let done = unsafe { libc::mount(fs, c"/proc".as_ptr(), fs, 0, null) } == 0;
+    if done { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Mounts an empty directory over `/proc`, for the calling thread and those that it starts.
+fn hide_proc() -> Result<(), Error> {
+    own_mounts()?;
+    mount_over_proc("tmpfs")
+}
+
+// Catches: a number that stays open with each new `/proc`; a file on its device that is taken for the
+// program's, so that workers are not replaced.
+#[test]
+fn a_new_proc_is_read_as_the_one_before() {
+    let test = "a_new_proc_is_read_as_the_one_before";
+    let tiers = ["standby", "events", "sampling"];
+    alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
+        let _watchdog = watchdog();
+        if let Err(error) = own_mounts().and_then(|()| mount_over_proc("proc")) {
+            return eprintln!("{test}: skipped: no second /proc: {error}");
+        }
+        collect_reports();
+        scene();
+        // Those that stay open have high numbers.
+        let are_low = |numbers: Vec<i32>| numbers.iter().filter(|&&number| number < 256).count();
+        let before = are_low(open_descriptors());
+        for _ in 0..8 {
+            mount_over_proc("proc").unwrap();
+            scene();
+        }
+        until("no more numbers are open", || are_low(open_descriptors()) <= before);
+        assert!(reported().is_empty(), "{:?}", reported());
+    });
 }
 
 // Catches: a tier that is used although it cannot work, because the states of threads are

@@ -1,0 +1,138 @@
+//! What tells a file from others: whether a number still belongs to a file of the library's.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What tells a file from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: libc::dev_t,
+    inode: libc::ino_t,
+    /// It has no type, and the library's mark.
+    is_marked: bool,
+}
+
+/// Constants of fcntl(2) that libc does not have: the signal for a file that is ready.
+pub(crate) const F_SETSIG: libc::c_int = 10;
+const F_GETSIG: libc::c_int = 11;
+
+/// The mark of a file without a type: a signal that no driver sends.
+pub(super) const MARK: libc::c_int = libc::SIGSTKFLT;
+
+/// What a new descriptor must refer to.
+#[derive(Clone, Copy)]
+pub(crate) enum Expected<'a> {
+    /// A file in `/proc`.
+    Process,
+    /// A file on the device of this path.
+    On(&'a CStr),
+    Socket,
+    /// An event of perf_event_open(2).
+    PerfEvent,
+    /// A file without a type: an eventfd, an io_uring.
+    NoType,
+}
+
+impl Expected<'_> {
+    /// The identity of a file, if it is what was expected: by one look at it, so that no other file is
+    /// taken for it.
+    pub(super) fn identity_of(self, number: RawFd) -> Option<Identity> {
+        let (identity, kind) = look(number)?;
+        let is_met = match self {
+            Expected::Process => is_of_proc(identity.device),
+            Expected::On(path) => device_of(path) == Some(identity.device),
+            Expected::Socket => kind == libc::S_IFSOCK,
+            Expected::NoType => kind == NO_TYPE,
+            Expected::PerfEvent => kind == NO_TYPE && is_perf_event(number),
+        };
+        is_met.then_some(identity)
+    }
+}
+
+/// The device of `/proc`; 0 before the first look.
+pub(super) static PROC: AtomicU64 = AtomicU64::new(0);
+
+/// Whether `/proc` is on this device. Its device is looked at again after a change of the file systems
+/// that the process sees.
+fn is_of_proc(device: libc::dev_t) -> bool {
+    if PROC.load(Ordering::Relaxed) == device {
+        return true;
+    }
+    let now = device_of(c"/proc/self/stat");
+    PROC.store(now.unwrap_or(0), Ordering::Relaxed);
+    now == Some(device)
+}
+
+fn device_of(path: &CStr) -> Option<libc::dev_t> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path and the structure are live; the call fills it if it succeeds.
+    unsafe {
+        (libc::stat(path.as_ptr(), stat.as_mut_ptr()) == 0).then(|| stat.assume_init().st_dev)
+    }
+}
+
+/// For an open file without a type.
+fn is_perf_event(number: RawFd) -> bool {
+    let mut id = 0_u64;
+    // SAFETY: the number is live. Other files refuse the call.
+    let outcome = unsafe { perf_event_open_sys::ioctls::ID(number, &raw mut id) };
+    // A filter of system calls may refuse it for all files, with another error.
+    outcome == 0 || !matches!(crate::fatal::errno(), libc::ENOTTY | libc::EINVAL | libc::EBADF)
+}
+
+/// The type of an eventfd, a perf event, an io_uring.
+const NO_TYPE: libc::mode_t = 0;
+
+/// The identity and the type of an open file. One system call, two for a file without a type. `None`
+/// for a closed number.
+pub(super) fn look(number: RawFd) -> Option<(Identity, libc::mode_t)> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the structure is live.
+    let outcome = unsafe { libc::fstat(number, stat.as_mut_ptr()) };
+    if outcome != 0 {
+        return None;
+    }
+    // SAFETY: the call has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let kind = stat.st_mode & libc::S_IFMT;
+    let is_marked = kind == NO_TYPE && has_mark(number);
+    Some((Identity { device: stat.st_dev, inode: stat.st_ino, is_marked }, kind))
+}
+
+/// False for a closed number.
+fn has_mark(number: RawFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(number, F_GETSIG) == MARK }
+}
+
+/// Whether a number still belongs to this file, for a use. One system call.
+pub(super) fn is_of(number: RawFd, identity: Identity) -> bool {
+    if identity.is_marked { has_mark(number) } else { identity_of(number) == Some(identity) }
+}
+
+pub(super) fn identity_of(number: RawFd) -> Option<Identity> {
+    look(number).map(|(identity, _)| identity)
+}
+
+/// Marks a new file, if it has no type. Returns its identity from then on.
+pub(super) fn mark(number: RawFd, identity: Identity) -> Option<Identity> {
+    let (now, kind) = look(number)?;
+    if now != identity || kind != NO_TYPE {
+        return (now == identity).then_some(now);
+    }
+    // SAFETY: no pointers. If a filter refuses the call, the mark is missing.
+    let outcome = unsafe { libc::fcntl(number, F_SETSIG, MARK) };
+    Some(Identity { is_marked: outcome == 0, ..identity })
+}
+
+/// Closes a number, if it still belongs to this file.
+pub(super) fn close(number: RawFd, identity: Identity) -> bool {
+    let is_own = identity_of(number) == Some(identity);
+    if is_own {
+        // SAFETY: the file is the library's, and the caller uses the number no more.
+        unsafe { libc::close(number) };
+    }
+    is_own
+}
