@@ -221,6 +221,18 @@ impl OwnDescriptor {
         Ok(descriptor)
     }
 
+    /// As [`OwnDescriptor::open`], for a file that is open already. The caller keeps forks out from
+    /// before its opening on.
+    ///
+    /// # Errors
+    /// As there. The number is closed, or belongs to another file.
+    #[cfg(feature = "control")]
+    pub(crate) fn adopt(expected: Expected, number: RawFd) -> Result<OwnDescriptor, Error> {
+        let identity = expected.identity_of(number);
+        let identity = identity.ok_or_else(|| Error::from_raw_os_error(libc::EBADF))?;
+        Self::open(expected, || number).inspect_err(|_| _ = close(number, identity))
+    }
+
     /// As [`OwnDescriptor::open`], for a file whose number is in the value that `open` returns, and
     /// therefore stays. The value does not close it: see [`OwnDescriptor::release`].
     #[cfg(feature = "ring")]

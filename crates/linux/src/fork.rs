@@ -102,10 +102,11 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// The locks of the engine, if it exists, of the symbol lookup, the thread hooks, the kept files and
-/// the descriptors; and the part that holds locks of its own.
+/// The locks of the engine, if it exists, of the symbol lookup, the thread hooks, the kept files, the
+/// clients and the descriptors; and the part that holds locks of its own.
 struct Held {
     descriptors: crate::descriptor::Held,
+    clients: crate::control::Held,
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
     hooks: crate::hooks::Held,
@@ -162,9 +163,11 @@ extern "C" fn prepare() {
     if let Some(part) = part {
         part.hold(Memory::pages());
     }
+    // A holder takes the next lock only.
+    let clients = crate::control::hold();
     // The last of all: a thread that opens or closes a file may hold any other lock.
     let descriptors = crate::descriptor::hold();
-    let held = Held { descriptors, forking, _names: names, hooks, kept, part, making };
+    let held = Held { descriptors, clients, forking, _names: names, hooks, kept, part, making };
     // SAFETY: this is the forking thread, which holds the lock of `first_use`.
     unsafe { HELD.put(held) };
 }
@@ -172,8 +175,8 @@ extern "C" fn prepare() {
 extern "C" fn parent() {
     // SAFETY: as for `prepare`.
     if let Some(held) = unsafe { HELD.take() } {
-        let Held { descriptors, forking, _names: names, hooks, kept, part, making } = held;
-        drop((descriptors, hooks, kept));
+        let Held { descriptors, clients, forking, _names: names, hooks, kept, part, making } = held;
+        drop((descriptors, clients, hooks, kept));
         // First, as the engine may free objects of a per-CPU cache.
         if let Some(part) = part {
             part.parent();
@@ -201,9 +204,10 @@ extern "C" fn child() {
     super::control::child();
     // SAFETY: as for `prepare`.
     if let Some(held) = unsafe { HELD.take() } {
-        let Held { descriptors, forking, _names: names, hooks, kept, part, making } = held;
+        let Held { descriptors, clients, forking, _names: names, hooks, kept, part, making } = held;
         // First, as the others may drop descriptors.
         descriptors.child();
+        drop(clients);
         hooks.child();
         kept.child();
         if let Some(part) = part {

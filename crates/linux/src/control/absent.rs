@@ -8,6 +8,18 @@ pub(crate) fn watcher_begins(_: *const Event) {}
 /// Nothing to do.
 pub(crate) fn attend() {}
 
+/// See [`hold`].
+pub(crate) struct Held;
+
+impl Drop for Held {
+    fn drop(&mut self) {}
+}
+
+/// There is no client.
+pub(crate) fn hold() -> Held {
+    Held
+}
+
 /// Nothing was open.
 pub(crate) fn renew() {}
 

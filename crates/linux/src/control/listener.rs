@@ -8,20 +8,27 @@ use std::io::{self, Error};
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
-use super::{SOCKET, State, address};
+use super::{SOCKET, State, address, interrupt};
 use crate::descriptor::identity::F_SETSIG;
-use crate::descriptor::{Expected, OwnDescriptor};
+use crate::descriptor::{Expected, OwnDescriptor, is_passing};
 
 /// Clients that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
 /// The rights to the socket: its user's only.
 const MODE: libc::mode_t = 0o600;
 
-/// A listening socket.
-pub(super) struct Listener {
+/// A listening socket, which the control thread may use longer than its file exists.
+pub(super) struct Listening {
     descriptor: OwnDescriptor,
+    /// The name that it was bound to.
+    name: libc::sockaddr_un,
+}
+
+/// A listening socket with its file.
+pub(super) struct Listener {
+    socket: Arc<Listening>,
     path: PathBuf,
     /// The process that opened it.
     process: u32,
@@ -33,27 +40,44 @@ fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
     if outcome < 0 { Err(Error::last_os_error()) } else { Ok(outcome) }
 }
 
+/// The reason for which there is no socket.
+pub(super) struct Failure {
+    /// In one line.
+    pub(super) reason: String,
+    /// A later attempt may succeed.
+    pub(super) is_passing: bool,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure { reason, is_passing: false }
+    }
+}
+
 /// Opens this process's socket.
 ///
 /// # Errors
-/// The reason, in one line.
-pub(super) fn open() -> Result<Listener, String> {
+/// See [`Failure`].
+pub(super) fn open() -> Result<Listener, Failure> {
     if std::env::var_os("UWORK_CONTROL").is_some_and(|value| value == "0") {
-        return Err("switched off by UWORK_CONTROL=0".to_owned());
+        return Err("switched off by UWORK_CONTROL=0".to_owned().into());
     }
     let Some(signal) = super::signal() else {
-        return Err("every real-time signal has a handler of the program's".to_owned());
+        let reason = "every real-time signal has a handler of the program's";
+        return Err(reason.to_owned().into());
     };
     let folder = address::folder()?;
     let process = std::process::id();
     let (path, new) = (folder.join(format!("{process}.sock")), folder.join(format!(".{process}")));
-    let opened = listen(&new, signal).and_then(|descriptor| {
+    let opened = listen(&new, signal).and_then(|socket| {
         fs::rename(&new, &path)?;
-        Ok(Listener { descriptor, named: identity(&path)?, path: path.clone(), process })
+        let (named, path, socket) = (identity(&path)?, path.clone(), Arc::new(socket));
+        Ok(Listener { socket, named, path, process })
     });
     let listener = opened.map_err(|error| {
         let _ = fs::remove_file(&new);
-        format!("{}: {error}", path.display())
+        let is_passing = error.raw_os_error().is_some_and(is_passing);
+        Failure { reason: format!("{}: {error}", path.display()), is_passing }
     })?;
     static AT_EXIT: Once = Once::new();
     // SAFETY: the function lives as long as the process and does not unwind.
@@ -62,9 +86,9 @@ pub(super) fn open() -> Result<Listener, String> {
 }
 
 /// A socket that listens at `path`, and sends `signal` to the calling thread for each client.
-fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
+fn listen(path: &Path, signal: libc::c_int) -> io::Result<Listening> {
     let too_long = || Error::new(io::ErrorKind::InvalidInput, "too long for a socket's address");
-    let (address, length) = address::address(path).ok_or_else(too_long)?;
+    let (name, length) = address::address(path).ok_or_else(too_long)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -79,13 +103,13 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<OwnDescriptor> {
     // those of the file, which thus never exists with other rights.
     unsafe {
         check(libc::fchmod(number()?, MODE))?;
-        check(libc::bind(number()?, (&raw const address).cast(), length))?;
+        check(libc::bind(number()?, (&raw const name).cast(), length))?;
         check(libc::listen(number()?, BACKLOG))?;
         check(libc::fcntl(number()?, F_SETOWN_EX, &raw const owner))?;
         check(libc::fcntl(number()?, F_SETSIG, signal))?;
         check(libc::fcntl(number()?, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC))?;
     }
-    Ok(descriptor)
+    Ok(Listening { descriptor, name })
 }
 
 /// Of fcntl(2), and not in libc: the thread that a file's signals go to.
@@ -108,14 +132,9 @@ impl Listener {
         &self.path
     }
 
-    /// The descriptor's number, unless the program has closed it.
-    pub(super) fn number(&self) -> Option<RawFd> {
-        self.descriptor.get()
-    }
-
-    /// Whether a client waits to be accepted.
-    pub(super) fn has_client(&self) -> bool {
-        self.number().is_some_and(is_readable)
+    /// The socket.
+    pub(super) fn socket(&self) -> &Arc<Listening> {
+        &self.socket
     }
 
     /// Removes the file, if it is still this socket's and this process opened it.
@@ -128,6 +147,60 @@ impl Listener {
     }
 }
 
+impl Listening {
+    /// Whether the program has closed it.
+    pub(super) fn is_lost(&self) -> bool {
+        self.descriptor.get().is_none()
+    }
+
+    /// Its number, which may belong to another file by now: for a poll(2).
+    pub(super) fn number(&self) -> RawFd {
+        self.descriptor.number()
+    }
+
+    /// Whether a client waits to be accepted.
+    pub(super) fn has_client(&self) -> bool {
+        self.descriptor.get().is_some_and(is_readable)
+    }
+
+    /// Accepts a client. A call that makes another thread wait for a client of its own, as the program
+    /// has given the number to a listener in the moment before, is ended by a fork, and by the watcher
+    /// when it finds the socket lost.
+    ///
+    /// # Errors
+    /// `EAGAIN` if no client waits; `EBADF` if the program has closed the socket, or the client at once;
+    /// `EINTR`; the system's.
+    pub(super) fn accept(&self, calls: &interrupt::Calls) -> io::Result<OwnDescriptor> {
+        let error = Error::from_raw_os_error;
+        // The number of a client is in no list until it is adopted.
+        let _forks = interrupt::keep_forks_out();
+        let number = self.descriptor.get().ok_or_else(|| error(libc::EBADF))?;
+        if !is_readable(number) {
+            return Err(error(libc::EAGAIN));
+        }
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no address is wanted.
+        let accepted =
+            unsafe { calls.call(libc::SYS_accept4, [number as usize, 0, 0, flags as usize, 0, 0]) };
+        let client = OwnDescriptor::adopt(Expected::Socket, accepted.map_err(error)? as RawFd)?;
+        // Of another listener, which has got the number just now: not a word to its client.
+        let is_ours = client.get().is_some_and(|client| self.has_accepted(client));
+        if is_ours { Ok(client) } else { Err(error(libc::ECONNABORTED)) }
+    }
+
+    /// Whether a connection came by this socket, whose name it has.
+    fn has_accepted(&self, client: RawFd) -> bool {
+        // SAFETY: zeros are a valid value.
+        let mut name: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        let mut length = size_of_val(&name) as libc::socklen_t;
+        // SAFETY: the structures are live and of the given length.
+        let outcome = unsafe { libc::getsockname(client, (&raw mut name).cast(), &raw mut length) };
+        let is_same =
+            name.sun_family == self.name.sun_family && name.sun_path == self.name.sun_path;
+        outcome == 0 && is_same
+    }
+}
+
 /// Whether a poll for input returns at once.
 fn is_readable(number: RawFd) -> bool {
     let mut file = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
@@ -135,14 +208,11 @@ fn is_readable(number: RawFd) -> bool {
     unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
 }
 
-/// The listener's number, unless the program has closed it.
-pub(super) fn number() -> Option<RawFd> {
-    super::lock_socket().listener().and_then(Listener::number)
-}
-
-/// Whether a client waits to be accepted.
-pub(super) fn has_client() -> bool {
-    number().is_some_and(is_readable)
+/// The socket, unless the program has closed it.
+pub(super) fn current() -> Option<Arc<Listening>> {
+    let socket = super::lock_socket();
+    let socket = socket.listener()?.socket();
+    (!socket.is_lost()).then(|| socket.clone())
 }
 
 /// At a normal end of the process.
@@ -152,5 +222,57 @@ extern "C" fn remove_at_exit() {
         && let State::Open(listener) = &*socket
     {
         listener.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::interrupt::{Calls, hold, keep_forks_out};
+    use super::*;
+    use crate::bounded::received;
+
+    /// A socket that blocks, under a name other than that which a [`Listening`] expects.
+    fn foreign() -> (Listening, PathBuf, tempfile::TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let number = listener.into_raw_fd();
+        let descriptor = OwnDescriptor::open(Expected::Socket, || number).expect("room");
+        let (name, _) = address::address(Path::new("/other")).expect("short");
+        (Listening { descriptor, name }, path, folder)
+    }
+
+    // One test: the calls belong to one thread of the process.
+    #[test]
+    fn a_foreign_listener_makes_no_thread_wait_and_its_clients_hear_nothing() {
+        let (listening, path, _folder) = foreign();
+        let calls = Calls::begin();
+        calls.rearm();
+        let error = |outcome: io::Result<OwnDescriptor>| {
+            outcome.err().and_then(|error| error.raw_os_error())
+        };
+        assert_eq!(error(listening.accept(&calls)), Some(libc::EAGAIN));
+        let mut client = UnixStream::connect(&path).expect("a listener");
+        assert_eq!(error(listening.accept(&calls)), Some(libc::ECONNABORTED));
+        assert_eq!(io::Read::read(&mut client, &mut [0]).expect("the end"), 0);
+        drop(calls);
+
+        // In the instant after the look at the number.
+        let (tell, told) = std::sync::mpsc::channel();
+        let number = listening.number();
+        let waits = std::thread::spawn(move || {
+            let calls = Calls::begin();
+            calls.rearm();
+            let _forks = keep_forks_out();
+            tell.send(()).expect("it waits");
+            // SAFETY: no address is wanted.
+            unsafe { calls.call(libc::SYS_accept4, [number as usize, 0, 0, 0, 0, 0]) }
+        });
+        received(&told);
+        drop(hold());
+        assert_eq!(waits.join().expect("no panic"), Err(libc::EINTR));
     }
 }

@@ -4,6 +4,7 @@
 
 mod address;
 mod connection;
+mod interrupt;
 mod listener;
 mod on_signal;
 mod server;
@@ -17,6 +18,7 @@ use crate::Event;
 use crate::{first_use, stack};
 
 pub use connection::{LINE_MAX, OUTPUT_MAX};
+pub(crate) use interrupt::{Held, hold};
 pub use on_signal::{call_on_signal, call_on_signal_of_environment};
 pub use server::CONNECTIONS_MAX;
 
@@ -47,7 +49,7 @@ static SOCKET: Mutex<State> = Mutex::new(State::None("no queue has been made yet
 /// See [`SOCKET`].
 enum State {
     None(&'static str),
-    Failed(String),
+    Failed(listener::Failure),
     Open(listener::Listener),
 }
 
@@ -71,9 +73,19 @@ impl Socket {
         }
     }
 
-    /// Whether the socket was open, and the program has closed it.
-    fn is_lost(&self) -> bool {
-        self.listener().is_some_and(|listener| listener.number().is_none())
+    /// Whether the socket is to be opened again: the program has closed it, or the system had no
+    /// descriptor for it.
+    fn is_due_again(&self) -> bool {
+        match &*self.state {
+            State::None(_) => false,
+            State::Failed(failure) => failure.is_passing,
+            State::Open(listener) => listener.socket().is_lost(),
+        }
+    }
+
+    /// Whether a client waits to be accepted.
+    fn has_client(&self) -> bool {
+        self.listener().is_some_and(|listener| listener.socket().has_client())
     }
 }
 
@@ -102,7 +114,7 @@ pub fn socket() -> Result<PathBuf, String> {
     match &*lock_socket().state {
         State::Open(listener) => Ok(listener.path().to_owned()),
         State::None(reason) => Err((*reason).to_owned()),
-        State::Failed(reason) => Err(reason.clone()),
+        State::Failed(failure) => Err(failure.reason.clone()),
     }
 }
 
@@ -144,27 +156,32 @@ fn attend_now() {
     if !open() || SERVING.swap(true, Ordering::SeqCst) {
         return;
     }
-    // The system may refuse the thread. The next client's signal tries again.
+    // The system may refuse the thread. The next client's signal tries again, and so does `renew`.
     if crate::thread::start("uw/control", move || server::serve(service)).is_err() {
         SERVING.store(false, Ordering::SeqCst);
     }
 }
 
-/// Opens the socket, if that was not tried before, or if the program has closed it since. True if it
-/// is open and has a client.
+/// Opens the socket, if that was not tried before, or if it is due again. True if it is open and has a
+/// client.
 fn open() -> bool {
     let mut socket = lock_socket();
-    if matches!(*socket.state, State::None(_)) || socket.is_lost() {
+    if matches!(*socket.state, State::None(_)) || socket.is_due_again() {
         *socket.state = listener::open().map_or_else(State::Failed, State::Open);
+        // The control thread may wait for clients of the lost one.
+        interrupt::interrupt();
     }
-    socket.listener().is_some_and(listener::Listener::has_client)
+    socket.has_client()
 }
 
-/// Called by the watcher from time to time, without a lock: opens the socket again if the program
-/// has closed it.
+/// Called by the watcher from time to time, without a lock: opens the socket again if it is due, and
+/// serves a client for which no thread could be created.
 pub(crate) fn renew() {
-    let is_lost = lock_socket().is_lost();
-    if is_lost {
+    let socket = lock_socket();
+    let is_waiting = !SERVING.load(Ordering::SeqCst) && socket.has_client();
+    let is_due = is_waiting || socket.is_due_again();
+    drop(socket);
+    if is_due {
         attend_now();
     }
 }
@@ -173,6 +190,7 @@ pub(crate) fn renew() {
 /// own when its watcher begins.
 pub(crate) fn child() {
     on_signal::child();
+    interrupt::child();
     WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
     NOTICED.store(false, Ordering::SeqCst);
     SERVING.store(false, Ordering::SeqCst);

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Fate};
-use super::{SERVING, Service, listener};
-use crate::descriptor::{Expected, OwnDescriptor};
+use super::interrupt::Calls;
+use super::{SERVING, Service, listener, lock_socket};
+use crate::descriptor::OwnDescriptor;
 
 /// Clients that are served at once; a further one is told so and closed.
 pub const CONNECTIONS_MAX: usize = 32;
@@ -28,19 +29,22 @@ impl Drop for Serving {
 pub(super) fn serve(service: &'static dyn Service) {
     loop {
         let serving = Serving;
+        let calls = Calls::begin();
         let mut clients = Clients { service, connections: Vec::new(), accepts_at: None };
-        while let Some(listener) = listener::number() {
-            let any = clients.accept_if_due(Instant::now(), || accept(listener));
+        loop {
+            calls.rearm();
+            let Some(listener) = listener::current() else { break };
+            let any = clients.accept_if_due(Instant::now(), || listener.accept(&calls));
             if !any && clients.connections.is_empty() && clients.accepts_at.is_none() {
                 break;
             }
-            clients.wait(listener);
+            clients.wait(listener.number(), &calls);
             clients.serve();
         }
-        drop(clients);
+        drop((clients, calls));
         // The store before the look: the README shows why no client is missed.
         drop(serving);
-        if !listener::has_client() || SERVING.swap(true, Ordering::SeqCst) {
+        if !lock_socket().has_client() || SERVING.swap(true, Ordering::SeqCst) {
             return;
         }
     }
@@ -72,9 +76,9 @@ impl Clients {
                 Ok(client) => self.welcome(client),
                 Err(error) => {
                     // Any other error would come again at once, as the client still waits.
-                    let none = [libc::EAGAIN, libc::ECONNABORTED];
-                    let is_empty = error.raw_os_error().is_some_and(|error| none.contains(&error));
-                    self.accepts_at = (!is_empty).then(|| now + PAUSE);
+                    let none = [libc::EAGAIN, libc::ECONNABORTED, libc::EINTR, libc::EBADF];
+                    let is_passed = error.raw_os_error().is_some_and(|error| none.contains(&error));
+                    self.accepts_at = (!is_passed).then(|| now + PAUSE);
                     break;
                 }
             }
@@ -97,13 +101,15 @@ impl Clients {
         Connection::refuse(client, &self.service.refuse(&reason));
     }
 
-    /// Waits until there is something to do.
-    fn wait(&self, listener: RawFd) {
+    /// Waits until there is something to do, or another thread ends the wait.
+    fn wait(&self, listener: RawFd, calls: &Calls) {
         let mut files = self.watched(listener);
         let left = self.until().map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.map_or(-1, |left| (left + Duration::from_millis(1)).as_millis() as i32);
-        // SAFETY: the structures are live. An error is as good as a return without an event.
-        unsafe { libc::poll(files.as_mut_ptr(), files.len() as libc::nfds_t, timeout) };
+        let left = left.map(|left| left + Duration::from_millis(1));
+        if poll(&mut files, left, calls) == Err(libc::EINVAL) {
+            // The process may have fewer files open than these: all are served after a pause.
+            let _ = poll(&mut [], Some(PAUSE), calls);
+        }
     }
 
     /// The files to poll. A client whose descriptor the program has closed is dropped when it is
@@ -127,13 +133,21 @@ impl Clients {
     }
 }
 
-/// Accepts a client. Does not wait.
-fn accept(listener: RawFd) -> io::Result<OwnDescriptor> {
-    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    let none = std::ptr::null_mut();
-    // SAFETY: no address is wanted.
-    let accept = || unsafe { libc::accept4(listener, none, none.cast(), flags) };
-    OwnDescriptor::open(Expected::Socket, accept)
+/// As poll(2), without a limit of time if `timeout` is `None`.
+fn poll(
+    files: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+    calls: &Calls,
+) -> Result<usize, i32> {
+    let mut timeout = timeout.map(|time| libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let arguments = [files.as_mut_ptr().expose_provenance(), files.len()];
+    let arguments = [arguments[0], arguments[1], timeout.expose_provenance(), 0, 0, 0];
+    // SAFETY: the structures are live, and of the given length.
+    unsafe { calls.call(libc::SYS_ppoll, arguments) }
 }
 
 /// Whether the other end belongs to this process's user, or to root.

@@ -54,6 +54,18 @@ pub(crate) fn taken_by_own_threads() -> Option<libc::c_int> {
     installed().filter(|&signal| Some(signal) == number())
 }
 
+/// The value of a signal that ends a system call is this static's address, which is unique.
+#[cfg(feature = "control")]
+static INTERRUPTS: u8 = 0;
+
+/// Ends the system call of a thread of the library's, if it makes that through the stub
+/// ([`crate::task::checked`]). False if the signal cannot be sent.
+#[cfg(feature = "control")]
+pub(crate) fn interrupt(thread: libc::pid_t) -> bool {
+    let value = std::ptr::from_ref(&INTERRUPTS).addr();
+    taken_by_own_threads().is_some_and(|signal| send(signal, thread, value))
+}
+
 /// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
 pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bool {
     // SAFETY: the signal has this module's handler.
@@ -106,15 +118,15 @@ fn install(signal: libc::c_int) -> bool {
 extern "C" fn handle(
     _signal: libc::c_int,
     info: *const libc::siginfo_t,
-    context: *const libc::c_void,
+    context: *mut libc::c_void,
 ) {
-    // SAFETY: `errno` is the thread's own; the kernel passes both structures (`SA_SIGINFO`), and a
-    // queued signal (`SI_QUEUE`) has this layout.
+    // SAFETY: `errno` is the thread's own; the kernel passes both structures (`SA_SIGINFO`), which
+    // only this handler uses while it runs, and a queued signal (`SI_QUEUE`) has this layout.
     let (errno, request, context) = unsafe {
         (
             libc::__errno_location(),
             &*info.cast::<SignalInfo>(),
-            &*context.cast::<libc::ucontext_t>(),
+            &mut *context.cast::<libc::ucontext_t>(),
         )
     };
     // SAFETY: as above.
@@ -128,6 +140,11 @@ extern "C" fn handle(
     // Other senders may use this signal too: by kill(2), or queued with a value that is not a
     // request's number.
     if request.code != libc::SI_QUEUE {
+        return;
+    }
+    #[cfg(feature = "control")]
+    if request.value == std::ptr::from_ref(&INTERRUPTS).addr() {
+        crate::task::end_if_not_begun(context);
         return;
     }
     let thread = crate::thread::tid();

@@ -14,6 +14,8 @@ mod signal;
 mod target;
 mod turn;
 
+#[cfg(feature = "control")]
+pub(crate) use call::{checked, end_if_not_begun};
 pub use calls::{epoll_wait, read, syscall};
 #[cfg(feature = "ring")]
 pub(crate) use ring_message::NOTICE;
@@ -26,7 +28,7 @@ pub use target::{
 
 /// The code in which the signal found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// In the thread's own code: the handler has done everything.
     Own,
     /// In another handler, which has interrupted the stub and may return to a call that has not

@@ -8,18 +8,18 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use support::child::{alone_with, ending_of, is_started, limit};
-use support::descriptors::{CloseAll, Files, is_open, until_at_rest};
+use support::descriptors::{CloseAll, Files, is_open, open_descriptors, until_at_rest};
 use support::forked::in_child;
-use support::{queue, until, watchdog};
+use support::{queue, until, watchdog, within};
 use uwork::control;
 
 /// The variable that names the folder of run-time files.
@@ -444,6 +444,54 @@ fn a_program_that_closes_all_descriptors_gets_a_new_socket() {
     });
 }
 
+// Catches: a control thread that waits for clients of a lost socket, while those of the new one get no
+// answer; a client of the program's listener, taken by the library or answered.
+#[test]
+fn a_client_of_the_new_socket_is_served_although_an_earlier_one_is_silent() {
+    let _watchdog = watchdog();
+    scene("a_client_of_the_new_socket_is_served_although_an_earlier_one_is_silent", || {
+        let path = socket();
+        let inode = |path: &Path| fs::metadata(path).map(|found| found.ino()).ok();
+        for round in 0..4 {
+            let (mut silent, before) = (Client::connect(&path), inode(&path));
+            until_at_rest();
+            // A listener of the program's, which blocks, under each number of the library's.
+            let other = path.with_file_name(format!("other{round}"));
+            let listener = UnixListener::bind(&other).unwrap();
+            let own = [silent.stream().as_raw_fd(), listener.as_raw_fd()];
+            let numbers = open_descriptors().into_iter().filter(|number| !own.contains(number));
+            let numbers: Vec<RawFd> = numbers.collect();
+            let replace = |&number: &RawFd| {
+                // SAFETY: both are open.
+                assert_eq!(unsafe { libc::dup2(own[1], number) }, number);
+            };
+            numbers.iter().for_each(replace);
+            let clients: Vec<_> = (0..5).map(|_| UnixStream::connect(&other).unwrap()).collect();
+            let queue = queue("goes on").build().unwrap();
+            until("the socket is open again", || {
+                assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+                inode(&path).is_some_and(|now| Some(now) != before)
+            });
+            let path = path.clone();
+            within("the first client is served", move || {
+                assert!(Client::connect(&path).ask("help").is_ok());
+            });
+            assert!(silent.is_closed());
+            for _ in &clients {
+                listener.accept().unwrap();
+            }
+            assert!(listener.set_nonblocking(true).is_ok());
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+            for mut client in clients {
+                client.set_nonblocking(true).unwrap();
+                assert_eq!(client.read(&mut [0]).ok(), Some(0), "not a word");
+            }
+            // SAFETY: the test's own.
+            numbers.iter().for_each(|&number| _ = unsafe { libc::close(number) });
+        }
+    });
+}
+
 // Catches: a client that is never accepted; a process that can do nothing else meanwhile.
 #[test]
 fn a_client_that_finds_no_descriptor_left_is_accepted_later() {
@@ -474,6 +522,33 @@ fn a_client_that_finds_no_descriptor_left_is_accepted_later() {
         let stream = unsafe { UnixStream::from_raw_fd(number) };
         let mut client = Client(BufReader::new(stream));
         assert!(client.line().starts_with("uwork-control"));
+    });
+}
+
+// Catches: a socket that is given up for good, as no descriptor was free when it was opened again.
+#[test]
+fn a_socket_that_cannot_be_opened_again_at_once_is_opened_later() {
+    let _watchdog = watchdog();
+    scene("a_socket_that_cannot_be_opened_again_at_once_is_opened_later", || {
+        let path = socket();
+        let queue = queue("goes on").build().unwrap();
+        until_at_rest();
+        // SAFETY: no owner of a descriptor in the test uses it later.
+        assert_eq!(unsafe { libc::close_range(3, u32::MAX, 0) }, 0);
+        limit(libc::RLIMIT_NOFILE, 64);
+        let mut taken: Vec<RawFd> = Vec::new();
+        while control::socket().is_ok() {
+            // SAFETY: no pointers.
+            let duplicates = std::iter::repeat_with(|| unsafe { libc::dup(0) });
+            taken.extend(duplicates.take_while(|&new| new >= 0));
+            assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+        }
+        // SAFETY: the test's own.
+        taken.into_iter().for_each(|number| _ = unsafe { libc::close(number) });
+        while control::socket().is_err() {
+            assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+        }
+        assert!(Client::connect(&path).ask("help").is_ok());
     });
 }
 

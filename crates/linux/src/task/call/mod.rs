@@ -39,7 +39,7 @@ thread_local! {
 ///
 /// # Safety
 /// As the call itself; `word` is live.
-pub(super) unsafe fn checked(
+pub(crate) unsafe fn checked(
     number: libc::c_long,
     arguments: &[usize; 6],
     word: *const u32,
@@ -57,7 +57,7 @@ pub(super) unsafe fn checked(
 /// Called by the signal's handler. If the thread is between the stub's check and its system call,
 /// or the kernel sends it back to restart the call, makes it skip the call. Returns the kind of
 /// code that was interrupted.
-pub(super) fn end_if_not_begun(context: &mut libc::ucontext_t) -> Place {
+pub(crate) fn end_if_not_begun(context: &mut libc::ucontext_t) -> Place {
     let at = stub::program_counter(context);
     let begun = (&raw const uwork_task_call_begun).addr();
     if ((&raw const uwork_task_call_first).addr()..begun).contains(&at) {
