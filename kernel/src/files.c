@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/fs.h>
@@ -16,12 +17,27 @@ struct opened {
 	struct file file;
 	/* -1 for an attribute. */
 	int fd;
+	/* The identity of a file. */
+	dev_t device;
+	ino_t inode;
 	char path[256];
 };
 
 static struct opened *opened(struct file *file)
 {
 	return UW_CONTAINER_OF(file, struct opened, file);
+}
+
+/*
+ * Whether the program has closed the file: one that closes all its descriptors does not know of this one. Its next file
+ * may have the number.
+ */
+static bool is_lost(const struct opened *of)
+{
+	struct stat now;
+
+	return of->fd >= 0 &&
+	       (fstat(of->fd, &now) != 0 || now.st_dev != of->device || now.st_ino != of->inode);
 }
 
 /*
@@ -65,6 +81,7 @@ struct file *filp_open(const char *path, int flags, umode_t mode)
 {
 	struct opened *new = calloc(1, sizeof(*new));
 	int access = flags & O_ACCMODE;
+	struct stat identity;
 	int error;
 	UW_HOLD_CANCEL_OFF;
 
@@ -81,8 +98,11 @@ struct file *filp_open(const char *path, int flags, umode_t mode)
 		break;
 	default:
 		new->fd = open(path, flags | O_CLOEXEC, mode);
-		if (new->fd >= 0)
+		if (new->fd >= 0 && fstat(new->fd, &identity) == 0) {
+			new->device = identity.st_dev;
+			new->inode = identity.st_ino;
 			return &new->file;
+		}
 		error = errno;
 	}
 	free(new);
@@ -93,7 +113,7 @@ int filp_close(struct file *file, fl_owner_t id)
 {
 	UW_HOLD_CANCEL_OFF;
 	struct opened *of = opened(file);
-	int error = of->fd >= 0 && close(of->fd) != 0 ? -errno : 0;
+	int error = is_lost(of) ? -EBADF : of->fd >= 0 && close(of->fd) != 0 ? -errno : 0;
 
 	(void)id;
 	free(of);
@@ -104,6 +124,8 @@ loff_t vfs_llseek(struct file *file, loff_t offset, int whence)
 {
 	struct opened *of = opened(file);
 
+	if (is_lost(of))
+		return -EBADF;
 	if (of->fd >= 0) {
 		/* The position of kernel_read() is f_pos only, and not the descriptor's. */
 		if (whence == SEEK_CUR) {
@@ -132,6 +154,8 @@ int vfs_fsync(struct file *file, int datasync)
 
 	if (of->fd < 0)
 		return -EINVAL;
+	if (is_lost(of))
+		return -EBADF;
 	result = datasync ? fdatasync(of->fd) : fsync(of->fd);
 	return result != 0 ? -errno : 0;
 }
@@ -143,7 +167,7 @@ ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *p
 	ssize_t written;
 	int error;
 
-	if (!(file->f_mode & FMODE_WRITE))
+	if (!(file->f_mode & FMODE_WRITE) || is_lost(of))
 		return -EBADF;
 	if (of->fd >= 0) {
 		written = pos ? pwrite(of->fd, buf, count, *pos) : write(of->fd, buf, count);
@@ -171,7 +195,7 @@ ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos)
 	ssize_t got;
 	int length;
 
-	if (!(file->f_mode & FMODE_READ))
+	if (!(file->f_mode & FMODE_READ) || is_lost(of))
 		return -EBADF;
 	if (of->fd >= 0) {
 		got = pos ? pread(of->fd, buf, count, *pos) : read(of->fd, buf, count);

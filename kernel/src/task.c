@@ -11,6 +11,7 @@
 
 #include "cancel.h"
 #include "fork.h"
+#include "read_file.h"
 #include "task.h"
 
 #define KEPT_TASKS 256
@@ -279,20 +280,14 @@ unsigned int uw_kernel_task_cpu(const struct task_struct *task)
 {
 	char path[64], text[1024];
 	const char *at;
-	size_t length;
-	FILE *file;
 	int word;
 	UW_HOLD_CANCEL_OFF;
 
 	if (task == uw_kernel_current())
 		return (unsigned int)uw_kernel_this_cpu();
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", task->pid);
-	file = fopen(path, "re");
-	if (!file)
+	if (!uw_kernel_read_file(path, text, sizeof(text)))
 		return 0;
-	length = fread(text, 1, sizeof(text) - 1, file);
-	fclose(file);
-	text[length] = '\0';
 	at = strrchr(text, ')');
 	for (word = 2; at && word < 39; word++)
 		at = strchr(at + 1, ' ');

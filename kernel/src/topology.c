@@ -7,6 +7,7 @@
 
 #include <linux/topology.h>
 #include "cancel.h"
+#include "read_file.h"
 
 #define CPU_FOLDER "/sys/devices/system/cpu/cpu%u/"
 #define CACHE_LEVELS 8
@@ -20,21 +21,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* One entry for each CPU; NULL if the allocation failed. */
 static struct shared *shared;
 
-/* Reads the first line of a CPU's file. Returns false if there is none. */
+/* Reads a CPU's file, which has one line. Returns false if there is none. */
 static bool read_line(char *line, size_t size, unsigned int cpu, const char *name)
 {
 	char path[128];
-	FILE *file;
-	bool is_read;
 	UW_HOLD_CANCEL_OFF;
 
 	snprintf(path, sizeof(path), CPU_FOLDER "%s", cpu, name);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	is_read = fgets(line, (int)size, file) != NULL;
-	fclose(file);
-	return is_read;
+	return uw_kernel_read_file(path, line, size) && line[0] != '\0';
 }
 
 static bool read_mask(struct cpumask *mask, unsigned int cpu, const char *name)

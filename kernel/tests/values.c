@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/module.h>
@@ -212,6 +213,42 @@ static void atomics(void)
 	set_cpus_allowed_ptr(current, cpu_online_mask);
 }
 
+/* The number of another descriptor of a memfd. */
+static int other_number(int memory)
+{
+	struct stat wanted, found;
+	int number;
+
+	CHECK(fstat(memory, &wanted) == 0);
+	for (number = 3; number < 1024; number++)
+		if (number != memory && fstat(number, &found) == 0 && found.st_ino == wanted.st_ino &&
+		    found.st_dev == wanted.st_dev)
+			return number;
+	return -1;
+}
+
+/* The program has given the number of a file to a pipe of its own, which is neither read nor written to nor closed. */
+static void lost_file(void)
+{
+	int memory = memfd_create("lost", 0), ends[2], number;
+	struct file *file;
+	char path[32], buf[8] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory);
+	file = filp_open(path, O_RDWR, 0);
+	number = other_number(memory);
+	CHECK(!IS_ERR(file) && number > 0 && pipe(ends) == 0 && write(ends[1], "own", 3) == 3);
+	CHECK(dup2(ends[0], number) == number);
+	CHECK(kernel_read(file, buf, 3, NULL) == -EBADF && vfs_fsync(file, 0) == -EBADF);
+	CHECK(dup2(ends[1], number) == number && kernel_write(file, "x", 1, NULL) == -EBADF);
+	CHECK(vfs_llseek(file, 0, SEEK_SET) == -EBADF && filp_close(file, NULL) == -EBADF);
+	CHECK(fcntl(number, F_GETFD) >= 0 && read(ends[0], buf, sizeof(buf)) == 3);
+	close(number);
+	close(ends[0]);
+	close(ends[1]);
+	close(memory);
+}
+
 static void files(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("values", WQ_UNBOUND | WQ_SYSFS, 0);
@@ -243,6 +280,7 @@ static int __init values_init(void)
 	memory();
 	atomics();
 	files();
+	lost_file();
 	return checked();
 }
 module_init(values_init)

@@ -44,7 +44,7 @@ pub mod ring;
 pub mod rseq;
 mod signal_info;
 mod signals;
-mod small_files;
+pub mod small_files;
 #[cfg(feature = "tracing")]
 mod spans;
 #[cfg_attr(

@@ -70,9 +70,10 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
                 let config = Config::new(topology, allowed);
                 Config { unbound_cpumask, cpu_limit, threads_max, ..config }
             }
-            // Without sysfs and /proc: as many equal CPUs as the process may use.
+            // Without sysfs and /proc: as many equal CPUs as the process may use. The standard library
+            // would open files to find their number.
             Err(_) => {
-                let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+                let cpus = Machine::affinity().map_or(1, |cpus| cpus.len() as u32);
                 let topology = uwork_policy::topology::Topology::flat(cpus);
                 let allowed = topology.possible().clone();
                 Config::new(topology, allowed)

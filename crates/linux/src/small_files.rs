@@ -23,7 +23,7 @@ pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
 
 /// Reads a file until the buffer is full, or the file ends. Returns the length; `None` if it cannot be
 /// read. Allocates nothing.
-pub(crate) fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
+pub fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let open = || open(path, libc::O_RDONLY);
     briefly(Expected::On(path), open, |file| read_all(file, buffer)).ok()?
 }

@@ -14,6 +14,7 @@ pub use uwork_linux::binding::{
 };
 pub use uwork_linux::cancel::{HeldOff, hold_off};
 pub use uwork_linux::hooks::may_run_items;
+pub use uwork_linux::small_files::read as read_file;
 pub use uwork_linux::symbols::name as function_name;
 pub use uwork_linux::task::{ENDED as TASK_WORK_ENDED, has_ended as task_work_has_ended};
 #[cfg(feature = "percpu")]

@@ -6,7 +6,7 @@ mod held;
 mod locks;
 mod slab;
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use uwork::foreign;
 
@@ -41,6 +41,23 @@ pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
         Some(name) => unsafe { crate::attrs::write_text(&name, buffer, size) },
         None => 0,
     })
+}
+
+/// Reads a file of the system, and ends what was read with a zero byte. Returns whether it could be
+/// read. The file is open only meanwhile, and a number that is the program's by then is not closed.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn uw_kernel_read_file(
+    path: *const c_char,
+    text: *mut c_char,
+    size: usize,
+) -> bool {
+    // SAFETY: by the callers, in kernel/src: a path, and a buffer of this size, which is not zero.
+    let (path, text) =
+        unsafe { (CStr::from_ptr(path), std::slice::from_raw_parts_mut(text.cast::<u8>(), size)) };
+    let last = size - 1;
+    let read = caught(|| foreign::read_file(path, &mut text[..last])).ok().flatten();
+    text[read.unwrap_or(0)] = 0;
+    read.is_some()
 }
 
 /// For the headers' own waits: ends the process with a message, because the system refuses futex(2)
