@@ -3,6 +3,7 @@
 //! This is a program of its own, because a child inherits the locks that other threads held at the
 //! fork.
 
+mod adversary;
 mod bounded;
 mod descriptors;
 mod frames;

@@ -89,6 +89,15 @@ fn write_text(number: RawFd) {
     unsafe { libc::write(number, TEXT.as_ptr().cast(), TEXT.len()) };
 }
 
+/// Makes the main thread the owner of a file's signals, as programs do that observe themselves.
+fn own_signals(number: RawFd) {
+    const F_SETOWN_EX: libc::c_int = 15;
+    // SAFETY: no arguments; cannot fail.
+    let owner: [libc::pid_t; 2] = [0, unsafe { libc::getpid() }];
+    // SAFETY: the owner is live. A failure is found as damage later.
+    unsafe { libc::fcntl(number, F_SETOWN_EX, owner.as_ptr()) };
+}
+
 impl Kind {
     /// New descriptors of this kind: the file, and others that it needs.
     fn open(self) -> [RawFd; 2] {
@@ -105,7 +114,10 @@ impl Kind {
                     assert_eq!(libc::pipe2(pair.as_mut_ptr(), libc::O_NONBLOCK), 0);
                     write_text(pair[1]);
                 }
-                Kind::Eventfd => pair[0] = libc::eventfd(7, libc::EFD_NONBLOCK),
+                Kind::Eventfd => {
+                    pair[0] = libc::eventfd(7, libc::EFD_NONBLOCK);
+                    own_signals(pair[0]);
+                }
                 Kind::Epoll => pair[0] = libc::epoll_create1(0),
                 Kind::Memory => {
                     pair[0] = libc::memfd_create(c"own".as_ptr(), 0);
