@@ -309,6 +309,40 @@ impl Drop for OwnDescriptor {
     }
 }
 
+/// A socket that the system has made for an operation of the program's, which has not taken it yet.
+#[cfg(feature = "ring")]
+#[derive(Debug)]
+pub(crate) struct Untaken {
+    number: RawFd,
+    /// `None` if the number belongs to a file of another kind.
+    identity: Option<Identity>,
+    /// It is that socket, and not one that has got the number since.
+    is_certain: bool,
+}
+
+#[cfg(feature = "ring")]
+impl Untaken {
+    /// `is_it`: whether the socket of that number is certainly the one.
+    pub(crate) fn new(number: RawFd, is_it: impl FnOnce(RawFd) -> bool) -> Untaken {
+        let identity = Expected::Socket.identity_of(number);
+        let is_certain = identity.is_some() && is_it(number);
+        Untaken { number, identity, is_certain }
+    }
+
+    /// Gives it up, for an owner that closes it. `None` if the program has closed it.
+    pub(crate) fn take(self) -> Option<RawFd> {
+        let Untaken { number, identity, .. } = self;
+        identity.filter(|&identity| is_of(number, identity)).map(|_| number)
+    }
+
+    /// Closes it, unless the program may have done so.
+    pub(crate) fn close(self) {
+        if let Some(identity) = self.identity.filter(|_| self.is_certain) {
+            close(self.number, identity);
+        }
+    }
+}
+
 fn list() -> RwLockWriteGuard<'static, List> {
     OPEN.write().unwrap_or_else(PoisonError::into_inner)
 }

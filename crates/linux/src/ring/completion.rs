@@ -7,6 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use io_uring::cqueue;
 
 use super::buffers::Buffer;
+use crate::descriptor::Untaken;
 
 /// An operation's outcome, or one of several of a multishot operation.
 #[must_use = "it may hold a buffer or a new descriptor"]
@@ -15,8 +16,8 @@ pub struct Completion {
     result: i32,
     flags: u32,
     buffer: Option<Buffer>,
-    /// The result is a descriptor that has no owner yet.
-    is_fd: bool,
+    /// The accepted socket, while it has no other owner.
+    socket: Option<Untaken>,
 }
 
 impl Completion {
@@ -24,15 +25,9 @@ impl Completion {
         entry: &cqueue::Entry,
         token: u64,
         buffer: Option<Buffer>,
-        is_fd: bool,
+        socket: Option<Untaken>,
     ) -> Completion {
-        Completion {
-            token,
-            result: entry.result(),
-            flags: entry.flags(),
-            buffer,
-            is_fd: is_fd && entry.result() >= 0,
-        }
+        Completion { token, result: entry.result(), flags: entry.flags(), buffer, socket }
     }
 
     /// The token that was given when the operation was queued.
@@ -74,24 +69,24 @@ impl Completion {
     /// [`Reactor::accept_multi`](super::Reactor::accept_multi).
     ///
     /// # Errors
-    /// The accept's error; `InvalidInput` if the operation was not an accept.
+    /// The accept's error; `InvalidInput` if the operation was not an accept; `EBADF` if the program
+    /// has closed the descriptor since it was accepted.
     pub fn into_fd(mut self) -> io::Result<OwnedFd> {
         self.result()?;
-        self.take_fd().ok_or_else(|| {
+        let socket = self.socket.take().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the operation was not an accept")
-        })
-    }
-
-    fn take_fd(&mut self) -> Option<OwnedFd> {
+        })?;
+        let number = socket.take().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         // SAFETY: an accept created it, and `take` makes this call its only owner.
-        std::mem::take(&mut self.is_fd).then(|| unsafe { OwnedFd::from_raw_fd(self.result) })
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
     }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        // The descriptor was not taken: close it.
-        drop(self.take_fd());
+        if let Some(socket) = self.socket.take() {
+            socket.close();
+        }
     }
 }
 

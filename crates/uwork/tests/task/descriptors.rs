@@ -121,6 +121,51 @@ fn a_reactor_goes_on_without_its_descriptor() {
     });
 }
 
+// Catches: a socket of the program's that is closed, as it has the number of a connection that the
+// program never took and has closed.
+#[test]
+fn an_accepted_socket_that_was_not_taken_is_closed_only_as_long_as_it_is_that() {
+    use std::net::{TcpListener, TcpStream};
+    use uwork::ring::Reactor;
+
+    const CLIENTS: usize = 6;
+
+    alone("an_accepted_socket_that_was_not_taken_is_closed_only_as_long_as_it_is_that", || {
+        let _watchdog = watchdog();
+        for round in 0..6 {
+            let Ok(mut reactor) = Reactor::builder().build() else {
+                return eprintln!("skipped: no io_uring");
+            };
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            reactor.accept_multi(&listener, 1).unwrap();
+            let clients: Vec<_> =
+                (0..CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let mut seen = Vec::new();
+            while seen.len() < CLIENTS / 2 {
+                reactor.wait(None).unwrap();
+                seen.extend(reactor.next());
+            }
+            if round == 0 {
+                // Nothing is lost: all are closed.
+                drop((seen, reactor, listener));
+                for mut client in clients {
+                    let end = std::io::Read::read(&mut client, &mut [0]);
+                    assert!(end.map_or(true, |length| length == 0));
+                }
+                continue;
+            }
+            // Of the process itself, so they are closed below.
+            clients.into_iter().for_each(std::mem::forget);
+            std::mem::forget(listener);
+            let files = Files::open(&CloseAll::AtOnce.run(), round);
+            drop(seen);
+            drop(reactor);
+            files.are_intact();
+        }
+    });
+}
+
 /// A ring of the program's own, under the number of the reactor's.
 #[test]
 fn a_ring_of_the_programs_gets_no_message_of_the_reactors() {

@@ -2,6 +2,7 @@
 //! the way into the kernel.
 
 mod entrance;
+mod name;
 mod operations;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use io_uring::IoUring;
 use io_uring::types::Timespec;
 
 use entrance::Entrance;
+use name::Name;
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
@@ -25,6 +27,7 @@ use crate::task::{Delivery, Target, current, run_due};
 use super::buffers::Buffers;
 use super::builder::Builder;
 use super::completion::Completion;
+use crate::descriptor::Untaken;
 use crate::first_use;
 
 /// The group of the receive buffers: the ring has no other group.
@@ -84,6 +87,8 @@ pub struct Reactor {
     /// Other threads refer to its descriptor.
     entrance: ManuallyDrop<Box<Entrance>>,
     buffers: Option<Rc<Buffers>>,
+    /// The names of the listeners that accept.
+    listeners: Vec<Name>,
     target: Arc<Target>,
     /// The poll of the eventfd has ended and is to be queued again.
     poll_ended: bool,
@@ -119,6 +124,7 @@ impl Reactor {
             ring: ManuallyDrop::new(ring),
             entrance: ManuallyDrop::new(Box::new(entrance)),
             buffers,
+            listeners: Vec::new(),
             target,
             poll_ended: true,
             not_send: PhantomData,
@@ -238,13 +244,11 @@ impl Reactor {
                 // SAFETY: the completion names the buffer, and each completion is seen once.
                 unsafe { buffers.take(id, u32::try_from(entry.result()).unwrap_or(0)) }
             });
-            let kind = entry.user_data() & KIND;
-            return Some(Completion::new(
-                &entry,
-                entry.user_data() & TOKEN_MAX,
-                buffer,
-                kind == ACCEPT,
-            ));
+            let (kind, token) = (entry.user_data() & KIND, entry.user_data() & TOKEN_MAX);
+            let is_socket = kind == ACCEPT && entry.result() >= 0;
+            let is_accepted = |number| self.listeners.contains(&Name::of(number));
+            let socket = is_socket.then(|| Untaken::new(entry.result(), is_accepted));
+            return Some(Completion::new(&entry, token, buffer, socket));
         }
     }
 }

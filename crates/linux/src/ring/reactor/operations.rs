@@ -8,7 +8,7 @@ use io_uring::{opcode, squeue};
 
 use crate::task::NOTICE;
 
-use super::{GROUP, Reactor};
+use super::{GROUP, Name, Reactor};
 #[cfg(doc)]
 use crate::ring::{Builder, Completion};
 
@@ -77,11 +77,15 @@ impl Reactor {
     /// # Errors
     /// As [`Reactor::push`].
     pub fn accept_multi(&mut self, listener: &impl AsFd, token: u64) -> io::Result<()> {
-        let fd = Fd(listener.as_fd().as_raw_fd());
-        let flags = libc::SOCK_CLOEXEC;
+        let number = listener.as_fd().as_raw_fd();
+        let (fd, flags) = (Fd(number), libc::SOCK_CLOEXEC);
         let accept = opcode::AcceptMulti::new(fd).flags(flags).build();
         // SAFETY: no memory is involved.
         unsafe { self.queue(accept.user_data(ACCEPT | check(token)?))? };
+        let name = Name::of(number);
+        if !self.listeners.contains(&name) {
+            self.listeners.push(name);
+        }
         self.submit_all()
     }
 
