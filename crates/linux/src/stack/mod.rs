@@ -42,5 +42,5 @@ fn of_thread_by(thread: u64, futex: &impl Futex) -> Result<Vec<Frame>, NoStack> 
     let thread = libc::pid_t::try_from(thread).map_err(|_| NoStack::Unavailable)?;
     let send = |value| signal::send(signal, thread, value);
     let places = exchange::ask(thread, send, futex, unwind::places)?;
-    Ok(places.into_iter().flat_map(symbols::frames).collect())
+    Ok(symbols::frames(places))
 }

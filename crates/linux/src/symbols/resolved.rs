@@ -1,6 +1,6 @@
 //! Names of functions, from the program's debug information or symbol table.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 
 use uwork_engine::host::Frame;
 
@@ -17,18 +17,46 @@ pub(crate) fn hold() -> Held {
     RESOLVES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Calls the resolver, which opens and closes files by the standard library: on a thread with a table of
+/// descriptors of its own, of which the program closes none, and which closes none of the program's. It
+/// is empty, so that no file of the program's stays open by it. On the calling thread if the system
+/// refuses one more.
+fn apart<R: Send + 'static>(resolve: impl Fn() -> R + Clone + Send + 'static) -> R {
+    let _held = hold();
+    let (tell, told) = mpsc::channel();
+    let there = resolve.clone();
+    let main = move || {
+        own_table();
+        let _ = tell.send(there());
+    };
+    let begun = crate::thread::start("uw/names", main);
+    begun.ok().and_then(|()| told.recv().ok()).unwrap_or_else(resolve)
+}
+
+/// Gives the calling thread an empty table of descriptors, or before Linux 5.9 a copy.
+fn own_table() {
+    const UNSHARE: libc::c_uint = 1 << 1;
+    // SAFETY: numbers only. The table of other threads stays as it is.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, UNSHARE) != 0 {
+            libc::unshare(libc::CLONE_FILES);
+        }
+    }
+}
+
 /// The function at this address. Reads the program's file at first use: milliseconds, and memory
 /// for the symbols found. Takes locks of its own; call it without any of the engine's held.
 pub fn name(address: usize) -> Option<String> {
-    let _held = hold();
-    let mut name = None;
-    // The resolver expects a return address and looks up the byte before it.
-    backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
-        // The outermost function comes last, after functions that were inlined at its first
-        // instruction.
-        name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
-    });
-    name
+    apart(move || {
+        let mut name = None;
+        // The resolver expects a return address and looks up the byte before it.
+        backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
+            // The outermost function comes last, after functions that were inlined at its first
+            // instruction.
+            name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
+        });
+        name
+    })
 }
 
 /// A position in a function, as found on a stack.
@@ -46,14 +74,17 @@ fn shortened(file: &str) -> &str {
     rest.map_or(file, |(_, path)| path)
 }
 
-/// The functions at a position, innermost first: several if some were inlined, a frame without a
-/// name if nothing is known. As [`name`].
-pub(crate) fn frames(place: Place) -> Vec<Frame> {
+/// The functions at these positions, the innermost of each first: several if some were inlined, a
+/// frame without a name if nothing is known. As [`name`].
+pub(crate) fn frames(places: Vec<Place>) -> Vec<Frame> {
+    apart(move || places.iter().copied().flat_map(frames_at).collect())
+}
+
+fn frames_at(place: Place) -> Vec<Frame> {
     let (address, resolved) = match place {
         Place::At(address) => (address, address.wrapping_add(1)),
         Place::ReturnTo(address) => (address, address),
     };
-    let _held = hold();
     let mut frames = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut(resolved), |symbol| {
         let file = symbol.filename().map(|file| file.display().to_string());

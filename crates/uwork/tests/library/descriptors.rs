@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::blocks::gates;
-use crate::support::child::{alone_each, limit};
+use crate::support::child::{alone, alone_each, limit};
 use crate::support::descriptors::{
     CloseAll, Files, open_descriptors, sleep_undeclared, until_at_rest,
 };
@@ -109,6 +109,26 @@ fn descriptors_may_be_closed_at_any_time() {
             // A thread may be preempted between a check and a close (see `until_at_rest`).
             assert!(damaged <= 2 + rounds / 100, "{damaged} of {rounds} rounds");
         });
+    });
+}
+
+// Catches: files with names of functions that are opened in the program's table, where a program that
+// closes all would close them, and the library a file of the program's.
+#[test]
+fn names_of_functions_need_no_descriptor_of_the_program() {
+    alone("names_of_functions_need_no_descriptor_of_the_program", || {
+        until_at_rest();
+        let files = Files::open(&CloseAll::AtOnce.run(), 0);
+        limit(libc::RLIMIT_NOFILE, 64);
+        // SAFETY: no pointers.
+        let taken: Vec<_> = std::iter::repeat_with(|| unsafe { libc::dup(0) })
+            .take_while(|&number| number >= 0)
+            .collect();
+        let name = uwork::foreign::function_name(open_descriptors as *const () as usize);
+        // SAFETY: the test's own.
+        taken.into_iter().for_each(|number| _ = unsafe { libc::close(number) });
+        assert!(name.as_ref().is_some_and(|name| name.contains("open_descriptors")), "{name:?}");
+        files.are_intact();
     });
 }
 
