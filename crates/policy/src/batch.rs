@@ -187,7 +187,7 @@ pub struct BatchPlan {
     pub publish: bool,
     /// It leaves its pool's running count until the batch ends.
     pub leave_count: bool,
-    /// It may presume that the run blocks, and leave the running count for that reason.
+    /// It may presume for a run that it blocks, and leave the running count for that reason.
     pub may_presume: bool,
     /// It settles the pool that it took the batch from, besides its own. Its own pool is always
     /// settled, as the last step before the run.
@@ -196,20 +196,19 @@ pub struct BatchPlan {
 
 /// What a worker does with a batch that it has just taken.
 ///
-/// A presumption is about one run, so a longer batch makes none. Neither does a batch for which the
-/// worker does not count anyway.
+/// A worker that does not count anyway presumes nothing.
 /// ```
 /// use uwork_policy::batch::{TakenBatch, plan_batch};
 /// let plan = plan_batch(TakenBatch { count: 7, intensive: false, stolen: true });
 /// assert!(plan.publish && plan.settle_source);
-/// assert!(!plan.leave_count && !plan.may_presume);
+/// assert!(!plan.leave_count && plan.may_presume);
 /// ```
 #[inline(always)]
 pub fn plan_batch(batch: TakenBatch) -> BatchPlan {
     BatchPlan {
         publish: batch.count > 1,
         leave_count: batch.intensive,
-        may_presume: batch.count == 1 && !batch.intensive,
+        may_presume: !batch.intensive,
         settle_source: batch.stolen,
     }
 }

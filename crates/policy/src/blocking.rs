@@ -118,8 +118,8 @@ pub fn usual_block_ns(usual_ns: u64, slept_ns: u64) -> u64 {
     usual_ns - usual_ns / 8 + slept_ns / 8
 }
 
-/// The number of consecutive runs of a queue's items in a pool that must have been found blocked
-/// before the next run is presumed to block.
+/// The number of consecutive runs of a function, of a queue's items in a pool, that must have been
+/// found blocked before the next run is presumed to block.
 pub const PRESUME_BLOCKED_AFTER: u32 = 8;
 
 /// The greatest count of consecutive runs that were found blocked.
@@ -140,6 +140,53 @@ pub const UNVERIFIED_MAX: u32 = 3;
 /// ```
 pub fn trusts_presumption(block_score: u32, unverified: u32) -> bool {
     block_score >= BLOCK_SCORE_MAX && unverified < UNVERIFIED_MAX
+}
+
+/// The number of runs in a row that may be presumed to block where the one presumed last has begun
+/// too lately to be verified.
+pub const TOO_EARLY_MAX: u32 = 8;
+
+/// The run that was last presumed to block, when another one may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PresumedRun {
+    /// Whether it sleeps, or is over.
+    pub sleeps: bool,
+    /// For how long it has run.
+    pub ran_ns: u64,
+    /// How many presumptions in a row were not verified.
+    pub unverified: u32,
+}
+
+/// What the last presumed run says about the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presumption {
+    /// It blocks: the next one is presumed to block.
+    Verified,
+    /// It has begun too lately to tell: the next one is presumed to block.
+    TooEarly,
+    /// It computes: the next one is not presumed to block.
+    Refuted,
+}
+
+/// What the last presumed run says about the next one. A worker wakes its replacement before it
+/// begins such a run, so the replacement may look before the run has blocked.
+/// ```
+/// use uwork_policy::blocking::{PresumedRun, Presumption, TOO_EARLY_MAX, WAKE_COST_NS, judge_presumed};
+/// let run = PresumedRun { sleeps: false, ran_ns: 5_000, unverified: 3 };
+/// assert_eq!(judge_presumed(run), Presumption::TooEarly);
+/// assert_eq!(judge_presumed(PresumedRun { ran_ns: WAKE_COST_NS, ..run }), Presumption::Refuted);
+/// assert_eq!(judge_presumed(PresumedRun { unverified: TOO_EARLY_MAX, ..run }), Presumption::Refuted);
+/// assert_eq!(judge_presumed(PresumedRun { sleeps: true, ..run }), Presumption::Verified);
+/// ```
+#[must_use]
+pub fn judge_presumed(run: PresumedRun) -> Presumption {
+    match run {
+        PresumedRun { sleeps: true, .. } => Presumption::Verified,
+        PresumedRun { ran_ns: ..WAKE_COST_NS, unverified: ..TOO_EARLY_MAX, .. } => {
+            Presumption::TooEarly
+        }
+        _ => Presumption::Refuted,
+    }
 }
 
 /// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, blocked for most of its time. If it

@@ -48,10 +48,28 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
     }
 }
 
+/// As [`call`], for items of another function.
+///
+/// # Safety
+/// As of [`call`].
+unsafe fn call_other(work: NonNull<Work>, action: Action) {
+    if action == Action::Name {
+        // SAFETY: by this function's contract.
+        return unsafe { ItemName { type_name: "test::OtherItem", id: 0 }.report(work) };
+    }
+    // SAFETY: by this function's contract.
+    unsafe { call(work, action) }
+}
+
 impl Item {
     /// An item whose timer has no slack.
     pub fn new(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::new(call), body)
+    }
+
+    /// The same, with another function than all other items.
+    pub fn of_other_function(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+        Item::of(Delayed::new(call_other), body)
     }
 
     /// An item whose timer may expire up to `slack_ns` later.

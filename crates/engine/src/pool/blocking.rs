@@ -1,7 +1,7 @@
 //! What a pool knows of its undeclared blocks. Hints, all of them: they decide how often the watcher
 //! samples the workers and how long it waits with a replacement, never whether an item runs.
 
-use uwork_policy::blocking::{patience_ns, trusts_presumption, usual_block_ns};
+use uwork_policy::blocking::{patience_ns, usual_block_ns};
 
 use super::NO_SLOT;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,6 +11,8 @@ const EXPECT_NS: u64 = 1_000_000_000;
 /// How long a block is taken to last before any was measured: the first worker that blocks is
 /// replaced at once.
 const UNKNOWN_BLOCK_NS: u64 = 1_000_000;
+/// After so many blocks in a row that were presumed, no other ones are expected.
+const PRESUMED_IN_ROW: u32 = 32;
 /// For this long after a presumed block more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
 
@@ -25,6 +27,8 @@ pub(crate) struct BlockingState {
     presumed_at: AtomicU64,
     /// The worker of that item.
     presumed: AtomicU32,
+    /// How many blocks in a row were presumed.
+    presumed_in_row: AtomicU32,
     /// Presumptions since the last one that was verified.
     unverified: AtomicU32,
     /// How long an undeclared block typically lasts.
@@ -45,6 +49,7 @@ impl BlockingState {
             returns_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
+            presumed_in_row: AtomicU32::new(0),
             unverified: AtomicU32::new(0),
             usual_ns: AtomicU64::new(UNKNOWN_BLOCK_NS),
             examined_batch: AtomicU64::new(0),
@@ -59,9 +64,19 @@ impl BlockingState {
         self.expect_until.store(0, Ordering::Relaxed);
     }
 
-    /// A block was found or presumed at `now`: more of them are expected for a while.
+    /// A block that was not presumed was found at `now`: more of them are expected for a while.
     pub(crate) fn expect_more(&self, now: u64) {
+        self.presumed_in_row.store(0, Ordering::Relaxed);
         self.expect_until.store(now.saturating_add(EXPECT_NS), Ordering::Relaxed);
+    }
+
+    /// A run that was presumed to block has ended.
+    pub(crate) fn note_presumed_end(&self, blocked: bool) {
+        let in_row = self.presumed_in_row.load(Ordering::Relaxed) + u32::from(blocked);
+        self.presumed_in_row.store(in_row, Ordering::Relaxed);
+        if in_row == PRESUMED_IN_ROW {
+            self.expect_until.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether blocks were expected when the watcher last checked.
@@ -118,17 +133,18 @@ impl BlockingState {
 
     /// Whether an item was presumed to block lately.
     pub(crate) fn presumes_at(&self, now: u64) -> bool {
-        now.saturating_sub(self.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS
+        self.since_presumed(now) < PRESUMES_NS
     }
 
-    /// This worker is about to begin an item that is presumed to block.
-    pub(crate) fn note_presumed(&self, slot: u32) {
+    /// At `now` this worker is about to begin an item that is presumed to block.
+    pub(crate) fn note_presumed(&self, slot: u32, now: u64) {
+        self.presumed_at.store(now, Ordering::Relaxed);
         self.presumed.store(slot, Ordering::Relaxed);
     }
 
-    /// An item that is presumed to block begins at `now`.
-    pub(crate) fn note_presumed_at(&self, now: u64) {
-        self.presumed_at.store(now, Ordering::Relaxed);
+    /// How long ago such an item last began.
+    pub(crate) fn since_presumed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.presumed_at.load(Ordering::Relaxed))
     }
 
     /// The worker that began such an item last.
@@ -136,15 +152,14 @@ impl BlockingState {
         Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
-    /// Whether an item of a queue with this score is presumed to block without a look at the one
-    /// presumed last.
-    pub(crate) fn takes_on_trust(&self, block_score: u32) -> bool {
-        let unverified = self.unverified.load(Ordering::Relaxed);
-        let trusts = trusts_presumption(block_score, unverified);
-        if trusts {
-            self.unverified.store(unverified + 1, Ordering::Relaxed);
-        }
-        trusts
+    /// Presumptions since the last one that was verified.
+    pub(crate) fn unverified(&self) -> u32 {
+        self.unverified.load(Ordering::Relaxed)
+    }
+
+    /// One more item is presumed to block that is not verified.
+    pub(crate) fn note_unverified(&self) {
+        self.unverified.store(self.unverified().saturating_add(1), Ordering::Relaxed);
     }
 
     /// The item presumed last was found blocked.

@@ -219,6 +219,11 @@ impl<H: Host> Slot<H> {
         ItemProbe::new(item, unsafe { ItemFn::from_identity(func) })
     }
 
+    /// Owner: the function of the current or last run, as an identity.
+    pub(crate) fn last_function(&self) -> usize {
+        self.now.get().func
+    }
+
     /// Owner, inside run `run`: sets the run's description of itself.
     pub(crate) fn describe(&self, run: u64, text: &str) {
         self.description.set(run, text);

@@ -20,8 +20,8 @@ pub(crate) enum NotRunning {
     /// Its present run was detected as blocked, at this time of the host's clock. Lasts until it is
     /// found running again, at the latest until the end of that run.
     FoundBlocked(u64),
-    /// Its queue's items were found blocked so often that its next item is presumed to block. Lasts
-    /// until it is found running, at the latest until the end of the batch.
+    /// The runs of its function were found blocked so often that its present run is presumed to block.
+    /// Lasts until it is found running, at the latest until the end of that run.
     Presumed,
 }
 
@@ -65,28 +65,34 @@ impl<H: Host> Slot<H> {
         (items, counted)
     }
 
-    /// Owner, not in an item: presumes that its next item blocks. [`Slot::end_presumed_block`] must
-    /// follow.
-    pub(crate) fn presume_block(&self) {
+    /// Owner, in a run whose function it has not called yet: presumes that the run blocks, and takes
+    /// all items scheduled behind it. [`Slot::end_presumed_block`] must follow. `None`, and nothing is
+    /// changed, if it does not count anyway: the run was marked meanwhile.
+    pub(crate) fn presume_block(&self) -> Option<WorkList> {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_block`.
-        unsafe { (*self.lists.get()).not_running = NotRunning::Presumed };
+        let lists = unsafe { &mut *self.lists.get() };
+        let counts = lists.not_running == NotRunning::No;
+        let behind = counts.then(|| detach_all(lists.scheduled.take()));
+        if counts {
+            lists.not_running = NotRunning::Presumed;
+        }
         drop(guard);
+        behind
     }
 
-    /// Owner, after that item: whether it must rejoin the running count. It must if no other thread
-    /// found it running and it has declared nothing itself.
-    #[must_use]
-    pub(crate) fn end_presumed_block(&self) -> bool {
+    /// Owner, still in that run: ends the presumption. Calls `count_again`, which puts it back on the
+    /// running count, unless another thread found it running or it has declared a wait itself. That is
+    /// under the mutex: once the mark is gone, another thread may mark the run and subtract.
+    pub(crate) fn end_presumed_block(&self, count_again: impl FnOnce()) {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_block`.
         let not_running = unsafe { &mut (*self.lists.get()).not_running };
-        let still = *not_running == NotRunning::Presumed;
-        if still {
+        if *not_running == NotRunning::Presumed {
+            count_again();
             *not_running = NotRunning::No;
         }
         drop(guard);
-        still
     }
 
     /// Owner: ends a declared wait.

@@ -4,7 +4,9 @@
 //! counted out once and in once, and what may be missed. `uwork_policy::samples` decides. This file
 //! reads the facts and applies the decisions.
 
-use uwork_policy::blocking::{Tier, was_block};
+use uwork_policy::blocking::{
+    PresumedRun, Presumption, Tier, judge_presumed, trusts_presumption, was_block,
+};
 use uwork_policy::concurrency::may_start_another;
 use uwork_policy::samples::{
     PoolFacts, Sample, Sampling, SearchFacts, Verdict, WorkerFacts, WorkerPlan, WorkerState, judge,
@@ -14,8 +16,8 @@ use uwork_policy::scan::SOON_NS;
 
 use super::samples::{NO_RUN, Sampled, Samples};
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Observer, Report};
-use crate::pool::{NEVER, Pool};
+use crate::host::{Activity, Host, Observer, Report, ThreadState};
+use crate::pool::{NEVER, Pool, give_back};
 use crate::queue::pwq::Pwq;
 use crate::slot::{NotRunning, Slot};
 
@@ -166,7 +168,15 @@ impl<H: Host> Pool<H> {
             // queue for the same lock.
             return false;
         }
-        self.blocking.expect_more(now);
+        let slot = engine.slot(id);
+        let pwq = slot.batch.get().0.and_then(|pwq| engine.pwqs.get(pwq));
+        let func = slot.running().map(|running| running.func);
+        // The next run of such a function leaves the count by itself.
+        let is_presumed =
+            pwq.zip(func).and_then(|(pwq, func)| pwq.block_scores.presumed(func)).is_some();
+        if !is_presumed {
+            self.blocking.expect_more(now);
+        }
         count_out(engine, id, run, NotRunning::FoundBlocked(since)).is_some()
     }
 
@@ -185,16 +195,19 @@ impl<H: Host> Pool<H> {
         let now = engine.host().now();
         let mut remote = engine.slot(id).lock_remote(engine.host());
         let Some(was) = remote.mark_running_again(run) else { return };
+        // The function of this run, which does not end meanwhile.
+        let func = engine.slot(id).running().map(|running| running.func);
         // Count it under the same hold of the mutex as the mark. The run may end now, and its
         // worker must not park before the count includes it.
         home_of(engine, id).count_again(was, now);
         drop(remote);
         if was == NotRunning::Presumed
             && let Some(pwq) = engine.slot(id).batch.get().0.and_then(|pwq| engine.pwqs.get(pwq))
+            && let Some(func) = func
         {
-            // `run_presumed_to_block` notes its own measurement at the end of the run. With this one that
-            // makes two runs that computed, which ends the presumption.
-            pwq.note_block(false);
+            // The worker notes its own measurement at the end of the run. With this one that makes two
+            // runs that computed, which ends the presumption.
+            pwq.block_scores.note(func, false);
         }
         // A worker that runs items must have the CPUs checked (`changes`).
         engine.watch.heartbeat(engine, 0);
@@ -311,35 +324,50 @@ pub(super) fn count_out<H: Host>(
 }
 
 impl<H: Host> Pool<H> {
-    /// Whether the single item that a worker of this pool took from this pwq is presumed to sleep.
+    /// Whether a worker of this pool presumes for some items of this pwq that they block.
     #[inline]
-    pub(crate) fn presumes_block(&self, engine: &Engine<H>, pwq: &Pwq<H>) -> bool {
-        pwq.presumes_block()
-            && !self.spec().single
-            && engine.observer().tier() != Tier::Declared
-            && (self.blocking.takes_on_trust(pwq.block_score())
-                || self.last_presumed_sleeps(engine))
+    pub(crate) fn presumes_any(&self, engine: &Engine<H>, pwq: &Pwq<H>) -> bool {
+        pwq.block_scores.any() && !self.spec().single && engine.observer().tier() != Tier::Declared
     }
 
-    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This
-    /// limits the presumptions that are not verified.
+    /// Whether the next run of this function, of an item of such a pwq, is presumed to block.
+    #[cold]
+    pub(crate) fn presumes_block(&self, engine: &Engine<H>, pwq: &Pwq<H>, func: usize) -> bool {
+        let Some(score) = pwq.block_scores.presumed(func) else { return false };
+        if trusts_presumption(score, self.blocking.unverified()) {
+            self.blocking.note_unverified();
+            return true;
+        }
+        let now = engine.host().now();
+        let verdict = judge_presumed(PresumedRun {
+            sleeps: self.last_presumed_sleeps(engine),
+            ran_ns: self.blocking.since_presumed(now),
+            unverified: self.blocking.unverified(),
+        });
+        match verdict {
+            Presumption::Verified => self.blocking.note_verified(),
+            Presumption::TooEarly => self.blocking.note_unverified(),
+            // This run is not presumed. If it blocks, it must be found.
+            Presumption::Refuted => self.blocking.expect_more(now),
+        }
+        verdict != Presumption::Refuted
+    }
+
+    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over.
     fn last_presumed_sleeps(&self, engine: &Engine<H>) -> bool {
         let Some(id) = self.blocking.presumed_last() else { return true };
         let slot = engine.slot(id);
-        if slot.not_running() != NotRunning::Presumed {
-            return true;
-        }
-        let thread = slot.thread();
-        let sleeps = slot.present_run().is_some()
-            && matches!(engine.observer().activity(thread), Some(Activity::Sleeps { .. }) | None);
-        if sleeps {
-            self.blocking.note_verified();
-        }
-        sleeps
+        slot.not_running() != NotRunning::Presumed
+            || slot.present_run().is_some()
+                && matches!(
+                    engine.observer().activity(slot.thread()),
+                    Some(Activity::Sleeps { .. }) | None
+                )
     }
 
-    /// Runs `f`, an item that is presumed to sleep, as worker `id` of this pool: the worker stops
-    /// counting as running before the item begins.
+    /// Calls `f`, which runs an item that is presumed to block, as worker `id` of this pool in the run
+    /// of that item: the worker stops counting as running before, and gives back the items that are
+    /// scheduled behind. Also where the item panics, it counts again afterwards.
     #[cold]
     pub(crate) fn run_presumed_to_block(
         &self,
@@ -348,20 +376,53 @@ impl<H: Host> Pool<H> {
         pwq: &Pwq<H>,
         f: impl FnOnce(),
     ) {
-        let host = engine.host();
-        let time = || (host.now(), host.observer().cpu_time(slot.thread()).unwrap_or(0));
-        slot.presume_block();
-        self.blocking.note_presumed(id);
+        let Some(behind) = slot.presume_block() else { return f() };
+        engine.note_replaced(slot);
+        slot.end_batch_hint(engine);
+        // First give the items back, then settle: see `begin_wait`.
+        give_back(engine, behind);
+        // Before the replacement is woken, which looks at it.
+        self.blocking.note_presumed(id, engine.host().now());
         self.block().settle(engine);
-        let (began, cpu_began) = time();
-        self.blocking.note_presumed_at(began);
+        let func = slot.last_function();
+        let (began, cpu_began) = times(engine, slot);
+        let thread = engine.caller().thread;
+        let forks = thread.forks();
+        let _presumed =
+            Presumed { engine, pool: self, slot, pwq, func, began, cpu_began, thread, forks };
         f();
-        let (ended, cpu_ended) = time();
-        if slot.end_presumed_block() {
-            self.state.unblock();
-        }
-        let slept = was_block(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began));
-        pwq.note_block(slept);
-        self.blocking.expect_more(ended);
     }
+}
+
+/// A run that is presumed to block. It ends when this is dropped.
+struct Presumed<'a, H: Host> {
+    engine: &'a Engine<H>,
+    pool: &'a Pool<H>,
+    slot: &'a Slot<H>,
+    pwq: &'a Pwq<H>,
+    func: usize,
+    began: u64,
+    cpu_began: u64,
+    thread: &'a ThreadState,
+    forks: u32,
+}
+
+impl<H: Host> Drop for Presumed<'_, H> {
+    fn drop(&mut self) {
+        if self.thread.forks() != self.forks {
+            // The item forked and returned in the child, where no worker counts.
+            return;
+        }
+        let (ended, cpu_ended) = times(self.engine, self.slot);
+        self.slot.end_presumed_block(|| self.pool.state.unblock());
+        let wall_ns = ended.saturating_sub(self.began);
+        let slept = was_block(wall_ns, cpu_ended.saturating_sub(self.cpu_began));
+        self.pwq.block_scores.note(self.func, slept);
+        self.pool.blocking.note_presumed_end(slept);
+    }
+}
+
+/// The time, and the CPU time of the owner of a slot, who calls this.
+fn times<H: Host>(engine: &Engine<H>, slot: &Slot<H>) -> (u64, u64) {
+    (engine.host().now(), engine.observer().cpu_time(slot.thread()).unwrap_or(0))
 }

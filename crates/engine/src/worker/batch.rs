@@ -1,5 +1,6 @@
 //! Running the items that are scheduled in a slot.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::account::Split;
@@ -7,8 +8,8 @@ use crate::engine::Engine;
 use crate::host::ThreadState;
 use crate::host::thread::Frame;
 use crate::host::{Host, Report};
-use crate::item::Work;
 use crate::item::word::RunId;
+use crate::item::{Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::put_back;
 use crate::queue::Warned;
@@ -17,43 +18,60 @@ use crate::slot::{Next, NotRunning, Slot};
 use crate::worker::run::{Tally, end_panicked_run, run_ticket};
 
 /// The worker or rescuer that runs a batch.
-struct Runner<'a, H: Host> {
+pub(crate) struct BatchRunner<'a, H: Host> {
     engine: &'a Engine<H>,
     id: u32,
     slot: &'a Slot<H>,
     /// The worker's pool; None for a rescuer.
     pool: Option<&'a Pool<H>>,
+    /// Some functions of the batch may be presumed to block.
+    presumes: bool,
+    /// A run of the batch was presumed to block.
+    has_presumed: Cell<bool>,
 }
 
-/// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
-pub(crate) fn run_batch<H: Host>(
-    engine: &Engine<H>,
-    (id, slot): (u32, &Slot<H>),
-    pool: Option<&Pool<H>>,
-    thread: &ThreadState,
-    pwq: &Pwq<H>,
-    split: &Split,
-) {
-    let runner = Runner { engine, id, slot, pool };
-    before_items(engine, thread, pwq);
-    let (forks, read_sides) = (thread.forks(), thread.read_sides());
-    let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
-    thread.set_frame(&frame);
-    let tally = Tally::new(engine, pwq, slot, split);
-    // One `catch_unwind` around the batch rather than one for each item: an item that does not
-    // panic pays nothing for it.
-    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
-        end_panicked_run(engine, slot, pwq, payload);
+impl<'a, H: Host> BatchRunner<'a, H> {
+    /// A worker of this pool, or a rescuer.
+    pub(crate) fn new(
+        engine: &'a Engine<H>,
+        (id, slot): (u32, &'a Slot<H>),
+        pool: Option<&'a Pool<H>>,
+    ) -> BatchRunner<'a, H> {
+        BatchRunner { engine, id, slot, pool, presumes: false, has_presumed: Cell::new(false) }
     }
-    if thread.forks() != forks {
-        // The item forked and returned in the child. There, no thread waits for this worker.
-        engine.host().end_forked_thread();
+
+    /// Some functions of the batch may be presumed to block.
+    pub(crate) fn presuming(self, presumes: bool) -> BatchRunner<'a, H> {
+        BatchRunner { presumes, ..self }
     }
-    if thread.read_sides() > read_sides {
-        engine.end_read_sides(read_sides);
+
+    /// Whether a run of the batch was presumed to block.
+    pub(crate) fn has_presumed(&self) -> bool {
+        self.has_presumed.get()
     }
-    thread.set_frame(frame.outer);
-    tally.publish();
+    /// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
+    pub(crate) fn run_batch(&self, thread: &ThreadState, pwq: &Pwq<H>, split: &Split) {
+        let BatchRunner { engine, slot, .. } = *self;
+        before_items(engine, thread, pwq);
+        let (forks, read_sides) = (thread.forks(), thread.read_sides());
+        let frame = Frame { slot: self.id, wq: pwq.wq().cast(), outer: thread.frame() };
+        thread.set_frame(&frame);
+        let tally = Tally::new(engine, pwq, slot, split);
+        // One `catch_unwind` around the batch rather than one for each item: an item that does not
+        // panic pays nothing for it.
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_items(&tally))) {
+            end_panicked_run(engine, slot, pwq, payload);
+        }
+        if thread.forks() != forks {
+            // The item forked and returned in the child. There, no thread waits for this worker.
+            engine.host().end_forked_thread();
+        }
+        if thread.read_sides() > read_sides {
+            engine.end_read_sides(read_sides);
+        }
+        thread.set_frame(frame.outer);
+        tally.publish();
+    }
 }
 
 /// The calling thread, which holds the pwq, is about to run items of it.
@@ -79,7 +97,7 @@ impl<H: Host> Engine<H> {
     }
 }
 
-impl<H: Host> Runner<'_, H> {
+impl<H: Host> BatchRunner<'_, H> {
     fn run_items(&self, tally: &Tally<'_, H>) {
         let host = self.engine.host();
         let mut number = self.slot.number();
@@ -87,18 +105,16 @@ impl<H: Host> Runner<'_, H> {
             match self.slot.next(host, number) {
                 Next::Run(item, run, ticket) => {
                     number = run;
-                    // SAFETY: the item came off this slot's list, so it is live and the runner's.
-                    tally.note(unsafe { (*item).func() }, ticket.colour(), run);
                     // SAFETY: the item came off this slot's list, so it is live and the runner's;
                     // its run has begun.
-                    unsafe { run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket) };
+                    unsafe { self.run_item(tally, item, run, ticket) };
                 }
                 Next::AtRunEnd(aside) => {
                     if let Some(pool) = self.pool {
                         pool.count_again(aside.was, self.engine.host().now());
                     }
                     if let NotRunning::FoundBlocked(_) = aside.was {
-                        tally.pwq.note_block(true);
+                        tally.pwq.block_scores.note(self.slot.last_function(), true);
                     }
                     put_back(self.engine, aside);
                 }
@@ -115,11 +131,32 @@ impl<H: Host> Runner<'_, H> {
         let work = unsafe { &*item };
         let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
         // SAFETY: as above, and its run has begun.
-        unsafe {
-            let ticket = (*item).ticket();
-            tally.note((*item).func(), ticket.colour(), run);
-            run_ticket(self.engine, RunId { slot: self.id, run }, item, ticket);
-        }
+        unsafe { self.run_item(tally, item, run, (*item).ticket()) };
         run
+    }
+
+    /// Runs one item.
+    ///
+    /// # Safety
+    /// `item` is live and the runner's, `ticket` is its ticket, and its run `run` has begun.
+    #[inline(always)]
+    unsafe fn run_item(&self, tally: &Tally<'_, H>, item: *mut Work, run: u64, ticket: Ticket) {
+        // SAFETY: by this function's contract.
+        let func = unsafe { (*item).func() };
+        tally.note(func, ticket.colour(), run);
+        let run = RunId { slot: self.id, run };
+        if self.presumes
+            && let Some(pool) = self.pool
+            && pool.presumes_block(self.engine, tally.pwq, func.identity())
+        {
+            self.has_presumed.set(true);
+            pool.run_presumed_to_block(self.engine, (self.id, self.slot), tally.pwq, || {
+                // SAFETY: by this function's contract.
+                unsafe { run_ticket(self.engine, run, item, ticket) };
+            });
+            return;
+        }
+        // SAFETY: by this function's contract.
+        unsafe { run_ticket(self.engine, run, item, ticket) };
     }
 }

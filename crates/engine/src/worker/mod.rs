@@ -33,7 +33,7 @@ use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot};
 use crate::sync::Link;
-use crate::worker::batch::run_batch;
+use crate::worker::batch::BatchRunner;
 use crate::worker::keep::{KEEPS_TO_NONE, KeepsTo};
 use crate::worker::off_cpu::OffCpuMeter;
 
@@ -275,13 +275,9 @@ impl<H: Host> Worker<H> {
         } else {
             self.off_cpu.begin(engine, pool, (count, estimate), now)
         };
-        let run = || run_batch(engine, (self.slot, slot), Some(pool), thread, pwq, &batch.split);
-        let presumed = plan.may_presume && pool.presumes_block(engine, pwq);
-        if presumed {
-            pool.run_presumed_to_block(engine, (self.slot, slot), pwq, run);
-        } else {
-            run();
-        }
+        let presumes = plan.may_presume && pool.presumes_any(engine, pwq);
+        let runner = BatchRunner::new(engine, (self.slot, slot), Some(pool)).presuming(presumes);
+        runner.run_batch(thread, pwq, &batch.split);
         // Less than `count` if part of the batch was given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         // Count first, then clear the mark. See `end_wait`.
@@ -295,7 +291,7 @@ impl<H: Host> Worker<H> {
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
         let ended = batch.end(engine, slot, ran);
-        if let Some(begun) = off_cpu.filter(|_| !presumed) {
+        if let Some(begun) = off_cpu.filter(|_| !runner.has_presumed()) {
             self.off_cpu.end(engine, pool, &begun);
         }
         if pwq.release(host, ended, &mut ready) {

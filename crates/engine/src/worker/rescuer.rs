@@ -36,7 +36,7 @@ use crate::queue::{QueueError, Wq};
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
-use crate::worker::batch::run_batch;
+use crate::worker::batch::BatchRunner;
 
 /// Items that a rescuer runs for one pwq before it serves the next (the kernel's `RESCUER_BATCH`).
 const RESCUER_BATCH: u32 = 16;
@@ -211,7 +211,7 @@ impl<H: Host> Pwq<H> {
             self.events.rescued.add(u64::from(count));
             let meter = account::CpuMeter::default();
             let batch = account::Batch::begin(engine, slot, &meter, (began, waited_ns), estimate);
-            run_batch(engine, (id, slot), None, thread, self, &batch.split);
+            BatchRunner::new(engine, (id, slot), None).run_batch(thread, self, &batch.split);
             if self.release(host, batch.end(engine, slot, count), &mut ready) {
                 pool.push_ready(self).settle(engine);
             }

@@ -225,6 +225,49 @@ fn the_presumption_about_a_queue_ends_with_it() {
     }
 }
 
+/// A function that has always blocked leaves its CPU to the next item before it blocks, though the
+/// items of another function, which compute, are queued between. Those do not leave it.
+#[test]
+fn a_function_that_blocks_is_told_from_one_that_computes() {
+    const BLOCKS: u64 = 60;
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:1"), move |engine| {
+            notice(engine, tier);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            engine.host().doze(MS);
+            let (late, computing) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU32::new(0)));
+            let blocked_at = Arc::new(AtomicU64::new(0));
+            for _ in 0..BLOCKS {
+                let (of_item, at) = (engine.clone(), blocked_at.clone());
+                let blocks = Item::of_other_function(move || {
+                    at.store(of_item.host().time(), Ordering::Relaxed);
+                    of_item.host().doze(2 * MS);
+                });
+                assert_eq!(blocks.queue(&queue), Queued::Yes);
+                for _ in 0..5 {
+                    let (of_item, at) = (engine.clone(), blocked_at.clone());
+                    let (late, computing) = (late.clone(), computing.clone());
+                    let computes = Item::new(move || {
+                        let at = at.swap(0, Ordering::Relaxed);
+                        if at != 0 {
+                            late.lock().unwrap().push(of_item.host().time() - at);
+                        }
+                        assert_eq!(computing.fetch_add(1, Ordering::Relaxed), 0, "{tier}");
+                        of_item.host().burn(50 * US);
+                        computing.fetch_sub(1, Ordering::Relaxed);
+                    });
+                    assert_eq!(computes.queue(&queue), Queued::Yes);
+                }
+            }
+            queue.flush().unwrap();
+            let late = late.lock().unwrap();
+            // The first ones are found by the watcher or the standby, and score when they end.
+            let last = &late[late.len() / 2..];
+            assert!(last.len() >= 20 && last.iter().all(|&late| late == 0), "{tier}: {late:?}");
+        });
+    }
+}
+
 /// Once a block was found, a standby finds the next ones in the instant in which they begin.
 #[test]
 fn a_standby_finds_blocks_at_once() {

@@ -4,12 +4,14 @@
 //! has items and a free permit is on its pool's ready list. README.md has the protocol.
 
 mod backlog;
-mod hints;
+mod block_scores;
 mod node;
 mod permit;
+mod rescue_call;
 mod take;
 
 pub(crate) use backlog::Backlog;
+use block_scores::BlockScores;
 pub(crate) use node::{Node as PwqNode, Row};
 pub(crate) use take::{Share, Taken};
 
@@ -67,8 +69,6 @@ pub(crate) struct Pwq<H: Host> {
     rescuer: AtomicU32,
     /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
     mayday: AtomicU32,
-    /// A score of how often its runs were found blocked lately. A hint.
-    block_score: AtomicU32,
     /// The pool that it becomes ready in, unless the caller knows a better one.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -76,6 +76,7 @@ pub(crate) struct Pwq<H: Host> {
     pub(crate) events: Events,
     /// 1 if `account` is not empty, else 0.
     has_account: Hint,
+    pub(crate) block_scores: BlockScores,
     /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
     in_flight: Line<[AtomicU32; COLOURS]>,
     inner: Line<Locked<H>>,
@@ -170,10 +171,10 @@ impl<H: Host> Pwq<H> {
             mayday: AtomicU32::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
-            block_score: AtomicU32::new(0),
             events: Events::new(),
             is_helped: Hint::new(0),
             has_account: Hint::new(0),
+            block_scores: BlockScores::new(),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
             inner: Line(Locked {
                 kept: AtomicU32::new(0),
@@ -226,7 +227,7 @@ impl<H: Host> Pwq<H> {
         self.inner.0.kept.store(0, Ordering::SeqCst);
         drop(inner);
         self.events.clear();
-        self.block_score.store(0, Ordering::Relaxed);
+        self.block_scores.clear();
         self.state.store(0, Ordering::Release);
     }
 
