@@ -12,8 +12,13 @@ use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
 
-/// The largest string of a Redis server: a longer one ends the connection without an answer.
-const PAYLOAD_MAX: usize = 512 << 20;
+/// The bytes of a job. The largest string of a Redis server has 512 MiB, and a longer one ends the
+/// connection without an answer: a delayed job is one string with all its fields.
+const JOB_MAX: usize = (512 << 20) - (1 << 20);
+/// The bytes of a handler's name, an id and a key.
+const NAME_MAX: usize = 64 << 10;
+/// The first byte of a mark that names the shard of its job.
+const ROUTE: u8 = b'>';
 /// Jobs of one exchange.
 const BATCH_MAX: usize = 1_000;
 /// Bytes of payloads of one exchange.
@@ -64,7 +69,8 @@ impl Push {
         Push { id: Some(id.into()), ..self }
     }
 
-    /// The key that chooses the shard. Without it the id does, and without both a random number.
+    /// The key that chooses the shard. Without it the id does, and without both a random number. A
+    /// second job of an id goes to the shard of the first, whatever its key.
     #[must_use]
     pub fn key(self, key: impl Into<String>) -> Push {
         Push { key: Some(key.into()), ..self }
@@ -74,6 +80,26 @@ impl Push {
     #[must_use]
     pub fn delay(self, delay: Duration) -> Push {
         Push { delay, ..self }
+    }
+
+    /// Refuses what no server takes, before anything is sent.
+    fn check(&self) -> Result<(), Error> {
+        let names = [("handler's name", &self.handler), ("id", &self.id), ("key", &self.key)];
+        for (what, text) in names {
+            let bytes = text.as_ref().map_or(0, String::len);
+            if bytes > NAME_MAX {
+                let text = format!("the {what} has {bytes} bytes: allowed are {NAME_MAX}");
+                return Err(Error::config(text));
+            }
+        }
+        let bytes = self.payload.len();
+        if bytes > JOB_MAX {
+            return Err(Error::config(format!(
+                "a payload has {bytes} bytes: allowed are {JOB_MAX}; store it elsewhere, and push \
+                 its name"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -157,39 +183,55 @@ impl Producer {
     /// Adds jobs, in order within each shard.
     ///
     /// # Errors
-    /// A payload is larger than 512 MiB, which servers do not take: then no job was added. The server
-    /// refuses, or the connection was cut: then it is unknown which of the jobs were
-    /// added. Jobs with ids may be pushed again: within the window each is added once.
+    /// A job is larger than 511 MiB, which servers do not take, or a handler's name, an id or a key
+    /// than 64 KiB: then no job was added. The server refuses, or the connection was cut: then it is
+    /// unknown which of the jobs were added. Jobs with ids may be pushed again: within the window
+    /// each is added once.
     pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
-        if let Some(push) = pushes.iter().find(|push| push.payload.len() > PAYLOAD_MAX) {
-            return Err(Error::config(format!(
-                "a payload has {} bytes: allowed are {PAYLOAD_MAX}; store it elsewhere, and push its \
-                 name",
-                push.payload.len()
-            )));
-        }
+        pushes.iter().try_for_each(Push::check)?;
         let mut outcomes = vec![None; pushes.len()];
-        let mut by_shard: Vec<Vec<(usize, Push)>> = vec![Vec::new(); self.shards.len()];
-        for (nth, push) in pushes.into_iter().enumerate() {
-            let shard = self.shard(&push);
-            by_shard[shard].push((nth, push));
+        let mut by_shard = vec![Vec::new(); self.shards.len()];
+        let mut by_home = vec![Vec::new(); self.shards.len()];
+        for (nth, push) in pushes.iter().enumerate() {
+            match self.home(push) {
+                Some(home) if home != self.shard(push) => by_home[home].push(nth),
+                _ => by_shard[self.shard(push)].push(nth),
+            }
         }
-        for (shard, pushes) in by_shard.into_iter().enumerate() {
-            let mut pushes = pushes.into_iter().peekable();
-            while pushes.peek().is_some() {
-                let (mut numbers, mut commands, mut bytes) = (Vec::new(), Vec::new(), 0);
-                while commands.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-                    let Some((nth, push)) = pushes.next() else { break };
-                    bytes += push.payload.len();
-                    numbers.push(nth);
-                    commands.push(self.command(shard, push));
-                }
-                for (nth, pushed) in numbers.into_iter().zip(self.exchange(shard, &commands)?) {
-                    outcomes[nth] = Some(pushed);
+        for (home, routed) in by_home.into_iter().enumerate() {
+            for part in routed.chunks(BATCH_MAX) {
+                let route = |&nth: &usize| self.route(home, &pushes[nth]);
+                let routes: Vec<Cmd> = part.iter().map(route).collect();
+                for (&nth, reply) in part.iter().zip(self.exchange(home, &routes)?) {
+                    match reply {
+                        Value::Nil => by_shard[self.shard(&pushes[nth])].push(nth),
+                        mark => match self.routed(&mark) {
+                            Some(shard) => by_shard[shard].push(nth),
+                            None => outcomes[nth] = Some(Pushed::Duplicate),
+                        },
+                    }
                 }
             }
         }
-        Ok(outcomes.into_iter().flatten().collect())
+        // A job whose id has its mark elsewhere is pushed there: each at most once more.
+        for _ in 0..2 {
+            let mut elsewhere = vec![Vec::new(); self.shards.len()];
+            for (shard, numbers) in by_shard.into_iter().enumerate() {
+                for part in batches(&pushes, &numbers) {
+                    let command = |&nth: &usize| self.command(shard, &pushes[nth]);
+                    let commands: Vec<Cmd> = part.iter().map(command).collect();
+                    for (&nth, reply) in part.iter().zip(self.exchange(shard, &commands)?) {
+                        match self.routed(&reply) {
+                            Some(other) => elsewhere[other].push(nth),
+                            None => outcomes[nth] = Some(self.pushed(shard, &reply)?),
+                        }
+                    }
+                }
+            }
+            by_shard = elsewhere;
+        }
+        // A mark in the place of another's route: its job was added.
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Pushed::Duplicate)).collect())
     }
 
     fn shard(&self, push: &Push) -> usize {
@@ -201,7 +243,30 @@ impl Producer {
         }
     }
 
-    fn command(&self, shard: usize, push: Push) -> Cmd {
+    /// The shard that knows where the job of an id is.
+    fn home(&self, push: &Push) -> Option<usize> {
+        let id = push.id.as_ref().filter(|_| ms(self.window) > 0)?;
+        Some(shard_of(id, self.shards.len() as u32) as usize)
+    }
+
+    /// Asks the home of an id for the shard of its job, and names one if it knows none. A mark lives
+    /// for a window after its job was added, and the route to it, which is older, for longer.
+    fn route(&self, home: usize, push: &Push) -> Cmd {
+        let mark = self.shards[home].id(push.id.as_deref().unwrap_or_default());
+        let mut command = redis::cmd("SET");
+        command.arg(mark).arg(format!("{}{}", ROUTE as char, self.shard(push)));
+        command.arg("NX").arg("GET").arg("PX").arg(ms(self.window).saturating_mul(2));
+        command
+    }
+
+    /// The shard that a mark names.
+    fn routed(&self, reply: &Value) -> Option<usize> {
+        let Value::BulkString(mark) = reply else { return None };
+        let shard = std::str::from_utf8(mark.strip_prefix(&[ROUTE])?).ok()?.parse().ok()?;
+        (shard < self.shards.len()).then_some(shard)
+    }
+
+    fn command(&self, shard: usize, push: &Push) -> Cmd {
         let keys = &self.shards[shard];
         let window_ms = match &push.id {
             Some(_) => ms(self.window),
@@ -220,8 +285,8 @@ impl Producer {
             command.arg(window_ms).arg(delay_ms).arg(unique);
             command
         };
-        command.arg("p").arg(push.payload);
-        for (name, value) in [("h", push.handler), ("i", push.id), ("k", push.key)] {
+        command.arg("p").arg(&push.payload[..]);
+        for (name, value) in [("h", &push.handler), ("i", &push.id), ("k", &push.key)] {
             if let Some(value) = value {
                 command.arg(name).arg(value);
             }
@@ -229,25 +294,45 @@ impl Producer {
         command
     }
 
-    fn exchange(&mut self, shard: usize, commands: &[Cmd]) -> Result<Vec<Pushed>, Error> {
+    fn exchange(&mut self, shard: usize, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
         let wire = &mut self.wires[shard];
         let replies = wire.ask(commands).map_err(|fault| fault.error)?;
         let name = wire.name();
-        replies
-            .into_iter()
-            .map(|reply| match reply {
-                Value::BulkString(word) if word == b"delayed" => Ok(Pushed::Delayed),
-                Value::BulkString(entry) => {
-                    Ok(Pushed::Added(String::from_utf8_lossy(&entry).into_owned()))
-                }
-                Value::Nil => Ok(Pushed::Duplicate),
-                reply => Err(Fault::in_reply(&reply, &name).map_or_else(
-                    || Error::new(ErrorKind::Refused, format!("{name}: an unknown reply")),
-                    |fault| fault.error,
-                )),
-            })
-            .collect()
+        match replies.iter().find_map(|reply| Fault::in_reply(reply, &name)) {
+            Some(fault) => Err(fault.error),
+            None => Ok(replies),
+        }
     }
+
+    fn pushed(&self, shard: usize, reply: &Value) -> Result<Pushed, Error> {
+        match reply {
+            Value::BulkString(word) if word == b"delayed" => Ok(Pushed::Delayed),
+            Value::BulkString(entry) => {
+                Ok(Pushed::Added(String::from_utf8_lossy(entry).into_owned()))
+            }
+            Value::Nil => Ok(Pushed::Duplicate),
+            _ => {
+                let text = format!("{}: an unknown reply", self.wires[shard].name());
+                Err(Error::new(ErrorKind::Refused, text))
+            }
+        }
+    }
+}
+
+/// The numbers of jobs of each exchange.
+fn batches<'a>(pushes: &[Push], mut numbers: &'a [usize]) -> Vec<&'a [usize]> {
+    let mut parts = Vec::new();
+    while !numbers.is_empty() {
+        let (mut count, mut bytes) = (0, 0);
+        while count < numbers.len().min(BATCH_MAX) && bytes < BATCH_BYTES_MAX {
+            bytes += pushes[numbers[count]].payload.len();
+            count += 1;
+        }
+        let (part, rest) = numbers.split_at(count);
+        parts.push(part);
+        numbers = rest;
+    }
+    parts
 }
 
 impl std::fmt::Debug for Producer {
@@ -270,12 +355,17 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_beyond_the_servers_limit_is_refused_before_anything_is_sent() {
+    fn a_job_beyond_the_servers_limit_is_refused_before_anything_is_sent() {
         // Port 1 has no listener.
         let server = Server::new("redis://127.0.0.1:1").unwrap();
         let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
-        let error = producer.push(Push::new(vec![0; PAYLOAD_MAX + 1])).unwrap_err();
+        let error = producer.push(Push::new(vec![0; JOB_MAX + 1])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(error.to_string().contains("536870913 bytes: allowed are 536870912"), "{error}");
+        assert!(error.to_string().contains("535822337 bytes: allowed are 535822336"), "{error}");
+        let long = "x".repeat(NAME_MAX + 1);
+        for push in [Push::new("").id(&*long), Push::new("").key(&*long)] {
+            let error = producer.push(push).unwrap_err().to_string();
+            assert!(error.contains("65537 bytes: allowed are 65536"), "{error}");
+        }
     }
 }

@@ -183,19 +183,30 @@ return {#due, math.max(0, math.ceil(next[2] - now))}
 ";
 
 /// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a
-/// job of its id was added within the window. The mark of the id comes last: a refused job leaves
-/// none, and may be pushed again. Returns its entry, `delayed`, or nil.
+/// job of its id was added within the window. Returns its entry, `delayed`, or nil, or `>N` if the
+/// job of this id belongs to shard N.
+///
+/// The mark is set before the job is added, and taken back if the server refuses the job: both need
+/// one right only, that to `SET`. So each refusal leaves neither a mark nor a job.
 const PUSH: &str = r"
-if ARGV[1] ~= '0' and redis.call('EXISTS', KEYS[3]) == 1 then return false end
-local place = 'delayed'
-if ARGV[2] == '0' then
-  place = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4))
-else
-  local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
-  redis.call('ZADD', KEYS[2], now_ms() + ARGV[2], member)
+local due = ARGV[2] ~= '0' and now_ms() + ARGV[2]
+if ARGV[1] ~= '0' then
+  local mark = redis.call('SET', KEYS[3], ARGV[3], 'NX', 'GET', 'PX', ARGV[1])
+  if mark then return mark:sub(1, 1) == '>' and mark end
 end
-if ARGV[1] ~= '0' then redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[1]) end
-return place
+local added
+if due then
+  local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
+  added = redis.pcall('ZADD', KEYS[2], due, member)
+else
+  added = redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 4))
+end
+if type(added) == 'table' and added.err then
+  -- A time that is over: the mark is gone at once.
+  if ARGV[1] ~= '0' then redis.call('SET', KEYS[3], '', 'PXAT', 1) end
+  return redis.error_reply(added.err)
+end
+return due and 'delayed' or added
 ";
 
 /// KEYS stream; ARGV group consumer idle_ms id...: makes the consumer's entries look idle, and

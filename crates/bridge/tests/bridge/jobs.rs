@@ -9,7 +9,7 @@ use uwork_bridge::{
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::until;
-use crate::support::server::Redis;
+use crate::support::server::{Redis, server_at};
 
 fn producer(redis: &Redis, stream: &str) -> Producer {
     Producer::new(vec![redis.server()], stream, 1).unwrap()
@@ -130,6 +130,81 @@ fn a_push_that_is_refused_leaves_no_mark_of_its_id() {
     assert!(matches!(producer.push(now()).unwrap(), Pushed::Added(_)));
     assert_eq!(producer.push(later()).unwrap(), Pushed::Delayed);
     assert_eq!(producer.push(now()).unwrap(), Pushed::Duplicate);
+}
+
+#[test]
+fn a_push_without_a_right_changes_nothing_and_succeeds_once_with_it() {
+    let Some(redis) = Redis::start("a_push_without_a_right", &[]) else { return };
+    redis.ask("ACL SETUSER producer on >secret ~* +@all");
+    let at = format!("redis://producer:secret@127.0.0.1:{}", redis.port());
+    let now = |right: &str| Push::new("now").id(right);
+    let later = |right: &str| Push::new("later").id(format!("{right} later")).delay(LONG);
+    for (right, stops_now, stops_later) in [
+        ("xadd", true, false),
+        ("zadd", false, true),
+        ("set", true, true),
+        ("time", false, true),
+        ("evalsha", true, true),
+    ] {
+        redis.ask("FLUSHALL");
+        let mut producer = Producer::new(vec![server_at(&at)], "jobs", 1).unwrap();
+        producer.push(Push::new("connects")).unwrap();
+        redis.ask(&format!("ACL SETUSER producer -{right}"));
+        for (push, stops) in [(now(right), stops_now), (later(right), stops_later)] {
+            let pushed = producer.push(push);
+            assert_eq!(pushed.is_err(), stops, "{right}: {pushed:?}");
+        }
+        let added = 1 + i64::from(!stops_now) + i64::from(!stops_later);
+        let count = || redis.number("XLEN jobs") + redis.number("ZCARD {jobs}:delayed");
+        assert_eq!(count(), added, "without {right}");
+        redis.ask(&format!("ACL SETUSER producer +{right}"));
+        for (push, stops) in [(now(right), stops_now), (later(right), stops_later)] {
+            assert_eq!(producer.push(push.clone()).unwrap() == Pushed::Duplicate, !stops);
+            assert_eq!(producer.push(push).unwrap(), Pushed::Duplicate, "{right}");
+        }
+        assert_eq!(count(), 3, "with {right} again");
+    }
+}
+
+#[test]
+fn an_id_is_accepted_once_whatever_its_keys_and_a_key_chooses_the_shard_of_new_ids() {
+    let Some(redis) = Redis::start("an_id_is_accepted_once_whatever_its_keys", &[]) else { return };
+    const SHARDS: u32 = 4;
+    let mut producer = Producer::new(vec![redis.server()], "jobs", SHARDS).unwrap();
+    let keys = [None, Some("a"), Some("b"), Some("c"), Some("d"), Some("e"), Some("f")];
+    let push = |id: usize, key: &Option<&str>| {
+        let push = Push::new("job").id(id.to_string());
+        let push = if id % 2 == 1 { push.delay(LONG) } else { push };
+        key.iter().fold(push, |push, key| push.key(*key))
+    };
+    let added = || {
+        let of = |shard: u32| {
+            let stream = redis.number(&format!("XLEN jobs.{{{shard}}}"));
+            stream + redis.number(&format!("ZCARD jobs.{{{shard}}}:delayed"))
+        };
+        (0..SHARDS).map(of).collect::<Vec<i64>>()
+    };
+    for id in 0..28 {
+        let before = added();
+        // Each id begins with another key, and all keys follow, alone and in one batch.
+        let pushed = producer.push(push(id, &keys[id % 7])).unwrap();
+        assert_ne!(pushed, Pushed::Duplicate);
+        let after = added();
+        assert_eq!(after.iter().sum::<i64>(), before.iter().sum::<i64>() + 1);
+        for key in &keys {
+            assert_eq!(producer.push(push(id, key)).unwrap(), Pushed::Duplicate, "{id} {key:?}");
+        }
+        let batch = keys.iter().map(|key| push(id, key)).collect();
+        assert_eq!(producer.push_all(batch).unwrap(), vec![Pushed::Duplicate; keys.len()]);
+        assert_eq!(added(), after, "id {id}");
+    }
+    // In a batch the first one of an id is added, and its key chooses the shard.
+    let before = added();
+    let batch = (0..100).map(|id| Push::new("job").id(format!("batch {}", id / 2)).key("a"));
+    let pushed = producer.push_all(batch.collect()).unwrap();
+    assert_eq!(pushed.iter().filter(|&pushed| *pushed == Pushed::Duplicate).count(), 50);
+    let changed = added().iter().zip(before).filter(|(after, before)| **after != *before).count();
+    assert_eq!(changed, 1, "one key, one shard");
 }
 
 #[test]
