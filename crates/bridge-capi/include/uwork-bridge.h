@@ -73,10 +73,15 @@ struct uw_bridge_word {
 };
 
 /*
- * Adds a command that the server runs in one step with the acknowledgement, if and only if this
- * attempt acknowledges the job. Its keys are on the stream's node. The words are copied. If a
- * command fails, the attempt fails, and the commands before it stay in effect. With more than 7000
- * words the job becomes a dead letter.
+ * Sets the command that the server runs in one step with the acknowledgement, if and only if this
+ * attempt acknowledges the job. Its keys are on the stream's node. The words are copied. A command
+ * that fails has changed nothing: the attempt has failed, and the job is tried again.
+ *
+ * Several changes are a script: EVAL, its text, the number of keys, the keys, the arguments. It
+ * checks before it writes. A script that fails keeps what it has written, so its job becomes a dead
+ * letter at once and repeats nothing.
+ *
+ * EINVAL: no word, or a second effect. With more than 7000 words the job becomes a dead letter.
  */
 int uw_bridge_job_add_effect(struct uw_bridge_job *job, const struct uw_bridge_word *words, size_t count);
 

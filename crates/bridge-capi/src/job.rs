@@ -13,7 +13,7 @@ pub struct UwBridgeJob {
     job: *const Job,
     texts: [OnceCell<CString>; 5],
     result: Option<Vec<u8>>,
-    effects: Vec<Vec<Vec<u8>>>,
+    effect: Option<Vec<Vec<u8>>>,
     error: Option<String>,
 }
 
@@ -40,13 +40,8 @@ pub(crate) fn run(
     function: unsafe extern "C-unwind" fn(*mut UwBridgeJob, *mut c_void) -> c_int,
     arg: *mut c_void,
 ) -> Result<Reply, Failure> {
-    let mut given = UwBridgeJob {
-        job,
-        texts: Default::default(),
-        result: None,
-        effects: Vec::new(),
-        error: None,
-    };
+    let mut given =
+        UwBridgeJob { job, texts: Default::default(), result: None, effect: None, error: None };
     // SAFETY: by uwork-bridge.h the function may run on any thread until the consumer has ended.
     let outcome = unsafe { function(&raw mut given, arg) };
     let text = given.error.take();
@@ -54,7 +49,7 @@ pub(crate) fn run(
     match outcome {
         DONE => {
             let reply = given.result.map_or_else(Reply::done, Reply::result);
-            Ok(given.effects.into_iter().fold(reply, Reply::effect))
+            Ok(given.effect.into_iter().fold(reply, Reply::effect))
         }
         AGAIN => Err(Failure::again(text())),
         DEAD => Err(Failure::dead(text())),
@@ -200,7 +195,7 @@ pub unsafe extern "C" fn uw_bridge_job_set_error(
     unsafe { change(job, body) }
 }
 
-/// Adds a command that the server runs together with the acknowledgement.
+/// Sets the command that the server runs together with the acknowledgement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_bridge_job_add_effect(
     job: *mut UwBridgeJob,
@@ -217,7 +212,11 @@ pub unsafe extern "C" fn uw_bridge_job_add_effect(
             // SAFETY: by uwork-bridge.h.
             unsafe { bytes("a word of the command", word.bytes, word.length) }
         };
-        given.effects.push(words.iter().map(word).collect::<Result<_, _>>()?);
+        if given.effect.is_some() {
+            let text = "the job has an effect: allowed is 1, a command or a script (EVAL)";
+            return Err(uwork_capi::error::fail(libc::EINVAL, text));
+        }
+        given.effect = Some(words.iter().map(word).collect::<Result<_, _>>()?);
         Ok(())
     };
     // SAFETY: by uwork-bridge.h.

@@ -87,7 +87,8 @@ fn consume(url: &str) -> Result<(), Box<dyn Error>> {
         redis::cmd("INCR").arg("runs").exec(&mut client.get_connection()?)?;
         let amount = String::from_utf8_lossy(job.payload()).into_owned();
         let mark = format!("paid:{}", job.id());
-        Ok(Reply::done().effect(["INCRBY", "balance", &amount]).effect(["SET", &mark, "1"]))
+        let pay = "redis.call('INCRBY', KEYS[1], ARGV[1]) redis.call('SET', KEYS[2], 1)";
+        Ok(Reply::done().effect(["EVAL", pay, "2", "balance", &mark, &amount]))
     });
     let mut config = Config::new(Server::new(url)?, "jobs");
     config.heartbeat = Duration::from_millis(200);

@@ -137,7 +137,10 @@ impl Fault {
             "WRONGPASS" => (Remedy::Report, ErrorKind::Denied, "; check user and password"),
             "NOPERM" => (Remedy::Report, ErrorKind::Denied, ACL_ADVICE),
             // Inside a script the refusal has no code of its own.
-            "ERR" if reply.contains("The user executing the script can't") => {
+            "ERR"
+                if reply.contains("The user executing the script can't")
+                    || reply.contains("ACL failure in script") =>
+            {
                 (Remedy::Report, ErrorKind::Denied, ACL_ADVICE)
             }
             "WRONGTYPE" => (Remedy::Report, ErrorKind::Refused, TYPE_ADVICE),
@@ -179,6 +182,10 @@ impl Fault {
     pub(crate) fn of_effect(reply: &Value) -> Option<String> {
         let Value::ServerError(error) = reply else { return None };
         let details = error.details().unwrap_or_default();
+        if error.code() == "EFFECT" && details.starts_with("EVAL: ") {
+            // The script has begun, whatever it met.
+            return Some(details.to_owned());
+        }
         let said = details_of_effect(error.code(), details)?;
         let code = said.split(' ').next().unwrap_or_default();
         (!Fault::of_reply(code, said, "").passes()).then(|| details.to_owned())
@@ -202,7 +209,8 @@ impl Fault {
 /// What the server said to a command of the handler: the script puts a code and the command before
 /// it.
 fn details_of_effect<'a>(code: &str, details: &'a str) -> Option<&'a str> {
-    (code == "EFFECT").then(|| details.split_once(": ").map_or(details, |(_, said)| said))
+    let is_command = code == "EFFECT" && !details.starts_with("EVAL: ");
+    is_command.then(|| details.split_once(": ").map_or(details, |(_, said)| said))
 }
 
 /// The reply without what the server adds to the error of a script: ` script: SHA, on

@@ -16,7 +16,9 @@ const WORDS_MAX: usize = 7_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     pub(crate) result: Option<Vec<u8>>,
-    pub(crate) effects: Vec<Vec<Vec<u8>>>,
+    pub(crate) effect: Option<Vec<Vec<u8>>>,
+    /// How often an effect was given.
+    effects: usize,
 }
 
 impl Reply {
@@ -28,34 +30,63 @@ impl Reply {
     /// Done, with a result for [`Results`](crate::Results). Without a place for results it is
     /// dropped.
     pub fn result(bytes: impl Into<Vec<u8>>) -> Reply {
-        Reply { result: Some(bytes.into()), effects: Vec::new() }
+        Reply { result: Some(bytes.into()), ..Reply::default() }
     }
 
-    /// Adds a command that the server runs in one transaction with the acknowledgement, if and only
-    /// if this attempt acknowledges the job. Its keys are on the stream's node. If a command fails,
-    /// the attempt fails, and the commands before it stay in effect. A command has 1 to 7000 words:
-    /// with another number the job becomes a dead letter.
+    /// Sets the command that the server runs in one step with the acknowledgement, if and only if this
+    /// attempt acknowledges the job. Its keys are on the stream's node. A command that fails has
+    /// changed nothing: the attempt has failed, and the job is tried again.
+    ///
+    /// Several changes are a script: `EVAL`, its text, the number of keys, the keys, the arguments.
+    /// It checks before it writes. A script that fails keeps what it has written, so its job becomes
+    /// a dead letter at once and repeats nothing.
+    ///
+    /// A job has one effect, of 1 to 7000 words: with another number it becomes a dead letter.
     ///
     /// ```
     /// use uwork_bridge::Reply;
-    /// let reply = Reply::done().effect(["INCRBY", "balance:7", "100"]);
-    /// # drop(reply);
+    /// let one = Reply::done().effect(["INCRBY", "balance:7", "100"]);
+    /// let move_100 = "redis.call('DECRBY', KEYS[1], 100) redis.call('INCRBY', KEYS[2], 100)";
+    /// let both = Reply::done().effect(["EVAL", move_100, "2", "balance:7", "balance:8"]);
+    /// # drop((one, both));
     /// ```
     #[must_use]
     pub fn effect<W: Into<Vec<u8>>>(mut self, words: impl IntoIterator<Item = W>) -> Reply {
-        self.effects.push(words.into_iter().map(Into::into).collect());
+        self.effect = Some(words.into_iter().map(Into::into).collect());
+        self.effects += 1;
         self
     }
 
-    /// Refuses commands that no server can run. The script that runs them would fail each time, and
-    /// its job would be held for ever.
+    /// Whether the effect is a script.
+    pub(crate) fn has_script(&self) -> bool {
+        let first = self.effect.iter().flatten().next();
+        first.is_some_and(|word| word.eq_ignore_ascii_case(b"EVAL"))
+    }
+
+    /// Refuses effects that no server can run as one. Their job would be held for ever, or repeat a
+    /// part of them.
     fn checked(self) -> Result<Reply, Failure> {
-        match self.effects.iter().map(Vec::len).find(|words| !(1..=WORDS_MAX).contains(words)) {
-            Some(words) => Err(Failure::dead(format!(
-                "an effect has {words} words: allowed are 1 to {WORDS_MAX}"
-            ))),
-            None => Ok(self),
+        let refused = |text: String| Err(Failure::dead(text));
+        if self.effects > 1 {
+            return refused(format!(
+                "a job has {} effects: allowed is 1, a command or a script (EVAL)",
+                self.effects
+            ));
         }
+        let Some(words) = &self.effect else { return Ok(self) };
+        if !(1..=WORDS_MAX).contains(&words.len()) {
+            let words = words.len();
+            return refused(format!("an effect has {words} words: allowed are 1 to {WORDS_MAX}"));
+        }
+        if self.has_script() {
+            let keys = words.get(2).and_then(|word| std::str::from_utf8(word).ok());
+            let keys = keys.and_then(|text| text.parse::<usize>().ok());
+            if keys.is_none_or(|keys| keys > words.len() - 3) {
+                let text = "an effect is EVAL, a text, the number of keys, the keys, the arguments";
+                return refused(text.to_owned());
+            }
+        }
+        Ok(self)
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Keys {
     pub(crate) stats: String,
     /// Results, a stream.
     pub(crate) results: String,
+    /// A key that is written and never exists: its writes are seen by transactions.
+    pub(crate) guard: String,
     prefix: String,
 }
 
@@ -29,6 +31,7 @@ impl Keys {
             dead: format!("{prefix}:dead"),
             stats: format!("{prefix}:stats"),
             results: format!("{prefix}:results"),
+            guard: format!("{prefix}:guard"),
             prefix,
         }
     }

@@ -16,7 +16,8 @@ local function owned(stream, group, consumer, id)
 end
 local function ended(stream, group, id, keep)
   redis.call('XACK', stream, group, id)
-  if keep == '0' then redis.call('XDEL', stream, id) end
+  -- A refusal leaves an entry without an owner, and is no reason to repeat what was done.
+  if keep == '0' then redis.pcall('XDEL', stream, id) end
 end
 -- Counts decide nothing: a counter that cannot be written stops no job.
 local function tally(stats, name, by)
@@ -60,22 +61,65 @@ if done < #ARGV - 2 then tally(KEYS[2], 'duplicates', #ARGV - 2 - done) end
 return done
 ";
 
-/// KEYS stream stats key...; ARGV group id keep, then for each command the number of its words and
-/// the words: runs the commands and acknowledges the job, if it is pending. Returns 1, or 0 if it
-/// is not.
+/// KEYS stream stats guard; ARGV group id keep words..., where `words` is their number and the words
+/// of the result's command, and then of the effect's: runs both and acknowledges the job, if it is
+/// pending. Returns 1, or 0 if it is not.
+///
+/// All that can be refused comes before the effect, and is undone if the effect fails.
 const EFFECTS: &str = r"
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
   tally(KEYS[2], 'duplicates', 1)
   return 0
 end
+-- Both write nothing. The first meets each state of the server that refuses writes, which it checks
+-- only before the first write of a script; the second a right that is missing.
+redis.call('SET', KEYS[3], '', 'PXAT', 1)
+redis.call('XACK', KEYS[1], ARGV[1], '0-1')
 local at = 4
-while at <= #ARGV do
-  local words = tonumber(ARGV[at])
-  local reply = redis.pcall(unpack(ARGV, at + 1, at + words))
-  if type(reply) == 'table' and reply.err then
-    return redis.error_reply('EFFECT ' .. ARGV[at + 1] .. ': ' .. reply.err)
+local function words()
+  local from = at + 1
+  at = from + ARGV[at]
+  return from, at - 1
+end
+local function failure(of, reply)
+  local said = type(reply) == 'table' and reply.err
+  return said and redis.error_reply('EFFECT ' .. of .. ': ' .. said)
+end
+local undo
+local from, to = words()
+if to >= from then
+  local reply = redis.pcall(unpack(ARGV, from, to))
+  local failed = failure(ARGV[from], reply)
+  if failed then return failed end
+  local key = ARGV[from + 1]
+  if ARGV[from] == 'SET' then
+    undo = {'SET', key, '', 'PXAT', 1}
+  else
+    undo = {'XDEL', key, reply}
   end
-  at = at + words + 1
+end
+from, to = words()
+if to >= from then
+  local of, reply = ARGV[from], nil
+  if of:upper() == 'EVAL' then
+    of = 'EVAL'
+    local first, keys, args = from + 3, {}, {}
+    local last = first - 1 + ARGV[from + 2]
+    for i = first, last do keys[#keys + 1] = ARGV[i] end
+    for i = last + 1, to do args[#args + 1] = ARGV[i] end
+    local run, refused = loadstring('local KEYS, ARGV = ... ' .. ARGV[from + 1], '=effect')
+    local ran = false
+    if run then ran, refused = pcall(run, keys, args) end
+    reply = refused
+    if not ran and type(refused) ~= 'table' then reply = {err = tostring(refused)} end
+  else
+    reply = redis.pcall(unpack(ARGV, from, to))
+  end
+  local failed = failure(of, reply)
+  if failed then
+    if undo then redis.pcall(unpack(undo)) end
+    return failed
+  end
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)

@@ -48,6 +48,7 @@ static int sum(struct uw_bridge_job *job, void *arg)
 	CHECK(!strcmp(uw_bridge_job_last_error(job), "once more"));
 	CHECK(uw_bridge_job_add_effect(job, NULL, 0) == -EINVAL);
 	CHECK(uw_bridge_job_add_effect(job, effect, 3) == 0);
+	CHECK(uw_bridge_job_add_effect(job, effect, 3) == -EINVAL);
 	CHECK(uw_bridge_job_set_result(job, "5", 1) == 0);
 	return UW_BRIDGE_DONE;
 }

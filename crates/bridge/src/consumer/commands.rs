@@ -32,7 +32,7 @@ pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
 }
 
 pub(super) fn has_effects(reply: &Reply, results: Results) -> bool {
-    !reply.effects.is_empty() || (reply.result.is_some() && results != Results::Dropped)
+    reply.effect.is_some() || (reply.result.is_some() && results != Results::Dropped)
 }
 
 /// The acknowledgement of a job with its result and effects.
@@ -40,7 +40,7 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats]);
+    let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats, &keys.guard]);
     command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
     let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
     let result = reply.result.as_ref().and_then(|result| match config.results {
@@ -57,9 +57,10 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
             Some(words.chain([result.clone()]).collect())
         }
     });
-    for words in reply.effects.iter().chain(&result) {
-        command.arg(words.len());
-        words.iter().for_each(|word| {
+    for words in [&result, &reply.effect] {
+        let words = words.iter().flatten();
+        command.arg(words.clone().count());
+        words.for_each(|word| {
             command.arg(word.as_slice());
         });
     }

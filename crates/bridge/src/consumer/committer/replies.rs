@@ -29,7 +29,11 @@ impl Committer {
             match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
                 // A command of the handler has failed: so has the attempt.
                 (Some(text), _, Sent::Effects(mut outcome)) => {
-                    outcome.end = End::Failed(Failure::again(format!("an effect failed: {text}")));
+                    let text = format!("an effect failed: {text}");
+                    // A script has written what it has written.
+                    let has_begun = matches!(&outcome.end, End::Done(of) if of.has_script());
+                    let fail = if has_begun { Failure::dead } else { Failure::again };
+                    outcome.end = End::Failed(fail(text));
                     self.backlog.push(outcome);
                 }
                 (_, Some(found), sent) => {

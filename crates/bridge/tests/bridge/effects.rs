@@ -1,0 +1,131 @@
+//! Effects: one command or script with the acknowledgement, whole or not at all, and never twice.
+
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Results};
+
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
+use crate::support::server::{Redis, server_at};
+
+/// Runs one job with a reply until the job is done or dead, and returns the reported lines.
+fn run(
+    redis: &Redis,
+    results: Results,
+    reply: impl Fn() -> Reply + Send + Sync + 'static,
+) -> Count {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job").id("7")).unwrap();
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(move |_| Ok(reply()));
+    let mut config = config(redis.server(), "jobs");
+    config.results = results;
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    until("the job has ended", || bridge.counters().done + bridge.counters().dead == 1);
+    bridge.stop(LONG);
+    lines.assert_nothing_refused();
+    lines
+}
+
+#[test]
+fn a_second_effect_is_refused_and_the_first_is_not_run() {
+    let Some(redis) = Redis::start("a_second_effect_is_refused", &[]) else { return };
+    redis.ask("SET text hello");
+    let reply =
+        || Reply::done().effect(["INCRBY", "balance", "100"]).effect(["INCRBY", "text", "1"]);
+    run(&redis, Results::Dropped, reply)
+        .wait_line("after 1 attempt(s): a job has 2 effects: allowed is 1, a command or a script");
+    assert_eq!(redis.number("EXISTS balance"), 0);
+}
+
+#[test]
+fn a_result_is_not_left_behind_by_an_effect_that_fails() {
+    let Some(redis) = Redis::start("a_result_is_not_left_behind", &[]) else { return };
+    redis.ask("SET text hello");
+    for results in [Results::Stream(100), Results::Key(LONG)] {
+        redis.ask("DEL {jobs}:id:7");
+        run(&redis, results, || Reply::result("r").effect(["INCRBY", "text", "1"]))
+            .wait_line("after 3 attempt(s): an effect failed: INCRBY: ERR value is not an integer");
+        assert_eq!(redis.number("XLEN {jobs}:results"), 0);
+        assert_eq!(redis.number("EXISTS {jobs}:result:7"), 0);
+    }
+}
+
+#[test]
+fn an_effect_is_not_repeated_by_a_result_that_fails() {
+    let Some(redis) = Redis::start("an_effect_is_not_repeated_by_a_result", &[]) else { return };
+    redis.ask("SET {jobs}:results text");
+    run(&redis, Results::Stream(9), || Reply::result("r").effect(["INCRBY", "balance", "100"]))
+        .wait_line("after 3 attempt(s): an effect failed: XADD: WRONGTYPE");
+    assert_eq!(redis.number("EXISTS balance"), 0);
+}
+
+#[test]
+fn a_script_makes_several_changes_and_one_that_fails_repeats_nothing() {
+    let Some(redis) = Redis::start("a_script_makes_several_changes", &[]) else { return };
+    redis.ask("SET text hello");
+    let pay = |second: &'static str| {
+        let text = "redis.call('INCRBY', KEYS[1], ARGV[1]) redis.call('INCRBY', KEYS[2], 1)";
+        move || Reply::done().effect(["eval", text, "2", "balance", second, "100"])
+    };
+    run(&redis, Results::Dropped, pay("count"));
+    assert_eq!((redis.number("GET balance"), redis.number("GET count")), (100, 1));
+    redis.ask("DEL {jobs}:id:7");
+    run(&redis, Results::Dropped, pay("text"))
+        .wait_line("after 1 attempt(s): an effect failed: EVAL: ERR value is not an integer");
+    assert_eq!(redis.number("GET balance"), 200, "its first half once, and not at each attempt");
+    for (words, text) in [
+        (["EVAL", "return", "2", "key"], "an effect is EVAL, a text, the number of keys"),
+        (["EVAL", "return", "-1", "key"], "an effect is EVAL, a text, the number of keys"),
+        (["EVAL", "no lua", "1", "key"], "an effect failed: EVAL: effect:1: '=' expected"),
+    ] {
+        redis.ask("DEL {jobs}:id:7");
+        let words = words.to_vec();
+        run(&redis, Results::Dropped, move || Reply::done().effect(words.clone())).wait_line(text);
+    }
+}
+
+#[test]
+fn an_effect_whose_job_cannot_be_acknowledged_waits_and_happens_once() {
+    let Some(redis) = Redis::start("an_effect_whose_job_cannot_be", &[]) else { return };
+    for right in ["xack", "xdel"] {
+        redis.ask("FLUSHALL");
+        redis.ask("ACL SETUSER worker on >secret ~* +@all");
+        redis.ask(&format!("ACL SETUSER worker -{right}"));
+        let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
+        let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+        producer.push(Push::new("job")).unwrap();
+        let handlers =
+            Handlers::new().otherwise(|_| Ok(Reply::done().effect(["INCRBY", "balance", "100"])));
+        let bridge = Bridge::start(config(server_at(&at), "jobs"), handlers, |_| {}).unwrap();
+        if right == "xack" {
+            until("it was refused a few times", || bridge.counters().faults >= 3);
+            assert_eq!(redis.number("EXISTS balance"), 0);
+            redis.ask("ACL SETUSER worker +xack");
+        }
+        until("the job is done", || bridge.counters().done == 1);
+        bridge.stop(LONG);
+        assert_eq!(redis.number("GET balance"), 100, "without {right}");
+    }
+}
+
+#[test]
+fn a_script_does_not_begin_on_a_server_without_memory() {
+    let Some(redis) = Redis::start("a_script_does_not_begin", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    producer.push(Push::new("job")).unwrap();
+    redis.ask("RPUSH list 1 2 3");
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("CONFIG SET maxmemory 1");
+    let handlers = Handlers::new().otherwise(|_| {
+        // A server without memory grants the first, and refuses the second.
+        let text = "redis.call('LPOP', KEYS[1]) redis.call('SET', KEYS[2], 1)";
+        Ok(Reply::done().effect(["EVAL", text, "2", "list", "seen"]))
+    });
+    let lines = Count::default();
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("OOM");
+    until("it was tried a few times", || bridge.counters().faults >= 3);
+    assert_eq!(redis.number("LLEN list"), 3);
+    redis.ask("CONFIG SET maxmemory 0");
+    until("the job is done", || bridge.counters().done == 1);
+    bridge.stop(LONG);
+    assert_eq!(redis.number("LLEN list"), 2);
+}
