@@ -158,7 +158,7 @@ struct uw_bridge_counters {
 	uint64_t dead;        /* jobs that became dead letters */
 	uint64_t reclaimed;   /* jobs taken over from other consumers */
 	uint64_t lost;        /* jobs that another consumer took over from this one */
-	uint64_t duplicates;  /* completions of jobs that were no longer pending: docs/bridge.md */
+	uint64_t duplicates;  /* jobs that completed although an earlier run had begun */
 	uint64_t handed_back; /* jobs that came back to the stream at the end */
 	uint64_t faults;      /* exchanges with a server that failed */
 	uint64_t held;        /* jobs held now */

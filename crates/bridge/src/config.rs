@@ -52,7 +52,8 @@ pub struct Config {
     /// After this time without a sign of life, other consumers take over a consumer's jobs. A
     /// consumer gives three signs in this time. From 100 ms to 24 hours.
     pub heartbeat: Duration,
-    /// The number of attempts after which a job becomes a dead letter, at least 1.
+    /// The number of attempts after which a job becomes a dead letter, at least 1. An attempt is a run
+    /// that has begun, whether it fails or its consumer dies.
     pub attempts_max: u32,
     /// The delays between attempts.
     pub backoff: Backoff,
@@ -60,7 +61,8 @@ pub struct Config {
     pub limit: Option<Duration>,
     /// Where results go.
     pub results: Results,
-    /// Entries stay in the stream when they are done. Without it they are deleted.
+    /// Entries stay in the stream when they are done. Without it they are deleted when all groups of
+    /// the stream have acknowledged them.
     pub keep: bool,
     /// A server that forgets jobs fails the start: one that evicts keys, that has no append-only
     /// file, that is a replica, or that does not tell. Without it such a server is reported.

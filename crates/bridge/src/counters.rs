@@ -16,8 +16,7 @@ pub struct Counters {
     pub reclaimed: u64,
     /// Jobs that another consumer took over from this one.
     pub lost: u64,
-    /// Completions of jobs that were no longer pending: they ran twice, or a connection was cut before
-    /// the reply to their completion, which was then sent again.
+    /// Jobs that completed although an earlier run of them had begun: they ran twice.
     pub duplicates: u64,
     /// Jobs that came back to the stream at the end.
     pub handed_back: u64,

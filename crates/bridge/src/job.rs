@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
 
 use crate::handler::Failure;
+use crate::policy::Deliveries;
 use crate::scripts::ms;
 
 /// The number of an entry: milliseconds and sequence.
@@ -107,6 +108,8 @@ pub(crate) struct Fields {
     /// Attempts that have failed.
     pub(crate) attempts: u32,
     pub(crate) last_error: Option<String>,
+    /// The group whose retry it is, if the stream has several.
+    pub(crate) group: Option<String>,
 }
 
 impl Fields {
@@ -126,6 +129,7 @@ impl Fields {
                     fields.attempts = text(value).and_then(|text| text.parse().ok()).unwrap_or(0);
                 }
                 b"e" => fields.last_error = text(value),
+                b"g" => fields.group = text(value),
                 _ => {}
             }
         }
@@ -137,8 +141,8 @@ impl Fields {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: EntryId,
-    /// How often it was delivered, this time included.
-    pub(crate) deliveries: u32,
+    /// What the server's counter said when it was delivered.
+    pub(crate) of: Deliveries,
     pub(crate) fields: Fields,
 }
 
@@ -155,6 +159,8 @@ pub(crate) struct Ticket {
     /// When the run began, in milliseconds after `since`; 0: not yet.
     began_ms: std::sync::atomic::AtomicU64,
     since: Instant,
+    /// The server knows that the run has begun.
+    recorded: AtomicBool,
 }
 
 const HELD: u8 = 0;
@@ -167,6 +173,7 @@ impl Ticket {
             state: AtomicU8::new(HELD),
             began_ms: std::sync::atomic::AtomicU64::new(0),
             since: Instant::now(),
+            recorded: AtomicBool::new(false),
         })
     }
 
@@ -192,6 +199,15 @@ impl Ticket {
 
     pub(crate) fn is_settled(&self) -> bool {
         self.state.load(Ordering::Relaxed) == SETTLED
+    }
+
+    /// The server has recorded the begin.
+    pub(crate) fn record(&self) {
+        self.recorded.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     /// The milliseconds that the handler has run, if it runs.

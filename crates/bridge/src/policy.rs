@@ -116,9 +116,73 @@ pub(crate) fn after_failure(
     }
 }
 
-/// Whether a delivered job has used up its attempts, because consumers died in the earlier ones.
-pub(crate) fn is_spent(attempt: u32, attempts_max: u32) -> bool {
-    attempt > attempts_max
+/// What the server's delivery counter of an entry says. A takeover adds 1 to it by itself; the bridge
+/// writes the rest.
+///
+/// | part | digits | meaning |
+/// |---|---|---|
+/// | deliveries | the last 6 | consumers that have fetched the entry, this one included |
+/// | begun | the 7 before | runs of it that have begun, and of which no end is known |
+/// | alone | the first | the last of these runs was the only job of its consumer |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Deliveries {
+    pub(crate) deliveries: u64,
+    pub(crate) begun: u32,
+    pub(crate) is_alone: bool,
+}
+
+/// The unit of the runs that have begun.
+const BEGUN: u64 = 1_000_000;
+const BEGUN_MAX: u32 = 9_999_999;
+/// The mark of a run without others.
+const ALONE: u64 = BEGUN * 10_000_000;
+
+impl Deliveries {
+    pub(crate) fn read(counter: u64) -> Deliveries {
+        let begun = counter % ALONE / BEGUN;
+        Deliveries { deliveries: counter % BEGUN, begun: begun as u32, is_alone: counter >= ALONE }
+    }
+
+    pub(crate) fn counter(self) -> u64 {
+        let alone = if self.is_alone { ALONE } else { 0 };
+        self.deliveries.min(BEGUN - 1) + u64::from(self.begun.min(BEGUN_MAX)) * BEGUN + alone
+    }
+
+    /// After the begin of a run.
+    pub(crate) fn begins(self, is_alone: bool) -> Deliveries {
+        Deliveries { begun: self.begun.saturating_add(1), is_alone, ..self }
+    }
+
+    /// After this consumer has handed the entry back.
+    pub(crate) fn handed_back(self) -> Deliveries {
+        Deliveries { deliveries: self.deliveries.saturating_sub(1), ..self }
+    }
+}
+
+/// How a delivered entry is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// At once. Its begin is recorded if it is still running a moment later.
+    Now,
+    /// After its begin was recorded: a consumer that had it has died.
+    Recorded,
+    /// The same, and as the only job of this consumer: it would be the last attempt.
+    Alone,
+    /// Not at all: its consumer died each time, the last time with no other job.
+    Never,
+}
+
+/// `failed` attempts have ended with an error.
+pub(crate) fn how_to_begin(failed: u32, of: Deliveries, attempts_max: u32) -> Begin {
+    let attempts = failed.saturating_add(of.begun);
+    match of {
+        _ if failed >= attempts_max && of.begun == 0 => Begin::Never,
+        Deliveries { begun: 0, deliveries: ..=1, .. } => Begin::Now,
+        Deliveries { begun: 0, .. } => Begin::Recorded,
+        _ if of.is_alone && attempts >= attempts_max => Begin::Never,
+        _ if attempts.saturating_add(1) >= attempts_max => Begin::Alone,
+        _ => Begin::Recorded,
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +249,32 @@ mod tests {
         assert_eq!(after_failure(5, 5, false, BACKOFF, 0.0), Fate::Bury);
         assert_eq!(after_failure(1, 5, true, BACKOFF, 0.0), Fate::Bury);
         assert_eq!(after_failure(1, 5, false, BACKOFF, 0.0), Fate::Retry(BACKOFF.first));
-        assert!(is_spent(6, 5) && !is_spent(5, 5));
+    }
+
+    #[test]
+    fn a_counter_of_the_server_carries_the_runs_that_have_begun() {
+        let fresh = Deliveries::read(1);
+        assert_eq!(fresh, Deliveries { deliveries: 1, begun: 0, is_alone: false });
+        let begun = fresh.begins(false).begins(false).begins(true);
+        // A takeover adds 1.
+        let taken = Deliveries::read(begun.counter() + 1);
+        assert_eq!(taken, Deliveries { deliveries: 2, begun: 3, is_alone: true });
+        assert_eq!(Deliveries::read(taken.handed_back().counter() + 1), taken);
+        assert_eq!(Deliveries::default().handed_back().counter(), 0);
+    }
+
+    #[test]
+    fn only_a_job_that_was_alone_when_its_consumer_died_is_given_up() {
+        let died = |begun, is_alone| Deliveries { deliveries: 9, begun, is_alone };
+        assert_eq!(how_to_begin(0, Deliveries::read(1), 5), Begin::Now);
+        assert_eq!(how_to_begin(4, Deliveries::read(1), 5), Begin::Now);
+        assert_eq!(how_to_begin(5, Deliveries::read(1), 5), Begin::Never, "it has failed");
+        assert_eq!(how_to_begin(0, died(0, false), 1), Begin::Recorded, "fetched, and no more");
+        assert_eq!(how_to_begin(0, died(3, false), 5), Begin::Recorded);
+        assert_eq!(how_to_begin(0, died(4, false), 5), Begin::Alone);
+        assert_eq!(how_to_begin(3, died(1, false), 5), Begin::Alone);
+        assert_eq!(how_to_begin(0, died(7, false), 5), Begin::Alone, "others ran beside it");
+        assert_eq!(how_to_begin(0, died(5, true), 5), Begin::Never);
+        assert_eq!(how_to_begin(0, died(3, true), 5), Begin::Recorded, "more attempts than before");
     }
 }

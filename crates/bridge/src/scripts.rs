@@ -14,29 +14,94 @@ const SHARED: &str = r"
 local function owned(stream, group, consumer, id)
   return #redis.call('XPENDING', stream, group, id, id, 1, consumer) > 0
 end
+local function others(stream, group, id)
+  return #redis.call('XPENDING', stream, group, id, id, 1) > 0 and 0 or 2
+end
+local function about(row)
+  local found = {}
+  for i = 1, #row, 2 do found[row[i]] = row[i + 1] end
+  return found
+end
+-- The groups of a stream beside one, or all of them.
+local function groups(stream, but)
+  local rows, found = redis.pcall('XINFO', 'GROUPS', stream), {}
+  if rows.err then
+    if rows.err:find('no such key', 1, true) then return found end
+    error(rows.err)
+  end
+  for _, row in ipairs(rows) do
+    local group = about(row)
+    if group.name ~= but then found[#found + 1] = group end
+  end
+  return found
+end
+-- Numbers of entries are two numbers of 64 bits, which no number of Lua holds.
+local function is_later(a, b)
+  local function parts(id) return id:match('^(%d+)-(%d+)$') end
+  local a_ms, a_seq = parts(a)
+  local b_ms, b_seq = parts(b)
+  local function is_larger(x, y)
+    if #x ~= #y then return #x > #y end
+    return x > y
+  end
+  if a_ms ~= b_ms then return is_larger(a_ms, b_ms) end
+  return is_larger(a_seq, b_seq)
+end
+local function is_needed(stream, beside, id)
+  for _, group in ipairs(beside) do
+    if is_later(id, group['last-delivered-id']) then return true end
+    if group.pending > 0 and #redis.call('XPENDING', stream, group.name, id, id, 1) > 0 then
+      return true
+    end
+  end
+  return false
+end
+-- Deletes entries that this group has acknowledged and no other needs.
+local function delete(stream, group, ids)
+  local beside = groups(stream, group)
+  if #beside > 0 then
+    local free = {}
+    for _, id in ipairs(ids) do
+      if not is_needed(stream, beside, id) then free[#free + 1] = id end
+    end
+    ids = free
+  end
+  for from = 1, #ids, 1000 do
+    redis.call('XDEL', stream, unpack(ids, from, math.min(from + 999, #ids)))
+  end
+end
 local function ended(stream, group, id, keep)
   redis.call('XACK', stream, group, id)
   -- A refusal leaves an entry without an owner, and is no reason to repeat what was done.
-  if keep == '0' then redis.pcall('XDEL', stream, id) end
+  if keep == '0' then pcall(delete, stream, group, {id}) end
 end
 -- Counts decide nothing: a counter that cannot be written stops no job.
 local function tally(stats, name, by)
   redis.pcall('HINCRBY', stats, name, by)
 end
+local function twice(stats, counts, done, all)
+  local of = {all = all, none = 0, pending = done, missing = all - done}
+  if (of[counts] or 0) > 0 then tally(stats, 'duplicates', of[counts]) end
+end
 -- The stack of a script has 8000 places: an entry with more words keeps the first ones.
 local words_max = 7000
-local function fields_of(stream, id, attempt, reason)
+local function fields_of(stream, group, id, attempt, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if #found == 0 then return nil end
   local fields = {}
   for i = 1, math.min(#found[1][2], words_max), 2 do
     local name = found[1][2][i]
-    if name ~= 'n' and name ~= 'e' then
+    if name ~= 'n' and name ~= 'e' and name ~= 'g' then
       fields[#fields + 1] = name
       fields[#fields + 1] = found[1][2][i + 1]
     end
   end
   for _, word in ipairs({'n', attempt, 'e', reason}) do fields[#fields + 1] = word end
+  if #groups(stream, group) > 0 then
+    -- Another group has this job, and its retry is none of its business.
+    fields[#fields + 1] = 'g'
+    fields[#fields + 1] = group
+  end
   return fields
 end
 local function now_ms()
@@ -45,37 +110,38 @@ local function now_ms()
 end
 ";
 
-/// KEYS stream stats; ARGV group keep id...: acknowledges completed jobs. Returns how many of them
-/// were pending.
+/// KEYS stream stats; ARGV group keep counts id...: acknowledges completed jobs. Returns how many of
+/// them were pending. `counts` says which of them ran twice: `all`, `none`, those that were `pending`
+/// or those that were `missing`; or that all were `skipped`, jobs of another group.
 const COMPLETE: &str = r"
-local done = 0
-local from = 3
-while from <= #ARGV do
+local done, ids = 0, {}
+for from = 4, #ARGV, 1000 do
   local to = math.min(from + 999, #ARGV)
   done = done + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
-  if ARGV[2] == '0' then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
-  from = to + 1
+  for i = from, to do ids[#ids + 1] = ARGV[i] end
 end
+if ARGV[2] == '0' then delete(KEYS[1], ARGV[1], ids) end
+if ARGV[3] == 'skipped' then return done end
 if done > 0 then tally(KEYS[2], 'done', done) end
-if done < #ARGV - 2 then tally(KEYS[2], 'duplicates', #ARGV - 2 - done) end
+twice(KEYS[2], ARGV[3], done, #ARGV - 3)
 return done
 ";
 
-/// KEYS stream stats guard; ARGV group id keep words..., where `words` is their number and the words
+/// KEYS stream stats guard; ARGV group id keep counts words..., where `words` is their number and the words
 /// of the result's command, and then of the effect's: runs both and acknowledges the job, if it is
 /// pending. Returns 1, or 0 if it is not.
 ///
 /// All that can be refused comes before the effect, and is undone if the effect fails.
 const EFFECTS: &str = r"
 if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
-  tally(KEYS[2], 'duplicates', 1)
+  twice(KEYS[2], ARGV[4], 0, 1)
   return 0
 end
 -- Both write nothing. The first meets each state of the server that refuses writes, which it checks
 -- only before the first write of a script; the second a right that is missing.
 redis.call('SET', KEYS[3], '', 'PXAT', 1)
 redis.call('XACK', KEYS[1], ARGV[1], '0-1')
-local at = 4
+local at = 5
 local function words()
   local from = at + 1
   at = from + ARGV[at]
@@ -123,14 +189,16 @@ if to >= from then
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)
+twice(KEYS[2], ARGV[4], 1, 1)
 return 1
 ";
 
 /// KEYS stream delayed stats; ARGV group consumer id keep attempt error delay_ms: moves a failed
-/// job to the delayed ones, if the consumer owns it.
+/// job to the delayed ones, if the consumer owns it. Returns 1, or 0 if another one owns it, or 2 if
+/// none does.
 const RETRY: &str = r"
-if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return 0 end
-local fields = fields_of(KEYS[1], ARGV[3], ARGV[5], ARGV[6])
+if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
+local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
   redis.call('ZADD', KEYS[2], now_ms() + ARGV[7], member)
@@ -141,10 +209,10 @@ return 1
 ";
 
 /// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max: moves a job to the
-/// dead-letter stream, if the consumer owns it.
+/// dead-letter stream, if the consumer owns it. Returns as RETRY.
 const BURY: &str = r"
-if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return 0 end
-local fields = fields_of(KEYS[1], ARGV[3], ARGV[5], ARGV[6])
+if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
+local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   fields[#fields + 1] = 'o'
   fields[#fields + 1] = ARGV[3]
@@ -202,7 +270,7 @@ const PROMOTE: &str = r"
 local function fields_in(member)
   local is_packed, job = pcall(cmsgpack.unpack, member)
   local fields = is_packed and type(job) == 'table' and job[2]
-  if type(fields) ~= 'table' or #fields == 0 or #fields % 2 == 1 or #fields > words_max + 4 then
+  if type(fields) ~= 'table' or #fields == 0 or #fields % 2 == 1 or #fields > words_max + 6 then
     return nil
   end
   for _, field in ipairs(fields) do
@@ -253,34 +321,63 @@ end
 return due and 'delayed' or added
 ";
 
-/// KEYS stream; ARGV group consumer idle_ms id...: makes the consumer's entries look idle, and
-/// takes back their last delivery. An entry that looks idle already was handed back before. The
-/// next reclaim of any consumer takes them.
+/// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its counter: makes the
+/// consumer's entries look idle, with these counters. The next reclaim of any consumer takes them.
 const HAND_BACK: &str = r"
 local returned = 0
-for i = 4, #ARGV do
-  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2])
-  if #pending > 0 then
-    if pending[1][3] < tonumber(ARGV[3]) then
-      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
-        'IDLE', ARGV[3], 'RETRYCOUNT', math.max(0, pending[1][4] - 1), 'JUSTID')
-    end
+for i = 4, #ARGV, 2 do
+  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+      'IDLE', ARGV[3], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
     returned = returned + 1
   end
 end
 return returned
 ";
 
-/// KEYS stream; ARGV group idle_ms [consumer]: removes consumers without pending entries: the named
-/// one, and those that are idle for so long. A consumer with entries stays, since removing it would
-/// lose them.
-const LEAVE: &str = r"
-for _, found in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
-  local about = {}
-  for i = 1, #found, 2 do about[found[i]] = found[i + 1] end
-  if about.pending == 0 and (about.name == ARGV[3] or about.idle > tonumber(ARGV[2])) then
-    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], about.name)
+/// KEYS stream; ARGV group consumer, then of each entry its id and its counter: records runs of the
+/// consumer's entries, and is a sign of life. Returns the ids that it no longer owns.
+const BEGIN: &str = r"
+local lost = {}
+for i = 3, #ARGV, 2 do
+  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+  else
+    lost[#lost + 1] = ARGV[i]
   end
+end
+return lost
+";
+
+/// KEYS stream; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
+/// one, and those that are idle for so long. A consumer with entries stays, since removing it would
+/// lose them. With several groups it also deletes entries that each has acknowledged, the last one
+/// being of a program that deletes none.
+const LEAVE: &str = r"
+for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local found = about(row)
+  if found.pending == 0 and (found.name == ARGV[3] or found.idle > tonumber(ARGV[2])) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], found.name)
+  end
+end
+local all = groups(KEYS[1])
+if ARGV[4] ~= '0' or #all < 2 then return 1 end
+local first
+for _, group in ipairs(all) do
+  local id = group['last-delivered-id']
+  if group.pending > 0 then
+    id = redis.call('XPENDING', KEYS[1], group.name)[2]
+  else
+    -- It has acknowledged this one too.
+    local ms, seq = id:match('^(%d+)-(%d+)$')
+    if #seq < 15 then id = ms .. '-' .. string.format('%.0f', seq + 1) end
+  end
+  if not first or is_later(first, id) then first = id end
+end
+-- Whole nodes first, which is cheap, and then the rest of one, unless there is more than that.
+local trimmed = redis.pcall('XTRIM', KEYS[1], 'MINID', '~', first, 'LIMIT', 10000)
+if type(trimmed) == 'number' and trimmed < 10000 then
+  redis.pcall('XTRIM', KEYS[1], 'MINID', '=', first)
 end
 return 1
 ";
@@ -296,6 +393,7 @@ pub(crate) struct Scripts {
     pub(crate) promote: Script,
     pub(crate) push: Script,
     pub(crate) hand_back: Script,
+    pub(crate) begin: Script,
     pub(crate) leave: Script,
 }
 
@@ -309,12 +407,13 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     promote: script(PROMOTE),
     push: script(PUSH),
     hand_back: script(HAND_BACK),
+    begin: script(BEGIN),
     leave: script(LEAVE),
 });
 
 /// The texts that the server must know before a script is called by its hash.
 pub(crate) fn texts() -> impl Iterator<Item = String> {
-    [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, LEAVE]
+    [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, BEGIN, LEAVE]
         .into_iter()
         .map(whole)
 }

@@ -44,7 +44,7 @@ pub struct Stat {
     pub dead: u64,
     /// Jobs taken over from dead consumers.
     pub reclaimed: u64,
-    /// Completions of jobs that were no longer pending.
+    /// Jobs that ran twice.
     pub duplicates: u64,
     /// The consumers.
     pub consumers: Vec<ConsumerStat>,
@@ -129,7 +129,7 @@ impl Stat {
             ("retries", "counter", "Failed attempts, delayed for another", |stat| stat.retries),
             ("dead", "counter", "Jobs that became dead letters", |stat| stat.dead),
             ("reclaimed", "counter", "Jobs taken over from dead consumers", |s| s.reclaimed),
-            ("duplicates", "counter", "Completions of jobs no longer pending", |s| s.duplicates),
+            ("duplicates", "counter", "Jobs that ran twice", |s| s.duplicates),
         ];
         let mut out = String::new();
         for (name, kind, help, value) in METRICS {

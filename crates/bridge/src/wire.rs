@@ -41,6 +41,8 @@ pub(crate) struct Wire {
     /// The fault that began the present search. Those met in the search belong to it.
     lost: Option<Fault>,
     is_hurried: bool,
+    /// The last commands, or a part of them, may have reached the server.
+    was_sent: bool,
     buffer: Vec<u8>,
 }
 
@@ -93,6 +95,7 @@ impl Wire {
             vain: 0,
             lost: None,
             is_hurried: false,
+            was_sent: false,
             buffer: Vec::new(),
         }
     }
@@ -114,6 +117,11 @@ impl Wire {
     /// Where the master of the configured server is, if that was a replica when it was asked last.
     pub(crate) fn master_of_home(&self) -> Option<Address> {
         self.place.master_of_home()
+    }
+
+    /// Whether the server may have executed the last commands, although they failed as a whole.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.was_sent
     }
 
     pub(crate) fn connects(&self) -> u64 {
@@ -173,6 +181,7 @@ impl Wire {
         if self.was_left() {
             self.connection = None;
         }
+        self.was_sent = false;
         let mut search = Search::default();
         let mut replies = vec![Value::Nil; commands.len()];
         let mut left: Vec<usize> = (0..commands.len()).collect();
@@ -257,6 +266,7 @@ impl Wire {
         let doubt = Doubt { place, server, greeting: Some(greeting), owner: owner.as_ref() };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
+        self.was_sent = true;
         let replies = connection.ask(&self.buffer, count, wait);
         // A buffer that has held a large payload is released.
         self.buffer.shrink_to(1 << 20);

@@ -2,17 +2,17 @@
 
 use redis::Cmd;
 
-use super::link::{Link, Outcome, Place};
+use super::link::{Link, Outcome, Place, Twice};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
-use crate::policy::{Fate, after_failure};
+use crate::policy::{Deliveries, Fate, after_failure};
 use crate::scripts::{SCRIPTS, call, ms};
 
 /// The acknowledgement of completed jobs of a stream.
-pub(super) fn complete(link: &Link, stream: usize, places: &[Place]) -> Cmd {
+pub(super) fn complete(link: &Link, stream: usize, places: &[Place], twice: Twice) -> Cmd {
     let (config, keys) = (&link.shared.config, &link.streams[stream].1);
     let mut command = call(&SCRIPTS.complete, &[&keys.stream, &keys.stats]);
-    command.arg(&config.group).arg(u8::from(config.keep));
+    command.arg(&config.group).arg(u8::from(config.keep)).arg(twice.word());
     places.iter().for_each(|(_, id)| {
         command.arg(id.to_string());
     });
@@ -25,8 +25,23 @@ pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
     let mut command = call(&SCRIPTS.hand_back, &[&keys.stream]);
     command.arg(&shared.config.group).arg(&shared.consumer);
     command.arg(ms(shared.config.heartbeat) + 1);
-    places.iter().for_each(|(_, id)| {
-        command.arg(id.to_string());
+    places.iter().for_each(|place| {
+        let counter = link.delivered(place).handed_back().counter();
+        command.arg(place.1.to_string()).arg(counter);
+    });
+    command
+}
+
+/// The record of begins of a stream.
+pub(super) fn begin(
+    link: &Link,
+    stream: usize,
+    begins: impl Iterator<Item = (Place, Deliveries)>,
+) -> Cmd {
+    let mut command = call(&SCRIPTS.begin, &[&link.streams[stream].1.stream]);
+    command.arg(&link.shared.config.group).arg(&link.shared.consumer);
+    begins.for_each(|((_, id), begins)| {
+        command.arg(id.to_string()).arg(begins.counter());
     });
     command
 }
@@ -42,6 +57,7 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     let keys = &link.streams[stream].1;
     let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats, &keys.guard]);
     command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
+    command.arg(outcome.twice.word());
     let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
     let result = reply.result.as_ref().and_then(|result| match config.results {
         Results::Dropped => None,

@@ -3,7 +3,7 @@
 
 mod replies;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use redis::Cmd;
 
 use super::commands::{self as command_of, has_effects};
 use super::limits::Limits;
-use super::link::{End, Link, Outcome, Place};
+use super::link::{End, Link, Outcome, Place, Twice, Waiting};
 use super::schedule::{PROMOTE_EVERY, SWEEP_EVERY, Schedule, reclaim_every};
 use super::sent::{Purpose, Sent};
 use crate::fault::Fault;
@@ -31,6 +31,8 @@ const RECLAIM_MAX: usize = 100;
 const PROMOTE_MAX: usize = 100;
 /// The time over which the rate is measured.
 const RATE_EVERY: Duration = Duration::from_millis(5);
+/// A run that lasts longer is recorded on the server. Shorter ones end before, and cost nothing.
+const RECORD_EVERY: Duration = Duration::from_millis(50);
 
 struct Committer {
     link: Arc<Link>,
@@ -45,6 +47,12 @@ struct Committer {
     /// Where the next reclaim of each stream goes on.
     cursors: Vec<String>,
     ended: usize,
+    /// When runs are recorded next.
+    record: Instant,
+    /// Jobs that wait for the record of their begin.
+    parked: Vec<Waiting>,
+    /// The job of this shard that runs alone, or waits until no other is held.
+    alone: Option<Place>,
     /// When the rate was measured last.
     rated: Instant,
     limits: Limits,
@@ -70,6 +78,9 @@ impl Committer {
             next,
             cursors: vec!["0-0".to_owned(); streams],
             ended: 0,
+            record: now,
+            parked: Vec::new(),
+            alone: None,
             rated: now,
             limits: Limits::new(now),
         }
@@ -113,7 +124,12 @@ impl Committer {
                     // A reply with entries for this consumer may be among the lost ones.
                     self.link.seek_orphans();
                     // Their fate is unknown, and all transitions may be sent twice.
-                    self.backlog.extend(sent.into_iter().flat_map(Sent::into_outcomes));
+                    for sent in sent {
+                        match sent {
+                            Sent::Begin(_, waiting) => self.link.wait(waiting),
+                            sent => self.backlog.extend(sent.into_outcomes(self.wire.was_sent())),
+                        }
+                    }
                     let delay = self.failed(Purpose::Exchange, &fault);
                     if self.link.is_closing() {
                         // Other consumers take what is left, after the heartbeat's bound.
@@ -137,6 +153,9 @@ impl Committer {
         let mut at = self.next.due(self.link.shared.is_stopping());
         if self.link.shared.config.limit.is_some() {
             at = at.min(self.limits.next);
+        }
+        if self.link.shared.held() > 0 {
+            at = at.min(self.record);
         }
         if !self.backlog.is_empty() {
             return Instant::now();
@@ -171,6 +190,7 @@ impl Committer {
             self.next.beat = now + self.link.shared.config.heartbeat / 3;
             self.add_beats(&mut commands, &mut sent);
         }
+        self.add_begins(now, &mut commands, &mut sent);
         if now >= self.hold_until || self.link.is_closing() {
             self.backlog.append(&mut self.refused);
         }
@@ -184,13 +204,14 @@ impl Committer {
     fn add_outcomes(&mut self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
         let count = self.backlog.len().min(BATCH_MAX);
         let streams = self.link.streams.len();
-        let (mut complete, mut back) = (vec![Vec::new(); streams], vec![Vec::new(); streams]);
+        let mut complete: BTreeMap<(usize, Twice), Vec<Place>> = BTreeMap::new();
+        let mut back = vec![Vec::new(); streams];
         let mut forgotten = Vec::new();
         for outcome in self.backlog.drain(..count) {
             let (stream, _) = outcome.place;
             match &outcome.end {
                 End::Done(reply) if !has_effects(reply, self.link.shared.config.results) => {
-                    complete[stream].push(outcome.place);
+                    complete.entry((stream, outcome.twice)).or_default().push(outcome.place);
                 }
                 End::HandBack => back[stream].push(outcome.place),
                 End::Lost => forgotten.push(outcome.place),
@@ -207,13 +228,62 @@ impl Committer {
         }
         self.link.shared.tally.lost(forgotten.len() as u64);
         self.link.release(forgotten);
-        for (stream, places) in complete.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            commands.push(command_of::complete(&self.link, stream, &places));
-            sent.push(Sent::Complete(places));
+        for ((stream, twice), places) in complete {
+            commands.push(command_of::complete(&self.link, stream, &places, twice));
+            sent.push(Sent::Complete(places, twice));
         }
         for (stream, places) in back.into_iter().enumerate().filter(|(_, p)| !p.is_empty()) {
             commands.push(command_of::hand_back(&self.link, stream, &places));
             sent.push(Sent::HandBack(places));
+        }
+    }
+
+    /// Begins: of jobs that wait for it, and of runs that last. They are signs of life, and like
+    /// heartbeats go before the outcomes.
+    fn add_begins(&mut self, now: Instant, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
+        self.parked.append(&mut self.link.take_waiting());
+        self.parked.retain(|waiting| !waiting.is_settled());
+        self.watch_alone();
+        let is_ready = |waiting: &mut Waiting| {
+            let is_chosen = self.alone == Some(waiting.place);
+            !waiting.is_alone || (is_chosen && self.link.shared.held() == 1)
+        };
+        let mut by_stream: BTreeMap<usize, Vec<Waiting>> = BTreeMap::new();
+        for waiting in self.parked.extract_if(.., is_ready) {
+            by_stream.entry(waiting.place.0).or_default().push(waiting);
+        }
+        for (stream, waiting) in by_stream {
+            let begins = waiting.iter().map(|waiting| (waiting.place, waiting.begins));
+            commands.push(command_of::begin(&self.link, stream, begins));
+            sent.push(Sent::Begin(stream, waiting));
+        }
+        if now < self.record {
+            return;
+        }
+        self.record = now + RECORD_EVERY;
+        for stream in 0..self.link.streams.len() {
+            for runs in self.link.unrecorded(stream).chunks(BEATS_MAX) {
+                commands.push(command_of::begin(&self.link, stream, runs.iter().copied()));
+                let places = runs.iter().map(|(place, _)| *place).collect();
+                sent.push(Sent::Record(stream, places));
+            }
+        }
+    }
+
+    /// Chooses the job that runs alone. All others that have not begun are handed back meanwhile.
+    fn watch_alone(&mut self) {
+        if self.alone.is_some_and(|place| !self.link.is_held(&place)) {
+            self.alone = None;
+            self.link.shared.end_alone();
+        }
+        let candidate = self.parked.iter().find(|waiting| waiting.is_alone);
+        if let Some(waiting) = candidate
+            && self.link.shared.begin_alone()
+        {
+            self.alone = Some(waiting.place);
+        }
+        if self.link.shared.is_alone() {
+            self.link.hand_back_all_but(self.alone);
         }
     }
 
@@ -276,6 +346,7 @@ impl Committer {
             if sweep {
                 let mut command = call(&SCRIPTS.leave, &[&keys.stream]);
                 command.arg(&shared.config.group).arg(ms(heartbeat * 10)).arg("");
+                command.arg(u8::from(shared.config.keep));
                 commands.push(command);
                 sent.push(Sent::Sweep);
             }
@@ -293,6 +364,7 @@ impl Committer {
             // No other consumer is idle for so long.
             let never_ms = u64::from(u32::MAX) * 1_000;
             command.arg(&shared.config.group).arg(never_ms).arg(&shared.consumer);
+            command.arg(u8::from(shared.config.keep));
             command
         };
         let commands: Vec<Cmd> = self.link.streams.iter().map(of_stream).collect();
@@ -308,6 +380,7 @@ mod tests {
     use crate::consumer::link::Shared;
     use crate::handler::Handlers;
     use crate::job::{Entry, Fields};
+    use crate::policy::Deliveries;
     use crate::report::Reporter;
     use crate::server::Server;
 
@@ -325,10 +398,17 @@ mod tests {
     fn heartbeats_go_before_hand_backs_and_leave_out_what_is_handed_back() {
         let mut committer = committer();
         committer.next.beat = Instant::now();
-        let entry = |ms| Entry { id: EntryId(ms, 0), deliveries: 1, fields: Fields::default() };
+        let of = Deliveries::read(1);
+        let entry = |ms| Entry { id: EntryId(ms, 0), of, fields: Fields::default() };
         committer.link.admit(0, vec![entry(1), entry(2)]);
         let place = (0, EntryId(1, 0));
-        committer.backlog.push(Outcome { place, id: None, attempt: 1, end: End::HandBack });
+        committer.backlog.push(Outcome {
+            place,
+            id: None,
+            attempt: 1,
+            twice: Twice::IfMissing,
+            end: End::HandBack,
+        });
         let (commands, sent) = committer.commands();
         let position = |purpose| sent.iter().position(|sent| sent.purpose() == purpose).unwrap();
         assert!(position(Purpose::Beats) < position(Purpose::Outcomes));

@@ -10,7 +10,7 @@ use crate::counters::Tally;
 use crate::handler::{Failure, Handlers, Reply};
 use crate::job::{Entry, EntryId, Job, Ticket};
 use crate::keys::Keys;
-use crate::policy::{self, Window};
+use crate::policy::{self, Begin, Deliveries, Window};
 use crate::report::{Faults, Reporter};
 use crate::safety::Findings;
 
@@ -24,7 +24,67 @@ pub(crate) struct Outcome {
     /// The id of the job, for its result.
     pub(crate) id: Option<String>,
     pub(crate) attempt: u32,
+    pub(crate) twice: Twice,
     pub(crate) end: End,
+}
+
+/// Whether a completion belongs to a job that ran twice. Each such job is counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Twice {
+    /// If it is no longer pending: its begin is unknown to the consumer that took it over.
+    IfMissing,
+    /// An earlier run has begun.
+    Yes,
+    /// The same, and the server may have executed the completion: it has counted it then.
+    YesRepeated,
+    /// A consumer that took it over counts it, since the server knows of this run.
+    ByOther,
+    /// Unknown: the server may have executed the completion.
+    Repeated,
+    /// It did not run: it is the retry of another group.
+    Skipped,
+}
+
+impl Twice {
+    /// For a completion that is sent again.
+    pub(crate) fn repeated(self) -> Twice {
+        match self {
+            Twice::Yes | Twice::YesRepeated => Twice::YesRepeated,
+            Twice::Skipped => Twice::Skipped,
+            _ => Twice::Repeated,
+        }
+    }
+
+    pub(crate) fn is_repeated(self) -> bool {
+        matches!(self, Twice::YesRepeated | Twice::Repeated)
+    }
+
+    /// The argument of the scripts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Twice::IfMissing => "missing",
+            Twice::Yes => "all",
+            Twice::YesRepeated => "pending",
+            Twice::ByOther | Twice::Repeated => "none",
+            Twice::Skipped => "skipped",
+        }
+    }
+}
+
+/// A job whose begin is recorded before its run.
+pub(crate) struct Waiting {
+    pub(crate) place: Place,
+    /// The counter that records it.
+    pub(crate) begins: Deliveries,
+    pub(crate) is_alone: bool,
+    run: Run,
+}
+
+impl Waiting {
+    /// Whether it was decided while it waited.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.run.job.as_ref().is_none_or(|job| job.ticket.is_settled())
+    }
 }
 
 /// How an attempt ended.
@@ -42,6 +102,8 @@ struct Held {
     ticket: Arc<Ticket>,
     id: Option<String>,
     attempt: u32,
+    /// The server's counter when it was delivered.
+    of: Deliveries,
 }
 
 /// What all links of a consumer share.
@@ -68,6 +130,8 @@ pub(crate) struct Shared {
     hung: AtomicIsize,
     /// It was reported that such runs have all permits.
     stuck: AtomicBool,
+    /// A job runs alone, or waits until the others have ended: nothing is fetched.
+    alone: AtomicBool,
 }
 
 impl Shared {
@@ -95,6 +159,7 @@ impl Shared {
             room: Condvar::new(),
             hung: AtomicIsize::new(0),
             stuck: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
         }
     }
 
@@ -116,7 +181,7 @@ impl Shared {
     pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
         let window = lock(&self.window).clone();
         let is_full =
-            |total: &mut usize| !window.reads_at(*total, self.permits()) && !self.is_stopping();
+            |total: &mut usize| !window.reads_at(*total, self.places()) && !self.is_stopping();
         let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
         let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() { 0 } else { self.size().saturating_sub(*total) }
@@ -133,11 +198,35 @@ impl Shared {
     pub(crate) fn room_for_orphans(&self) -> usize {
         let total = *lock(&self.total);
         let size = self.size();
-        (size + size.min(self.permits())).saturating_sub(total)
+        (size + size.min(self.places())).saturating_sub(total)
     }
 
     fn size(&self) -> usize {
-        lock(&self.window).size(self.permits())
+        lock(&self.window).size(self.places())
+    }
+
+    /// The number of jobs to fetch for.
+    fn places(&self) -> usize {
+        if self.is_alone() { 0 } else { self.permits() }
+    }
+
+    /// A job runs alone, or will.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Begins to run a job alone. False if another one is.
+    #[must_use]
+    pub(crate) fn begin_alone(&self) -> bool {
+        !self.alone.swap(true, Ordering::Relaxed)
+    }
+
+    /// Ends it: jobs are fetched again.
+    pub(crate) fn end_alone(&self) {
+        self.alone.store(false, Ordering::Relaxed);
+        // Under the lock, so that the reader does not miss it between its check and its wait.
+        drop(lock(&self.total));
+        self.room.notify_all();
     }
 
     /// The number of jobs that can run at once: those of the queue without the runs that hang.
@@ -215,6 +304,8 @@ pub(crate) struct Link {
     pub(crate) streams: Vec<(Arc<str>, Keys)>,
     held: Mutex<HashMap<Place, Held>>,
     outcomes: Mutex<Vec<Outcome>>,
+    /// Jobs whose begin is to be recorded. Changed under the lock of the outcomes or by the committer.
+    waiting: Mutex<Vec<Waiting>>,
     arrived: Condvar,
     /// A reply that delivers entries may have been lost: the reader looks for them.
     orphans: AtomicBool,
@@ -230,6 +321,7 @@ impl Link {
             streams: streams.collect(),
             held: Mutex::default(),
             outcomes: Mutex::default(),
+            waiting: Mutex::default(),
             arrived: Condvar::new(),
             orphans: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -250,30 +342,52 @@ impl Link {
             }
             for entry in entries {
                 let place = (stream, entry.id);
-                let attempt = entry.fields.attempts.saturating_add(entry.deliveries);
+                let before = entry.fields.attempts.saturating_add(entry.of.begun);
+                let attempt = before.saturating_add(1);
                 let std::collections::hash_map::Entry::Vacant(vacant) = held.entry(place) else {
                     continue;
                 };
                 let ticket = Ticket::new();
                 let id = entry.fields.id.clone();
-                vacant.insert(Held { ticket: ticket.clone(), id, attempt });
-                jobs.push((place, attempt, ticket, entry.fields));
+                let of = entry.of;
+                vacant.insert(Held { ticket: ticket.clone(), id, attempt, of });
+                jobs.push((place, attempt, of, ticket, entry.fields));
             }
             // Before another thread can decide and release them: the count would fall below zero.
             self.shared.add(jobs.len());
         }
-        for (place, attempt, ticket, fields) in jobs {
+        for (place, attempt, of, ticket, fields) in jobs {
             let fail = |attempt, failure| {
                 if ticket.settle() {
                     let id = fields.id.clone();
-                    self.deliver(Outcome { place, id, attempt, end: End::Failed(failure) });
+                    let (twice, end) = (Twice::IfMissing, End::Failed(failure));
+                    self.deliver(Outcome { place, id, attempt, twice, end });
                 }
             };
-            if policy::is_spent(attempt, self.shared.config.attempts_max) {
+            if fields.group.as_ref().is_some_and(|group| *group != self.shared.config.group) {
+                if ticket.settle() {
+                    let (twice, end) = (Twice::Skipped, End::Done(Reply::done()));
+                    self.deliver(Outcome { place, id: None, attempt, twice, end });
+                }
+                continue;
+            }
+            let begin = policy::how_to_begin(fields.attempts, of, self.shared.config.attempts_max);
+            if begin == Begin::Never {
                 let before = fields.last_error.as_deref().unwrap_or("none was recorded");
-                let text = "its consumer died or was cut off in each attempt; the last error:";
+                let text = match of.begun {
+                    0 => "all its attempts are used up",
+                    _ => "its consumer died each time, or was cut off",
+                };
                 // This attempt is not made.
-                fail(attempt - 1, Failure::dead(format!("{text} {before}")));
+                fail(attempt - 1, Failure::dead(format!("{text}; the last error: {before}")));
+                continue;
+            }
+            if self.shared.is_alone() {
+                // It was on its way when the job began that runs alone.
+                let (id, twice) = (fields.id, Twice::IfMissing);
+                if ticket.settle_unstarted() {
+                    self.deliver(Outcome { place, id, attempt, twice, end: End::HandBack });
+                }
                 continue;
             }
             let Some(payload) = fields.payload else {
@@ -292,9 +406,63 @@ impl Link {
                 limit: self.shared.config.limit,
                 ticket,
             };
-            let run = Run { link: self.clone(), place, job: Some(job) };
-            drop(self.shared.queue.spawn(move || run.run()));
+            let is_again = of.begun > 0;
+            let run = Run { link: self.clone(), place, is_again, job: Some(job) };
+            if begin == Begin::Now {
+                drop(self.shared.queue.spawn(move || run.run()));
+                continue;
+            }
+            let is_alone = begin == Begin::Alone;
+            let begins = of.begins(is_alone);
+            self.wait(vec![Waiting { place, begins, is_alone, run }]);
         }
+    }
+
+    /// Adds jobs whose begin is to be recorded.
+    pub(crate) fn wait(&self, jobs: Vec<Waiting>) {
+        // Under the lock, so that the committer does not miss it between its check and its wait.
+        let outcomes = lock(&self.outcomes);
+        lock(&self.waiting).extend(jobs);
+        drop(outcomes);
+        self.arrived.notify_one();
+    }
+
+    /// Takes the jobs that wait for the record of their begin.
+    pub(crate) fn take_waiting(&self) -> Vec<Waiting> {
+        std::mem::take(&mut *lock(&self.waiting))
+    }
+
+    /// Runs a job whose begin is recorded.
+    pub(crate) fn start(&self, waiting: Waiting) {
+        let run = waiting.run;
+        run.job.iter().for_each(|job| job.ticket.record());
+        drop(self.shared.queue.spawn(move || run.run()));
+    }
+
+    /// The runs of a stream of which the server does not know, with the counters that record them.
+    pub(crate) fn unrecorded(&self, stream: usize) -> Vec<(Place, Deliveries)> {
+        let held = lock(&self.held);
+        let runs = held.iter().filter(|((of, _), held)| {
+            *of == stream && !held.ticket.is_recorded() && held.ticket.running_ms().is_some()
+        });
+        runs.map(|(place, held)| (*place, held.of.begins(false))).collect()
+    }
+
+    /// Notes that the server knows of runs.
+    pub(crate) fn recorded(&self, places: &[Place]) {
+        let held = lock(&self.held);
+        places.iter().filter_map(|place| held.get(place)).for_each(|held| held.ticket.record());
+    }
+
+    /// The server's counter of an entry when it was delivered.
+    pub(crate) fn delivered(&self, place: &Place) -> Deliveries {
+        lock(&self.held).get(place).map(|held| held.of).unwrap_or_default()
+    }
+
+    /// Hands back what has not begun, except one job.
+    pub(crate) fn hand_back_all_but(&self, kept: Option<Place>) {
+        let is_other = |place: &Place| Some(*place) != kept;
+        self.settle_of(is_other, |ticket| ticket.settle_unstarted(), || End::HandBack);
     }
 
     /// Adds an outcome for the committer.
@@ -311,7 +479,9 @@ impl Link {
     pub(crate) fn take_outcomes(&self, until: Instant) -> Vec<Outcome> {
         let limit = until.saturating_duration_since(Instant::now());
         let outcomes = lock(&self.outcomes);
-        let nothing = |outcomes: &mut Vec<Outcome>| outcomes.is_empty() && !self.is_closing();
+        let nothing = |outcomes: &mut Vec<Outcome>| {
+            outcomes.is_empty() && !self.is_closing() && lock(&self.waiting).is_empty()
+        };
         let waited = self.arrived.wait_timeout_while(outcomes, limit, nothing);
         let (mut outcomes, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *outcomes)
@@ -341,12 +511,21 @@ impl Link {
 
     /// Decides attempts from outside: those that `choose` picks by their tickets.
     pub(crate) fn settle(&self, choose: impl Fn(&Ticket) -> bool, end: impl Fn() -> End) -> usize {
+        self.settle_of(|_| true, choose, end)
+    }
+
+    fn settle_of(
+        &self,
+        is_one: impl Fn(&Place) -> bool,
+        choose: impl Fn(&Ticket) -> bool,
+        end: impl Fn() -> End,
+    ) -> usize {
         let chosen: Vec<Outcome> = lock(&self.held)
             .iter()
-            .filter(|(_, held)| choose(&held.ticket))
+            .filter(|(place, held)| is_one(place) && choose(&held.ticket))
             .map(|(place, held)| {
-                let id = held.id.clone();
-                Outcome { place: *place, id, attempt: held.attempt, end: end() }
+                let (id, twice) = (held.id.clone(), Twice::IfMissing);
+                Outcome { place: *place, id, attempt: held.attempt, twice, end: end() }
             })
             .collect();
         let count = chosen.len();
@@ -363,7 +542,8 @@ impl Link {
         let attempt = found.attempt;
         drop(held);
         if is_unstarted {
-            self.deliver(Outcome { place, id: None, attempt, end: End::Lost });
+            let twice = Twice::IfMissing;
+            self.deliver(Outcome { place, id: None, attempt, twice, end: End::Lost });
         }
     }
 
@@ -392,6 +572,8 @@ impl Link {
 struct Run {
     link: Arc<Link>,
     place: Place,
+    /// An earlier run of the job has begun.
+    is_again: bool,
     job: Option<Job>,
 }
 
@@ -404,8 +586,13 @@ impl Run {
         let result = self.link.shared.handlers.run(&job);
         if job.ticket.settle() {
             let end = result.map_or_else(End::Failed, End::Done);
+            let twice = match self.is_again {
+                true => Twice::Yes,
+                false if job.ticket.is_recorded() => Twice::ByOther,
+                false => Twice::IfMissing,
+            };
             let Job { id, attempt, .. } = job;
-            self.link.deliver(Outcome { place: self.place, id, attempt, end });
+            self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
         } else {
             self.link.shared.has_returned();
         }
@@ -416,8 +603,14 @@ impl Drop for Run {
     fn drop(&mut self) {
         let Some(job) = self.job.take() else { return };
         if job.ticket.settle_unstarted() {
-            let (id, attempt) = (job.id, job.attempt);
-            self.link.deliver(Outcome { place: self.place, id, attempt, end: End::HandBack });
+            let (id, attempt, twice) = (job.id, job.attempt, Twice::IfMissing);
+            self.link.deliver(Outcome {
+                place: self.place,
+                id,
+                attempt,
+                twice,
+                end: End::HandBack,
+            });
         }
     }
 }

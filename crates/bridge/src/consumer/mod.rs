@@ -240,7 +240,7 @@ fn greet_namesakes(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reports other groups of streams whose completed entries this consumer deletes.
+/// Reports other groups of streams: each job runs once in each group.
 fn greet_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     let config = &link.shared.config;
     for (stream, _) in link.streams.iter().filter(|_| !config.keep) {
@@ -248,8 +248,8 @@ fn greet_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
         let reply = wire.ask_one(command.arg("GROUPS").arg(&**stream).clone())?;
         if let Some(other) = groups(&reply).into_iter().find(|name| *name != config.group) {
             link.shared.reporter.say(&format!(
-                "{stream}: the group {other:?} reads it too, and may lose jobs: completed ones are \
-                 deleted for all groups, unless each of them keeps entries (--keep)"
+                "{stream}: the group {other:?} reads it too: each group runs each job, and an entry is \
+                 deleted when all groups have acknowledged it"
             ));
         }
     }

@@ -9,6 +9,7 @@ use super::group::make_groups;
 use super::link::Link;
 use crate::fault::{Fault, Remedy};
 use crate::job::{Entry, EntryId, Fields};
+use crate::policy::Deliveries;
 use crate::report::pause;
 use crate::safety::LOOK_EVERY;
 use crate::scripts::ms;
@@ -139,7 +140,7 @@ fn admit(link: &Arc<Link>, reply: Value) -> usize {
 }
 
 /// An entry from its id and its fields.
-fn first(entry: Value, deliveries: u32) -> Option<Entry> {
+fn first(entry: Value, counter: u64) -> Option<Entry> {
     let Value::Array(parts) = entry else { return None };
     let mut parts = parts.into_iter();
     let (Some(Value::BulkString(id)), fields) = (parts.next(), parts.next()) else { return None };
@@ -148,7 +149,7 @@ fn first(entry: Value, deliveries: u32) -> Option<Entry> {
         // The entry was deleted while it was pending.
         _ => return None,
     };
-    Some(Entry { id: EntryId::parse(&id)?, deliveries, fields })
+    Some(Entry { id: EntryId::parse(&id)?, of: Deliveries::read(counter), fields })
 }
 
 /// Admits entries that the server has delivered to this consumer in a reply that was lost. Entries
@@ -175,7 +176,7 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
             }
             let Some(id) = EntryId::parse(id) else { continue };
             if !known.contains(&id) && !link.is_held(&(stream, id)) {
-                orphans.push((id, u32::try_from(*deliveries).unwrap_or(u32::MAX)));
+                orphans.push((id, deliveries.cast_unsigned()));
             }
         }
         for (id, deliveries) in orphans {
@@ -199,7 +200,7 @@ pub(super) fn reclaimed(list: Vec<Value>) -> Vec<Entry> {
         let Value::Array(parts) = entry else { return None };
         let [id, deliveries, fields] = <[Value; 3]>::try_from(parts).ok()?;
         let Value::Int(deliveries) = deliveries else { return None };
-        first(Value::Array(vec![id, fields]), u32::try_from(deliveries).unwrap_or(u32::MAX))
+        first(Value::Array(vec![id, fields]), deliveries.cast_unsigned())
     });
     entries.collect()
 }

@@ -1,13 +1,17 @@
 //! What the commands of an exchange are for.
 
-use super::link::{End, Outcome, Place};
+use super::link::{End, Outcome, Place, Twice, Waiting};
 use crate::handler::Reply;
 use crate::policy::Fate;
 
 /// What a command of an exchange was for.
 pub(super) enum Sent {
     /// Completions of a stream.
-    Complete(Vec<Place>),
+    Complete(Vec<Place>, Twice),
+    /// Begins that their runs wait for.
+    Begin(usize, Vec<Waiting>),
+    /// Begins of runs.
+    Record(usize, Vec<Place>),
     /// A completion with effects or a result.
     Effects(Outcome),
     /// A retry or a burial.
@@ -36,29 +40,38 @@ pub(super) enum Purpose {
 impl Sent {
     pub(super) fn purpose(&self) -> Purpose {
         match self {
-            Sent::Complete(_) | Sent::Effects(_) | Sent::Failed(..) | Sent::HandBack(_) => {
+            Sent::Complete(..) | Sent::Effects(_) | Sent::Failed(..) | Sent::HandBack(_) => {
                 Purpose::Outcomes
             }
-            Sent::Beat(_) | Sent::Present => Purpose::Beats,
+            Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) | Sent::Present => Purpose::Beats,
             Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
             Sent::Promote(stream) => Purpose::Promote(*stream),
             Sent::Sweep => Purpose::Sweep,
         }
     }
 
-    /// The outcomes of a command that has to be sent again.
-    pub(super) fn into_outcomes(self) -> Vec<Outcome> {
-        let all = |places: Vec<Place>, end: fn() -> End| {
-            let outcome = |place| Outcome { place, id: None, attempt: 0, end: end() };
+    /// The outcomes of a command that has to be sent again. `is_repeat`: the server may have executed
+    /// it.
+    pub(super) fn into_outcomes(self, is_repeat: bool) -> Vec<Outcome> {
+        let all = |places: Vec<Place>, twice, end: fn() -> End| {
+            let outcome = |place| Outcome { place, id: None, attempt: 0, twice, end: end() };
             places.into_iter().map(outcome).collect()
         };
-        match self {
+        let mut outcomes: Vec<Outcome> = match self {
             Sent::Effects(outcome) | Sent::Failed(outcome, _) => vec![outcome],
-            Sent::Complete(places) => all(places, || End::Done(Reply::done())),
-            Sent::HandBack(places) => all(places, || End::HandBack),
-            Sent::Beat(_) | Sent::Present | Sent::Reclaim(_) | Sent::Promote(_) | Sent::Sweep => {
-                Vec::new()
-            }
+            Sent::Complete(places, twice) => all(places, twice, || End::Done(Reply::done())),
+            Sent::HandBack(places) => all(places, Twice::IfMissing, || End::HandBack),
+            Sent::Begin(..)
+            | Sent::Record(..)
+            | Sent::Beat(_)
+            | Sent::Present
+            | Sent::Reclaim(_)
+            | Sent::Promote(_)
+            | Sent::Sweep => Vec::new(),
+        };
+        if is_repeat {
+            outcomes.iter_mut().for_each(|outcome| outcome.twice = outcome.twice.repeated());
         }
+        outcomes
     }
 }

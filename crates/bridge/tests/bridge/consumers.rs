@@ -15,6 +15,11 @@ use crate::support::server::{Redis, server_at};
 
 /// The address for the consumer process of a test.
 const CONSUMER: &str = "UWORK_TEST_DOOMED";
+/// How many runs of its job have begun before.
+const RUNS_BEFORE: &str = "UWORK_TEST_RUNS_BEFORE";
+/// The units of the server's delivery counter, as the README describes it.
+const BEGUN: u64 = 1_000_000;
+const ALONE: u64 = 10_000_000_000_000;
 
 fn push(redis: &Redis, payloads: impl IntoIterator<Item = String>) {
     let pushes = payloads.into_iter().map(Push::new).collect();
@@ -131,7 +136,18 @@ fn another_group_on_the_stream_is_reported_unless_entries_are_kept() {
 #[test]
 fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     if let Ok(url) = std::env::var(CONSUMER) {
-        let handlers = Handlers::new().otherwise(|_| std::process::abort());
+        let before: u64 = std::env::var(RUNS_BEFORE).unwrap().parse().unwrap();
+        let client = redis::Client::open(&*url).unwrap();
+        let handlers = Handlers::new().otherwise(move |_| {
+            until("the server knows that the run has begun", || {
+                let mut connection = client.get_connection().unwrap();
+                let mut pending = redis::cmd("XPENDING");
+                pending.arg("jobs").arg("uwork").arg("-").arg("+").arg(1);
+                let rows: Vec<(String, String, u64, u64)> = pending.query(&mut connection).unwrap();
+                rows[0].3 % ALONE / BEGUN > before
+            });
+            std::process::abort()
+        });
         let server = server_at(&url);
         let _bridge = Bridge::start(config_never_late(server, "jobs"), handlers, |_| {}).unwrap();
         loop {
@@ -141,11 +157,12 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     let Some(redis) = Redis::start("a_job_that_kills_its_consumers", &[]) else { return };
     push(&redis, ["kills".to_owned()]);
     // The configuration of the tests has three attempts.
-    for _ in 0..3 {
+    for run in 0..3 {
         let test =
             "consumers::a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt";
         let mut doomed = Command::new(std::env::current_exe().unwrap());
         doomed.args(["--exact", test, "--nocapture"]).env(CONSUMER, redis.url());
+        doomed.env(RUNS_BEFORE, run.to_string());
         let mut doomed = Owned::spawn(doomed.stdout(Stdio::null()));
         until("the job has killed its consumer", || doomed.ended().is_some());
         let status = doomed.ended().unwrap();
@@ -156,11 +173,80 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     let reports = lines.reports();
     let config = config_never_late(redis.server(), "jobs");
     let bridge = Bridge::start(config, count.handlers(), reports).unwrap();
-    lines.wait_line(
-        "is a dead letter after 3 attempt(s): its consumer died or was cut off in each attempt",
-    );
+    lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.dead, counters.reclaimed, count.sum()), (1, 1, 0), "it does not run here");
     let letter = redis.first("{jobs}:dead");
     assert!(letter.contains("p=kills n=3 e=its consumer died"), "{letter}");
+}
+
+#[test]
+fn jobs_that_dead_consumers_had_only_fetched_keep_all_their_attempts() {
+    const JOBS: usize = 300;
+    let Some(redis) = Redis::start("jobs_that_dead_consumers_had_only_fetched", &[]) else {
+        return;
+    };
+    push(&redis, (0..JOBS).map(|n| n.to_string()));
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    for death in 0..40 {
+        redis.ask(&format!("XAUTOCLAIM jobs uwork ghost{death} 0 0-0 COUNT {JOBS}"));
+    }
+    redis.forget_signs_of_life("jobs", "");
+    let (attempts, count) = (Count::default(), Count::default());
+    let (seen, runs) = (attempts.clone(), count.clone());
+    let handlers = Handlers::new().otherwise(move |job| {
+        seen.add(job.attempt().to_string());
+        runs.add(String::from_utf8_lossy(job.payload()));
+        Ok(Reply::done())
+    });
+    let mut config = config_never_late(redis.server(), "jobs");
+    config.attempts_max = 1;
+    let bridge = Bridge::start(config, handlers, |line| println!("{line}")).unwrap();
+    count.wait_distinct(JOBS);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.dead, counters.duplicates, count.sum()), (0, 0, JOBS as u64));
+    assert_eq!(attempts.of("1"), JOBS as u64, "its first run is the first attempt");
+}
+
+#[test]
+fn a_last_attempt_after_deaths_runs_alone_and_only_one_that_was_alone_is_given_up() {
+    let Some(redis) = Redis::start("a_last_attempt_after_deaths_runs_alone", &[]) else { return };
+    push(&redis, ["guilty", "a", "b", "c"].map(str::to_owned));
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let redis::Value::Array(rows) = redis.ask("XPENDING jobs uwork - + 9") else { panic!() };
+    for (nth, row) in rows.iter().enumerate() {
+        let redis::Value::Array(row) = row else { panic!() };
+        let redis::Value::BulkString(id) = &row[0] else { panic!() };
+        let id = String::from_utf8_lossy(id);
+        // All were running when three consumers died, and the last of these ran the first one only.
+        let counter = 3 * BEGUN + 3 + if nth == 0 { ALONE } else { 0 };
+        redis.ask(&format!("XCLAIM jobs uwork ghost 0 {id} RETRYCOUNT {counter} JUSTID"));
+    }
+    redis.forget_signs_of_life("jobs", "");
+    push(&redis, (0..200).map(|n| n.to_string()));
+    let (count, lines) = (Count::default(), Count::default());
+    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let runs = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        let name = String::from_utf8_lossy(job.payload()).into_owned();
+        let order = std::sync::atomic::Ordering::SeqCst;
+        let is_alone = running.fetch_add(1, order) == 0;
+        std::thread::yield_now();
+        let is_alone = running.fetch_sub(1, order) == 1 && is_alone;
+        if ["a", "b", "c"].contains(&&*name) && !is_alone {
+            runs.add("not alone");
+        }
+        runs.add(name);
+        Ok(Reply::done())
+    });
+    let mut config = config_never_late(redis.server(), "jobs");
+    config.max_active = 8;
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    count.wait_distinct(203);
+    lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead, count.sum()), (203, 1, 203));
+    assert_eq!((counters.duplicates, count.of("not alone")), (3, 0));
 }

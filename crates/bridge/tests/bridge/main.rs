@@ -10,6 +10,7 @@ mod examples;
 mod exec;
 mod failover;
 mod faults;
+mod groups;
 mod jobs;
 mod safety;
 mod stop;

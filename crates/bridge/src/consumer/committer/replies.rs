@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::Committer;
 use crate::consumer::group::make_groups;
-use crate::consumer::link::{End, Outcome};
+use crate::consumer::link::{End, Outcome, Twice};
 use crate::consumer::reader::reclaimed;
 use crate::consumer::schedule::PROMOTE_EVERY;
 use crate::consumer::sent::{Purpose, Sent};
@@ -15,6 +15,16 @@ use crate::fault::{Fault, Remedy};
 use crate::handler::Failure;
 use crate::job::EntryId;
 use crate::policy::Fate;
+
+/// The ids in a reply.
+fn ids(reply: &Value) -> Vec<EntryId> {
+    let Value::Array(list) = reply else { return Vec::new() };
+    let ids = list.iter().filter_map(|id| match id {
+        Value::BulkString(id) => EntryId::parse(id),
+        _ => None,
+    });
+    ids.collect()
+}
 
 impl Committer {
     /// Reads the replies. Returns whether outcomes were refused: these wait.
@@ -38,7 +48,7 @@ impl Committer {
                 }
                 (_, Some(found), sent) => {
                     *verdict = Some(found);
-                    self.refused.extend(sent.into_outcomes());
+                    self.refused.extend(sent.into_outcomes(false));
                 }
                 (_, None, sent) => self.accepted(reply, sent),
             }
@@ -83,42 +93,64 @@ impl Committer {
         let tally = &self.link.shared.tally;
         let number = if let Value::Int(number) = reply { number.cast_unsigned() } else { 0 };
         match sent {
-            Sent::Complete(places) => {
-                tally.done(number);
-                tally.duplicates(places.len() as u64 - number.min(places.len() as u64));
+            Sent::Complete(places, twice) => {
+                self.completed(twice, number, places.len() as u64);
                 self.link.release(places);
+            }
+            Sent::Begin(stream, waiting) => {
+                let lost = ids(&reply);
+                for waiting in waiting {
+                    if lost.contains(&waiting.place.1) {
+                        self.link.lose((stream, waiting.place.1));
+                    } else {
+                        self.link.start(waiting);
+                    }
+                }
+            }
+            Sent::Record(stream, places) => {
+                ids(&reply).into_iter().for_each(|id| self.link.lose((stream, id)));
+                self.link.recorded(&places);
             }
             Sent::HandBack(places) => {
                 tally.handed_back(number);
                 self.link.release(places);
             }
             Sent::Effects(outcome) => {
-                if number == 0 {
-                    tally.duplicates(1)
-                } else {
-                    tally.done(1)
-                }
+                self.completed(outcome.twice, number, 1);
                 self.link.release([outcome.place]);
             }
             Sent::Failed(outcome, fate) => {
                 match (fate, number) {
                     (_, 0) => tally.lost(1),
+                    (_, 2) if !outcome.twice.is_repeated() => tally.lost(1),
                     (Fate::Retry(_), _) => tally.retries(1),
                     (Fate::Bury, _) => self.buried(&outcome),
                 }
                 self.link.release([outcome.place]);
             }
             Sent::Beat(stream) => {
-                let Value::Array(lost) = reply else { return };
-                let ids = lost.iter().filter_map(|id| match id {
-                    Value::BulkString(id) => EntryId::parse(id),
-                    _ => None,
-                });
-                ids.for_each(|id| self.link.lose((stream, id)));
+                ids(&reply).into_iter().for_each(|id| self.link.lose((stream, id)));
             }
             Sent::Reclaim(stream) => self.reclaimed(stream, reply),
             Sent::Promote(stream) => self.promoted(stream, &reply),
             Sent::Present | Sent::Sweep => {}
+        }
+    }
+
+    /// Counts completions as COMPLETE does, `pending` of `all`. One that is sent again has done its
+    /// job before, or does it now.
+    fn completed(&self, twice: Twice, pending: u64, all: u64) {
+        let tally = &self.link.shared.tally;
+        if twice == Twice::Skipped {
+            return;
+        }
+        let missing = all - pending.min(all);
+        tally.done(if twice.is_repeated() { all } else { pending });
+        match twice {
+            Twice::IfMissing => tally.duplicates(missing),
+            Twice::Yes | Twice::YesRepeated => tally.duplicates(all),
+            Twice::ByOther => tally.lost(missing),
+            Twice::Repeated | Twice::Skipped => {}
         }
     }
 

@@ -29,8 +29,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "CMD", required = true, num_args = 1.., allow_hyphen_values = true)]
     exec: Vec<OsString>,
 
-    /// The consumer group; it is created if it does not exist. Groups that share a stream all need
-    /// --keep: without it, what one completes is deleted for all.
+    /// The consumer group; it is created if it does not exist. Each group of a stream runs each job.
     #[arg(long, value_name = "NAME", default_value = "uwork")]
     group: String,
 
