@@ -83,26 +83,57 @@ local function twice(stats, counts, done, all)
   local of = {all = all, none = 0, pending = done, missing = all - done}
   if (of[counts] or 0) > 0 then tally(stats, 'duplicates', of[counts]) end
 end
--- The stack of a script has 8000 places: an entry with more words keeps the first ones.
+-- The stack of a script has 8000 places. Of an entry with more words the last ones are packed into
+-- the field x, behind the fields of uwork, so that nothing is lost.
 local words_max = 7000
+local made = {n = true, e = true, g = true}
 local function fields_of(stream, group, id, attempt, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if #found == 0 then return nil end
-  local fields = {}
-  for i = 1, math.min(#found[1][2], words_max), 2 do
-    local name = found[1][2][i]
-    if name ~= 'n' and name ~= 'e' and name ~= 'g' then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = found[1][2][i + 1]
+  local fields, own, others = {}, {p = false, h = false, i = false, k = false}, {}
+  local function add(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  local words = found[1][2]
+  for i = 1, #words, 2 do
+    local name = words[i]
+    if own[name] ~= nil then
+      own[name] = words[i + 1]
+    elseif not made[name] then
+      others[#others + 1] = name
+      others[#others + 1] = words[i + 1]
     end
   end
-  for _, word in ipairs({'n', attempt, 'e', reason}) do fields[#fields + 1] = word end
-  if #groups(stream, group) > 0 then
-    -- Another group has this job, and its retry is none of its business.
-    fields[#fields + 1] = 'g'
-    fields[#fields + 1] = group
+  for name, value in pairs(own) do
+    if value then add(name, value) end
   end
+  for i = 1, math.min(#others, words_max), 2 do add(others[i], others[i + 1]) end
+  if #others > words_max then
+    local rest = {}
+    for i = words_max + 1, #others do rest[#rest + 1] = others[i] end
+    add('x', cmsgpack.pack(rest))
+  end
+  add('n', attempt)
+  add('e', reason)
+  -- Another group has this job, and its retry is none of its business.
+  if #groups(stream, group) > 0 then add('g', group) end
   return fields
+end
+-- Whether a refusal is a state of the server or of the key, and not of one entry.
+local function is_state(said)
+  for _, state in ipairs({'WRONGTYPE', 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'MASTERDOWN',
+    'NOPERM', 'user executing the script', 'ACL failure', 'last possible ID'}) do
+    if said:find(state, 1, true) then return true end
+  end
+  return false
+end
+-- Runs a command. Returns why the entry was refused, and raises what is no fault of the entry.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  local said = type(reply) == 'table' and reply.err
+  if said and is_state(said) then redis.call(...) end
+  return said
 end
 local function now_ms()
   local time = redis.call('TIME')
@@ -216,10 +247,15 @@ local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   fields[#fields + 1] = 'o'
   fields[#fields + 1] = ARGV[3]
-  if ARGV[7] == '0' then
-    redis.call('XADD', KEYS[2], '*', unpack(fields))
-  else
-    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(fields))
+  local function add(words)
+    if ARGV[7] == '0' then return refusal('XADD', KEYS[2], '*', unpack(words)) end
+    return refusal('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(words))
+  end
+  local said = add(fields)
+  if said then
+    -- The entry stays in the stream, where only this letter finds it.
+    add({'n', ARGV[5], 'e', ARGV[6] .. '; the entry cannot be moved: ' .. said, 'o', ARGV[3]})
+    ARGV[4] = '1'
   end
   tally(KEYS[3], 'dead', 1)
 end
@@ -254,7 +290,7 @@ for _ = 1, 100 do
   cursor = found[1]
   for _, entry in ipairs(found[2]) do
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-    entries[#entries + 1] = {entry[1], pending[1][4], entry[2]}
+    entries[#entries + 1] = {entry[1], pending[1] and pending[1][4] or 1, entry[2]}
     for _, word in ipairs(entry[2]) do bytes = bytes + #word end
   end
   if cursor == '0-0' or #entries >= count or bytes >= bytes_max then break end
@@ -264,13 +300,13 @@ return {cursor, entries}
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
-/// are no jobs to the dead letters. Returns how many, and the milliseconds until the next one is
-/// due, or -1.
+/// are no jobs to the dead letters. Returns how many of the latter, and the milliseconds until the
+/// next one is due, or -1. It ends after 16 MiB.
 const PROMOTE: &str = r"
 local function fields_in(member)
   local is_packed, job = pcall(cmsgpack.unpack, member)
   local fields = is_packed and type(job) == 'table' and job[2]
-  if type(fields) ~= 'table' or #fields == 0 or #fields % 2 == 1 or #fields > words_max + 6 then
+  if type(fields) ~= 'table' or #fields == 0 or #fields % 2 == 1 or #fields > words_max + 20 then
     return nil
   end
   for _, field in ipairs(fields) do
@@ -278,20 +314,28 @@ local function fields_in(member)
   end
   return fields
 end
-local now = now_ms()
+local now, moved, buried = now_ms(), 0, 0
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, member in ipairs(due) do
   local fields = fields_in(member)
-  if fields then
-    redis.call('XADD', KEYS[2], '*', unpack(fields))
-  else
-    redis.call('XADD', KEYS[3], '*', 'p', member, 'e', 'it is not a delayed job of uwork')
+  local said = 'it is not a delayed job of uwork'
+  if fields then said = refusal('XADD', KEYS[2], '*', unpack(fields)) end
+  if said then
+    buried = buried + 1
+    said = refusal('XADD', KEYS[3], '*', 'p', member, 'e', said)
   end
-  redis.call('ZREM', KEYS[1], member)
+  if said then
+    -- It has no place, and holds up no other.
+    redis.call('ZADD', KEYS[1], now + 60000, member)
+  else
+    redis.call('ZREM', KEYS[1], member)
+  end
+  moved = moved + #member
+  if moved > 16777216 then break end
 end
 local next = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if #next == 0 then return {#due, -1} end
-return {#due, math.max(0, math.ceil(next[2] - now))}
+if #next == 0 then return {buried, -1} end
+return {buried, math.max(0, math.ceil(next[2] - now))}
 ";
 
 /// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a
@@ -357,7 +401,7 @@ const LEAVE: &str = r"
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = about(row)
   if found.pending == 0 and (found.name == ARGV[3] or found.idle > tonumber(ARGV[2])) then
-    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], found.name)
+    redis.pcall('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], found.name)
   end
 end
 local all = groups(KEYS[1])

@@ -8,6 +8,9 @@ use crate::handler::{Failure, Reply};
 use crate::policy::{Deliveries, Fate, after_failure};
 use crate::scripts::{SCRIPTS, call, ms};
 
+/// Bytes of the error of a failed job.
+const ERROR_MAX: usize = 64 << 10;
+
 /// The acknowledgement of completed jobs of a stream.
 pub(super) fn complete(link: &Link, stream: usize, places: &[Place], twice: Twice) -> Cmd {
     let (config, keys) = (&link.shared.config, &link.streams[stream].1);
@@ -96,7 +99,9 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
     };
     let mut command = call(script, &[&keys.stream, place, &keys.stats]);
     command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
-    command.arg(u8::from(config.keep)).arg(outcome.attempt).arg(&failure.text).arg(last);
+    command.arg(u8::from(config.keep)).arg(outcome.attempt);
+    let text = failure.text.as_bytes();
+    command.arg(&text[..text.len().min(ERROR_MAX)]).arg(last);
     (command, fate)
 }
 

@@ -346,6 +346,7 @@ fn a_foreign_member_among_the_delayed_jobs_is_a_dead_letter() {
     count.wait_for("job", 1);
     bridge.stop(LONG);
     lines.assert_nothing_refused();
+    lines.wait_line("jobs: 1 delayed member(s) that are no jobs of uwork are dead letters");
     let letter = redis.first("{jobs}:dead");
     assert_eq!(letter, "p=foreign e=it is not a delayed job of uwork");
     assert_eq!(redis.number("ZCARD {jobs}:delayed"), 0);
@@ -399,4 +400,43 @@ fn an_unreachable_server_fails_the_start_in_one_line() {
     assert_eq!(bridge.unwrap_err().kind(), ErrorKind::Unreachable);
     lines.wait_line("waiting for the server, up to 10 s");
     assert_eq!(lines.sum(), 2, "one other line for all attempts: {:?}", lines.lines());
+}
+
+#[test]
+fn an_entry_with_thousands_of_fields_is_a_job_like_others_and_loses_none_of_them() {
+    const FIELDS: usize = 9_000;
+    let Some(redis) = Redis::start("an_entry_with_thousands_of_fields", &[]) else { return };
+    let fields: Vec<String> = (0..FIELDS).map(|n| format!("f{n} {n}")).collect();
+    // The payload comes last.
+    for payload in ["heals", "dies"] {
+        redis.ask(&format!("XADD jobs * {} p {payload}", fields.join(" ")));
+    }
+    for n in 0..20 {
+        push(&redis, Push::new(n.to_string()).delay(Duration::from_millis(n)));
+    }
+    let (count, lines) = (Count::default(), Count::default());
+    let runs = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        let payload = String::from_utf8_lossy(job.payload());
+        runs.add(format!("{payload} {}", job.attempt()));
+        match (&*payload, job.attempt()) {
+            ("dies", 2) => Err(Failure::dead("no")),
+            ("dies", _) | ("heals", 1 | 2) => Err(Failure::again("once more")),
+            _ => Ok(Reply::done()),
+        }
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    count.wait_for("heals 3", 1);
+    lines.wait_line("is a dead letter after 2 attempt(s): no");
+    count.wait_distinct(25);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead, count.sum()), (21, 1, 25));
+    lines.assert_nothing_refused();
+    let letter = redis.first("{jobs}:dead");
+    assert!(letter.contains("p=dies ") && letter.contains(" f3499=3499 x="), "{letter}");
+    // Packed: each name and each number.
+    for n in 3_500..FIELDS {
+        assert!(letter.contains(&format!("f{n}")), "{n}");
+    }
+    assert_eq!(redis.number("XLEN jobs") + redis.number("ZCARD {jobs}:delayed"), 0);
 }

@@ -183,9 +183,15 @@ impl Committer {
 
     fn promoted(&mut self, stream: usize, reply: &Value) {
         let Value::Array(parts) = reply else { return };
-        if let [Value::Int(_), Value::Int(next_ms)] = parts[..]
-            && let Ok(next_ms) = u64::try_from(next_ms)
-        {
+        let [Value::Int(buried), Value::Int(next_ms)] = parts[..] else { return };
+        if buried > 0 {
+            let (shared, name) = (&self.link.shared, &self.link.streams[stream].0);
+            shared.tally.dead(buried.cast_unsigned());
+            shared.reporter.say(&format!(
+                "{name}: {buried} delayed member(s) that are no jobs of uwork are dead letters"
+            ));
+        }
+        if let Ok(next_ms) = u64::try_from(next_ms) {
             let next = Duration::from_millis(next_ms).min(PROMOTE_EVERY);
             self.next.promote[stream] = Instant::now() + next;
         }
