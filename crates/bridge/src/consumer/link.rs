@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,10 @@ use crate::keys::Keys;
 use crate::policy::{self, Begin, Deliveries, Window};
 use crate::report::{Faults, Reporter};
 use crate::safety::Findings;
+
+/// How often a run that waits looks whether its job is decided. The end of a consumer leaves it no
+/// message.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
@@ -71,19 +76,29 @@ impl Twice {
     }
 }
 
-/// A job whose begin is recorded before its run.
+/// A run that waits until its begin is recorded. It has its permit, so nothing but the record is
+/// between it and its handler.
 pub(crate) struct Waiting {
     pub(crate) place: Place,
     /// The counter that records it.
     pub(crate) begins: Deliveries,
     pub(crate) is_alone: bool,
-    run: Run,
+    ticket: Arc<Ticket>,
+    /// Dropped without a message, the run hands its job back.
+    go: Sender<()>,
 }
 
 impl Waiting {
+    /// Lets the run begin: its begin is recorded.
+    pub(crate) fn start(self) {
+        self.ticket.record();
+        // Fails only if the job was decided meanwhile.
+        let _ = self.go.send(());
+    }
+
     /// Whether it was decided while it waited.
     pub(crate) fn is_settled(&self) -> bool {
-        self.run.job.as_ref().is_none_or(|job| job.ticket.is_settled())
+        self.ticket.is_settled()
     }
 }
 
@@ -407,18 +422,14 @@ impl Link {
                 ticket,
             };
             let is_again = of.begun > 0;
-            let run = Run { link: self.clone(), place, is_again, job: Some(job) };
-            if begin == Begin::Now {
-                drop(self.shared.queue.spawn(move || run.run()));
-                continue;
-            }
             let is_alone = begin == Begin::Alone;
-            let begins = of.begins(is_alone);
-            self.wait(vec![Waiting { place, begins, is_alone, run }]);
+            let record = (begin != Begin::Now).then(|| (of.begins(is_alone), is_alone));
+            let run = Run { link: self.clone(), place, is_again, record, job: Some(job) };
+            drop(self.shared.queue.spawn(move || run.run()));
         }
     }
 
-    /// Adds jobs whose begin is to be recorded.
+    /// Adds runs whose begin is to be recorded.
     pub(crate) fn wait(&self, jobs: Vec<Waiting>) {
         // Under the lock, so that the committer does not miss it between its check and its wait.
         let outcomes = lock(&self.outcomes);
@@ -427,16 +438,9 @@ impl Link {
         self.arrived.notify_one();
     }
 
-    /// Takes the jobs that wait for the record of their begin.
+    /// Takes the runs that wait for the record of their begin.
     pub(crate) fn take_waiting(&self) -> Vec<Waiting> {
         std::mem::take(&mut *lock(&self.waiting))
-    }
-
-    /// Runs a job whose begin is recorded.
-    pub(crate) fn start(&self, waiting: Waiting) {
-        let run = waiting.run;
-        run.job.iter().for_each(|job| job.ticket.record());
-        drop(self.shared.queue.spawn(move || run.run()));
     }
 
     /// The runs of a stream of which the server does not know, with the counters that record them.
@@ -574,11 +578,17 @@ struct Run {
     place: Place,
     /// An earlier run of the job has begun.
     is_again: bool,
+    /// The counter to be recorded before it begins, and whether it runs alone.
+    record: Option<(Deliveries, bool)>,
     job: Option<Job>,
 }
 
 impl Run {
     fn run(mut self) {
+        if !self.is_recorded() {
+            // The drop hands the job back, unless it is decided.
+            return;
+        }
         let Some(job) = self.job.take() else { return };
         if !job.ticket.begin() {
             return;
@@ -596,6 +606,24 @@ impl Run {
         } else {
             self.link.shared.has_returned();
         }
+    }
+}
+
+impl Run {
+    /// Waits until the begin is recorded, if it must be. False if it cannot be.
+    fn is_recorded(&self) -> bool {
+        let (Some((begins, is_alone)), Some(job)) = (self.record, &self.job) else { return true };
+        let ((go, gone), ticket) = (channel(), job.ticket.clone());
+        self.link.wait(vec![Waiting { place: self.place, begins, is_alone, ticket, go }]);
+        uwork::blocking(|| {
+            loop {
+                match gone.recv_timeout(LOOK_EVERY) {
+                    Ok(()) => return true,
+                    Err(RecvTimeoutError::Timeout) if !job.ticket.is_settled() => {}
+                    Err(_) => return false,
+                }
+            }
+        })
     }
 }
 

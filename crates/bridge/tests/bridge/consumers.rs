@@ -148,14 +148,16 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
             });
             std::process::abort()
         });
-        let server = server_at(&url);
-        let _bridge = Bridge::start(config_never_late(server, "jobs"), handlers, |_| {}).unwrap();
+        let mut config = config_never_late(server_at(&url), "jobs");
+        config.max_active = 1;
+        let _bridge = Bridge::start(config, handlers, |_| {}).unwrap();
         loop {
             std::thread::park();
         }
     }
     let Some(redis) = Redis::start("a_job_that_kills_its_consumers", &[]) else { return };
-    push(&redis, ["kills".to_owned()]);
+    // The second waits behind the first in each consumer.
+    push(&redis, ["kills", "innocent"].map(str::to_owned));
     // The configuration of the tests has three attempts.
     for run in 0..3 {
         let test =
@@ -172,10 +174,16 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     let (count, lines) = (Count::default(), Count::default());
     let reports = lines.reports();
     let config = config_never_late(redis.server(), "jobs");
-    let bridge = Bridge::start(config, count.handlers(), reports).unwrap();
+    let seen = count.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        seen.add(format!("{} {}", String::from_utf8_lossy(job.payload()), job.attempt()));
+        Ok(Reply::done())
+    });
+    let bridge = Bridge::start(config, handlers, reports).unwrap();
     lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
+    count.wait_for("innocent 1", 1);
     let counters = bridge.stop(LONG).counters;
-    assert_eq!((counters.dead, counters.reclaimed, count.sum()), (1, 1, 0), "it does not run here");
+    assert_eq!((counters.dead, counters.done, count.sum()), (1, 1, 1), "it does not run here");
     let letter = redis.first("{jobs}:dead");
     assert!(letter.contains("p=kills n=3 e=its consumer died"), "{letter}");
 }

@@ -103,7 +103,7 @@ impl Committer {
                     if lost.contains(&waiting.place.1) {
                         self.link.lose((stream, waiting.place.1));
                     } else {
-                        self.link.start(waiting);
+                        waiting.start();
                     }
                 }
             }
