@@ -2,7 +2,8 @@
 
 use redis::Cmd;
 
-use super::link::{Link, Outcome, Place, Twice};
+use super::link::{Link, Place};
+use super::outcome::{Outcome, Twice};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
 use crate::policy::{Deliveries, Fate, after_failure};

@@ -12,7 +12,9 @@ use redis::Cmd;
 
 use super::commands::{self as command_of, has_effects};
 use super::limits::Limits;
-use super::link::{End, Link, Outcome, Place, Twice, Waiting};
+use super::link::{Link, Place};
+use super::outcome::{End, Outcome, Twice};
+use super::run::Waiting;
 use super::schedule::{PROMOTE_EVERY, SWEEP_EVERY, Schedule, reclaim_every};
 use super::sent::{Purpose, Sent};
 use crate::fault::Fault;

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::link::{End, Link};
+use super::link::Link;
+use super::outcome::End;
 use crate::job::{Ticket, too_long};
 use crate::scripts::ms;
 

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::outcome::{End, Outcome, Twice};
+use super::run::{Run, Waiting};
 use crate::config::Config;
 use crate::counters::Tally;
 use crate::handler::{Failure, Handlers, Reply};
@@ -15,102 +16,8 @@ use crate::policy::{self, Begin, Deliveries, Window};
 use crate::report::{Faults, Reporter};
 use crate::safety::Findings;
 
-/// How often a run that waits looks whether its job is decided. The end of a consumer leaves it no
-/// message.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
-
-/// An outcome that the server does not know yet.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) place: Place,
-    /// The id of the job, for its result.
-    pub(crate) id: Option<String>,
-    pub(crate) attempt: u32,
-    pub(crate) twice: Twice,
-    pub(crate) end: End,
-}
-
-/// Whether a completion belongs to a job that ran twice. Each such job is counted once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Twice {
-    /// If it is no longer pending: its begin is unknown to the consumer that took it over.
-    IfMissing,
-    /// An earlier run has begun.
-    Yes,
-    /// The same, and the server may have executed the completion: it has counted it then.
-    YesRepeated,
-    /// A consumer that took it over counts it, since the server knows of this run.
-    ByOther,
-    /// Unknown: the server may have executed the completion.
-    Repeated,
-    /// It did not run: it is the retry of another group.
-    Skipped,
-}
-
-impl Twice {
-    /// For a completion that is sent again.
-    pub(crate) fn repeated(self) -> Twice {
-        match self {
-            Twice::Yes | Twice::YesRepeated => Twice::YesRepeated,
-            Twice::Skipped => Twice::Skipped,
-            _ => Twice::Repeated,
-        }
-    }
-
-    pub(crate) fn is_repeated(self) -> bool {
-        matches!(self, Twice::YesRepeated | Twice::Repeated)
-    }
-
-    /// The argument of the scripts.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Twice::IfMissing => "missing",
-            Twice::Yes => "all",
-            Twice::YesRepeated => "pending",
-            Twice::ByOther | Twice::Repeated => "none",
-            Twice::Skipped => "skipped",
-        }
-    }
-}
-
-/// A run that waits until its begin is recorded. It has its permit, so nothing but the record is
-/// between it and its handler.
-pub(crate) struct Waiting {
-    pub(crate) place: Place,
-    /// The counter that records it.
-    pub(crate) begins: Deliveries,
-    pub(crate) is_alone: bool,
-    ticket: Arc<Ticket>,
-    /// Dropped without a message, the run hands its job back.
-    go: Sender<()>,
-}
-
-impl Waiting {
-    /// Lets the run begin: its begin is recorded.
-    pub(crate) fn start(self) {
-        self.ticket.record();
-        // Fails only if the job was decided meanwhile.
-        let _ = self.go.send(());
-    }
-
-    /// Whether it was decided while it waited.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.ticket.is_settled()
-    }
-}
-
-/// How an attempt ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    Done(Reply),
-    Failed(Failure),
-    HandBack,
-    /// Another consumer owns the entry: it is forgotten here.
-    Lost,
-}
 
 /// A job that is held.
 struct Held {
@@ -267,7 +174,7 @@ impl Shared {
         }
     }
 
-    fn has_returned(&self) {
+    pub(crate) fn has_returned(&self) {
         self.hung.fetch_sub(1, Ordering::Relaxed);
         self.stuck.store(false, Ordering::Relaxed);
         // Under the lock, so that the reader does not miss it between its check and its wait.
@@ -569,76 +476,5 @@ impl Link {
 
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
-    }
-}
-
-/// A queued job. Dropped without a run, as in a shutdown of the process, it is handed back.
-struct Run {
-    link: Arc<Link>,
-    place: Place,
-    /// An earlier run of the job has begun.
-    is_again: bool,
-    /// The counter to be recorded before it begins, and whether it runs alone.
-    record: Option<(Deliveries, bool)>,
-    job: Option<Job>,
-}
-
-impl Run {
-    fn run(mut self) {
-        if !self.is_recorded() {
-            // The drop hands the job back, unless it is decided.
-            return;
-        }
-        let Some(job) = self.job.take() else { return };
-        if !job.ticket.begin() {
-            return;
-        }
-        let result = self.link.shared.handlers.run(&job);
-        if job.ticket.settle() {
-            let end = result.map_or_else(End::Failed, End::Done);
-            let twice = match self.is_again {
-                true => Twice::Yes,
-                false if job.ticket.is_recorded() => Twice::ByOther,
-                false => Twice::IfMissing,
-            };
-            let Job { id, attempt, .. } = job;
-            self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
-        } else {
-            self.link.shared.has_returned();
-        }
-    }
-}
-
-impl Run {
-    /// Waits until the begin is recorded, if it must be. False if it cannot be.
-    fn is_recorded(&self) -> bool {
-        let (Some((begins, is_alone)), Some(job)) = (self.record, &self.job) else { return true };
-        let ((go, gone), ticket) = (channel(), job.ticket.clone());
-        self.link.wait(vec![Waiting { place: self.place, begins, is_alone, ticket, go }]);
-        uwork::blocking(|| {
-            loop {
-                match gone.recv_timeout(LOOK_EVERY) {
-                    Ok(()) => return true,
-                    Err(RecvTimeoutError::Timeout) if !job.ticket.is_settled() => {}
-                    Err(_) => return false,
-                }
-            }
-        })
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let Some(job) = self.job.take() else { return };
-        if job.ticket.settle_unstarted() {
-            let (id, attempt, twice) = (job.id, job.attempt, Twice::IfMissing);
-            self.link.deliver(Outcome {
-                place: self.place,
-                id,
-                attempt,
-                twice,
-                end: End::HandBack,
-            });
-        }
     }
 }

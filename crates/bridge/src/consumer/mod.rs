@@ -5,7 +5,9 @@ mod committer;
 mod group;
 mod limits;
 mod link;
+mod outcome;
 mod reader;
+mod run;
 mod schedule;
 mod sent;
 
@@ -26,7 +28,8 @@ use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers, groups};
 use crate::wire::Wire;
 pub(crate) use link::lock;
-use link::{End, Link, Shared};
+use link::{Link, Shared};
+use outcome::End;
 
 /// A server that is not ready within this time fails the start.
 const START_MAX: Duration = Duration::from_secs(10);

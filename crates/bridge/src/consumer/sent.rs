@@ -1,6 +1,8 @@
 //! What the commands of an exchange are for.
 
-use super::link::{End, Outcome, Place, Twice, Waiting};
+use super::link::Place;
+use super::outcome::{End, Outcome, Twice};
+use super::run::Waiting;
 use crate::handler::Reply;
 use crate::policy::Fate;
 

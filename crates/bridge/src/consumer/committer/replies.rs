@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::Committer;
 use crate::consumer::group::make_groups;
-use crate::consumer::link::{End, Outcome, Twice};
+use crate::consumer::outcome::{End, Outcome, Twice};
 use crate::consumer::reader::reclaimed;
 use crate::consumer::schedule::PROMOTE_EVERY;
 use crate::consumer::sent::{Purpose, Sent};

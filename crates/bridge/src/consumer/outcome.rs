@@ -1,0 +1,68 @@
+//! How attempts end, and which of them count as second runs.
+
+use super::link::Place;
+use crate::handler::{Failure, Reply};
+
+/// An outcome that the server does not know yet.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) place: Place,
+    /// The id of the job, for its result.
+    pub(crate) id: Option<String>,
+    pub(crate) attempt: u32,
+    pub(crate) twice: Twice,
+    pub(crate) end: End,
+}
+
+/// Whether a completion belongs to a job that ran twice. Each such job is counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Twice {
+    /// If it is no longer pending: its begin is unknown to the consumer that took it over.
+    IfMissing,
+    /// An earlier run has begun.
+    Yes,
+    /// The same, and the server may have executed the completion: it has counted it then.
+    YesRepeated,
+    /// A consumer that took it over counts it, since the server knows of this run.
+    ByOther,
+    /// Unknown: the server may have executed the completion.
+    Repeated,
+    /// It did not run: it is the retry of another group.
+    Skipped,
+}
+
+impl Twice {
+    /// For a completion that is sent again.
+    pub(crate) fn repeated(self) -> Twice {
+        match self {
+            Twice::Yes | Twice::YesRepeated => Twice::YesRepeated,
+            Twice::Skipped => Twice::Skipped,
+            _ => Twice::Repeated,
+        }
+    }
+
+    pub(crate) fn is_repeated(self) -> bool {
+        matches!(self, Twice::YesRepeated | Twice::Repeated)
+    }
+
+    /// The argument of the scripts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Twice::IfMissing => "missing",
+            Twice::Yes => "all",
+            Twice::YesRepeated => "pending",
+            Twice::ByOther | Twice::Repeated => "none",
+            Twice::Skipped => "skipped",
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Done(Reply),
+    Failed(Failure),
+    HandBack,
+    /// Another consumer owns the entry: it is forgotten here.
+    Lost,
+}

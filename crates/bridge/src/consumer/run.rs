@@ -1,0 +1,111 @@
+//! A job in the queue, and the wait of its run for the record of its begin.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::link::{Link, Place};
+use super::outcome::{End, Outcome, Twice};
+use crate::job::{Job, Ticket};
+use crate::policy::Deliveries;
+
+/// How often a run that waits looks whether its job is decided. The end of a consumer leaves it no
+/// message.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A run that waits until its begin is recorded. It has its permit, so nothing but the record is
+/// between it and its handler.
+pub(crate) struct Waiting {
+    pub(crate) place: Place,
+    /// The counter that records it.
+    pub(crate) begins: Deliveries,
+    pub(crate) is_alone: bool,
+    ticket: Arc<Ticket>,
+    /// Dropped without a message, the run hands its job back.
+    go: Sender<()>,
+}
+
+impl Waiting {
+    /// Lets the run begin: its begin is recorded.
+    pub(crate) fn start(self) {
+        self.ticket.record();
+        // Fails only if the job was decided meanwhile.
+        let _ = self.go.send(());
+    }
+
+    /// Whether it was decided while it waited.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.ticket.is_settled()
+    }
+}
+
+/// A queued job. Dropped without a run, as in a shutdown of the process, it is handed back.
+pub(super) struct Run {
+    pub(super) link: Arc<Link>,
+    pub(super) place: Place,
+    /// An earlier run of the job has begun.
+    pub(super) is_again: bool,
+    /// The counter to be recorded before it begins, and whether it runs alone.
+    pub(super) record: Option<(Deliveries, bool)>,
+    pub(super) job: Option<Job>,
+}
+
+impl Run {
+    pub(super) fn run(mut self) {
+        if !self.is_recorded() {
+            // The drop hands the job back, unless it is decided.
+            return;
+        }
+        let Some(job) = self.job.take() else { return };
+        if !job.ticket.begin() {
+            return;
+        }
+        let result = self.link.shared.handlers.run(&job);
+        if job.ticket.settle() {
+            let end = result.map_or_else(End::Failed, End::Done);
+            let twice = match self.is_again {
+                true => Twice::Yes,
+                false if job.ticket.is_recorded() => Twice::ByOther,
+                false => Twice::IfMissing,
+            };
+            let Job { id, attempt, .. } = job;
+            self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
+        } else {
+            self.link.shared.has_returned();
+        }
+    }
+}
+
+impl Run {
+    /// Waits until the begin is recorded, if it must be. False if it cannot be.
+    fn is_recorded(&self) -> bool {
+        let (Some((begins, is_alone)), Some(job)) = (self.record, &self.job) else { return true };
+        let ((go, gone), ticket) = (channel(), job.ticket.clone());
+        self.link.wait(vec![Waiting { place: self.place, begins, is_alone, ticket, go }]);
+        uwork::blocking(|| {
+            loop {
+                match gone.recv_timeout(LOOK_EVERY) {
+                    Ok(()) => return true,
+                    Err(RecvTimeoutError::Timeout) if !job.ticket.is_settled() => {}
+                    Err(_) => return false,
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let Some(job) = self.job.take() else { return };
+        if job.ticket.settle_unstarted() {
+            let (id, attempt, twice) = (job.id, job.attempt, Twice::IfMissing);
+            self.link.deliver(Outcome {
+                place: self.place,
+                id,
+                attempt,
+                twice,
+                end: End::HandBack,
+            });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The functions in Lua that each script begins with.
+
+/// The functions that several scripts share.
+pub(super) const SHARED: &str = r"
+local function owned(stream, group, consumer, id)
+  return #redis.call('XPENDING', stream, group, id, id, 1, consumer) > 0
+end
+local function others(stream, group, id)
+  return #redis.call('XPENDING', stream, group, id, id, 1) > 0 and 0 or 2
+end
+local function about(row)
+  local found = {}
+  for i = 1, #row, 2 do found[row[i]] = row[i + 1] end
+  return found
+end
+-- The groups of a stream beside one, or all of them.
+local function groups(stream, but)
+  local rows, found = redis.pcall('XINFO', 'GROUPS', stream), {}
+  if rows.err then
+    if rows.err:find('no such key', 1, true) then return found end
+    error(rows.err)
+  end
+  for _, row in ipairs(rows) do
+    local group = about(row)
+    if group.name ~= but then found[#found + 1] = group end
+  end
+  return found
+end
+-- Numbers of entries are two numbers of 64 bits, which no number of Lua holds.
+local function is_later(a, b)
+  local function parts(id) return id:match('^(%d+)-(%d+)$') end
+  local a_ms, a_seq = parts(a)
+  local b_ms, b_seq = parts(b)
+  local function is_larger(x, y)
+    if #x ~= #y then return #x > #y end
+    return x > y
+  end
+  if a_ms ~= b_ms then return is_larger(a_ms, b_ms) end
+  return is_larger(a_seq, b_seq)
+end
+local function is_needed(stream, beside, id)
+  for _, group in ipairs(beside) do
+    if is_later(id, group['last-delivered-id']) then return true end
+    if group.pending > 0 and #redis.call('XPENDING', stream, group.name, id, id, 1) > 0 then
+      return true
+    end
+  end
+  return false
+end
+-- Deletes entries that this group has acknowledged and no other needs.
+local function delete(stream, group, ids)
+  local beside = groups(stream, group)
+  if #beside > 0 then
+    local free = {}
+    for _, id in ipairs(ids) do
+      if not is_needed(stream, beside, id) then free[#free + 1] = id end
+    end
+    ids = free
+  end
+  for from = 1, #ids, 1000 do
+    redis.call('XDEL', stream, unpack(ids, from, math.min(from + 999, #ids)))
+  end
+end
+local function ended(stream, group, id, keep)
+  redis.call('XACK', stream, group, id)
+  -- A refusal leaves an entry without an owner, and is no reason to repeat what was done.
+  if keep == '0' then pcall(delete, stream, group, {id}) end
+end
+-- Counts decide nothing: a counter that cannot be written stops no job.
+local function tally(stats, name, by)
+  redis.pcall('HINCRBY', stats, name, by)
+end
+local function twice(stats, counts, done, all)
+  local of = {all = all, none = 0, pending = done, missing = all - done}
+  if (of[counts] or 0) > 0 then tally(stats, 'duplicates', of[counts]) end
+end
+-- The stack of a script has 8000 places. Of an entry with more words the last ones are packed into
+-- the field x, behind the fields of uwork, so that nothing is lost.
+local words_max = 7000
+local made = {n = true, e = true, g = true}
+local function fields_of(stream, group, id, attempt, reason)
+  local found = redis.call('XRANGE', stream, id, id)
+  if #found == 0 then return nil end
+  local fields, own, others = {}, {p = false, h = false, i = false, k = false}, {}
+  local function add(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  local words = found[1][2]
+  for i = 1, #words, 2 do
+    local name = words[i]
+    if own[name] ~= nil then
+      own[name] = words[i + 1]
+    elseif not made[name] then
+      others[#others + 1] = name
+      others[#others + 1] = words[i + 1]
+    end
+  end
+  for name, value in pairs(own) do
+    if value then add(name, value) end
+  end
+  for i = 1, math.min(#others, words_max), 2 do add(others[i], others[i + 1]) end
+  if #others > words_max then
+    local rest = {}
+    for i = words_max + 1, #others do rest[#rest + 1] = others[i] end
+    add('x', cmsgpack.pack(rest))
+  end
+  add('n', attempt)
+  add('e', reason)
+  -- Another group has this job, and its retry is none of its business.
+  if #groups(stream, group) > 0 then add('g', group) end
+  return fields
+end
+-- Whether a refusal is a state of the server or of the key, and not of one entry.
+local function is_state(said)
+  for _, state in ipairs({'WRONGTYPE', 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'MASTERDOWN',
+    'NOPERM', 'user executing the script', 'ACL failure', 'last possible ID'}) do
+    if said:find(state, 1, true) then return true end
+  end
+  return false
+end
+-- Runs a command. Returns why the entry was refused, and raises what is no fault of the entry.
+local function refusal(...)
+  local reply = redis.pcall(...)
+  local said = type(reply) == 'table' and reply.err
+  if said and is_state(said) then redis.call(...) end
+  return said
+end
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+";
