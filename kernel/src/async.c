@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <linux/async.h>
+#include <linux/bug.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include "fork.h"
@@ -113,6 +114,8 @@ static bool is_over(async_cookie_t cookie, const struct async_domain *domain)
 
 static void wait_for(async_cookie_t cookie, const struct async_domain *domain)
 {
+	if (uw_kernel_context() & UW_KERNEL_IN_HOOK)
+		uw_kernel_bug("async_synchronize: a thread hook must not wait", __FILE__, __LINE__);
 	wait_event(call_over, is_over(cookie, domain));
 }
 

@@ -3,6 +3,7 @@
 #ifndef UWORK_KERNEL_CACHES_H
 #define UWORK_KERNEL_CACHES_H
 
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 /* Functions in Rust; keep identical to crates/capi/src/kernel/slab.rs and the struct Source there. */
@@ -22,7 +23,7 @@ size_t uw_slab_shrink(const struct uw_slab *slab);
 size_t uw_slab_destroy(struct uw_slab *slab);
 int uw_slab_is_watched(void);
 
-/* All members are constant after the creation. */
+/* All members except `end` are constant after the creation. */
 struct kmem_cache {
 	const char *name;
 	/* As requested. */
@@ -34,6 +35,8 @@ struct kmem_cache {
 	/* NULL: each object is an allocation of malloc(). */
 	struct uw_slab *slab;
 	size_t align;
+	/* Of a destruction that its caller could not wait for. */
+	struct rcu_head end;
 };
 
 /* The flags that make a slot larger than its object, or change a free object. */

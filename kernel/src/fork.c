@@ -47,6 +47,7 @@ static void after(enum uw_fork at)
 	uw_ticks_fork(at);
 	uw_async_fork(at);
 	uw_wait_bit_fork(at);
+	uw_rcu_fork(at);
 }
 
 static void parent(void)

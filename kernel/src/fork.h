@@ -19,7 +19,8 @@ void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
 void uw_slab_fork(enum uw_fork at);
-/* Its locks are not taken: the child makes them anew. */
+/* These two have no lock to take: the child begins anew. */
+void uw_rcu_fork(enum uw_fork at);
 void uw_wait_bit_fork(enum uw_fork at);
 /* Defined in Rust: the quarantine of handles, and the debug mode's registry. */
 void uw_quarantine_fork(unsigned int at);

@@ -3,10 +3,19 @@
 #ifndef UWORK_KERNEL_FREES_H
 #define UWORK_KERNEL_FREES_H
 
+#include <linux/rcupdate.h>
+
+/* Whether such objects exist. */
+bool uw_kernel_has_frees(void);
+
 /*
- * Waits until the objects of all earlier kfree_rcu() are free. It does not wait where that could not end: in a callback
- * of call_rcu(), and after a shutdown, which has dropped them.
+ * Waits for a grace period, and until the callbacks of all earlier call_rcu() and kfree_rcu() have run. False: it could
+ * not wait, because the caller is a thread hook, a reader, a callback or an item of a BH queue, or the library is shut
+ * down.
  */
-void uw_kernel_wait_for_frees(void);
+bool uw_kernel_wait_for_callbacks(void);
+
+/* As call_rcu(). False: the callback never runs, because the library is shut down. */
+bool uw_kernel_try_call_rcu(struct rcu_head *head, rcu_callback_t func);
 
 #endif

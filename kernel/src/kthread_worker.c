@@ -6,6 +6,7 @@
 
 #include <linux/kernel.h>
 #include <linux/kthread.h>
+#include "may_wait.h"
 #include "names.h"
 #include "task.h"
 
@@ -41,7 +42,10 @@ static void introduce(struct uw_work *item)
 	uw_task_remember(introduction->task);
 }
 
-/* The task of the queue's thread, with a reference. NULL if the queue no longer runs items. */
+/*
+ * The task of the queue's thread, with a reference. NULL if the queue no longer runs items. The caller may wait: the
+ * item is on its stack.
+ */
 static struct task *thread_of(struct uw_queue *queue, const char *name)
 {
 	struct introduction introduction = { .name = name };
@@ -55,10 +59,15 @@ static struct task *thread_of(struct uw_queue *queue, const char *name)
 
 static struct kthread_worker *create(unsigned int flags, const struct cpumask *cpus, const char *fmt, va_list args)
 {
-	struct kthread_worker *worker = calloc(1, sizeof(*worker));
+	struct kthread_worker *worker;
 	char name[WQ_NAME_LEN];
 	struct task *task;
 
+	if (!uw_kernel_may_wait()) {
+		pr_err("kthread_create_worker: the caller is a thread hook or an item of a BH queue, which must not wait\n");
+		return ERR_PTR(-EDEADLK);
+	}
+	worker = calloc(1, sizeof(*worker));
 	if (!worker)
 		return ERR_PTR(-ENOMEM);
 	uw_kernel_vsnprintf(name, sizeof(name), fmt, args);

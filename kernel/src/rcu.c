@@ -7,7 +7,9 @@
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
+#include "fork.h"
 #include "frees.h"
+#include "may_wait.h"
 #include "names.h"
 
 /* An ordered queue: a callback runs after all earlier callbacks. */
@@ -20,6 +22,7 @@ static struct uw_queue *callbacks(void)
 		struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
 		struct uw_queue *other = NULL;
 
+		uw_watch_forks();
 		attrs.flags = UW_UNBOUND | UW_ORDERED;
 		attrs.max_active = 1;
 		queue = uw_kernel_create_named(UW_KERNEL_RCU_QUEUE, &attrs);
@@ -72,58 +75,72 @@ static void complete_grace_period(unsigned long number)
 		;
 }
 
+/* The number of callbacks in progress on this thread. A callback may free its head, so the item does not tell. */
+static __thread unsigned int depth;
+
 static void run_callback(struct uw_work *item)
 {
 	struct rcu_head *head = UW_CONTAINER_OF(uw_to_rcu_work(item), struct rcu_head, uw_item);
 
 	complete_grace_period(head->uw_number);
+	depth++;
 	head->func(head);
+	depth--;
+}
+
+static bool queue_callback(struct rcu_head *head, rcu_callback_t func, uw_work_fn run)
+{
+	uw_rcu_work_init(&head->uw_item, run);
+	head->func = func;
+	head->uw_number = begin_grace_period();
+	return uw_kernel_queued(uw_queue_rcu_work(callbacks(), &head->uw_item));
 }
 
 /* After uw_shutdown() the callback is refused, which is reported: it never runs. */
 void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
-	uw_rcu_work_init(&head->uw_item, run_callback);
-	head->func = func;
-	head->uw_number = begin_grace_period();
-	uw_kernel_queued(uw_queue_rcu_work(callbacks(), &head->uw_item));
+	queue_callback(head, func, run_callback);
 }
 
-struct to_free {
-	struct rcu_head head;
-	void *ptr;
-};
+bool uw_kernel_try_call_rcu(struct rcu_head *head, rcu_callback_t func)
+{
+	return queue_callback(head, func, run_callback);
+}
 
 /* The objects that kfree_rcu() has taken and that are not free yet. */
 static unsigned long frees;
 
-static void free_it(struct rcu_head *head)
+static void free_it(struct uw_work *item)
 {
-	struct to_free *what = UW_CONTAINER_OF(head, struct to_free, head);
+	struct rcu_head *head = UW_CONTAINER_OF(uw_to_rcu_work(item), struct rcu_head, uw_item);
 
-	kfree(what->ptr);
-	free(what);
+	complete_grace_period(head->uw_number);
+	/* The head is a part of the object. */
+	kfree((void *)(uintptr_t)head->func);
 	/* Release: a thread that reads the lower count finds the object in its cache. */
 	__atomic_sub_fetch(&frees, 1, __ATOMIC_RELEASE);
 }
 
-/*
- * The head has no room for the pointer, and the item in it must not be freed before its function
- * has returned. So the pointer gets an allocation of its own.
- */
+/* Allocates nothing and waits for nothing: the place of the callback holds the object's address. */
 void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 {
-	struct to_free *what = malloc(sizeof(*what));
-
-	(void)head;
-	if (!what) {
-		synchronize_rcu();
-		kfree(ptr);
-		return;
-	}
-	what->ptr = ptr;
 	__atomic_add_fetch(&frees, 1, __ATOMIC_RELAXED);
-	call_rcu(&what->head, free_it);
+	/* After uw_shutdown() it is refused, which is reported: the object stays. */
+	if (!queue_callback(head, (rcu_callback_t)(uintptr_t)ptr, free_it))
+		__atomic_sub_fetch(&frees, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * In the child the parent's callbacks do not run. Readers and grace periods of the parent's other threads do not exist
+ * there, so all states that are polled have passed, unless the thread that forked is a reader itself.
+ */
+void uw_rcu_fork(enum uw_fork at)
+{
+	if (at != UW_FORK_CHILD)
+		return;
+	frees = 0;
+	if (!uw_rcu_is_read_locked())
+		completed = begun;
 }
 
 /* An item that a thread waits for, and whether it has run. */
@@ -140,7 +157,7 @@ static void note_run(struct uw_work *item)
 /*
  * Queues an item behind those that call_rcu() and queue_rcu_work() have queued, and waits for it. If
  * it is refused or removed, or if the wait would never end, `ran` stays false. Returns the result of
- * the queueing.
+ * the queueing. Not in a thread hook: there the item, which is on the caller's stack, would stay queued.
  */
 static int run_behind(struct uw_queue *queue, struct waited *waited)
 {
@@ -166,6 +183,8 @@ static void wait_behind(struct uw_queue *queue, const char *failed)
 {
 	struct waited waited;
 
+	if (uw_kernel_context() & UW_KERNEL_IN_HOOK)
+		uw_kernel_bug("synchronize_rcu, rcu_barrier: a thread hook must not wait", __FILE__, __LINE__);
 	uw_kernel_queued(run_behind(queue, &waited));
 	if (!waited.ran)
 		uw_kernel_bug(failed, __FILE__, __LINE__);
@@ -218,24 +237,22 @@ void rcu_barrier(void)
 	complete_grace_period(number);
 }
 
-/* Whether the caller is a callback of call_rcu(). */
-static bool in_callback(void)
+bool uw_kernel_has_frees(void)
 {
-	const struct uw_work *item = uw_current_work();
-
-	return item && item->func == run_callback;
+	/* Acquire pairs with the release in free_it(). */
+	return __atomic_load_n(&frees, __ATOMIC_ACQUIRE) != 0;
 }
 
-void uw_kernel_wait_for_frees(void)
+bool uw_kernel_wait_for_callbacks(void)
 {
 	struct waited waited;
 	unsigned long number;
 
-	/* Acquire pairs with the release in free_it(). */
-	if (!__atomic_load_n(&frees, __ATOMIC_ACQUIRE) || in_callback())
-		return;
+	if (!uw_kernel_may_wait() || uw_rcu_is_read_locked() || depth > 0)
+		return false;
 	number = begin_grace_period();
 	run_behind(callbacks(), &waited);
 	if (waited.ran)
 		complete_grace_period(number);
+	return waited.ran;
 }

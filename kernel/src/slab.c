@@ -317,21 +317,38 @@ int uw_kernel_cache_shrink(struct kmem_cache *cache)
 	return 0;
 }
 
-void uw_kernel_cache_destroy(struct kmem_cache *cache)
+static void destroy(struct kmem_cache *cache)
 {
-	size_t out;
+	size_t out = cache->slab ? uw_slab_destroy(cache->slab) : 0;
 
-	if (!cache)
-		return;
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
-		synchronize_rcu();
-	/* Objects of the cache may be among them. */
-	uw_kernel_wait_for_frees();
-	out = cache->slab ? uw_slab_destroy(cache->slab) : 0;
 	if (out > 0) {
 		pr_err("BUG %s: kmem_cache_destroy() with %zu objects still allocated; the cache is kept\n", cache->name, out);
 		uw_slab_list_allocated(cache);
 		return;
 	}
 	free_cache(cache);
+}
+
+static void destroy_late(struct rcu_head *head)
+{
+	destroy(container_of(head, struct kmem_cache, end));
+}
+
+void uw_kernel_cache_destroy(struct kmem_cache *cache)
+{
+	bool has_readers;
+
+	if (!cache)
+		return;
+	has_readers = cache->flags & SLAB_TYPESAFE_BY_RCU;
+	/* Objects of the cache may be among those of kfree_rcu(). */
+	if ((has_readers || uw_kernel_has_frees()) && !uw_kernel_wait_for_callbacks()) {
+		/* Behind the callbacks that the caller cannot wait for. */
+		if (uw_kernel_try_call_rcu(&cache->end, destroy_late))
+			return;
+		/* The refusal is reported. The memory stays: no grace period will pass for its readers. */
+		if (has_readers)
+			return;
+	}
+	destroy(cache);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Callbacks after a grace period of a sleepable domain: one item for each domain. */
-#include <linux/completion.h>
+#include <linux/bug.h>
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
 
@@ -56,20 +56,13 @@ unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
 	return state;
 }
 
-struct barrier {
-	struct rcu_head head;
-	struct completion reached;
-};
-
-static void reach(struct rcu_head *head)
-{
-	complete(&UW_CONTAINER_OF(head, struct barrier, head)->reached);
-}
-
+/* The item runs all callbacks that were added before it was queued, so the next run is the last one to wait for. */
 void srcu_barrier(struct srcu_struct *ssp)
 {
-	struct barrier last = { .reached = COMPLETION_INITIALIZER(last.reached) };
-
-	call_srcu(ssp, &last.head, reach);
-	wait_for_completion(&last.reached);
+	if (uw_kernel_context() & UW_KERNEL_IN_HOOK)
+		uw_kernel_bug("srcu_barrier: a thread hook must not wait", __FILE__, __LINE__);
+	if (uw_current_work() == &ssp->uw_item)
+		uw_kernel_bug("srcu_barrier: the caller is a callback of this domain", __FILE__, __LINE__);
+	if (uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item) < 0 || uw_work_flush(&ssp->uw_item) < 0)
+		uw_kernel_bug("srcu_barrier: the callbacks have not run: the library is shut down", __FILE__, __LINE__);
 }

@@ -179,6 +179,38 @@ static void fork_with_callback(void)
 	CHECK(atomic_read(&ran) == 1);
 }
 
+static DECLARE_COMPLETION(reads);
+
+static int read_until_stopped(void *data)
+{
+	(void)data;
+	rcu_read_lock();
+	complete(&reads);
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(HZ);
+	rcu_read_unlock();
+	return 0;
+}
+
+/* A grace period that is polled, which a reader of the parent delays: the child has no such reader. */
+static void fork_with_polled(void)
+{
+	struct task_struct *reader = kthread_run(read_until_stopped, NULL, "reader");
+	unsigned long state;
+	pid_t child;
+
+	wait_for_completion(&reads);
+	state = start_poll_synchronize_rcu();
+	child = fork();
+	if (child == 0)
+		_exit(!poll_state_synchronize_rcu(state));
+	wait_for_child(child);
+	CHECK(!poll_state_synchronize_rcu(state));
+	kthread_stop(reader);
+	while (!poll_state_synchronize_rcu(state))
+		schedule_timeout_interruptible(1);
+}
+
 static int stop_repeating;
 
 /* Each callback queues another one behind it. */
@@ -213,6 +245,7 @@ static int __init forks_init(void)
 	if (CAN_FORK_WITH_THREADS) {
 		forks();
 		fork_with_callback();
+		fork_with_polled();
 	}
 	barriers();
 	return checked();

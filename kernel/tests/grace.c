@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * synchronize_rcu() and rcu_barrier() where they cannot wait: each ends the process with a message.
- * If it returned, its caller would free what readers still see. Each scene is a process of its own.
+ * Waits for grace periods and for callbacks where they cannot wait: each ends the process with a message. If it
+ * returned, its caller would free what is still in use. Each scene is a process of its own.
  */
+#include <linux/async.h>
 #include <linux/completion.h>
 #include <linux/rcupdate.h>
+#include <linux/srcu.h>
 #include <linux/workqueue.h>
 
 #include "scene.h"
@@ -48,6 +50,78 @@ static void barrier_in_a_callback(void)
 	wait_for_completion(&never);
 }
 
+DEFINE_STATIC_SRCU(domain);
+
+static void srcu_barrier_after_shutdown(void)
+{
+	shut_down();
+	srcu_barrier(&domain);
+}
+
+static void wait_for_domain(struct rcu_head *head)
+{
+	(void)head;
+	srcu_barrier(&domain);
+}
+
+static void srcu_barrier_in_a_callback(void)
+{
+	DECLARE_COMPLETION_ONSTACK(never);
+	static struct rcu_head head;
+
+	call_srcu(&domain, &head, wait_for_domain);
+	wait_for_completion(&never);
+}
+
+static void barrier_of_domain(void)
+{
+	srcu_barrier(&domain);
+}
+
+static void *wait_in_hook(const struct uw_thread *thread, void *wait)
+{
+	(void)thread;
+	(*(void (**)(void))wait)();
+	return NULL;
+}
+
+static void nothing(struct work_struct *work)
+{
+	(void)work;
+}
+
+/* Calls `wait` in a thread hook. */
+static void in_a_hook(void (*wait)(void))
+{
+	static struct work_struct work;
+
+	INIT_WORK(&work, nothing);
+	if (!uw_thread_hooks_add(wait_in_hook, NULL, &wait))
+		_exit(1);
+	queue_work(system_dfl_wq, &work);
+	flush_work(&work);
+}
+
+static void synchronize_in_a_hook(void)
+{
+	in_a_hook(synchronize_rcu);
+}
+
+static void barrier_in_a_hook(void)
+{
+	in_a_hook(rcu_barrier);
+}
+
+static void srcu_barrier_in_a_hook(void)
+{
+	in_a_hook(barrier_of_domain);
+}
+
+static void async_in_a_hook(void)
+{
+	in_a_hook(async_synchronize_full);
+}
+
 static void never_called(struct rcu_head *head)
 {
 	(void)head;
@@ -70,6 +144,12 @@ static int __init grace_init(void)
 	check_abort("rcu_barrier after a shutdown", barrier_after_shutdown, "the callbacks have not run");
 	check_abort("synchronize_rcu by a reader", synchronize_as_a_reader, "no grace period has passed");
 	check_abort("rcu_barrier in a callback", barrier_in_a_callback, "the callbacks have not run");
+	check_abort("srcu_barrier after a shutdown", srcu_barrier_after_shutdown, "the callbacks have not run");
+	check_abort("srcu_barrier in a callback", srcu_barrier_in_a_callback, "a callback of this domain");
+	check_abort("synchronize_rcu in a thread hook", synchronize_in_a_hook, "a thread hook must not wait");
+	check_abort("rcu_barrier in a thread hook", barrier_in_a_hook, "a thread hook must not wait");
+	check_abort("srcu_barrier in a thread hook", srcu_barrier_in_a_hook, "a thread hook must not wait");
+	check_abort("async_synchronize_full in a thread hook", async_in_a_hook, "a thread hook must not wait");
 	check_abort("call_rcu after a shutdown: reported", callback_after_shutdown, "a call failed: ");
 	check_abort("call_rcu after a shutdown: goes on", callback_after_shutdown, "after the refusal");
 	return checked();

@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 
 #include <linux/completion.h>
+#include <linux/interrupt.h>
 #include <linux/kthread.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 #include "check.h"
 
@@ -206,25 +208,95 @@ static void destroy_waits_for_kfree_rcu(void)
 	}
 }
 
-/* A callback cannot wait for later callbacks: destroying a cache there returns. */
+/*
+ * The last object of a cache goes by kfree_rcu(), and its cache is destroyed, where the caller cannot wait for that: the
+ * cache goes after the object, without a report. One of two caches has readers.
+ */
+static void free_and_destroy(void)
+{
+	struct kmem_cache *caches[] = {
+		kmem_cache_create("left", sizeof(struct node), 0, 0, NULL),
+		kmem_cache_create("left to readers", sizeof(struct node), 0, SLAB_TYPESAFE_BY_RCU, NULL),
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(caches); i++) {
+		struct node *node = kmem_cache_alloc(caches[i], GFP_KERNEL);
+
+		CHECK(caches[i] && node);
+		kfree_rcu(node, rcu);
+		kmem_cache_destroy(caches[i]);
+	}
+}
+
 static DECLARE_COMPLETION(destroyed);
 
 static void destroy_in_callback(struct rcu_head *head)
 {
-	struct kmem_cache *cache = kmem_cache_create("inside", 100, 0, 0, NULL);
-
-	kfree_rcu(UW_CONTAINER_OF(head, struct node, rcu), rcu);
-	kmem_cache_destroy(cache);
+	kfree(UW_CONTAINER_OF(head, struct node, rcu));
+	free_and_destroy();
 	complete(&destroyed);
 }
 
-static void a_callback_destroys_a_cache(void)
+static void destroy_in_tasklet(struct tasklet_struct *tasklet)
+{
+	(void)tasklet;
+	free_and_destroy();
+	complete(&destroyed);
+}
+
+static struct kthread_worker *made_in_hook;
+
+static void *destroy_in_hook(const struct uw_thread *thread, void *arg)
+{
+	(void)thread;
+	(void)arg;
+	free_and_destroy();
+	/* It waits for an item. */
+	made_in_hook = kthread_create_worker(0, "refused");
+	return NULL;
+}
+
+static void after_hook(struct work_struct *work)
+{
+	(void)work;
+	complete(&destroyed);
+}
+
+static void destroy_where_it_must_not_wait(void *unused)
 {
 	struct node *node = kmalloc(sizeof(*node), GFP_KERNEL);
+	DECLARE_TASKLET(tasklet, destroy_in_tasklet);
+	struct uw_thread_hooks *hooks;
+	struct work_struct work;
 
+	(void)unused;
 	call_rcu(&node->rcu, destroy_in_callback);
 	wait_for_completion(&destroyed);
+	tasklet_schedule(&tasklet);
+	wait_for_completion(&destroyed);
+	tasklet_kill(&tasklet);
+	rcu_read_lock();
+	free_and_destroy();
+	rcu_read_unlock();
+	hooks = uw_thread_hooks_add(destroy_in_hook, NULL, NULL);
+	CHECK(hooks);
+	INIT_WORK_ONSTACK(&work, after_hook);
+	queue_work(system_dfl_wq, &work);
+	wait_for_completion(&destroyed);
+	flush_work(&work);
+	CHECK(uw_thread_hooks_remove(hooks) == 0);
 	rcu_barrier();
+}
+
+static void destroy_waits_nowhere_else(void)
+{
+	char *text = errors_of(destroy_where_it_must_not_wait, NULL);
+
+	CHECK(IS_ERR(made_in_hook) && PTR_ERR(made_in_hook) == -EDEADLK);
+	CHECK(strstr(text, "kthread_create_worker: the caller is a thread hook"));
+	CHECK(!strstr(text, "BUG"));
+	free(text);
 }
 
 static int constructed;
@@ -482,7 +554,7 @@ static int __init slab_init(void)
 	nothing_and_everything();
 	freed_after_a_grace_period();
 	destroy_waits_for_kfree_rcu();
-	a_callback_destroys_a_cache();
+	destroy_waits_nowhere_else();
 	constructors();
 	shrink_returns_memory();
 	bad_arguments_are_named();

@@ -15,11 +15,12 @@ pub use locks::*;
 use crate::error::{caught, guard};
 
 /// The context of the calling thread. Bit 0: it may run items of queues, as workers and rescuers do;
-/// bit 1: it runs an item of a BH queue.
+/// bit 1: it runs an item of a BH queue; bit 2: it is in a thread hook.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_kernel_context() -> c_uint {
-    let bh = caught(foreign::context).is_ok_and(|at| at.bh);
-    c_uint::from(foreign::may_run_items()) | c_uint::from(bh) << 1
+    let at = caught(foreign::context).unwrap_or_default();
+    let runs_items = foreign::may_run_items();
+    c_uint::from(runs_items) | c_uint::from(at.bh) << 1 | c_uint::from(at.hook) << 2
 }
 
 /// Called before `main` by programs that are built with `CONFIG_PWLOCKS=n`.

@@ -14,6 +14,8 @@ pub struct Context {
     pub worker: bool,
     /// It is in an item of a BH queue.
     pub bh: bool,
+    /// It is in a thread hook.
+    pub hook: bool,
     /// An identity of the frame of items that it runs; a nested item has another one. 0 outside of
     /// items.
     pub frame: usize,
@@ -105,7 +107,8 @@ impl<H: Host> Engine<H> {
         let worker = caller.worker();
         let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
         let frame = caller.thread.frame().addr();
-        Context { worker: worker.is_some(), bh: bh && frame != 0, frame }
+        let hook = caller.thread.is_in_hook();
+        Context { worker: worker.is_some(), bh: bh && frame != 0, hook, frame }
     }
 }
 

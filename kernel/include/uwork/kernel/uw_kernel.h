@@ -47,6 +47,7 @@ uint64_t uw_kernel_clock_ns(int clock);
 unsigned int uw_kernel_context(void);
 #define UW_KERNEL_IN_WORKER 1u /* also a rescuer, and in a thread hook */
 #define UW_KERNEL_IN_BH 2u
+#define UW_KERNEL_IN_HOOK 4u /* a thread hook, which must not wait for items */
 
 /*
  * Reports a failed call of a function that returns bool: once for each calling location and errno

@@ -111,7 +111,11 @@ static inline void hrtimer_restart(struct hrtimer *timer)
  */
 static inline int hrtimer_cancel(struct hrtimer *timer)
 {
-	return uw_work_cancel_sync(&timer->uw_item.work) > 0;
+	int answer = uw_work_cancel_sync(&timer->uw_item.work);
+
+	if (answer < 0)
+		uw_kernel_complain(answer);
+	return answer > 0;
 }
 
 /*

@@ -64,7 +64,10 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
 /* Not allowed while there are readers or callbacks: srcu_barrier() waits for these. */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
 {
-	uw_work_cancel_sync(&ssp->uw_item);
+	int answer = uw_work_cancel_sync(&ssp->uw_item);
+
+	if (answer < 0)
+		uw_kernel_complain(answer);
 	mutex_destroy(&ssp->uw_lock);
 }
 

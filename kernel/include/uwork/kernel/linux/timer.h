@@ -142,7 +142,11 @@ static inline int timer_delete(struct timer_list *timer)
 /* Waits for a run in progress, so the timer's own function must not call it. */
 static inline int timer_delete_sync(struct timer_list *timer)
 {
-	return uw_work_cancel_sync(&timer->uw_item.work) > 0;
+	int answer = uw_work_cancel_sync(&timer->uw_item.work);
+
+	if (answer < 0)
+		uw_kernel_complain(answer);
+	return answer > 0;
 }
 
 /* The timer cannot be armed afterwards. */
