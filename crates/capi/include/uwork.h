@@ -142,7 +142,8 @@ struct uw_setup {
 	/*
 	 * The size of the stacks of all threads that run items, in bytes, 128 KiB to 1 TiB. 0: as plain
 	 * threads, whose stacks have the size of `ulimit -s` at the start of the program, or 2 MiB if it
-	 * is unlimited. UWORK_STACK overrides it.
+	 * is unlimited. The variables of a thread (__thread) are not taken from it: stacks are larger by
+	 * them. UWORK_STACK overrides it.
 	 */
 	size_t stack_size;
 };

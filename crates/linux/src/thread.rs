@@ -38,13 +38,14 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         }
         super::blocked::kept::thread_ends(id());
     };
-    let stack = stack_size::of_thread(spec.runner.is_some());
+    let runs_items = spec.runner.is_some();
+    let stack = if runs_items { stack_size::of_items() } else { stack_size::of_service() };
     begin(&spec.name, stack, body).map_err(|error| SpawnError(error.to_string()))
 }
 
 /// Starts a thread of the library's that runs no items.
 pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    begin(name, stack_size::of_thread(false), body)
+    begin(name, stack_size::of_service(), body)
 }
 
 /// Starts a thread of the library's, which takes none of the program's signals. Every thread of the

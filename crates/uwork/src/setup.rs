@@ -89,7 +89,8 @@ impl Setup {
 
     /// The size of the stacks of all threads that run items, in bytes: 128 KiB to 1 TiB. The default
     /// is that of plain threads: `ulimit -s` at the start of the program, 2 MiB if it is unlimited,
-    /// and at least `RUST_MIN_STACK`, if that is set. `UWORK_STACK` takes precedence.
+    /// and at least `RUST_MIN_STACK`, if that is set. `UWORK_STACK` takes precedence. The static data
+    /// of a thread (TLS), which the C library takes from its stack, comes on top.
     ///
     /// Items that help a waiting thread run on the stack of that thread.
     ///

@@ -97,6 +97,43 @@ static void stacks(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+/* The C library takes it from each thread's stack. */
+static __thread char of_thread[3 << 20];
+
+/* What the smallest stack has for functions, apart from the library's own. */
+static void use_stack(struct uw_work *work)
+{
+	volatile char frame[80 << 10];
+	size_t i;
+
+	(void)work;
+	for (i = 0; i < sizeof(frame); i += 1024)
+		frame[i] = 1;
+	of_thread[sizeof(of_thread) - 1] = frame[0];
+	CHECK(of_thread[sizeof(of_thread) - 1] == 1);
+}
+
+/* The smallest choice leaves the thread's static data out: items, reports and dumps have their stacks. */
+static void smallest_stack(void)
+{
+	struct uw_setup setup = UW_SETUP_INIT;
+	struct uw_work work = UW_WORK_INIT(use_stack);
+	struct uw_queue *queue;
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		setup.stack_size = 128 << 10;
+		CHECK(uw_setup(&setup) == 0);
+		queue = uw_queue_create("small", UW_MEM_RECLAIM, 0);
+		CHECK(queue && uw_queue_work(queue, &work) == 1 && uw_work_flush(&work) >= 0);
+		CHECK(uw_work_cancel_sync(&work) == 0);
+		uw_string_free(uw_dump());
+		_exit(uw_queue_destroy(queue) == 0 ? 0 : 1);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 /* A program that was compiled before the structure had its last member. */
 static void earlier_setup(void)
 {
@@ -289,6 +326,7 @@ static void power(void)
 int main(void)
 {
 	earlier_setup();
+	smallest_stack();
 	setup();
 	stacks();
 	watchdog();
