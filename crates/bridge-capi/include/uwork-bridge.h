@@ -17,7 +17,15 @@
  *   EAGAIN            the server refuses for now: LOADING, OOM, READONLY, CLUSTERDOWN
  *   EACCES            a missing or wrong password, or a rule of the server's ACL
  *   EPROTO            the key is not a stream, or another answer that stays the same; `strict`
+ *   ENOMEM            no memory for what the call creates or copies
+ *   ECANCELED         the consumer runs in the parent of this forked process
  *   ENOTRECOVERABLE   an internal error; uw_error_text() has its message
+ *
+ * After fork() the child may start consumers of its own, and producers work in both processes. A
+ * consumer of the parent runs no job in the child: uw_bridge_stop() frees the child's copy and fails
+ * with ECANCELED, as uw_bridge_get_counters() does.
+ *
+ * No function is a cancellation point, as in uwork.h.
  */
 #ifndef UWORK_BRIDGE_H
 #define UWORK_BRIDGE_H
@@ -96,7 +104,8 @@ enum uw_bridge_outcome {
 
 /*
  * Runs on workers of uwork, up to `max_active` at once, and may block, wait and use all of uwork.h.
- * What uwork.h forbids the function of an item is forbidden here: longjmp, pthread_exit, exceptions.
+ * What uwork.h forbids the function of an item is forbidden here and in `report`: longjmp,
+ * pthread_exit, exceptions. One that does not return ends the process with a message.
  */
 typedef int (*uw_bridge_fn)(struct uw_bridge_job *job, void *arg);
 
@@ -133,6 +142,7 @@ struct uw_bridge_config {
 	bool strict;                /* EPROTO for a server that evicts keys, has no append-only file, is a
 	                             * replica, or does not tell; without it a consumer reports it */
 	uint64_t window_ns;         /* of a producer: in which a second job of an id is not added; 1 h */
+	unsigned patience;          /* the factor of all time limits of exchanges with a server; 1 */
 };
 
 #define UW_BRIDGE_CONFIG_INIT { .size = sizeof(struct uw_bridge_config) }
@@ -142,7 +152,7 @@ struct uw_bridge;
 
 /*
  * Starts a consumer: connects, creates the groups that do not exist, and begins to fetch. A server
- * that is not ready gets 10 s. The configuration and the names are copied. `report` gets one line
+ * that is not ready gets 10 s, times `patience`. The configuration and the names are copied. `report` gets one line
  * for each fault that begins or ends and for each dead letter, on any thread, and must not block.
  * With NULL the lines go to standard error.
  */
@@ -171,7 +181,7 @@ int uw_bridge_get_counters(const struct uw_bridge *bridge, struct uw_bridge_coun
 /*
  * Ends a consumer and frees it: stops fetching, hands back jobs that have not begun, waits for
  * running ones up to the limit, hands back the rest, and acknowledges. It takes at most 6 s longer
- * than the limit, or 12 s if a server does not answer. `counters` may be NULL. A handler that is
+ * than the limit, or 12 s if a server does not answer, times `patience`. `counters` may be NULL. A handler that is
  * still running after the limit goes on, and its arguments must live on. From a handler of this
  * consumer it waits for itself up to the limit.
  */

@@ -1,7 +1,9 @@
 //! `struct uw_bridge_config`: a member that is 0 or NULL leaves its setting at the default.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::mem::{MaybeUninit, offset_of};
 use std::path::Path;
+use std::ptr;
 use std::time::Duration;
 
 use uwork_bridge::{Config, Results, Server};
@@ -64,28 +66,36 @@ pub struct UwBridgeConfig {
     pub strict: bool,
     /// A producer's time in which a second job of an id is not added.
     pub window_ns: u64,
+    /// The factor of all time limits of exchanges with a server.
+    pub patience: c_uint,
 }
 
-/// A configuration whose size is the library's.
+/// The size of the structure of version 0.2, which ends before `patience`.
+const FIRST_SIZE: usize = offset_of!(UwBridgeConfig, patience);
+
+/// The configuration of the caller, whose structure may be an earlier one: members that it lacks are 0.
 ///
 /// # Safety
 /// `config` is NULL or points to a configuration as `uwork-bridge.h` describes it.
-pub(crate) unsafe fn checked<'a>(
-    config: *const UwBridgeConfig,
-) -> Result<&'a UwBridgeConfig, c_int> {
-    // SAFETY: by the caller.
-    let Some(config) = (unsafe { config.as_ref() }) else {
+pub(crate) unsafe fn checked(config: *const UwBridgeConfig) -> Result<UwBridgeConfig, c_int> {
+    if config.is_null() {
         return Err(misuse(libc::EINVAL, "the configuration is NULL"));
-    };
-    if config.size != size_of::<UwBridgeConfig>() {
+    }
+    // SAFETY: by the caller.
+    let size = unsafe { (&raw const (*config).size).read() };
+    let known = size_of::<UwBridgeConfig>();
+    if ![FIRST_SIZE, known].contains(&size) {
         let text = format!(
-            "the configuration's size is {} bytes and not {}; begin with UW_BRIDGE_CONFIG_INIT",
-            config.size,
-            size_of::<UwBridgeConfig>()
+            "the configuration's size is {size} bytes and not {known}; begin with \
+             UW_BRIDGE_CONFIG_INIT"
         );
         return Err(fail(libc::EINVAL, text));
     }
-    Ok(config)
+    let mut given = MaybeUninit::<UwBridgeConfig>::zeroed();
+    // SAFETY: the caller's structure has this size, which is not larger than that of the copy.
+    unsafe { ptr::copy_nonoverlapping(config.cast::<u8>(), given.as_mut_ptr().cast(), size) };
+    // SAFETY: pointers, numbers and a truth value, all of them written or zero.
+    Ok(unsafe { given.assume_init() })
 }
 
 impl UwBridgeConfig {
@@ -106,7 +116,7 @@ impl UwBridgeConfig {
             )
         };
         let server = |url: &String| {
-            Server::new(url)?.certificate_files(
+            Server::new(url)?.patience(self.patience).certificate_files(
                 authority.as_deref().map(Path::new),
                 certificate.as_deref().map(Path::new),
                 key.as_deref().map(Path::new),

@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::time::Duration;
 
 use uwork_bridge::{Bridge, Counters, Handlers};
-use uwork_capi::error::{guard, guarded, misuse};
+use uwork_capi::error::{fail, guard, guarded, misuse, must_return};
+use uwork_capi::memory::can_create;
 
 use crate::config::{UwBridgeConfig, checked};
 use crate::error::{failed, leaked};
@@ -126,11 +127,12 @@ pub unsafe extern "C" fn uw_bridge_start(
         Some(report) => {
             let line = CString::new(line.replace('\0', " ")).unwrap_or_default();
             // SAFETY: by uwork-bridge.h.
-            unsafe { report(line.as_ptr(), arg.get()) };
+            must_return(|| unsafe { report(line.as_ptr(), arg.get()) });
         }
         None => eprintln!("uwork bridge: {line}"),
     };
     let body = || {
+        can_create()?;
         // SAFETY: by uwork-bridge.h.
         let (config, handlers) = unsafe {
             (checked(config)?.settings()?, handlers(array("the handlers", first, count)?)?)
@@ -149,6 +151,11 @@ pub unsafe extern "C" fn uw_bridge_consumer(bridge: *const UwBridge) -> *const c
     unsafe { bridge.as_ref() }.map_or(c"".as_ptr(), |bridge| bridge.consumer.as_ptr())
 }
 
+/// The error of a call for a consumer that runs in the parent of this forked process.
+fn of_parent() -> c_int {
+    fail(libc::ECANCELED, "the consumer runs in the parent of this forked process")
+}
+
 /// Reads the counters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_bridge_get_counters(
@@ -157,10 +164,11 @@ pub unsafe extern "C" fn uw_bridge_get_counters(
 ) -> c_int {
     // SAFETY: NULL, or from `uw_bridge_start` and not stopped; NULL or a valid place.
     match unsafe { (bridge.as_ref(), counters.as_mut()) } {
-        (Some(bridge), Some(counters)) => {
+        (Some(bridge), Some(_)) if bridge.bridge.is_of_parent() => of_parent(),
+        (Some(bridge), Some(counters)) => guard(|| {
             *counters = UwBridgeCounters::of(bridge.bridge.counters());
             0
-        }
+        }),
         _ => misuse(libc::EINVAL, "the consumer or the place for its counters is NULL"),
     }
 }
@@ -178,6 +186,10 @@ pub unsafe extern "C" fn uw_bridge_stop(
     // SAFETY: from `uw_bridge_start`, and stopped once (uwork-bridge.h).
     let bridge = unsafe { Box::from_raw(bridge) };
     guard(|| {
+        if bridge.bridge.is_of_parent() {
+            drop(bridge);
+            return of_parent();
+        }
         let stopped = bridge.bridge.stop(Duration::from_nanos(limit_ns));
         // SAFETY: NULL or a valid place (uwork-bridge.h).
         if let Some(counters) = unsafe { counters.as_mut() } {

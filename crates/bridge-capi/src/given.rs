@@ -45,5 +45,10 @@ pub(crate) unsafe fn bytes(
     length: usize,
 ) -> Result<Vec<u8>, c_int> {
     // SAFETY: by the caller.
-    unsafe { array(what, first.cast::<u8>(), length) }.map(<[u8]>::to_vec)
+    let given = unsafe { array(what, first.cast::<u8>(), length) }?;
+    let mut copy = Vec::new();
+    let room = copy.try_reserve_exact(given.len());
+    room.map_err(|_| fail(libc::ENOMEM, format!("no memory for the {length} bytes of {what}")))?;
+    copy.extend_from_slice(given);
+    Ok(copy)
 }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
 use uwork_bridge::{Failure, Job, Reply};
-use uwork_capi::error::{guard, misuse};
+use uwork_capi::error::{guard, misuse, must_return};
 
 use crate::given::{array, bytes, text};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(
     let mut given =
         UwBridgeJob { job, texts: Default::default(), result: None, effect: None, error: None };
     // SAFETY: by uwork-bridge.h the function may run on any thread until the consumer has ended.
-    let outcome = unsafe { function(&raw mut given, arg) };
+    let outcome = must_return(|| unsafe { function(&raw mut given, arg) });
     let text = given.error.take();
     let text = || text.unwrap_or_else(|| "the handler failed and set no error".to_owned());
     match outcome {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uwork_bridge::{Producer, Push, Pushed};
 use uwork_capi::error::{fail, guard, guarded, misuse};
+use uwork_capi::memory::{can_create, can_hold};
 
 use crate::config::{UwBridgeConfig, checked};
 use crate::error::{failed, leaked};
@@ -29,6 +30,9 @@ pub struct UwBridgePush {
     /// The delay before the job becomes ready.
     pub delay_ns: u64,
 }
+
+/// The memory of a job beside its payload: its texts are short.
+const FOR_EACH_JOB: usize = 4 << 10;
 
 /// `enum uw_bridge_pushed`.
 const ADDED: c_int = 0;
@@ -68,10 +72,12 @@ pub unsafe extern "C" fn uw_bridge_producer_create(
     config: *const UwBridgeConfig,
 ) -> *mut UwBridgeProducer {
     let body = || {
+        can_create()?;
         // SAFETY: by uwork-bridge.h.
         let (config, servers, streams) = unsafe {
             let config = checked(config)?;
-            (config, config.servers()?, config.streams()?)
+            let (servers, streams) = (config.servers()?, config.streams()?);
+            (config, servers, streams)
         };
         let producer = Producer::new(servers, &streams[0], config.shards());
         let mut producer = producer.map_err(|error| failed(&error))?;
@@ -105,6 +111,9 @@ pub unsafe extern "C" fn uw_bridge_push(
     let mut body = || {
         // SAFETY: by uwork-bridge.h.
         let jobs = unsafe { array("the jobs", first, count) }?;
+        // The payloads are copied, and then written into the buffer of an exchange.
+        let payloads = jobs.iter().fold(0, |sum: usize, job| sum.saturating_add(job.length));
+        can_hold(payloads.saturating_mul(3).saturating_add(count.saturating_mul(FOR_EACH_JOB)))?;
         // SAFETY: by uwork-bridge.h.
         let pushes = jobs.iter().map(|job| unsafe { job.read() }).collect::<Result<_, _>>()?;
         producer.0.push_all(pushes).map_err(|error| failed(&error))
@@ -133,6 +142,7 @@ pub unsafe extern "C" fn uw_bridge_push(
 pub unsafe extern "C" fn uw_bridge_producer_destroy(producer: *mut UwBridgeProducer) {
     if !producer.is_null() {
         // SAFETY: from `uw_bridge_producer_create`, and destroyed once (uwork-bridge.h).
-        drop(unsafe { Box::from_raw(producer) });
+        let producer = unsafe { Box::from_raw(producer) };
+        let _ = guarded(|| drop(producer));
     }
 }

@@ -48,7 +48,8 @@ fn assertions() -> String {
             attempts_max,
             keep,
             strict,
-            window_ns
+            window_ns,
+            patience
         ),
         layout!(
             UwBridgeCounters,

@@ -48,7 +48,7 @@ with_server() {
 }
 
 jobs_part() {
-    local how
+    local how program
     if ! command -v redis-server >/dev/null; then
         [ -z "${CI:-}" ] || { echo "redis-server is not installed, and CI is set: run ci/deps.sh"; return 1; }
         say jobs "left out: redis-server is not installed (ci/deps.sh)"
@@ -59,11 +59,13 @@ jobs_part() {
         for how in shared static; do
             libs=(-L"$library" -luwork-bridge -Wl,-rpath,"$library")
             [ "$how" = shared ] || libs=("$library/libuwork-bridge.a" -lgcc_s -lpthread -lm -ldl)
-            link "jobs-$how" c/jobs.c -std=gnu11 -I"$capi/tests/c" "${headers[@]}"
-            run "jobs/$how-$cc" with_server "$out/jobs-$how"
+            for program in jobs first_calls functions; do
+                link "$program-$how" "c/$program.c" -std=gnu11 -I"$capi/tests/c" "${headers[@]}"
+                run "jobs/$program-$how-$cc" with_server "$out/$program-$how"
+            done
         done
     done
-    say jobs "handlers and producers with ${compilers[*]}, shared and static: ran"
+    say jobs "handlers, producers and forked children with ${compilers[*]}, shared and static: ran"
 }
 
 run_parts "$1" headers symbols jobs

@@ -40,6 +40,7 @@ mod job;
 mod keys;
 mod nodes;
 mod policy;
+mod process;
 mod producer;
 mod report;
 mod safety;

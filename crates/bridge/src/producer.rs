@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::keys::{Keys, shard_of};
+use crate::process::Process;
 use crate::safety::{self, Findings};
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
@@ -114,9 +115,12 @@ pub enum Pushed {
     Duplicate,
 }
 
-/// Adds jobs to a stream, or to the shards of a stream. One thread uses it at a time.
+/// Adds jobs to a stream, or to the shards of a stream. One thread uses it at a time. In a forked
+/// child it makes connections of its own.
 pub struct Producer {
     wires: Vec<Wire>,
+    /// That of the connections.
+    process: Process,
     shards: Vec<Keys>,
     window: Duration,
 }
@@ -143,6 +147,7 @@ impl Producer {
         Ok(Producer {
             // A connection for each shard: in a cluster each may lead to another node.
             wires: placed.into_iter().map(|(server, _)| Wire::new(server)).collect(),
+            process: Process::current(),
             shards,
             window: Duration::from_secs(3_600),
         })
@@ -162,6 +167,7 @@ impl Producer {
     /// # Errors
     /// A server does not answer or refuses.
     pub fn look(&mut self) -> Result<Vec<String>, Error> {
+        self.leave_parents_connections();
         let findings = Findings::default();
         let mut lines = Vec::new();
         for (keys, wire) in self.shards.iter().zip(&mut self.wires) {
@@ -189,6 +195,7 @@ impl Producer {
     /// each is added once.
     pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
         pushes.iter().try_for_each(Push::check)?;
+        self.leave_parents_connections();
         let mut outcomes = vec![None; pushes.len()];
         let mut by_shard = vec![Vec::new(); self.shards.len()];
         let mut by_home = vec![Vec::new(); self.shards.len()];
@@ -232,6 +239,14 @@ impl Producer {
         }
         // A mark in the place of another's route: its job was added.
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Pushed::Duplicate)).collect())
+    }
+
+    /// In a forked child: connects anew. Both processes would write to one connection.
+    fn leave_parents_connections(&mut self) {
+        if self.process.is_parent() {
+            self.wires.iter_mut().for_each(Wire::renew);
+            self.process = Process::current();
+        }
     }
 
     fn shard(&self, push: &Push) -> usize {

@@ -100,6 +100,11 @@ impl Wire {
         }
     }
 
+    /// Makes another connection when one is needed.
+    pub(crate) fn renew(&mut self) {
+        self.connection = None;
+    }
+
     /// Waits less from now on: the consumer ends.
     pub(crate) fn hurry(&mut self) {
         self.is_hurried = true;

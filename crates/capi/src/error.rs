@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
+pub use uwork::foreign::must_return;
 use uwork::foreign::{hold_off, payload_text};
 
 /// Room for one line. Longer texts are cut.

@@ -24,7 +24,7 @@ mod inspect;
 mod item;
 mod job;
 mod kernel;
-mod memory;
+pub mod memory;
 mod percpu;
 mod quarantine;
 mod queue;

@@ -30,7 +30,7 @@ pub(crate) static QUEUES: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 /// `ENOMEM`.
-pub(crate) fn can_create() -> Result<(), c_int> {
+pub fn can_create() -> Result<(), c_int> {
     can_have(FOR_EACH_QUEUE)
 }
 
@@ -43,7 +43,15 @@ pub(crate) fn can_describe() -> Result<(), c_int> {
 }
 
 fn can_have(for_each_queue: usize) -> Result<(), c_int> {
-    let bytes = RESERVE + QUEUES.load(Ordering::Relaxed).saturating_mul(for_each_queue);
+    can_hold(QUEUES.load(Ordering::Relaxed).saturating_mul(for_each_queue))
+}
+
+/// For a call that holds copies of this size beside what any call needs.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn can_hold(bytes: usize) -> Result<(), c_int> {
+    let bytes = RESERVE.saturating_add(bytes);
     let (access, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, which nothing uses and which ends here. Not by `malloc`, whose thresholds

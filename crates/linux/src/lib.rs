@@ -70,4 +70,4 @@ pub use host::{Linux, current_cpu, relax};
 pub use process::{Options, OptionsBy, engine, options, set_options, started};
 pub use report::{Reporter, panics, replace_reporter, report_panic, set_reporter, warn_of_flags};
 pub use stack_size::{STACK_SIZES, STACK_SIZES_TEXT};
-pub use thread::actual_nice;
+pub use thread::{actual_nice, start_joinable};

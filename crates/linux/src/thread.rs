@@ -40,17 +40,29 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
     };
     let runs_items = spec.runner.is_some();
     let stack = if runs_items { stack_size::of_items() } else { stack_size::of_service() };
-    begin(&spec.name, stack, body).map_err(|error| SpawnError(error.to_string()))
+    begin(&spec.name, stack, body).map(drop).map_err(|error| SpawnError(error.to_string()))
 }
 
 /// Starts a thread of the library's that runs no items.
 pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    start_joinable(name, body).map(drop)
+}
+
+/// As [`start`], for a thread that another one waits for.
+pub fn start_joinable(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
     begin(name, stack_size::of_service(), body)
 }
 
 /// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
 /// library's begins here.
-fn begin(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn begin(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
     let _held_off = cancel::hold_off();
     let inherited = signals::block_in_creator();
     let known = inherited.before();
@@ -62,7 +74,7 @@ fn begin(name: &str, stack: usize, body: impl FnOnce() + Send + 'static) -> std:
     let outcome = std::thread::Builder::new().name(short(name)).stack_size(stack).spawn(begin);
     // Restores the creator's mask, also if no thread was created.
     drop(inherited);
-    outcome.map(drop)
+    outcome
 }
 
 /// A thread's name, cut to 15 characters. The system keeps 15 bytes of it.

@@ -1,5 +1,6 @@
 //! Support for the C interface, whose items are laid out in a header and whose functions are C
-//! functions. Not part of the public API: these items follow the needs of that one crate.
+//! functions, and for the threads of the bridge. Not part of the public API: these items follow the
+//! needs of those crates.
 
 use std::marker::{PhantomData, PhantomPinned};
 
@@ -13,8 +14,10 @@ pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
 pub use uwork_linux::cancel::{HeldOff, hold_off};
+pub use uwork_linux::forks;
 pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::small_files::read as read_file;
+pub use uwork_linux::start_joinable as start_thread;
 pub use uwork_linux::symbols::name as function_name;
 pub use uwork_linux::task::{ENDED as TASK_WORK_ENDED, has_ended as task_work_has_ended};
 #[cfg(feature = "percpu")]

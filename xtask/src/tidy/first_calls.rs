@@ -1,4 +1,4 @@
-//! Every function of `uwork.h` is tested as the first call of a forked child, and on a thread that is
+//! Every function of a header is tested as the first call of a forked child, and on a thread that is
 //! cancelled.
 
 use std::collections::BTreeMap;
@@ -7,27 +7,39 @@ use super::{Rule, words};
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
-const HEADER: &str = "crates/capi/include/uwork.h";
-const TEST: &str = "crates/capi/tests/c/first_calls.c";
+/// A header, and the test with a table of its functions.
+const TABLES: [(&str, &str); 2] = [
+    ("crates/capi/include/uwork.h", "crates/capi/tests/c/first_calls.c"),
+    ("crates/bridge-capi/include/uwork-bridge.h", "crates/bridge-capi/tests/c/first_calls.c"),
+];
 
 pub(super) const RULE: Rule = Rule {
     name: "first-calls",
-    about: "first_calls.c, the test of a forked child's first call, has each function of uwork.h, and no other",
+    about: "first_calls.c, the test of a forked child's first call, has each function of its header, and no other",
     check,
 };
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let (Some(header), Some(test)) = (tree.file(HEADER), tree.file(TEST)) else {
+    TABLES.iter().flat_map(|&(header, test)| compare(tree, header, test)).collect()
+}
+
+fn compare(tree: &Tree, header_path: &str, test_path: &str) -> Vec<Finding> {
+    let (Some(header), Some(test)) = (tree.file(header_path), tree.file(test_path)) else {
         return Vec::new();
     };
     let (declared, tested) = (declared_in(header), tested_in(test));
     let missing = declared.iter().filter(|(name, _)| !tested.contains_key(*name));
     let surplus = tested.iter().filter(|(name, _)| !declared.contains_key(*name));
     let missing = missing.map(|(name, &line)| {
-        Finding::new(HEADER, line, RULE.name, format!("`{name}` has no line in {TEST}"))
+        Finding::new(header_path, line, RULE.name, format!("`{name}` has no line in {test_path}"))
     });
     let surplus = surplus.map(|(name, &line)| {
-        Finding::new(TEST, line, RULE.name, format!("`{name}` is no function of {HEADER}"))
+        Finding::new(
+            test_path,
+            line,
+            RULE.name,
+            format!("`{name}` is no function of {header_path}"),
+        )
     });
     missing.chain(surplus).collect()
 }
@@ -61,13 +73,14 @@ fn tested_in(test: &SourceFile) -> BTreeMap<&str, usize> {
 #[cfg(test)]
 mod tests {
     use super::super::lines_found_in;
-    use super::{HEADER, RULE, TEST};
+    use super::{RULE, TABLES};
 
     const DECLARED: &str = "/*\n * uw_no(x)\n */\nint uw_a(void);\nstruct uw_s *uw_b(int (*f)(int),\n\t\tint x);\n\
                             typedef void (*uw_fn)(int);\nstatic inline int uw_to(int x)\n{\n}\n";
 
     fn lines(header: &str, test: &str) -> Vec<usize> {
-        lines_found_in(&RULE, &[(HEADER, header), (TEST, test)])
+        let (at, tested_at) = TABLES[0];
+        lines_found_in(&RULE, &[(at, header), (tested_at, test)])
     }
 
     #[test]

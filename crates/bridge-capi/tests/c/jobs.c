@@ -102,6 +102,7 @@ static void refusals(const char *server)
 	const char *stream = "jobs", *bad = "http://x";
 	struct uw_bridge_handler handler = { "sum", sum, NULL };
 	struct uw_bridge_config config = UW_BRIDGE_CONFIG_INIT;
+	struct uw_bridge_producer *producer;
 
 	CHECK(!uw_bridge_start(&config, &handler, 1, NULL, NULL) && errno == EINVAL);
 	CHECK(!strcmp(uw_error_text(), "no stream is given: at least 1 is needed"));
@@ -126,6 +127,14 @@ static void refusals(const char *server)
 	CHECK(!uw_bridge_producer_create(&config) && errno == EINVAL);
 	CHECK(strstr(uw_error_text(), "UW_BRIDGE_CONFIG_INIT"));
 	config.size++;
+	/* A program that was compiled before the structure had its last member. */
+	config.size = offsetof(struct uw_bridge_config, patience);
+	config.patience = ~0u;
+	producer = uw_bridge_producer_create(&config);
+	CHECK(producer);
+	uw_bridge_producer_destroy(producer);
+	config.size = sizeof(config);
+	config.patience = 0;
 	config.servers = &bad;
 	CHECK(!uw_bridge_producer_create(&config) && errno == EINVAL && strstr(uw_error_text(), "redis://"));
 	handler.func = NULL;
@@ -225,6 +234,7 @@ int main(int argc, char **argv)
 	uw_bridge_producer_destroy(producer);
 
 	config.attempts_max = 2;
+	config.patience = 100;
 	config.retry_first_ns = MS_NS;
 	config.result_key_ns = LONG_NS;
 	bridge = uw_bridge_start(&config, handlers, 3, report, &letters);

@@ -5,6 +5,7 @@ mod committer;
 mod group;
 mod limits;
 mod link;
+mod metrics;
 mod outcome;
 mod reader;
 mod run;
@@ -12,16 +13,17 @@ mod schedule;
 mod sent;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::counters::{Counters, to_openmetrics};
+use crate::counters::Counters;
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
+use crate::process::Process;
 use crate::report::Reporter;
 use crate::safety;
 use crate::server::Server;
@@ -39,7 +41,11 @@ const READ_MAX: Duration = Duration::from_secs(1);
 const COMMIT_MAX: Duration = Duration::from_secs(5);
 
 /// A running consumer. Dropping it is a stop with a limit of a second; see [`Bridge::stop`].
+///
+/// It runs in the process that has started it. A forked child has a copy without threads, of which it
+/// may read the name and the counters; see [`Bridge::is_of_parent`].
 pub struct Bridge {
+    process: Process,
     shared: Arc<Shared>,
     links: Vec<Arc<Link>>,
     readers: Vec<JoinHandle<()>>,
@@ -86,7 +92,7 @@ impl Bridge {
         let placed = config.placed();
         let reporter = Reporter::new(report);
         let shared = Arc::new(Shared::new(config, handlers, queue, consumer, reporter));
-        show(&shared);
+        metrics::show(&shared);
         let mut ready = Vec::new();
         for (server, streams) in placed {
             let link = Link::new(shared.clone(), &streams);
@@ -95,7 +101,8 @@ impl Bridge {
         }
         let (until_end, reading) = mpsc::channel();
         let (links, readers, committers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut bridge = Bridge { shared, links, readers, reading, committers };
+        let process = Process::current();
+        let mut bridge = Bridge { process, shared, links, readers, reading, committers };
         for (link, read, commit) in ready {
             bridge.links.push(link.clone());
             let (reader, committer) = (link.clone(), link);
@@ -121,16 +128,31 @@ impl Bridge {
         &self.shared.queue
     }
 
-    /// The counters so far.
+    /// Whether the consumer runs in the parent of this forked process: this is a copy, which runs no
+    /// job, and whose drop does nothing. The child may start a consumer of its own.
+    pub fn is_of_parent(&self) -> bool {
+        self.process.is_parent()
+    }
+
+    /// The counters so far. In a forked child: those of the fork, without held jobs.
     pub fn counters(&self) -> Counters {
-        self.shared.tally.read(self.shared.held() as u64)
+        // A thread of the parent may have had the lock at the fork.
+        let held = if self.is_of_parent() { 0 } else { self.shared.held() };
+        self.shared.tally.read(held as u64)
     }
 
     /// Ends the consumer: stops fetching, hands back jobs that have not begun, waits for running ones
     /// up to `limit`, hands back the rest, acknowledges, and leaves the groups. It takes at most 6
     /// seconds longer than `limit`, or 12 if a server does not answer, or the multiple of these times
     /// that [`Server::patience`] says.
+    ///
+    /// # Panics
+    /// In a forked child of the process that has started the consumer.
     pub fn stop(mut self, limit: Duration) -> Stopped {
+        assert!(
+            !self.is_of_parent(),
+            "the consumer runs in the parent of this forked process, which alone can stop it"
+        );
         self.end(limit)
     }
 
@@ -162,7 +184,15 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        if !self.committers.is_empty() {
+        if self.is_of_parent() {
+            // The threads do not exist, their locks may be taken, and a new thread of this process may
+            // have the stack that a handle names.
+            std::mem::forget(self.shared.clone());
+            std::mem::forget(std::mem::take(&mut self.links));
+            std::mem::forget(std::mem::take(&mut self.readers));
+            std::mem::forget(std::mem::take(&mut self.committers));
+            std::mem::forget(std::mem::replace(&mut self.reading, mpsc::channel().1));
+        } else if !self.committers.is_empty() {
             self.end(Duration::from_secs(1));
         }
     }
@@ -259,28 +289,8 @@ fn greet_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Shows the consumer's counters in the process's control socket.
-fn show(shared: &Arc<Shared>) {
-    static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-    fn metrics() -> String {
-        let live: Vec<Arc<Shared>> = lock(&LIVE).iter().filter_map(Weak::upgrade).collect();
-        let of = |shared: &Arc<Shared>| {
-            (shared.consumer.clone(), shared.tally.read(shared.held() as u64))
-        };
-        if live.is_empty() {
-            return String::new();
-        }
-        to_openmetrics(&live.iter().map(of).collect::<Vec<_>>())
-    }
-    let mut live = lock(&LIVE);
-    live.retain(|known| known.strong_count() > 0);
-    live.push(Arc::downgrade(shared));
-    drop(live);
-    uwork::control::add_metrics(metrics);
-}
-
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+    let spawned = uwork::foreign::start_thread(name, run);
     spawned.map_err(|error| Error::new(ErrorKind::Refused, format!("no thread: {error}")))
 }
 

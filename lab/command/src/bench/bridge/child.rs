@@ -4,10 +4,10 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Bridge, Config, Handlers, Job, Producer, Push, Reply, Server};
+use uwork_bridge::{Bridge, Config, Handlers, Job, Producer, Push, Reply};
 
-use super::group;
 use super::takeover::{HEARTBEAT, LONG, MAX_ACTIVE, WATCHED};
+use super::{group, patience, server_at};
 use crate::UserError;
 use crate::bench::measured::again;
 
@@ -21,6 +21,7 @@ pub(super) struct Order {
     pub(super) case: String,
     pub(super) url: String,
     pub(super) jobs: usize,
+    pub(super) patience: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,7 +39,8 @@ pub(super) enum Role {
 
 /// Starts a consumer that says nothing.
 pub(super) fn start(role: Role, url: &str) -> Result<Child, UserError> {
-    let order = Order { role, case: String::new(), url: url.to_owned(), jobs: 0 };
+    let order =
+        Order { role, case: String::new(), url: url.to_owned(), jobs: 0, patience: patience() };
     let mut command = again("bridge", &order)?;
     group::lead(&mut command);
     let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -54,7 +56,7 @@ pub(super) fn kill(consumer: &mut Child) {
 
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
-    let server = Server::new(&order.url).map_err(fail)?;
+    let server = server_at(&order.url)?;
     if order.role == Role::Push {
         let mut producer = Producer::new(vec![server], "jobs", 1).map_err(fail)?;
         for _ in 0..order.jobs.div_ceil(BATCH) {

@@ -30,9 +30,11 @@ mod torture;
 use std::cell::Cell;
 use std::process::{ExitCode, Stdio};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use uwork_bridge::Server;
 use uwork_rivals::Standing;
 
 use self::child::{Order, Role};
@@ -64,6 +66,19 @@ const SERVER: Metric =
 const IDEAL: Metric =
     Metric { name: "of_ideal", unit: "1", title: "of ideal (256 at a time)", decimals: 2 };
 
+/// The factor of the time limits of exchanges with a server.
+static PATIENCE: AtomicU32 = AtomicU32::new(1);
+
+fn patience() -> u32 {
+    PATIENCE.load(Ordering::Relaxed)
+}
+
+/// The server, as the bridge is to meet it.
+fn server_at(url: &str) -> Result<Server, UserError> {
+    let server = Server::new(url).map_err(|error| UserError(error.to_string()))?;
+    Ok(server.patience(patience()))
+}
+
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -87,6 +102,10 @@ pub(super) struct Args {
     /// [default: 10000000; --quick: 100000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<String>,
+    /// Multiplies the time limits of the bridge's exchanges with the server, for machines so busy that
+    /// a server that works exceeds them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    patience: u32,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -96,8 +115,10 @@ pub(super) struct Args {
 /// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(order) = args.child.order::<Order>()? {
+        PATIENCE.store(order.patience, Ordering::Relaxed);
         return child::run(&order).map(|()| ExitCode::SUCCESS);
     }
+    PATIENCE.store(args.patience, Ordering::Relaxed);
     let quick = args.quick;
     if args.case == [TORTURE] {
         let default = if quick { (10, 20_000) } else { (600, 1_000_000) };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::child::{Order, Role};
+use super::patience;
 use crate::UserError;
 use crate::bench::measured::again;
 
@@ -76,7 +77,7 @@ impl Peer {
                     (role, _) => role,
                 };
                 let (case, url) = (case.to_owned(), url.to_owned());
-                return again("bridge", &Order { role, case, url, jobs });
+                return again("bridge", &Order { role, case, url, jobs, patience: patience() });
             }
             "bullmq" => {
                 let mut command = Command::new("node");

@@ -5,11 +5,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Producer, Push, Server, Stat};
+use uwork_bridge::{Producer, Push, Stat};
 
 use super::child::{self, Role};
 use super::server::Redis;
-use super::{STALL_MAX, uwork};
+use super::{STALL_MAX, server_at, uwork};
 use crate::UserError;
 use crate::bench::contestant::{Group, RatioTo};
 use crate::bench::measured::Measured;
@@ -46,7 +46,7 @@ pub(super) fn group(kills: usize) -> Group<Measured> {
 fn takeover(nth: usize, has_backlog: bool) -> Result<Measured, UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
     let redis = Redis::start(false)?;
-    let server = Server::new(&redis.url()).map_err(fail)?;
+    let server = server_at(&redis.url())?;
     let mut connection = redis.connect()?;
     let mut runs = || {
         redis::cmd("HGET")

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Producer, Push, Server, Stat};
+use uwork_bridge::{Producer, Push, Stat};
 
 use super::child::{self, Role};
 use super::proxy::Proxy;
 use super::server::Redis;
-use super::uwork;
+use super::{server_at, uwork};
 use crate::UserError;
 use crate::bench::contestant::{Group, RatioTo};
 use crate::bench::measured::Measured;
@@ -85,7 +85,7 @@ fn torture(time: Duration, jobs: usize, is_lost: &Cell<bool>) -> Result<Measured
     pushed?;
     let rest = Instant::now();
     let stat = loop {
-        let server = Server::new(&redis.url()).map_err(|error| UserError(error.to_string()))?;
+        let server = server_at(&redis.url())?;
         // The server may be loading its log.
         if let Ok(stat) = Stat::read(server, "jobs", "uwork")
             && (stat.lag + stat.in_flight + stat.delayed == 0 || rest.elapsed() > REST_MAX)
@@ -117,7 +117,7 @@ fn torture(time: Duration, jobs: usize, is_lost: &Cell<bool>) -> Result<Measured
 
 fn push(url: &str, jobs: usize, time: Duration) -> Result<(), UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
-    let server = Server::new(url).map_err(fail)?;
+    let server = server_at(url)?;
     let mut producer = Producer::new(vec![server], "jobs", 1).map_err(fail)?;
     let begun = Instant::now();
     for from in (0..jobs).step_by(BATCH) {
