@@ -45,10 +45,12 @@
  *   ENOTRECOVERABLE   an internal error or a panic of Rust code; uw_error_text() has its message
  *
  * Memory. A call that creates or describes something fails with ENOMEM, and has done nothing, unless
- * the system has some megabytes to give (RLIMIT_AS, RLIMIT_DATA, strict overcommit);
- * uw_queue_spawn() and uw_percpu_cache_alloc() fail if it does not give what they need themselves.
- * EAGAIN if memory for a thread is missing. Of what is left the library's threads need some
- * kilobytes: if the system refuses these, the process ends with a message.
+ * the system has some megabytes to give (RLIMIT_AS, RLIMIT_DATA, strict overcommit). Frequent calls
+ * that allocate (uw_queue_spawn(), uw_bounded_spawn(), uw_task_current(), uw_percpu_cache_alloc())
+ * fail if they do not get what they need themselves. EAGAIN if memory for a thread is missing. A call
+ * that has begun, and the library's threads, go on when malloc() fails: the library has 4 MiB in
+ * reserve, of addresses, and of memory once it is used. The process ends with a message if that is
+ * used up, and with one of the C library if a new thread does not get its first bytes of malloc().
  *
  * Functions of items run on threads of the library. They may queue, wait, free their own item and
  * create threads. They must not longjmp out, and must not end their thread (pthread_exit,

@@ -8,7 +8,7 @@ use uwork::{BoundedQueue, Error, ErrorKind, RejectedError, Reservation};
 
 use crate::error::{done, fail, failed, guarded, misuse, quick};
 use crate::job::{Pointer, UwJob, UwJobFn, leaked};
-use crate::memory::{Room, can_create};
+use crate::memory::{Room, can_create, has_reserve};
 use crate::queue::{UwQueue, queue, set_errno};
 
 /// A queue with a bound.
@@ -80,7 +80,7 @@ fn spawn(
         };
         // SAFETY: by uwork.h.
         let closure = move || Pointer::new(must_return(|| unsafe { func(arg.get()) }));
-        let room = match Room::new() {
+        let room = match has_reserve().and_then(|()| Room::new()) {
             Ok(room) => room,
             Err(code) => return code,
         };

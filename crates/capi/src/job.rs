@@ -6,7 +6,7 @@ use uwork::foreign::{must_return, try_spawn};
 use uwork::{JoinError, JoinHandle};
 
 use crate::error::{caught, fail, failed_join, guarded};
-use crate::memory::Room;
+use crate::memory::{Room, has_reserve};
 use crate::queue::{UwQueue, queue, set_errno};
 
 /// The function of a job.
@@ -46,6 +46,7 @@ pub unsafe extern "C" fn uw_queue_spawn(
     let arg = Pointer(arg);
     let made = queue(handle).and_then(|queue| {
         let func = crate::cpu::given(func)?;
+        has_reserve()?;
         let room = Room::new()?;
         let job = caught(|| {
             // SAFETY: by uwork.h.

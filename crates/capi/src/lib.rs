@@ -29,6 +29,7 @@ mod percpu;
 mod quarantine;
 mod queue;
 mod rcu;
+mod reserve;
 mod setup;
 mod shutdown;
 mod sysfs;

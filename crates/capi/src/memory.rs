@@ -6,15 +6,17 @@
 //! reserve is more than any call needs. What remains of it after a failure lets the library's threads
 //! and the program go on.
 //!
-//! A job is too frequent for that: its two allocations are made by functions that can fail.
+//! Calls that are too frequent for that only look whether the reserve of the allocator is low
+//! ([`crate::reserve`]), which serves each call that has begun.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::fail;
+use crate::reserve;
 
 /// What a call may need, whatever exists.
 const RESERVE: usize = 4 << 20;
@@ -52,18 +54,22 @@ fn can_have(for_each_queue: usize) -> Result<(), c_int> {
 /// `ENOMEM`.
 pub fn can_hold(bytes: usize) -> Result<(), c_int> {
     let bytes = RESERVE.saturating_add(bytes);
-    let (access, kind) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, which nothing uses and which ends here. Not by `malloc`, whose thresholds
-    // such a block would change.
-    unsafe {
-        let mapped = libc::mmap(null_mut(), bytes, access, kind, -1, 0);
-        if mapped == libc::MAP_FAILED {
-            return Err(fail(libc::ENOMEM, format!("no memory: {bytes} bytes must be available")));
-        }
-        libc::munmap(mapped, bytes);
+    let refused = || fail(libc::ENOMEM, format!("no memory: {bytes} bytes must be available"));
+    if reserve::is_low() && !reserve::fill() {
+        return Err(refused());
     }
+    let memory = reserve::map(bytes).ok_or_else(refused)?;
+    reserve::unmap(memory, bytes);
     Ok(())
+}
+
+/// For a frequent call, whose few blocks the reserve has.
+///
+/// # Errors
+/// `ENOMEM`.
+#[inline]
+pub(crate) fn has_reserve() -> Result<(), c_int> {
+    if reserve::is_low() { can_hold(0) } else { Ok(()) }
 }
 
 /// Memory for a value, or none.

@@ -6,7 +6,7 @@ use uwork::sysfs::{self, EntryKind, Error};
 
 use crate::attrs::write_text;
 use crate::error::{fail, give, guard};
-use crate::memory::can_describe;
+use crate::memory::{can_create, can_describe};
 use crate::queue::text;
 
 fn errno_of(error: &Error) -> c_int {
@@ -48,7 +48,8 @@ pub unsafe extern "C" fn uw_sysfs_set(path: *const c_char, value: *const c_char)
         let both = unsafe { text(path, "the path") }
             // SAFETY: by uwork.h.
             .and_then(|path| Ok((path, unsafe { text(value, "the value") }?)));
-        match both {
+        // An attribute may need other pools.
+        match both.and_then(|both| can_create().map(|()| both)) {
             Ok((path, value)) => {
                 sysfs::set(path, value).map_or_else(|error| failed(&error), |()| 0)
             }

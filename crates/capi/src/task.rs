@@ -13,7 +13,7 @@ use crate::cpu::given;
 use uwork::foreign::{TASK_WORK_ENDED, must_return, task_work_has_ended};
 
 use crate::error::{fail, guard, guarded, misuse};
-use crate::memory::Room;
+use crate::memory::{Room, has_reserve};
 use crate::queue::set_errno;
 
 /// A thread to which task work can be added.
@@ -123,7 +123,10 @@ fn guard_own(body: impl FnOnce() -> c_int) -> c_int {
 /// A reference to the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_current() -> *mut UwTask {
-    let made = not_ended().and_then(|()| Ok((Room::new()?, guarded(TaskHandle::current)?)));
+    let made = not_ended().and_then(|()| {
+        has_reserve()?;
+        Ok((Room::new()?, guarded(TaskHandle::current)?))
+    });
     match made {
         Ok((room, handle)) => Box::into_raw(room.fill(UwTask(handle))),
         Err(code) => {

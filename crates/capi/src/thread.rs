@@ -8,7 +8,7 @@ use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks, add_lazy_hooks};
 
 use crate::error::{c_string, failed, guard, guarded, misuse};
 use crate::memory::can_create;
-use crate::queue::{UwQueue, set_errno, with_queue};
+use crate::queue::{UwQueue, change_queue, set_errno};
 
 /// `struct uw_thread`.
 #[repr(C)]
@@ -168,7 +168,7 @@ pub extern "C" fn uw_queue_add_thread_hooks(
     thread_hooks: *mut UwThreadHooks,
 ) -> c_int {
     with_hooks(thread_hooks, |hooks| {
-        with_queue(handle, |queue| {
+        change_queue(handle, |queue| {
             queue.add_hooks(hooks);
             0
         })

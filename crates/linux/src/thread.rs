@@ -6,7 +6,8 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
-use super::{cancel, hooks, signals, stack_size};
+use super::{cancel, hooks, posix_thread, signals, stack_size};
+pub use posix_thread::Handle;
 
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
@@ -49,10 +50,7 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
 }
 
 /// As [`start`], for a thread that another one waits for.
-pub fn start_joinable(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
+pub fn start_joinable(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Handle> {
     begin(name, stack_size::of_service(), body)
 }
 
@@ -62,7 +60,7 @@ fn begin(
     name: &str,
     stack: usize,
     body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
+) -> std::io::Result<Handle> {
     let _held_off = cancel::hold_off();
     let inherited = signals::block_in_creator();
     let known = inherited.before();
@@ -71,7 +69,7 @@ fn begin(
         signals::begin(known);
         body();
     };
-    let outcome = std::thread::Builder::new().name(short(name)).stack_size(stack).spawn(begin);
+    let outcome = posix_thread::spawn(short(name), stack, begin);
     // Restores the creator's mask, also if no thread was created.
     drop(inherited);
     outcome

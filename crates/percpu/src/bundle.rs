@@ -199,7 +199,11 @@ impl<T: Send> Bundle<T> {
     /// Adds the item to a bundle that needs a buffer first.
     #[cold]
     fn add_to_new(&self, item: T) {
-        let mut bundle = Vec::with_capacity(self.capacity);
+        let mut bundle = Vec::new();
+        if bundle.try_reserve_exact(self.capacity).is_err() {
+            // Without memory the sink gets it by itself.
+            return self.sink_one(item);
+        }
         bundle.push(item);
         if self.capacity == 1 {
             return self.sink(bundle, None);
@@ -275,8 +279,9 @@ impl<T: Send> Bundle<T> {
         let (mut items, mut visited, mut panic) = (0, Ok(()), None);
         for cpus in cpus.chunks(at_once) {
             spares.resize_with(cpus.len(), Vec::new);
-            // The vector of the previous CPU may have no capacity, if its buffer was lent.
-            spares.iter_mut().for_each(|spare| spare.reserve_exact(self.capacity));
+            // The vector of the previous CPU may have no capacity, if its buffer was lent. Without
+            // memory the next `add` there tries again.
+            spares.iter_mut().for_each(|spare| _ = spare.try_reserve_exact(self.capacity));
             visited = visited.and(self.swap(cpus, &mut spares));
             for bundle in &mut spares {
                 items += bundle.len();
@@ -288,8 +293,8 @@ impl<T: Send> Bundle<T> {
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
 
-    /// Swaps the bundles of these CPUs with the same number of empty ones. So the next
-    /// [`Bundle::add`] on each finds a buffer, and does not allocate.
+    /// Swaps the bundles of these CPUs with the same number of empty ones. So, unless memory was short,
+    /// the next [`Bundle::add`] on each finds a buffer, and does not allocate.
     fn swap(&self, cpus: &[u32], spares: &mut [Vec<T>]) -> Result<(), Error> {
         let spares = Mutex::new(spares.iter_mut());
         self.parts.visit_all(cpus.iter().copied(), |_, mut held| {

@@ -9,7 +9,7 @@ use crate::tree::{SourceFile, Tree};
 
 /// A header, and the test with a table of its functions.
 const TABLES: [(&str, &str); 2] = [
-    ("crates/capi/include/uwork.h", "crates/capi/tests/c/first_calls.c"),
+    ("crates/capi/include/uwork.h", "crates/capi/tests/c/calls.h"),
     ("crates/bridge-capi/include/uwork-bridge.h", "crates/bridge-capi/tests/c/first_calls.c"),
 ];
 

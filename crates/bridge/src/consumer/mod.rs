@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -32,6 +32,7 @@ use crate::wire::Wire;
 pub(crate) use link::lock;
 use link::{Link, Shared};
 use outcome::End;
+use uwork::foreign::ThreadHandle;
 
 /// A server that is not ready within this time fails the start.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -48,10 +49,10 @@ pub struct Bridge {
     process: Process,
     shared: Arc<Shared>,
     links: Vec<Arc<Link>>,
-    readers: Vec<JoinHandle<()>>,
+    readers: Vec<ThreadHandle>,
     /// Disconnected when all readers have ended.
     reading: Receiver<()>,
-    committers: Vec<JoinHandle<()>>,
+    committers: Vec<ThreadHandle>,
 }
 
 /// How a consumer has ended.
@@ -175,8 +176,8 @@ impl Bridge {
         self.shared.wait_until_empty(commit_max);
         self.links.iter().for_each(|link| link.close());
         // A thread that has panicked has ended too.
-        self.committers.drain(..).for_each(|committer| drop(committer.join()));
-        self.readers.drain(..).for_each(|reader| drop(reader.join()));
+        self.committers.drain(..).for_each(ThreadHandle::join);
+        self.readers.drain(..).for_each(ThreadHandle::join);
         let uncommitted = self.shared.held();
         Stopped { counters: self.counters(), abandoned, uncommitted }
     }
@@ -289,7 +290,7 @@ fn greet_groups(link: &Link, wire: &mut Wire) -> Result<(), Fault> {
     Ok(())
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<ThreadHandle, Error> {
     let spawned = uwork::foreign::start_thread(name, run);
     spawned.map_err(|error| Error::new(ErrorKind::Refused, format!("no thread: {error}")))
 }

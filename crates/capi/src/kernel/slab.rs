@@ -8,6 +8,7 @@ use std::ptr::{NonNull, null_mut};
 use uwork::foreign::{Capacity, RawCache, Source, capacity};
 
 use crate::error::guarded;
+use crate::memory::has_reserve;
 
 /// A cache with memory from C.
 pub(crate) struct UwSlab {
@@ -25,6 +26,9 @@ pub(crate) unsafe extern "C" fn uw_slab_create(
     align: usize,
     source: Source,
 ) -> *mut UwSlab {
+    if has_reserve().is_err() {
+        return null_mut();
+    }
     let create = || {
         let layout = Layout::from_size_align(size, align).ok()?;
         // SAFETY: by this function's contract.

@@ -1,10 +1,10 @@
 //! A cache of objects, with a magazine for each CPU.
 
-use std::alloc::Layout;
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
-use uwork::foreign::{Capacity, RawCache, capacity};
+use uwork::foreign::{Capacity, RawCache, Source, capacity};
 
 use super::{count, made, nothing, there};
 use crate::error::{fail, guarded, misuse};
@@ -61,9 +61,25 @@ pub unsafe extern "C" fn uw_percpu_cache_create(
         })?;
         // SAFETY: a text (uwork.h).
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-        Ok(UwPercpuCache { raw: RawCache::new(layout), capacity: capacity(size), name, size })
+        // SAFETY: its functions are for any thread.
+        let raw = unsafe { RawCache::from(layout, SYSTEM) };
+        Ok(UwPercpuCache { raw, capacity: capacity(size), name, size })
     })
 }
+
+/// The system's allocator: the reserve is for calls that cannot fail.
+const SYSTEM: Source = {
+    unsafe extern "C" fn alloc(_: *mut c_void, size: usize, align: usize) -> *mut u8 {
+        // SAFETY: a cache asks for memory of a size that is not 0.
+        let get = |layout| unsafe { System.alloc(layout) };
+        Layout::from_size_align(size, align).map_or(null_mut(), get)
+    }
+    unsafe extern "C" fn free(_: *mut c_void, memory: *mut u8, _: usize) {
+        // SAFETY: from the system's allocator, by the caller.
+        unsafe { libc::free(memory.cast()) };
+    }
+    Source { context: null_mut(), alloc, free }
+};
 
 /// Memory for an object, uninitialised.
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! A block of memory for each CPU, each with its own lock.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
@@ -42,8 +42,9 @@ impl UwPercpu {
         let whole =
             stride.and_then(|stride| stride.checked_mul(len as usize)).ok_or_else(too_large)?;
         let layout = Layout::from_size_align(whole, STRIDE_UNIT).map_err(|_| too_large())?;
+        // Not from the reserve, which is for calls that cannot fail.
         // SAFETY: the size is not 0: at least one CPU exists, with room for its lock.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
+        let memory = NonNull::new(unsafe { System.alloc_zeroed(layout) }).ok_or_else(too_large)?;
         let stride = whole / len as usize;
         let place = Place { first: memory.cast(), stride, len };
         // SAFETY: zero bytes are unlocked locks. They stay until `drop`.
@@ -76,7 +77,7 @@ impl Drop for UwPercpu {
     fn drop(&mut self) {
         self.registration = None;
         // SAFETY: from `alloc_zeroed` with this layout.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+        unsafe { System.dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
