@@ -506,7 +506,8 @@ void uw_job_detach(struct uw_job *job);
  * cancelled. _spawn() waits for a place, _try_spawn() does not (EAGAIN), _spawn_timeout() waits for
  * a while (ETIMEDOUT). From an item of the queue only the functions with _try are allowed (EDEADLK).
  * An item of yours reserves a place before it is queued, and its function releases it first.
- * uw_bounded_destroy() leaves the queue alone. `capacity` is 1 to 2^40 - 1 (EINVAL).
+ * uw_bounded_destroy() leaves the queue alone. `capacity` is 1 to 2^40 - 1 (EINVAL). In a forked child
+ * all places are free, except those that items of a queue with UW_FORK_INHERITED have.
  */
 struct uw_bounded;
 

@@ -7,8 +7,8 @@
 //! | 0 to 39 | free places | `try_take` and `claim`: one fewer; `give`: one more |
 //! | 40 to 63 | producers that sleep, or are about to | `announce`: one more; `claim`, `withdraw`: one fewer |
 //!
-//! Free places never exceed the capacity. A forked child may inherit counts of producers that do not
-//! exist there: they cost wakes without a sleeper, and nothing else.
+//! Free places never exceed the capacity. A forked child inherits counts of items and producers that do
+//! not exist there, and makes all places free before it uses them (`renew`).
 //!
 //! **No producer sleeps while a place is free.** A producer announces itself only in a step that finds
 //! no free place. All steps of the word have one order, so a `give` comes before that step, which then
@@ -79,6 +79,13 @@ impl Places {
     /// How many producers wait. May be out of date on return.
     pub fn waiting(&self) -> usize {
         (self.counts.load(Ordering::Relaxed) >> FREE_BITS) as usize
+    }
+
+    /// Makes all places free, without producers that wait. For a forked child, whose items and producers
+    /// are its parent's, before any of its threads uses the places.
+    pub fn renew(&self) {
+        // Relaxed: the caller makes it visible to the other threads.
+        self.counts.store(self.capacity, Ordering::Relaxed);
     }
 
     /// Takes a place if one is free. Never waits.

@@ -6,12 +6,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use uwork_engine::QueueError;
 use uwork_engine::places::Places;
-use uwork_linux::Error;
 use uwork_linux::futex::{Forever, Until};
+use uwork_linux::{Error, forks};
+use uwork_policy::flags::Flags;
 
 use crate::error::RejectedError;
 use crate::join::JoinHandle;
@@ -25,8 +27,9 @@ use crate::queue::Queue;
 /// to the queue itself is neither bounded nor counted.
 ///
 /// A producer that waits inside an item of another queue is declared as [blocking](crate::blocking).
-/// Producers that wait are admitted in no particular order. A paused queue keeps its places taken. A
-/// forked child begins with the places as they are; those of lost items are not released there.
+/// Producers that wait are admitted in no particular order. A paused queue keeps its places taken. In a
+/// forked child all places are free, as the items that have them are the parent's; a queue with
+/// [`fork_inherited`](crate::Builder::fork_inherited) keeps them taken there until its items start.
 ///
 /// ```
 /// use uwork::{BoundedQueue, ErrorKind, Queue};
@@ -46,7 +49,49 @@ use crate::queue::Queue;
 #[derive(Clone)]
 pub struct BoundedQueue {
     queue: Queue,
-    places: Arc<Places>,
+    bound: Arc<Bound>,
+}
+
+/// The places of a process.
+struct Bound {
+    places: Places,
+    /// A child has the items that have places, and their places with them.
+    is_inherited: bool,
+    /// Twice the number of forks before the process to which the places belong; one more while a thread
+    /// makes them that process's.
+    process: AtomicU64,
+}
+
+impl Bound {
+    fn places(&self) -> &Places {
+        // Acquire pairs with the release in `renew`: the counts.
+        let is_ours = self.process.load(Ordering::Acquire) == 2 * u64::from(forks());
+        if !is_ours && !self.is_inherited {
+            self.renew();
+        }
+        &self.places
+    }
+
+    /// In a forked child: frees the places of the parent's items. A fork during this call leaves a mark
+    /// of the parent's, which a grandchild replaces as any other.
+    #[cold]
+    fn renew(&self) {
+        let (ours, renews) = (2 * u64::from(forks()), 2 * u64::from(forks()) + 1);
+        loop {
+            let seen = self.process.load(Ordering::Acquire);
+            if seen == ours {
+                return;
+            }
+            let take =
+                || self.process.compare_exchange(seen, renews, Ordering::AcqRel, Ordering::Relaxed);
+            if seen != renews && take().is_ok() {
+                self.places.renew();
+                // Release pairs with the acquire in `places`.
+                return self.process.store(ours, Ordering::Release);
+            }
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A place in a [`BoundedQueue`], free again when this is dropped.
@@ -76,7 +121,11 @@ pub struct BoundedQueue {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 #[must_use = "a reservation that is dropped frees its place"]
-pub struct Reservation(Arc<Places>);
+pub struct Reservation {
+    bound: Arc<Bound>,
+    /// The number of forks when the place was taken: it is one of that process.
+    forks: u32,
+}
 
 impl BoundedQueue {
     /// A bound of `capacity` for closures and items that are submitted through this value and its
@@ -86,7 +135,10 @@ impl BoundedQueue {
     /// `capacity` is 0, or more than 2^40 - 1.
     pub fn new(queue: &Queue, capacity: usize) -> Result<BoundedQueue, Error> {
         let places = Places::new(capacity).ok_or(QueueError::BadCapacity)?;
-        Ok(BoundedQueue { queue: queue.clone(), places: Arc::new(places) })
+        let is_inherited = queue.flags().contains(Flags::FORK_INHERITED);
+        let process = AtomicU64::new(2 * u64::from(forks()));
+        let bound = Arc::new(Bound { places, is_inherited, process });
+        Ok(BoundedQueue { queue: queue.clone(), bound })
     }
 
     /// The queue below.
@@ -96,12 +148,12 @@ impl BoundedQueue {
 
     /// How many closures and items may wait.
     pub fn capacity(&self) -> usize {
-        self.places.capacity()
+        self.bound.places.capacity()
     }
 
     /// How many places are free. The answer may be out of date on return.
     pub fn free(&self) -> usize {
-        self.places.free()
+        self.bound.places().free()
     }
 
     /// As [`Queue::spawn`]; waits for a free place first.
@@ -187,8 +239,8 @@ impl BoundedQueue {
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): no place is free.
     pub fn try_reserve(&self) -> Result<Reservation, Error> {
-        match self.places.try_take() {
-            true => Ok(Reservation(self.places.clone())),
+        match self.bound.places().try_take() {
+            true => Ok(self.reserved()),
             false => Err(self.full()),
         }
     }
@@ -197,14 +249,20 @@ impl BoundedQueue {
         if self.queue.0.runs_here() {
             return Err(QueueError::WouldDeadlock.into());
         }
+        let places = self.bound.places();
         let wait = || match deadline {
-            Some(deadline) => self.places.take(&Until(deadline)),
-            None => self.places.take(&Forever),
+            Some(deadline) => places.take(&Until(deadline)),
+            None => places.take(&Forever),
         };
-        if self.places.try_take() || crate::blocking(wait) {
-            return Ok(Reservation(self.places.clone()));
+        if places.try_take() || crate::blocking(wait) {
+            return Ok(self.reserved());
         }
         Err(self.full())
+    }
+
+    /// The place that the caller has taken.
+    fn reserved(&self) -> Reservation {
+        Reservation { bound: self.bound.clone(), forks: forks() }
     }
 
     fn full(&self) -> Error {
@@ -216,7 +274,7 @@ impl BoundedQueue {
     /// # Errors
     /// All places are free: no reservation was forgotten.
     pub fn release(&self) -> Result<(), Error> {
-        match self.places.give(&Forever) {
+        match self.bound.places().give(&Forever) {
             true => Ok(()),
             false => Err(QueueError::NotReserved.into()),
         }
@@ -229,7 +287,7 @@ impl fmt::Debug for BoundedQueue {
             .field("name", &self.queue.name())
             .field("capacity", &self.capacity())
             .field("free", &self.free())
-            .field("waiting", &self.places.waiting())
+            .field("waiting", &self.bound.places().waiting())
             .finish()
     }
 }
@@ -241,13 +299,17 @@ impl Reservation {
         // The count of references is released all the same: only the place stays taken.
         let mut this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once; the value is not dropped or used after this.
-        drop(unsafe { std::ptr::read(&raw mut this.0) });
+        drop(unsafe { std::ptr::read(&raw mut this.bound) });
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let freed = self.0.give(&Forever);
+        if self.forks != forks() && !self.bound.is_inherited {
+            // A place of the parent's, which is free in this child.
+            return;
+        }
+        let freed = self.bound.places().give(&Forever);
         debug_assert!(freed, "a reservation has a place");
     }
 }

@@ -131,6 +131,50 @@ static void frames(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
+/* How many places are free, all of which are taken. */
+static int take_places(struct uw_bounded *bounded)
+{
+	int count = 0;
+
+	while (uw_bounded_try_reserve(bounded) == 0)
+		count++;
+	return count;
+}
+
+/* A bounded queue whose places pending jobs of the parent have: they are free in the child, and taken in the parent. */
+static void places(unsigned flags, int free_in_child)
+{
+	struct uw_queue *queue = uw_queue_create("places", flags, 0);
+	struct uw_bounded *bounded = uw_bounded_create(queue, 3);
+	struct uw_job *jobs[2];
+	void *result;
+	pid_t pid;
+	int status;
+
+	CHECK(queue && bounded && uw_queue_pause(queue) == 0);
+	jobs[0] = uw_bounded_spawn(bounded, job, &status);
+	jobs[1] = uw_bounded_spawn(bounded, job, &status);
+	CHECK(jobs[0] && jobs[1]);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		struct uw_job *mine = uw_bounded_spawn(bounded, job, &status);
+
+		CHECK(mine && take_places(bounded) == free_in_child - 1);
+		CHECK(uw_queue_resume(queue) == 0 && uw_job_join(mine, &result) == 0 && result == &status);
+		CHECK(uw_queue_flush(queue) == 0);
+		/* Those that were taken here stay so; each job has released its own. */
+		CHECK(take_places(bounded) == 3 - (free_in_child - 1));
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(take_places(bounded) == 1 && uw_queue_resume(queue) == 0);
+	CHECK(uw_job_join(jobs[0], &result) == 0 && uw_job_join(jobs[1], &result) == 0);
+	CHECK(take_places(bounded) == 2);
+	uw_bounded_destroy(bounded);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
 static void ends_its_thread(struct uw_work *work)
 {
 	(void)work;
@@ -204,6 +248,10 @@ int main(void)
 		inherit();
 	if (CAN_FORK_WITH_THREADS)
 		frames();
+	if (CAN_FORK_WITH_THREADS) {
+		places(UW_UNBOUND, 3);
+		places(UW_UNBOUND | UW_FORK_INHERITED, 1);
+	}
 	if (CAN_FORK_WITH_THREADS)
 		threads_end();
 	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
