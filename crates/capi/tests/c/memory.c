@@ -6,7 +6,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -131,16 +134,68 @@ static void *make_list(void)
 	return list;
 }
 
+/* That of the process, if it was used before memory became short. */
+static struct uw_queue *used;
+static struct uw_bounded *bounded;
+
+static void *make_job(void)
+{
+	return uw_queue_spawn(used, job, NULL);
+}
+
+static void *make_bounded(void)
+{
+	return uw_bounded_create(used, 8);
+}
+
+static void *make_bounded_job(void)
+{
+	return uw_bounded_spawn(bounded, job, NULL);
+}
+
+static void *make_task(void)
+{
+	return uw_task_current();
+}
+
+static void *start_hook(const struct uw_thread *thread, void *arg)
+{
+	(void)thread;
+	return arg;
+}
+
+static void *make_hooks(void)
+{
+	struct uw_thread_hooks *hooks = uw_thread_hooks_add_lazy(start_hook, NULL, NULL);
+	int code = hooks ? uw_queue_add_thread_hooks(used, hooks) : 0;
+
+	if (hooks)
+		CHECK(uw_thread_hooks_remove(hooks) == 0);
+	errno = code < 0 ? -code : errno;
+	return code < 0 ? NULL : hooks;
+}
+
 static const struct {
 	const char *name;
 	void *(*make)(void);
+	bool needs_queue;
 } CALLS[] = {
-	{ "uw_queue_create", make_queue },     { "a queue with a rescuer", make_ordered },
-	{ "uw_percpu_create", make_percpu },   { "uw_percpu_cache_create", make_cache },
-	{ "uw_percpu_cache_alloc", make_object }, { "uw_percpu_batch_create", make_batch },
-	{ "uw_percpu_counter_create", make_counter }, { "uw_dump", make_dump },
-	{ "uw_metrics", make_metrics },	       { "uw_counters", make_counters },
-	{ "uw_sysfs_list", make_list },
+	{ "uw_queue_create", make_queue, false },
+	{ "a queue with a rescuer", make_ordered, false },
+	{ "uw_percpu_create", make_percpu, false },
+	{ "uw_percpu_cache_create", make_cache, false },
+	{ "uw_percpu_cache_alloc", make_object, false },
+	{ "uw_percpu_batch_create", make_batch, false },
+	{ "uw_percpu_counter_create", make_counter, false },
+	{ "uw_dump", make_dump, false },
+	{ "uw_metrics", make_metrics, false },
+	{ "uw_counters", make_counters, false },
+	{ "uw_sysfs_list", make_list, false },
+	{ "uw_queue_spawn", make_job, true },
+	{ "uw_bounded_create", make_bounded, true },
+	{ "uw_bounded_spawn", make_bounded_job, true },
+	{ "uw_task_current", make_task, false },
+	{ "uw_thread_hooks_add_lazy", make_hooks, true },
 };
 
 /* Makes objects, which stay, until that fails. */
@@ -161,7 +216,8 @@ static void until_it_fails(size_t number)
 	}
 }
 
-static void use(struct uw_queue *queue)
+/* Where memory is short, a job may be refused: it takes the little that a program has left. */
+static void use(struct uw_queue *queue, bool is_short)
 {
 	struct uw_work work = UW_WORK_INIT(count);
 	void *result;
@@ -171,6 +227,8 @@ static void use(struct uw_queue *queue)
 	CHECK(uw_queue_work(queue, &work) == 1 && uw_work_flush(&work) >= 0);
 	CHECK(uw_work_cancel_sync(&work) == 0 && atomic_load(&runs) == runs_before + 1);
 	one = uw_queue_spawn(queue, job, &result);
+	if (!one && is_short && errno == ENOMEM)
+		return;
 	CHECK(one && uw_job_join(one, &result) == 0 && result == &result);
 }
 
@@ -181,8 +239,10 @@ static void in_child(size_t number, size_t megabytes, bool is_started)
 	if (is_started) {
 		CHECK(queue);
 		cache = uw_percpu_cache_create("objects", 4096, 0);
-		CHECK(cache);
-		use(queue);
+		used = queue;
+		bounded = uw_bounded_create(queue, 1 << 20);
+		CHECK(cache && bounded);
+		use(queue, false);
 	}
 	limit(megabytes << 20);
 	if (!is_started) {
@@ -196,14 +256,53 @@ static void in_child(size_t number, size_t megabytes, bool is_started)
 		int code = uw_queue_set_scope(queue, UW_SCOPE_CPU);
 
 		CHECK(code == 0 || code == -ENOMEM || code == -EAGAIN);
-		use(queue);
+		use(queue, true);
 	}
 	CHECK(setrlimit(RLIMIT_AS, &before) == 0);
 	if (!queue)
 		queue = uw_queue_create("first", 0, 0);
 	CHECK(queue);
-	use(queue);
-	CHECK(uw_queue_destroy(queue) == 0);
+	use(queue, false);
+	CHECK(uw_queue_flush(queue) == 0);
+	_exit(0);
+}
+
+static atomic_bool over;
+
+/* Memory is refused and given again, at any moment. */
+static void *change_limit(void *arg)
+{
+	struct rlimit none = before;
+
+	(void)arg;
+	none.rlim_cur = 1 << 20;
+	while (!atomic_load(&over)) {
+		CHECK(setrlimit(RLIMIT_AS, &none) == 0);
+		sched_yield();
+		CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void at_any_moment(void)
+{
+	const size_t calls = sizeof(CALLS) / sizeof(*CALLS);
+	pthread_t thread;
+	size_t i;
+
+	used = uw_queue_create("first", 0, 0);
+	bounded = uw_bounded_create(used, 1 << 20);
+	cache = uw_percpu_cache_create("objects", 4096, 0);
+	CHECK(used && bounded && cache);
+	CHECK(pthread_create(&thread, NULL, change_limit, NULL) == 0);
+	for (i = 0; i < 60 * calls; i++)
+		(void)CALLS[i % calls].make();
+	atomic_store(&over, true);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+	use(used, false);
+	CHECK(uw_queue_flush(used) == 0);
 	_exit(0);
 }
 
@@ -219,8 +318,11 @@ int main(void)
 	for (i = 0; i < sizeof(CALLS) / sizeof(*CALLS); i++) {
 		for (room = 0; room < sizeof(megabytes) / sizeof(*megabytes); room++) {
 			for (started = 0; started < 2; started++) {
-				pid_t pid = fork();
+				pid_t pid;
 
+				if (!started && CALLS[i].needs_queue)
+					continue;
+				pid = fork();
 				CHECK(pid >= 0);
 				if (pid == 0)
 					in_child(i, megabytes[room], started);
@@ -231,6 +333,18 @@ int main(void)
 					failed++;
 				}
 			}
+		}
+	}
+	for (i = 0; i < 4; i++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0)
+			at_any_moment();
+		CHECK(waitpid(pid, &status, 0) == pid);
+		if (status != 0) {
+			fprintf(stderr, "a limit at any moment: status %#x\n", (unsigned)status);
+			failed++;
 		}
 	}
 	CHECK(failed == 0);
