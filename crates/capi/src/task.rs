@@ -212,7 +212,7 @@ pub unsafe extern "C" fn uw_task_work_cancel(task: *const UwTask, item: *mut UwT
 }
 
 /// A predicate that selects an item.
-pub type UwTaskMatchFn = Option<unsafe extern "C" fn(*mut UwTaskWork, *mut c_void) -> bool>;
+pub type UwTaskMatchFn = Option<unsafe extern "C-unwind" fn(*mut UwTaskWork, *mut c_void) -> bool>;
 
 /// Cancels the oldest item that the predicate selects.
 #[unsafe(no_mangle)]
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn uw_task_work_cancel_match(
     let found = both.map(|(task, matches)| {
         task.cancel_match::<ItemPointer, 0>(|item| {
             // SAFETY: an item in a list is live; the predicate is for items (uwork.h).
-            unsafe { matches(std::ptr::from_ref(item).cast_mut(), arg) }
+            must_return(|| unsafe { matches(std::ptr::from_ref(item).cast_mut(), arg) })
         })
     });
     match found {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork::threads::{Hooks, Thread, ThreadKind, add_hooks, add_lazy_hooks};
 
-use crate::error::{c_string, failed, guard, guarded, misuse};
+use crate::error::{c_string, failed, guard, guarded, misuse, must_return};
 use crate::memory::can_create;
 use crate::queue::{UwQueue, change_queue, set_errno};
 
@@ -23,10 +23,11 @@ pub struct UwThread {
 
 /// A start hook: returns the thread's state.
 pub type UwThreadStart =
-    Option<unsafe extern "C" fn(thread: *const UwThread, arg: *mut c_void) -> *mut c_void>;
+    Option<unsafe extern "C-unwind" fn(thread: *const UwThread, arg: *mut c_void) -> *mut c_void>;
 /// A stop hook: gets that state.
-pub type UwThreadStop =
-    Option<unsafe extern "C" fn(thread: *const UwThread, state: *mut c_void, arg: *mut c_void)>;
+pub type UwThreadStop = Option<
+    unsafe extern "C-unwind" fn(thread: *const UwThread, state: *mut c_void, arg: *mut c_void),
+>;
 
 /// `struct uw_thread_hooks`. Never freed.
 pub struct UwThreadHooks {
@@ -112,13 +113,13 @@ fn add(
     let begin = move |thread: Thread<'_>| {
         start.map_or(ptr::null_mut(), |start| {
             // SAFETY: by uwork.h.
-            with_thread(thread, |thread| unsafe { start(thread, arg.get()) })
+            with_thread(thread, |thread| must_return(|| unsafe { start(thread, arg.get()) }))
         })
     };
     let end = move |thread: Thread<'_>, state| {
         if let Some(stop) = stop {
             // SAFETY: by uwork.h.
-            with_thread(thread, |thread| unsafe { stop(thread, state, arg.get()) });
+            with_thread(thread, |thread| must_return(|| unsafe { stop(thread, state, arg.get()) }));
         }
     };
     let add = || if lazy { add_lazy_hooks(begin, end) } else { add_hooks(begin, end) };

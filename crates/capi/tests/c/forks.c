@@ -186,6 +186,12 @@ static void *job_that_ends_its_thread(void *arg)
 	pthread_exit(arg);
 }
 
+static void *hook_that_ends_its_thread(const struct uw_thread *thread, void *arg)
+{
+	(void)thread;
+	pthread_exit(arg);
+}
+
 /* It has no effect on a thread of the library. */
 static void is_cancelled(struct uw_work *work)
 {
@@ -194,8 +200,10 @@ static void is_cancelled(struct uw_work *work)
 	count(work);
 }
 
+enum ends { AN_ITEM, A_JOB, A_HOOK };
+
 /* A function that ends a thread of the library ends the process, with a message. */
-static void thread_ends(bool job)
+static void thread_ends(enum ends what)
 {
 	struct uw_work work = UW_WORK_INIT(ends_its_thread);
 	char text[4096] = "";
@@ -211,8 +219,10 @@ static void thread_ends(bool job)
 		struct uw_queue *queue = uw_queue_create("ends", 0, 0);
 
 		CHECK(dup2(told[1], STDERR_FILENO) >= 0 && queue);
-		if (job)
-			uw_job_join(uw_queue_spawn(queue, job_that_ends_its_thread, NULL), NULL);
+		if (what == A_HOOK)
+			CHECK(uw_thread_hooks_add(hook_that_ends_its_thread, NULL, NULL));
+		if (what != AN_ITEM)
+			uw_job_join(uw_queue_spawn(queue, what == A_JOB ? job_that_ends_its_thread : job, NULL), NULL);
 		else if (uw_queue_work(queue, &work) == 1)
 			uw_work_flush(&work);
 		_exit(0);
@@ -234,8 +244,9 @@ static void threads_end(void)
 	atomic_store(&runs, 0);
 	CHECK(queue && uw_queue_work(queue, &work) == 1);
 	CHECK(uw_queue_destroy(queue) == 0 && atomic_load(&runs) == 1);
-	thread_ends(false);
-	thread_ends(true);
+	thread_ends(AN_ITEM);
+	thread_ends(A_JOB);
+	thread_ends(A_HOOK);
 }
 
 int main(void)
