@@ -49,7 +49,7 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
     start_joinable(name, body).map(drop)
 }
 
-/// As [`start`], for a thread that another one waits for.
+/// Starts a thread of the library's that runs no items, and that another thread waits for.
 pub fn start_joinable(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Handle> {
     begin(name, stack_size::of_service(), body)
 }
