@@ -1,13 +1,13 @@
 //! Calls that fail with `ENOMEM`.
 //!
 //! A failed allocation of Rust code ends the process. So a call that creates or describes something
-//! first asks the system for [`RESERVE`] bytes and more for each queue, and returns them: if they are
+//! first asks the system for `RESERVE` bytes and more for each queue, and returns them: if they are
 //! refused, by `RLIMIT_AS`, `RLIMIT_DATA` or strict overcommit, the call fails and has done nothing. The
 //! reserve is more than any call needs. What remains of it after a failure lets the library's threads
 //! and the program go on.
 //!
 //! Calls that are too frequent for that only look whether the reserve of the allocator is low
-//! ([`crate::reserve`]), which serves each call that has begun.
+//! (`reserve.rs`), which serves each call that has begun.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_int;
