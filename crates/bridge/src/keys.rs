@@ -38,7 +38,12 @@ impl Keys {
 
     /// The mark that a job of this id was pushed within the window.
     pub(crate) fn id(&self, id: &str) -> String {
-        format!("{}:id:{id}", self.prefix)
+        format!("{}{id}", self.marks())
+    }
+
+    /// What the marks of ids begin with.
+    pub(crate) fn marks(&self) -> String {
+        format!("{}:id:", self.prefix)
     }
 
     /// The result of a job.

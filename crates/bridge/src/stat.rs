@@ -28,6 +28,10 @@ pub struct ConsumerStat {
 pub struct Stat {
     /// The stream.
     pub stream: String,
+    /// Whether the server has the stream, or another key of it: a delayed job, a dead letter, a count.
+    pub exists: bool,
+    /// Whether the group exists: the first consumer makes it.
+    pub group_exists: bool,
     /// Jobs that no consumer has fetched.
     pub lag: u64,
     /// Jobs that consumers hold.
@@ -98,6 +102,12 @@ impl Stat {
                 *place = text(&pair[1]).parse().unwrap_or(0);
             }
         }
+        let groups = groups(&replies[5]);
+        stat.group_exists = groups.iter().any(|name| name == group);
+        let has_counts = matches!(&replies[3], Value::Array(counts) if !counts.is_empty());
+        stat.exists = matches!(&replies[5], Value::Array(_))
+            || stat.delayed + stat.dead_letters > 0
+            || has_counts;
         // The rest are errors if the group does not exist.
         if let Value::Array(pending) = &replies[4] {
             stat.in_flight = pending.first().map_or(0, number);

@@ -77,11 +77,11 @@ end
 -- The stack of a script has 8000 places. Of an entry with more words the last ones are packed into
 -- the field x, behind the fields of uwork, so that nothing is lost.
 local words_max = 7000
-local made = {n = true, e = true, g = true}
+local made = {n = true, e = true, g = true, o = true}
 local function fields_of(stream, group, id, attempt, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if #found == 0 then return nil end
-  local fields, own, others = {}, {p = false, h = false, i = false, k = false}, {}
+  local fields, first, own, others = {}, id, {p = false, h = false, i = false, k = false}, {}
   local function add(name, value)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
@@ -89,6 +89,7 @@ local function fields_of(stream, group, id, attempt, reason)
   local words = found[1][2]
   for i = 1, #words, 2 do
     local name = words[i]
+    if name == 'o' then first = words[i + 1] end
     if own[name] ~= nil then
       own[name] = words[i + 1]
     elseif not made[name] then
@@ -107,6 +108,7 @@ local function fields_of(stream, group, id, attempt, reason)
   end
   add('n', attempt)
   add('e', reason)
+  add('o', first)
   -- Another group has this job, and its retry is none of its business.
   if #groups(stream, group) > 0 then add('g', group) end
   return fields

@@ -5,6 +5,7 @@ mod bad_input;
 mod clock;
 mod cluster;
 mod consumers;
+mod dead;
 mod effects;
 mod examples;
 mod exec;

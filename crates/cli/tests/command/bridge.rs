@@ -35,7 +35,9 @@ impl Redis {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
         // A busy machine exceeds the time limits of a server that works.
         let patient = ["--patience", "360"];
-        let at = usize::from(!args[0].starts_with('-'));
+        // Behind the subcommand, and the subcommand of that.
+        let at = args.iter().take(1 + usize::from(args[0] == "dead"));
+        let at = at.take_while(|arg| !arg.starts_with('-')).count();
         command.arg("bridge").args(&args[..at]).args(patient).args(&args[at..]);
         command.env("UWORK_BRIDGE_SERVER", self.url());
         command
@@ -278,4 +280,107 @@ fn options_for_tls_check_the_server_and_show_the_clients_certificate() {
     refused(&[&server, "--tls-ca", &key], "not in PEM: -----BEGIN CERTIFICATE-----");
     refused(&[&format!("{server}#insecure")], "#insecure is refused");
     refused(&[&redis.url(), "--tls-ca", &ca], "begin with rediss://");
+}
+
+/// The output of a command that says something on standard error, and its exit code.
+fn both(redis: &Redis, args: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = output(&mut redis.command(args));
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn a_stream_that_does_not_exist_is_named_and_the_others_are_shown() {
+    let Some(redis) = Redis::start("a_stream_that_does_not_exist", &[]) else { return };
+    redis.text(&["push", "--stream", "jobs", "--delay", "1000", "later"]);
+    for format in [&[][..], &["--json"], &["--openmetrics"]] {
+        let args = [&["stat", "--stream", "jobs", "--stream", "jbos"], format].concat();
+        let (code, shown, said) = both(&redis, &args);
+        assert_eq!(code, Some(1), "{format:?}");
+        assert!(said.contains("there is no stream jbos: no job was pushed to it\n"), "{said}");
+        assert!(shown.contains("jobs"), "{shown}");
+    }
+    let (code, shown, said) = both(&redis, &["stat", "--stream", "jobs", "--json"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(said, "uwork: jobs: there is no group uwork: no consumer has started\n");
+    let object: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&object["exists"], &object["delayed"]), (&true.into(), &1.into()), "{shown}");
+}
+
+#[test]
+fn dead_letters_are_listed_shown_replayed_and_dropped() {
+    let Some(redis) = Redis::start("dead_letters_are_listed", &[]) else { return };
+    // Two shards with a letter of one number.
+    for shard in 0..2 {
+        let key = format!("jobs.{{{shard}}}:dead");
+        redis.ask(&format!("XADD {key} 7-0 p a\x1b[31m i id h mail n 5 e no\x07\nway o 3-0"));
+    }
+    redis.ask("XADD jobs.{0}:dead 8-0 p only n 1 e why");
+    let place = ["--stream", "jobs", "--shards", "2"];
+    let dead = |args: &[&str]| both(&redis, &[&["dead"], args].concat());
+    let (code, list, _) = dead(&place);
+    let rows: Vec<Vec<&str>> =
+        list.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((code, rows.len()), (Some(0), 3), "{list}");
+    assert_eq!(rows[0][..2], ["jobs.{0}", "7-0"], "{list}");
+    assert_eq!(rows[0][4..], ["5", "3-0", "mail", "id", r"no\u{7}\nway"], "{list}");
+    let (_, lines, _) = dead(&[&["list", "--json"], &place[..]].concat());
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["payload"], &first["attempts"]), (&"a\x1b[31m".into(), &5.into()));
+    assert!(!lines.contains('\x1b'), "{lines}");
+    let (code, shown, said) = dead(&[&["show", "7-0"], &place[..]].concat());
+    assert_eq!((code, &*shown), (Some(2), ""));
+    assert!(said.contains("7-0 is the number of jobs.{0}/7-0 and jobs.{1}/7-0"), "{said}");
+    let (code, shown, _) = dead(&[&["show", "jobs.{1}/7-0"], &place[..]].concat());
+    assert!(
+        code == Some(0) && shown.contains(r"a\u{1b}[31m") && !shown.contains('\x1b'),
+        "{shown}"
+    );
+    let raw = dead(&[&["show", "--payload", "jobs.{1}/7-0"], &place[..]].concat());
+    assert_eq!(raw.1, "a\x1b[31m", "byte by byte");
+    let replayed = dead(&[&["replay", "8-0", "9-0"], &place[..]].concat());
+    assert_eq!(
+        (replayed.0, &*replayed.1),
+        (Some(1), "jobs.{0}: 1 replayed\njobs.{1}: 0 replayed\n")
+    );
+    assert_eq!(replayed.2, "uwork: there is no dead letter 9-0\n");
+    assert_eq!(redis.first("jobs.{0}"), "p=only");
+    let dropped = dead(&[&["drop", "--all"], &place[..]].concat());
+    assert_eq!((dropped.0, &*dropped.1), (Some(0), "jobs.{0}: 1 dropped\njobs.{1}: 1 dropped\n"));
+    assert_eq!(redis.number("XLEN jobs.{0}:dead") + redis.number("XLEN jobs.{1}:dead"), 0);
+    assert_eq!(dead(&["replay", "--stream", "jobs"]).0, Some(2), "neither letters nor --all");
+}
+
+#[test]
+fn a_list_of_dead_letters_ends_after_a_count_and_says_so() {
+    let Some(redis) = Redis::start("a_list_of_dead_letters_ends", &[]) else { return };
+    (1..=3).for_each(|n| _ = redis.ask(&format!("XADD {{jobs}}:dead {n}-0 p x e why")));
+    let list = |count: &str| both(&redis, &["dead", "--stream", "jobs", "--count", count]);
+    let (_, shown, said) = list("2");
+    assert_eq!((shown.lines().count(), said.lines().count()), (3, 1), "{said}");
+    assert!(said.contains("jobs: 2 of 3 letters are listed; --count 0 lists all"), "{said}");
+    let (_, shown, said) = list("0");
+    assert_eq!((shown.lines().count(), &*said), (4, ""));
+}
+
+#[test]
+fn consumers_are_alive_or_dead_and_show_what_they_hold() {
+    let Some(redis) = Redis::start("consumers_are_alive_or_dead", &[]) else { return };
+    redis.text(&["push", "--stream", "jobs", "--id", "seven", "x"]);
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let consumers = |heartbeat: &str| {
+        let (_, shown, _) =
+            both(&redis, &["consumers", "--stream", "jobs", "--json", "--heartbeat", heartbeat]);
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap()
+    };
+    let alive = consumers("1e9");
+    assert_eq!((&alive["consumer"], &alive["alive"]), (&"ghost".into(), &true.into()), "{alive}");
+    until("more than no time has passed", || consumers("0")["alive"] == false);
+    let (_, shown, _) = both(&redis, &["consumers", "--stream", "jobs", "--heartbeat", "1e9"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].starts_with("ghost of jobs: alive, last seen "), "{shown}");
+    assert!(lines[0].ends_with(" s ago, holds 1") && lines[1].ends_with("  id seven"), "{shown}");
+    let (_, shown, said) = both(&redis, &["consumers", "--stream", "other"]);
+    assert_eq!((&*shown, &*said), ("", "uwork: other: the group uwork has no consumer\n"));
 }

@@ -1,8 +1,10 @@
 //! `uwork bridge`: jobs of Redis Streams, run as commands; a producer; the state of streams.
 
+mod consumers;
+mod dead;
+mod json;
 mod push;
 mod run;
-
 mod stat;
 
 use std::path::PathBuf;
@@ -42,7 +44,17 @@ enum Command {
     /// Add jobs to a stream.
     Push(push::Args),
     /// Print the state of streams: what waits, runs, failed and died.
+    ///
+    /// Exit status 1: a stream does not exist, which a line on standard error says, and the others
+    /// are printed. 2: a server does not answer or refuses.
     Stat(stat::Args),
+    /// List dead letters, print them, replay or drop them.
+    ///
+    /// Exit status 1: a letter does not exist, or was left where it is. 2: a server does not answer or
+    /// refuses.
+    Dead(Box<dead::Args>),
+    /// List the consumers of streams, alive or dead, and the jobs that they hold.
+    Consumers(consumers::Args),
 }
 
 /// Where the streams are, and what the server demands.
@@ -123,6 +135,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Push(args)) => push::run(args),
         Some(Command::Stat(args)) => stat::run(&args),
+        Some(Command::Dead(args)) => dead::run(&args),
+        Some(Command::Consumers(args)) => consumers::run(&args),
     }
 }
 

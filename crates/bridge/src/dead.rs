@@ -1,0 +1,300 @@
+//! Dead letters: to look at, to replay, to remove. Each is settled in one step of the server.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::fault::{Error, ErrorKind, Fault, Remedy};
+use crate::job::{EntryId, Fields};
+use crate::keys::Keys;
+use crate::scripts::{SCRIPTS, call, ms};
+use crate::server::Server;
+use crate::wire::Wire;
+
+/// Letters that one script looks at, so that the server is not busy for long.
+const BATCH_MAX: usize = 500;
+/// Bytes of the fields that one script looks at: it ends with the letter that exceeds them.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// The longest string of a server.
+const VALUE_MAX: usize = 512 << 20;
+
+/// A job that has failed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// Its number in the dead-letter stream.
+    pub number: String,
+    /// The producer's id, if it gave one.
+    pub id: Option<String>,
+    /// The handler, if the producer named one.
+    pub handler: Option<String>,
+    /// The key that chose the shard, if the producer gave one.
+    pub key: Option<String>,
+    /// The number of its first entry in the stream: a retry adds another.
+    pub entry: Option<String>,
+    /// The attempts that have failed.
+    pub attempts: u32,
+    /// Why: the last error.
+    pub error: String,
+    /// The time since it became a dead letter, by the server's clock.
+    pub age: Duration,
+    /// The payload. [`DeadLetters::page`] cuts it.
+    pub payload: Vec<u8>,
+    /// The bytes of the whole payload.
+    pub payload_bytes: u64,
+}
+
+/// How many letters were settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// Replayed or removed.
+    pub settled: u64,
+    /// Left where they are: a replay moves only jobs, and no entry of more than 7000 words.
+    pub left: u64,
+}
+
+/// The dead letters of one stream, or of one shard of a stream ([`placed`](crate::placed)).
+///
+/// ```no_run
+/// # fn main() -> Result<(), uwork_bridge::Error> {
+/// use uwork_bridge::{DeadLetters, Server};
+/// let mut letters = DeadLetters::new(Server::new("redis://127.0.0.1")?, "jobs");
+/// for letter in letters.page(None, 10, 100)? {
+///     println!("{}: {}", letter.number, letter.error);
+/// }
+/// letters.replay_all()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct DeadLetters {
+    wire: Wire,
+    keys: Keys,
+    window: Duration,
+}
+
+impl DeadLetters {
+    /// The dead letters of a stream. It connects at the first question.
+    pub fn new(server: Server, stream: &str) -> DeadLetters {
+        let window = Duration::from_secs(3_600);
+        DeadLetters { wire: Wire::new(server), keys: Keys::of(stream), window }
+    }
+
+    /// The time after a replay in which a second job of the id is not added; an hour if not set. A
+    /// mark that is still there keeps its own time.
+    #[must_use]
+    pub fn window(self, window: Duration) -> DeadLetters {
+        DeadLetters { window, ..self }
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &str {
+        &self.keys.stream
+    }
+
+    /// How many there are.
+    ///
+    /// # Errors
+    /// The server does not answer or refuses. This holds for all calls.
+    pub fn count(&mut self) -> Result<u64, Error> {
+        match self.ask(redis::cmd("XLEN").arg(&self.keys.dead).clone())? {
+            Value::Int(count) => Ok(count.cast_unsigned()),
+            _ => Err(self.unknown()),
+        }
+    }
+
+    /// The letters behind number `after`, or the first ones: at most `count`, and fewer where they
+    /// are large. The last page is empty. Values are cut to `value_max` bytes, so a page needs little
+    /// memory whatever the payloads.
+    ///
+    /// # Errors
+    /// `after` is no number; and see [`DeadLetters::count`].
+    pub fn page(
+        &mut self,
+        after: Option<&str>,
+        count: usize,
+        value_max: usize,
+    ) -> Result<Vec<DeadLetter>, Error> {
+        let from = match after {
+            Some(after) => format!("({}", number(after)?),
+            None => "-".to_owned(),
+        };
+        self.letters(&from, "+", count.min(BATCH_MAX), value_max)
+    }
+
+    /// The letter with a number, with its whole payload. None if it does not exist.
+    ///
+    /// # Errors
+    /// It is no number; and see [`DeadLetters::count`].
+    pub fn get(&mut self, of: &str) -> Result<Option<DeadLetter>, Error> {
+        let number = number(of)?;
+        Ok(self.letters(&number, &number, 1, VALUE_MAX)?.pop())
+    }
+
+    /// Whether a letter with this number exists.
+    ///
+    /// # Errors
+    /// As [`DeadLetters::get`].
+    pub fn contains(&mut self, of: &str) -> Result<bool, Error> {
+        let number = number(of)?;
+        Ok(!self.letters(&number, &number, 1, 0)?.is_empty())
+    }
+
+    /// Moves a letter back to the stream, behind the jobs that wait, in one step. Its failed attempts
+    /// are forgotten. If the mark of its id is over, it begins again. False if the letter does not
+    /// exist, or is no job.
+    ///
+    /// # Errors
+    /// As [`DeadLetters::get`]. After a cut it is unknown whether the job was moved; it is in one
+    /// place in any case.
+    pub fn replay(&mut self, of: &str) -> Result<bool, Error> {
+        self.settle_one(of, true)
+    }
+
+    /// Removes a letter, and the mark of its id: the id may be pushed again. False if the letter does
+    /// not exist.
+    ///
+    /// # Errors
+    /// As [`DeadLetters::replay`].
+    pub fn remove(&mut self, of: &str) -> Result<bool, Error> {
+        self.settle_one(of, false)
+    }
+
+    /// Replays all letters that exist now. Those that arrive meanwhile stay.
+    ///
+    /// # Errors
+    /// As [`DeadLetters::count`], with the number of letters that were settled before.
+    pub fn replay_all(&mut self) -> Result<Settled, Error> {
+        self.settle_all(true)
+    }
+
+    /// Removes all letters that exist now. Those that arrive meanwhile stay.
+    ///
+    /// # Errors
+    /// As [`DeadLetters::replay_all`].
+    pub fn remove_all(&mut self) -> Result<Settled, Error> {
+        self.settle_all(false)
+    }
+
+    fn letters(
+        &mut self,
+        from: &str,
+        to: &str,
+        count: usize,
+        value_max: usize,
+    ) -> Result<Vec<DeadLetter>, Error> {
+        let mut command = call(&SCRIPTS.letters, &[&self.keys.dead]);
+        command.arg(from).arg(to).arg(count).arg(BATCH_BYTES_MAX).arg(value_max);
+        let reply = self.ask(command)?;
+        let Value::Array(parts) = reply else { return Err(self.unknown()) };
+        let Ok([Value::Int(now_ms), Value::Array(list)]) = <[Value; 2]>::try_from(parts) else {
+            return Err(self.unknown());
+        };
+        Ok(list.into_iter().filter_map(|letter| read(letter, now_ms.cast_unsigned())).collect())
+    }
+
+    fn settle_one(&mut self, of: &str, is_replay: bool) -> Result<bool, Error> {
+        let number = number(of)?;
+        let (part, ..) = self.settle(&number, &number, is_replay)?;
+        Ok(part.settled > 0)
+    }
+
+    fn settle_all(&mut self, is_replay: bool) -> Result<Settled, Error> {
+        let mut all = Settled::default();
+        let (mut from, mut to) = ("-".to_owned(), "+".to_owned());
+        loop {
+            let (part, last, end) = self.settle(&from, &to, is_replay).map_err(|error| {
+                let text = format!("after {} letters: {error}", all.settled);
+                Error::new(error.kind(), text)
+            })?;
+            if last.is_empty() {
+                return Ok(all);
+            }
+            all.settled += part.settled;
+            all.left += part.left;
+            (from, to) = (format!("({last}"), end);
+        }
+    }
+
+    /// Settles a part of the letters. Returns the last that it has looked at, which is empty if none
+    /// are left, and the last of all.
+    fn settle(
+        &mut self,
+        from: &str,
+        to: &str,
+        is_replay: bool,
+    ) -> Result<(Settled, String, String), Error> {
+        let mut command = call(&SCRIPTS.settle, &[&self.keys.dead, &self.keys.stream]);
+        command.arg(from).arg(to).arg(BATCH_MAX).arg(BATCH_BYTES_MAX);
+        command.arg(self.keys.marks()).arg(ms(self.window)).arg(u8::from(is_replay));
+        let reply = self.ask(command)?;
+        let Value::Array(parts) = &reply else { return Err(self.unknown()) };
+        let [Value::Int(settled), Value::Int(left), last, end] = &parts[..] else {
+            return Err(self.unknown());
+        };
+        let (settled, left) = (settled.cast_unsigned(), left.cast_unsigned());
+        Ok((Settled { settled, left }, text(last), text(end)))
+    }
+
+    /// Asks once more where a node of a cluster has named another: the first had no effect.
+    fn ask(&mut self, command: Cmd) -> Result<Value, Error> {
+        let mut answer = self.wire.ask_one(command.clone());
+        if let Err(Fault { remedy: Remedy::Move(..), .. }) = &answer {
+            answer = self.wire.ask_one(command);
+        }
+        answer.map_err(|fault| fault.error)
+    }
+
+    fn unknown(&self) -> Error {
+        Error::new(ErrorKind::Refused, format!("{}: an unknown reply", self.wire.name()))
+    }
+}
+
+impl std::fmt::Debug for DeadLetters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeadLetters").field("stream", &self.keys.stream).finish_non_exhaustive()
+    }
+}
+
+/// The number of a letter, as the server takes it.
+fn number(of: &str) -> Result<String, Error> {
+    let number = EntryId::parse(of.as_bytes()).map(|number| number.to_string());
+    number.ok_or_else(|| {
+        Error::config(format!("{of:?} is no number of a dead letter, as in 1764334000000-0"))
+    })
+}
+
+/// A letter from its number, the bytes of its payload, and its fields. Entries of the stream itself
+/// have the same ones.
+pub(crate) fn read(letter: Value, now_ms: u64) -> Option<DeadLetter> {
+    let Value::Array(parts) = letter else { return None };
+    let mut parts = parts.into_iter();
+    let (Some(number), Some(Value::Int(payload_bytes))) = (parts.next(), parts.next()) else {
+        return None;
+    };
+    let list: Vec<Value> = parts.collect();
+    let named = |pair: &&[Value]| matches!(&pair[0], Value::BulkString(name) if name == b"o");
+    let entry = list.chunks_exact(2).find(named).map(|pair| text(&pair[1]));
+    let fields = Fields::take(list);
+    let number = text(&number);
+    let died_ms = EntryId::parse(number.as_bytes())?.0;
+    Some(DeadLetter {
+        number,
+        id: fields.id,
+        handler: fields.handler,
+        key: fields.key,
+        entry,
+        attempts: fields.attempts,
+        error: fields.last_error.unwrap_or_default(),
+        age: Duration::from_millis(now_ms.saturating_sub(died_ms)),
+        payload: fields.payload.unwrap_or_default(),
+        payload_bytes: payload_bytes.cast_unsigned(),
+    })
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    }
+}

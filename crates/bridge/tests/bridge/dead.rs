@@ -1,0 +1,155 @@
+//! Dead letters: a replay or a removal is one step, and a page needs little memory.
+
+use std::time::Duration;
+
+use uwork_bridge::{
+    Bridge, DeadLetters, ErrorKind, Failure, Handlers, HeldJob, Producer, Push, Pushed, Reply, Stat,
+};
+
+use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
+use crate::support::server::{Redis, server_at};
+
+fn letters(redis: &Redis) -> DeadLetters {
+    DeadLetters::new(redis.server(), "jobs")
+}
+
+fn push(redis: &Redis, push: Push) -> Pushed {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap()
+}
+
+/// Runs all jobs of the stream with a handler that fails, until so many are dead.
+fn bury(redis: &Redis, count: u64) {
+    let handlers = Handlers::new().otherwise(|_| Err(Failure::again("it is broken")));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    until("the jobs are dead", || bridge.counters().dead == count);
+    bridge.stop(LONG);
+}
+
+#[test]
+fn a_letter_has_its_reason_and_its_first_entry_and_a_replay_begins_anew() {
+    let Some(redis) = Redis::start("a_letter_has_its_reason", &[]) else { return };
+    let job = Push::new("payload").handler("mail").id("7").key("k");
+    let Pushed::Added(first) = push(&redis, job) else { panic!("it is new") };
+    bury(&redis, 1);
+    let mut letters = letters(&redis);
+    let page = letters.page(None, 10, 4).unwrap();
+    let [letter] = &page[..] else { panic!("{page:?}") };
+    assert_eq!((letter.attempts, &*letter.error), (3, "it i"));
+    assert_eq!(letter.entry.as_deref(), Some(&*first));
+    let names = [&letter.handler, &letter.id, &letter.key].map(|name| name.as_deref());
+    assert_eq!(names, [Some("mail"), Some("7"), Some("k")]);
+    assert_eq!((&*letter.payload, letter.payload_bytes), (&b"payl"[..], 7), "the page cuts values");
+    let whole = letters.get(&letter.number).unwrap().unwrap();
+    assert_eq!((&*whole.payload, &*whole.error), (&b"payload"[..], "it is broken"));
+    assert!(letters.replay(&letter.number).unwrap());
+    assert!(!letters.replay(&letter.number).unwrap(), "it is gone");
+    let entry = redis.first("jobs");
+    let mut fields: Vec<&str> = entry.split(' ').collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["h=mail", "i=7", "k=k", "p=payload"]);
+    assert_eq!((redis.number("XLEN jobs"), letters.count().unwrap()), (1, 0));
+    let (count, seen) = (Count::default(), Count::default());
+    let (runs, attempts) = (count.clone(), seen.clone());
+    let handlers = Handlers::new().otherwise(move |job| {
+        attempts.add(job.attempt().to_string());
+        runs.add("run");
+        Ok(Reply::done())
+    });
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    count.wait_for("run", 1);
+    bridge.stop(LONG);
+    assert_eq!(seen.of("1"), 1, "{:?}", seen.lines());
+}
+
+#[test]
+fn a_replay_keeps_the_id_taken_and_a_removal_sets_it_free() {
+    let Some(redis) = Redis::start("a_replay_keeps_the_id_taken", &[]) else { return };
+    push(&redis, Push::new("one").id("7"));
+    bury(&redis, 1);
+    // The window of the push is over.
+    redis.ask("DEL {jobs}:id:7");
+    assert_eq!(letters(&redis).replay_all().unwrap().settled, 1);
+    assert_eq!(push(&redis, Push::new("two").id("7")), Pushed::Duplicate);
+    bury(&redis, 1);
+    assert_eq!(letters(&redis).remove_all().unwrap().settled, 1);
+    assert!(matches!(push(&redis, Push::new("three").id("7")), Pushed::Added(_)));
+    assert_eq!((redis.number("XLEN jobs"), redis.number("XLEN {jobs}:dead")), (1, 0));
+}
+
+#[test]
+fn a_replay_that_is_refused_leaves_the_letter_and_nothing_else() {
+    let Some(redis) = Redis::start("a_replay_that_is_refused", &[]) else { return };
+    redis.ask("XADD {jobs}:dead 5-0 p payload i 7 n 3 e why o 1-0");
+    for missing in ["xadd", "xdel", "xrange"] {
+        redis.ask(&format!("ACL SETUSER poor on >secret ~* +@all -{missing}"));
+        let server = server_at(&format!("redis://poor:secret@127.0.0.1:{}", redis.port()));
+        let mut letters = DeadLetters::new(server, "jobs");
+        let error = letters.replay("5-0").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
+        assert_eq!((redis.number("XLEN jobs"), redis.number("EXISTS {jobs}:id:7")), (0, 0));
+        assert_eq!(redis.number("XLEN {jobs}:dead"), 1, "{missing}");
+        redis.ask("ACL DELUSER poor");
+    }
+    redis.ask("SET jobs text");
+    let error = letters(&redis).replay_all().unwrap_err().to_string();
+    assert!(error.starts_with("after 0 letters: ") && error.contains("WRONGTYPE"), "{error}");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
+    redis.ask("DEL jobs");
+    // A server without memory: the letter's place becomes free.
+    redis.ask("CONFIG SET maxmemory 1");
+    assert!(letters(&redis).replay("5-0").unwrap());
+    assert_eq!((redis.number("XLEN jobs"), redis.number("XLEN {jobs}:dead")), (1, 0));
+}
+
+#[test]
+fn all_letters_are_those_that_exist_now_and_what_is_no_job_stays() {
+    const JOBS: u64 = 1_201;
+    let Some(redis) = Redis::start("all_letters_are_those", &[]) else { return };
+    redis.ask("XADD {jobs}:dead 1-0 what ever");
+    redis.ask("XADD {jobs}:dead 2-0 p a n 1 e why");
+    let add = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'p', i, 'n', 1, 'e', 'why') end";
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(add).arg(1).arg("{jobs}:dead").arg(JOBS - 1).exec(&mut connection).unwrap();
+    let mut letters = letters(&redis);
+    let (mut listed, mut after) = (0, None);
+    loop {
+        let page = letters.page(after.as_deref(), 1_000, 100).unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.number.clone());
+        listed += page.len() as u64;
+    }
+    assert_eq!(listed, JOBS + 1, "each once");
+    let settled = letters.replay_all().unwrap();
+    assert_eq!((settled.settled, settled.left), (JOBS, 1));
+    assert_eq!((redis.number("XLEN jobs"), letters.count().unwrap()), (JOBS as i64, 1));
+    assert!(!letters.replay("1-0").unwrap() && letters.remove("1-0").unwrap());
+    assert_eq!(letters.replay_all().unwrap().settled, 0);
+    let error = letters.get("seven").unwrap_err().to_string();
+    assert!(error.contains("\"seven\" is no number of a dead letter"), "{error}");
+}
+
+#[test]
+fn what_a_consumer_holds_is_listed_without_its_payload() {
+    let Some(redis) = Redis::start("what_a_consumer_holds_is_listed", &[]) else { return };
+    assert!(HeldJob::read(redis.server(), "jobs", "uwork", 10).unwrap().is_empty());
+    let absent = Stat::read(redis.server(), "jobs", "uwork").unwrap();
+    assert!(!absent.exists && !absent.group_exists);
+    push(&redis, Push::new("x".repeat(1 << 20)).id("7").handler("mail"));
+    let stat = Stat::read(redis.server(), "jobs", "uwork").unwrap();
+    assert!(stat.exists && !stat.group_exists);
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XGROUP CREATECONSUMER jobs uwork idle");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "ghost");
+    let found = HeldJob::read(redis.server(), "jobs", "uwork", 10).unwrap();
+    let of = |name: &str| found.iter().find(|(consumer, _)| consumer.name == name).unwrap();
+    assert_eq!((of("idle").0.pending, of("idle").1.len()), (0, 0));
+    let [job] = &of("ghost").1[..] else { panic!("{found:?}") };
+    assert_eq!((&job.entry, job.deliveries, job.attempts), (&redis.entry("jobs"), 1, 0));
+    assert_eq!((job.id.as_deref(), job.handler.as_deref()), (Some("7"), Some("mail")));
+    assert!(job.idle >= Duration::from_secs(24 * 3_600));
+    redis.ask("SET other text");
+    assert!(HeldJob::read(redis.server(), "other", "uwork", 10).is_err());
+}

@@ -1,0 +1,125 @@
+//! `uwork bridge consumers`: the consumers of streams, and what each holds.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use uwork_bridge::{ConsumerStat, HeldJob, shown};
+
+use super::dead::age;
+use super::json::line;
+use super::{Place, seconds, user};
+use crate::commands::{UserError, print};
+
+/// The command line of `uwork bridge consumers`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+
+    /// The stream; several may be given.
+    #[arg(long, value_name = "STREAM", required = true)]
+    stream: Vec<String>,
+
+    /// The consumer group.
+    #[arg(long, value_name = "NAME", default_value = "uwork")]
+    group: String,
+
+    /// The heartbeat of the consumers: without a sign of life for longer, a consumer counts as dead.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
+    heartbeat: Duration,
+
+    /// How many jobs of each consumer to list, the oldest first.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    jobs: usize,
+
+    /// Print an object of JSON a line, one for each consumer of each stream.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
+    let servers = args.place.servers()?;
+    let mut text = String::new();
+    for stream in &args.stream {
+        for (server, shard) in uwork_bridge::placed(&servers, stream, args.place.shards) {
+            let found = HeldJob::read(server, &shard, &args.group, args.jobs.clamp(1, 1_000));
+            let found = found.map_err(user)?;
+            if found.is_empty() {
+                let (shard, group) = (shown(shard.as_bytes()), shown(args.group.as_bytes()));
+                eprintln!("uwork: {shard}: the group {group} has no consumer");
+            }
+            for (consumer, jobs) in &found {
+                let is_alive = consumer.idle <= args.heartbeat;
+                let jobs = &jobs[..jobs.len().min(args.jobs)];
+                text += &match args.json {
+                    true => line(&object(&shard, consumer, is_alive, jobs)),
+                    false => lines(&shard, consumer, is_alive, jobs),
+                };
+            }
+        }
+    }
+    print(&text)
+}
+
+fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]) -> String {
+    let ConsumerStat { name, pending, idle, .. } = consumer;
+    let state = if is_alive { "alive" } else { "dead" };
+    let mut text = format!(
+        "{} of {}: {state}, last seen {:.1} s ago, holds {pending}\n",
+        shown(name.as_bytes()),
+        shown(stream.as_bytes()),
+        idle.as_secs_f64()
+    );
+    for job in jobs {
+        // Writing to a string does not fail.
+        let _ = write!(text, "  {}  added {} ago", job.entry, age(job.age));
+        for (what, value) in [("id", &job.id), ("handler", &job.handler)] {
+            if let Some(value) = value {
+                let _ = write!(text, "  {what} {}", shown(value.as_bytes()));
+            }
+        }
+        if job.attempts > 0 || job.deliveries > 1 {
+            let (attempts, deliveries) = (job.attempts, job.deliveries);
+            let _ = write!(text, "  {attempts} attempts failed  delivered {deliveries} times");
+        }
+        if job.idle > Duration::from_secs(1) {
+            let _ = write!(text, "  no heartbeat for {}", age(job.idle));
+        }
+        text.push('\n');
+    }
+    let more = pending.saturating_sub(jobs.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "  and {more} more");
+    }
+    text
+}
+
+fn object(
+    stream: &str,
+    consumer: &ConsumerStat,
+    is_alive: bool,
+    jobs: &[HeldJob],
+) -> serde_json::Value {
+    let job = |job: &HeldJob| {
+        json!({
+            "entry": job.entry,
+            "id": job.id,
+            "handler": job.handler,
+            "age_s": job.age.as_secs_f64(),
+            "idle_s": job.idle.as_secs_f64(),
+            "deliveries": job.deliveries,
+            "attempts": job.attempts,
+        })
+    };
+    json!({
+        "stream": stream,
+        "consumer": consumer.name,
+        "alive": is_alive,
+        "idle_s": consumer.idle.as_secs_f64(),
+        "held": consumer.pending,
+        "jobs": jobs.iter().map(job).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,380 @@
+//! `uwork bridge dead`: dead letters, to look at, to replay, to remove.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
+
+use super::json::{bytes, line};
+use super::{Place, seconds, user};
+use crate::commands::{UserError, print};
+
+/// Letters of one question.
+const PAGE: usize = 500;
+/// Bytes of a value in a list.
+const LISTED_MAX: usize = 200;
+/// Bytes of a payload that `show` prints.
+const SHOWN_MAX: usize = 4_096;
+/// A letter that does not exist, or was left, makes the exit code 1.
+const NOT_FOUND: u8 = 1;
+
+/// The command line of `uwork bridge dead`. Without a subcommand it is that of `list`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    arg_required_else_help = true
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List dead letters, the oldest first; the word may be left out.
+    List(ListArgs),
+    /// Print dead letters with their payloads.
+    Show(ShowArgs),
+    /// Move dead letters back to their stream, with all attempts left.
+    Replay(SettleArgs),
+    /// Remove dead letters. Their ids may be pushed again.
+    Drop(SettleArgs),
+}
+
+#[derive(clap::Args)]
+#[group(id = "letters")]
+struct Letters {
+    #[command(flatten)]
+    place: Place,
+
+    /// The stream; several may be given.
+    #[arg(long, value_name = "STREAM", required = true)]
+    stream: Vec<String>,
+}
+
+#[derive(clap::Args)]
+#[group(id = "list")]
+struct ListArgs {
+    #[command(flatten)]
+    letters: Letters,
+
+    /// How many to list of each stream or shard; 0: all.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: u64,
+
+    /// Print an object of JSON a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[group(id = "show")]
+struct ShowArgs {
+    #[command(flatten)]
+    letters: Letters,
+
+    /// Print an object of JSON a line, with the whole payload.
+    #[arg(long, conflicts_with = "payload")]
+    json: bool,
+
+    /// Write the payloads and nothing else, byte by byte.
+    #[arg(long)]
+    payload: bool,
+
+    /// The numbers of the letters. With several streams or shards that have letters of one number:
+    /// STREAM/NUMBER.
+    #[arg(value_name = "LETTER", required = true)]
+    letter: Vec<String>,
+}
+
+#[derive(clap::Args)]
+#[group(id = "settle")]
+struct SettleArgs {
+    #[command(flatten)]
+    letters: Letters,
+
+    /// All letters that exist now.
+    #[arg(long, conflicts_with = "letter", required_unless_present = "letter")]
+    all: bool,
+
+    /// The time after a replay in which a second job of its id is not added.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "3600")]
+    window: Duration,
+
+    /// Print an object of JSON a line, one for each stream or shard.
+    #[arg(long)]
+    json: bool,
+
+    /// The numbers of the letters. With several streams or shards that have letters of one number:
+    /// STREAM/NUMBER.
+    #[arg(value_name = "LETTER")]
+    letter: Vec<String>,
+}
+
+impl Letters {
+    /// The dead letters of each stream and shard.
+    fn all(&self) -> Result<Vec<DeadLetters>, UserError> {
+        let servers = self.place.servers()?;
+        let of_stream = |stream| uwork_bridge::placed(&servers, stream, self.place.shards);
+        let placed = self.stream.iter().flat_map(|stream| of_stream(stream));
+        Ok(placed.map(|(server, shard)| DeadLetters::new(server, &shard)).collect())
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
+    match &args.command {
+        None => list(&args.list),
+        Some(Command::List(args)) => list(args),
+        Some(Command::Show(args)) => show(args),
+        Some(Command::Replay(args)) => settle(args, true),
+        Some(Command::Drop(args)) => settle(args, false),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
+    let mut all = args.letters.all()?;
+    let width = all.iter().map(|letters| letters.stream().len()).max().unwrap_or(0).max(6);
+    let title = format!(
+        "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} error",
+        "stream", "letter", "age", "attempts", "first entry", "handler", "id"
+    );
+    if !args.json && !written(&format!("{title}\n"))? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for letters in &mut all {
+        let (mut after, mut left) = (None, if args.count == 0 { u64::MAX } else { args.count });
+        while left > 0 {
+            let count = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let page = letters.page(after.as_deref(), count, LISTED_MAX).map_err(user)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.number.clone());
+            left -= page.len() as u64;
+            let row = |letter: &DeadLetter| match args.json {
+                true => line(&object(letters.stream(), letter)),
+                false => row(width, letters.stream(), letter),
+            };
+            let text: String = page.iter().map(row).collect();
+            if !written(&text)? {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        let more = if left == 0 { letters.count().map_err(user)? } else { 0 };
+        if more > args.count {
+            let (stream, count) = (shown(letters.stream().as_bytes()), args.count);
+            eprintln!("uwork: {stream}: {count} of {more} letters are listed; --count 0 lists all");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(width: usize, stream: &str, letter: &DeadLetter) -> String {
+    let cell = |text: &Option<String>| {
+        let text = text.as_ref().map(|text| shown(text.as_bytes()));
+        text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
+    };
+    format!(
+        "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} {}\n",
+        shown(stream.as_bytes()),
+        letter.number,
+        age(letter.age),
+        letter.attempts,
+        cell(&letter.entry),
+        cell(&letter.handler),
+        cell(&letter.id),
+        shown(letter.error.as_bytes())
+    )
+}
+
+fn object(stream: &str, letter: &DeadLetter) -> Value {
+    let mut object = json!({
+        "stream": stream,
+        "letter": letter.number,
+        "age_s": letter.age.as_secs_f64(),
+        "attempts": letter.attempts,
+        "first_entry": letter.entry,
+        "handler": letter.handler,
+        "id": letter.id,
+        "key": letter.key,
+        "error": letter.error,
+        "payload_bytes": letter.payload_bytes,
+    });
+    bytes(&mut object, "payload", &letter.payload);
+    object
+}
+
+fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
+    let mut all = args.letters.all()?;
+    let mut code = ExitCode::SUCCESS;
+    for name in &args.letter {
+        let Some((nth, number)) = find(&mut all, name)? else {
+            code = ExitCode::from(NOT_FOUND);
+            continue;
+        };
+        let letters = &mut all[nth];
+        let Some(letter) = letters.get(&number).map_err(user)? else {
+            missing(name);
+            code = ExitCode::from(NOT_FOUND);
+            continue;
+        };
+        let stream = letters.stream();
+        let is_open = match (args.payload, args.json) {
+            (true, _) => write_all(&letter.payload)?,
+            (_, true) => written(&line(&object(stream, &letter)))?,
+            _ => written(&page(stream, &letter))?,
+        };
+        if !is_open {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// All of a letter, for people.
+fn page(stream: &str, letter: &DeadLetter) -> String {
+    let cell = |text: &Option<String>| match text {
+        Some(text) => shown(text.as_bytes()),
+        None => "-".to_owned(),
+    };
+    let cut = &letter.payload[..letter.payload.len().min(SHOWN_MAX)];
+    let rest = match letter.payload.len() > SHOWN_MAX {
+        true => format!("...\n             the first {SHOWN_MAX} bytes; --payload writes all"),
+        false => String::new(),
+    };
+    format!(
+        "letter       {}\nstream       {}\nage          {}\nattempts     {}\nfirst entry  {}\n\
+         handler      {}\nid           {}\nkey          {}\nerror        {}\n\
+         payload      {} bytes\n             {}{rest}\n",
+        letter.number,
+        shown(stream.as_bytes()),
+        age(letter.age),
+        letter.attempts,
+        cell(&letter.entry),
+        cell(&letter.handler),
+        cell(&letter.id),
+        cell(&letter.key),
+        shown(letter.error.as_bytes()),
+        letter.payload_bytes,
+        shown(cut),
+    )
+}
+
+fn settle(args: &SettleArgs, is_replay: bool) -> Result<ExitCode, UserError> {
+    let mut all = args.letters.all()?;
+    all = all.into_iter().map(|letters| letters.window(args.window)).collect();
+    let mut sums = vec![Settled::default(); all.len()];
+    let mut is_complete = true;
+    if args.all {
+        for (letters, sum) in all.iter_mut().zip(&mut sums) {
+            let settled = if is_replay { letters.replay_all() } else { letters.remove_all() };
+            *sum = settled.map_err(|error| {
+                UserError(format!("{}: {error}", shown(letters.stream().as_bytes())))
+            })?;
+        }
+    }
+    for name in &args.letter {
+        let Some((nth, number)) = find(&mut all, name)? else {
+            is_complete = false;
+            continue;
+        };
+        let letters = &mut all[nth];
+        let settled = match is_replay {
+            true => letters.replay(&number),
+            false => letters.remove(&number),
+        };
+        match settled.map_err(user)? {
+            true => sums[nth].settled += 1,
+            false => sums[nth].left += 1,
+        }
+    }
+    let verb = if is_replay { "replayed" } else { "dropped" };
+    let mut text = String::new();
+    for (letters, sum) in all.iter().zip(&sums) {
+        is_complete &= sum.left == 0;
+        let stream = letters.stream();
+        text += &match (args.json, sum.left) {
+            (true, left) => line(&json!({"stream": stream, verb: sum.settled, "left": left})),
+            (_, 0) => format!("{}: {} {verb}\n", shown(stream.as_bytes()), sum.settled),
+            (_, left) => format!(
+                "{}: {} {verb}, {left} left: they are no jobs, or have ended meanwhile\n",
+                shown(stream.as_bytes()),
+                sum.settled
+            ),
+        };
+    }
+    print(&text)?;
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) })
+}
+
+/// The stream of a letter, and its number. Says so if there is none.
+fn find(all: &mut [DeadLetters], name: &str) -> Result<Option<(usize, String)>, UserError> {
+    let (stream, number) = match name.rsplit_once('/') {
+        Some((stream, number)) => (Some(stream), number),
+        None => (None, name),
+    };
+    let mut found = Vec::new();
+    for (nth, letters) in all.iter_mut().enumerate() {
+        let is_meant = stream.is_none_or(|stream| stream == letters.stream());
+        if is_meant && letters.contains(number).map_err(user)? {
+            found.push(nth);
+        }
+    }
+    match found[..] {
+        [] => missing(name),
+        [nth] => return Ok(Some((nth, number.to_owned()))),
+        [..] => {
+            let names = found.iter().map(|&nth| format!("{}/{number}", all[nth].stream()));
+            let names = names.collect::<Vec<_>>().join(" and ");
+            let names = shown(names.as_bytes());
+            return Err(UserError(format!("{number} is the number of {names}: name one of them")));
+        }
+    }
+    Ok(None)
+}
+
+fn missing(name: &str) {
+    eprintln!("uwork: there is no dead letter {}", shown(name.as_bytes()));
+}
+
+/// A time in the largest unit that it fills.
+pub(super) fn age(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn written(text: &str) -> Result<bool, UserError> {
+    write_all(text.as_bytes())
+}
+
+/// Writes to standard output. False if its reader has closed it, as `head` does.
+fn write_all(bytes: &[u8]) -> Result<bool, UserError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(UserError(format!("standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_the_largest_unit_that_they_fill() {
+        let of = |seconds| age(Duration::from_secs(seconds));
+        assert_eq!([of(0), of(119), of(120), of(7_199)], ["0 s", "119 s", "2 min", "119 min"]);
+        assert_eq!([of(7_200), of(172_799), of(172_800)], ["2 h", "47 h", "2 d"]);
+    }
+}
