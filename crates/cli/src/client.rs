@@ -327,9 +327,14 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
     Ok(printable(&String::from_utf8_lossy(line)))
 }
 
-/// The text without characters that a terminal obeys: the process writes what it likes.
+/// The text without characters that a terminal obeys, or that change the direction of a line: the
+/// process writes what it likes.
 fn printable(text: &str) -> String {
-    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let turns = |c| {
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t' || turns(c);
     text.replace(obeyed, "?")
 }
 

@@ -123,7 +123,8 @@ impl WorkerDump {
                 write!(f, "  {function}")?;
             }
             if let Some(description) = &running.description {
-                write!(f, "  \"{description}\"")?;
+                // Escaped: the program writes what it likes, and a dump reaches terminals.
+                write!(f, "  {description:?}")?;
             }
         }
         writeln!(f)?;
