@@ -18,7 +18,7 @@ pub struct Counters {
     pub lost: u64,
     /// Jobs that completed although an earlier run of them had begun: they ran twice.
     pub duplicates: u64,
-    /// Jobs that came back to the stream at the end.
+    /// Jobs that came back to the stream: at the end, or because they could not run.
     pub handed_back: u64,
     /// Exchanges with a server that failed.
     pub faults: u64,

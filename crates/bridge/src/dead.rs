@@ -18,6 +18,88 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The longest string of a server.
 const VALUE_MAX: usize = 512 << 20;
 
+/// KEYS dead; ARGV from to count bytes_max value_max: letters in the order of their numbers, at most
+/// `count`, and no further ones once their fields have `bytes_max` bytes. Values are cut to
+/// `value_max` bytes. Returns the server's time, and for each letter its number, the bytes of its
+/// payload, and the names and values of its fields.
+pub(crate) const LETTERS: &str = r"
+local cut = tonumber(ARGV[5])
+local known = {p = cut, h = cut, i = cut, k = cut, e = cut, n = 64, o = 64, g = cut}
+local letters, at, bytes = {}, ARGV[1], 0
+while #letters < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
+  local found = redis.call('XRANGE', KEYS[1], at, ARGV[2], 'COUNT', 1)
+  if #found == 0 then break end
+  local letter, words = {found[1][1], 0}, found[1][2]
+  for i = 1, #words, 2 do
+    local name, value = words[i], words[i + 1]
+    bytes = bytes + #name + #value
+    if name == 'p' then letter[2] = #value end
+    if known[name] then
+      letter[#letter + 1] = name
+      letter[#letter + 1] = value:sub(1, known[name])
+    end
+  end
+  letters[#letters + 1] = letter
+  at = '(' .. found[1][1]
+end
+return {now_ms(), letters}
+";
+
+/// KEYS dead stream; ARGV from to count bytes_max marks window_ms is_replay: replays or removes
+/// letters in the order of their numbers, at most `count`, and no further ones once their fields have
+/// `bytes_max` bytes. A replay adds the job to the stream with no failed attempt; the mark of its id,
+/// if it is over, begins again. A removal ends that mark, so that the id may be pushed again. A replay
+/// leaves letters where they are that are no jobs, or entries that could not be moved.
+///
+/// `to` is `+` in the first call, and then what that call has returned: the last letter that existed
+/// then. Returns how many it has settled, how many it has left, the last it has looked at, and `to`.
+pub(crate) const SETTLE: &str = r"
+-- No entry has this number. A right that is missing is met here, before a job has two places.
+redis.call('XDEL', KEYS[1], '0-1')
+local from, to, bytes = ARGV[1], ARGV[2], 0
+if to == '+' then
+  to = '0-1'
+  local about = redis.pcall('XINFO', 'STREAM', KEYS[1])
+  for i = 1, #about, 2 do
+    if about[i] == 'last-generated-id' then to = about[i + 1] end
+  end
+end
+local settled, left, last = 0, 0, ''
+while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
+  local found = redis.call('XRANGE', KEYS[1], from, to, 'COUNT', 1)
+  if #found == 0 then break end
+  local words, fields, of = found[1][2], {}, {}
+  last = found[1][1]
+  for i = 1, #words, 2 do
+    local name, value = words[i], words[i + 1]
+    bytes = bytes + #name + #value
+    of[name] = value
+    if name ~= 'n' and name ~= 'e' and name ~= 'o' then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  local is_replay = ARGV[7] == '1'
+  if is_replay and not (of.p and of.n and #fields <= words_max + 20) then
+    left = left + 1
+  else
+    if is_replay then redis.call('XADD', KEYS[2], '*', unpack(fields)) end
+    redis.call('XDEL', KEYS[1], last)
+    -- The letter of an entry that could not be moved: the entry is where it was.
+    if not is_replay and of.o and not of.p then redis.call('XDEL', KEYS[2], of.o) end
+    -- A mark that cannot be written keeps no job from its place.
+    if of.i and is_replay and ARGV[6] ~= '0' then
+      redis.pcall('SET', ARGV[5] .. of.i, last, 'NX', 'PX', ARGV[6])
+    elseif of.i and not is_replay then
+      redis.pcall('SET', ARGV[5] .. of.i, '', 'PXAT', 1)
+    end
+    settled = settled + 1
+  end
+  from = '(' .. last
+end
+return {settled, left, last, to}
+";
+
 /// A job that has failed for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -32,6 +114,8 @@ pub struct DeadLetter {
     pub key: Option<String>,
     /// The number of its first entry in the stream: a retry adds another.
     pub entry: Option<String>,
+    /// The group that has failed, if the stream had others: a replay runs it for this one.
+    pub group: Option<String>,
     /// The attempts that have failed.
     pub attempts: u32,
     /// Why: the last error.
@@ -283,6 +367,7 @@ pub(crate) fn read(letter: Value, now_ms: u64) -> Option<DeadLetter> {
         id: fields.id,
         handler: fields.handler,
         key: fields.key,
+        group: fields.group,
         entry,
         attempts: fields.attempts,
         error: fields.last_error.unwrap_or_default(),

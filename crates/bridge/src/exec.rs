@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use crate::fault::Error;
 use crate::handler::{Failure, Reply};
 use crate::job::{Job, too_long};
+use crate::program::{check, is_of_job, without_number};
 
 /// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
 const STATUS_DEAD: i32 = 65;
@@ -37,11 +38,16 @@ const ERROR_MAX: usize = 2_000;
 /// the process ends, or the job is taken away from it by the time limit or the end of the consumer,
 /// the whole group is killed.
 ///
+/// A program that cannot be started any more, because it was removed or the machine has no room for
+/// a process, costs no job an attempt: see [`Failure::not_now`].
+///
 /// A process that ends takes its jobs along with [`Exec::kill_all`].
 #[derive(Clone, Debug)]
 pub struct Exec {
     program: OsString,
     args: Vec<OsString>,
+    /// The words of the command, for people.
+    words: String,
     output_max: usize,
     groups: Arc<Groups>,
 }
@@ -66,13 +72,22 @@ impl Exec {
     /// beyond is read and dropped.
     ///
     /// # Errors
-    /// There is no program.
+    /// There is no program, or the system would not start it: it is missing, not executable, or
+    /// neither a binary nor a script whose interpreter exists.
     pub fn new(command: Vec<OsString>, output_max: usize) -> Result<Exec, Error> {
+        let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+        let words = words.join(" ");
         let mut command = command.into_iter();
         let program = command.next().filter(|program| !program.is_empty());
         let program = program.ok_or_else(|| Error::config("the command has no program"))?;
+        check(&program).map_err(|reason| {
+            let has_blank = program.to_string_lossy().contains(char::is_whitespace);
+            let advice = "; the program and its arguments are words of their own";
+            let advice = if has_blank { advice } else { "" };
+            Error::config(format!("the command {program:?} cannot be started: {reason}{advice}"))
+        })?;
         let groups = Arc::default();
-        Ok(Exec { program, args: command.collect(), output_max, groups })
+        Ok(Exec { program, args: command.collect(), words, output_max, groups })
     }
 
     /// Kills the process groups of all jobs that run, and refuses further ones. For a process that
@@ -102,8 +117,12 @@ impl Exec {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let name = self.program.to_string_lossy();
+        job.describe(&self.words);
         let started = uwork::blocking(|| command.spawn());
-        let child = started.map_err(|error| Failure::again(format!("{name}: {error}")))?;
+        let child = started.map_err(|error| {
+            let text = format!("{name} cannot be started: {}", without_number(&error));
+            if is_of_job(&error) { Failure::again(text) } else { Failure::not_now(text) }
+        })?;
         let mut run = Run::new(child, self.output_max, &self.groups);
         let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {

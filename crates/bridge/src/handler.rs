@@ -95,17 +95,26 @@ impl Reply {
 pub struct Failure {
     pub(crate) text: String,
     pub(crate) is_final: bool,
+    pub(crate) is_not_now: bool,
 }
 
 impl Failure {
     /// A failure that is tried again after a delay.
     pub fn again(text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), is_final: false }
+        Failure { text: text.into(), is_final: false, is_not_now: false }
     }
 
     /// A failure that no further attempt can mend: the job becomes a dead letter at once.
     pub fn dead(text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), is_final: true }
+        Failure { is_final: true, ..Failure::again(text) }
+    }
+
+    /// This consumer cannot run jobs now, for a reason that is not the job's: a program that does not
+    /// exist any more, a database that does not answer. The job goes back to its stream without an
+    /// attempt, and other consumers may take it. This one reports the text, hands back what it holds,
+    /// and fetches nothing; from time to time, at the latest after 2 s, it tries a single job.
+    pub fn not_now(text: impl Into<String>) -> Failure {
+        Failure { is_not_now: true, ..Failure::again(text) }
     }
 }
 

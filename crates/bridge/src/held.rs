@@ -6,6 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::dead::read as read_entry;
 use crate::fault::{Error, Fault, Remedy};
+use crate::policy::Deliveries;
 use crate::scripts::{SCRIPTS, call};
 use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers};
@@ -31,6 +32,9 @@ pub struct HeldJob {
     pub idle: Duration,
     /// How often it was delivered, hand-backs not counted.
     pub deliveries: u64,
+    /// The runs that have begun and of which no end is known: that of this consumer, once it has
+    /// lasted for a moment, and those of consumers that have died.
+    pub begun: u32,
     /// The attempts that have failed.
     pub attempts: u32,
 }
@@ -97,9 +101,9 @@ fn held(
         };
         let entry = String::from_utf8_lossy(entry).into_owned();
         let idle = Duration::from_millis(idle_ms.unsigned_abs());
-        places.push((entry, idle, deliveries.unsigned_abs()));
+        places.push((entry, idle, Deliveries::read(deliveries.unsigned_abs())));
     }
-    let about = |(entry, ..): &(String, Duration, u64)| {
+    let about = |(entry, ..): &(String, Duration, Deliveries)| {
         let mut command = call(&SCRIPTS.letters, &[stream]);
         command.arg(entry).arg(entry).arg(1).arg(1).arg(VALUE_MAX);
         command
@@ -109,12 +113,13 @@ fn held(
         return Ok(Vec::new());
     }
     let replies = ask(wire, &commands)?;
-    let job = |(reply, (entry, idle, deliveries)): (Value, (String, Duration, u64))| {
+    let job = |(reply, (entry, idle, deliveries)): (Value, (String, Duration, Deliveries))| {
         let fields = entry_of(reply);
         HeldJob {
             entry,
             idle,
-            deliveries,
+            deliveries: deliveries.deliveries,
+            begun: deliveries.begun,
             // An entry may end between the two questions.
             age: fields.as_ref().map_or(Duration::ZERO, |fields| fields.age),
             attempts: fields.as_ref().map_or(0, |fields| fields.attempts),

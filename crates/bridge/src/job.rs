@@ -1,6 +1,6 @@
 //! A job: the fields of an entry of a stream, as a handler sees them.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -86,11 +86,63 @@ impl Job {
         self.ticket.is_settled()
     }
 
+    /// Describes the run by its job's id and `what` runs, for dumps.
+    pub(crate) fn describe(&self, what: &str) {
+        let mut text = Description::default();
+        // Writing to a description does not fail.
+        let _ = match &self.id {
+            Some(id) => text.write_id(id, what),
+            None => write!(text, "{} {what}", self.entry),
+        };
+        uwork::set_worker_desc(text.as_str().trim_end());
+    }
+
     /// The time limit, if the run has exceeded it. The committer decides such attempts; it cannot
     /// while it waits for a server that hangs.
     pub(crate) fn limit_exceeded(&self) -> Option<Duration> {
         self.limit.filter(|&limit| self.ticket.running_ms().is_some_and(|of| of >= ms(limit)))
     }
+}
+
+/// The bytes of a description that uwork keeps.
+const DESCRIPTION_MAX: usize = 31;
+/// The bytes of what runs that a long id leaves.
+const WHAT_MIN: usize = 12;
+
+/// A text without an allocation, cut to what uwork keeps.
+#[derive(Default)]
+struct Description {
+    bytes: [u8; DESCRIPTION_MAX],
+    length: usize,
+}
+
+impl Description {
+    /// A long id is cut, so that a part of what runs is shown.
+    fn write_id(&mut self, id: &str, what: &str) -> fmt::Result {
+        let id_max = DESCRIPTION_MAX - 1 - what.len().min(WHAT_MIN);
+        let cut = first_bytes(id, id_max);
+        let cut = if cut.len() < id.len() { first_bytes(id, id_max - 1) } else { cut };
+        write!(self, "{cut}{} {what}", if cut.len() < id.len() { "~" } else { "" })
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for Description {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = first_bytes(text, DESCRIPTION_MAX - self.length);
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+/// The first bytes of a text, at most so many, cut between characters.
+fn first_bytes(text: &str, max: usize) -> &str {
+    let end = (0..=text.len().min(max)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// The failure of an attempt that runs for longer than its limit.
@@ -156,6 +208,8 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     state: AtomicU8,
+    /// The run was reported as a long one.
+    is_reported: AtomicBool,
     /// When the run began, in milliseconds after `since`; 0: not yet.
     began_ms: std::sync::atomic::AtomicU64,
     since: Instant,
@@ -171,6 +225,7 @@ impl Ticket {
     pub(crate) fn new() -> Arc<Ticket> {
         Arc::new(Ticket {
             state: AtomicU8::new(HELD),
+            is_reported: AtomicBool::new(false),
             began_ms: std::sync::atomic::AtomicU64::new(0),
             since: Instant::now(),
             recorded: AtomicBool::new(false),
@@ -210,6 +265,11 @@ impl Ticket {
         self.recorded.load(Ordering::Relaxed)
     }
 
+    /// True once: the run is to be reported as a long one.
+    pub(crate) fn report_once(&self) -> bool {
+        !self.is_reported.swap(true, Ordering::Relaxed)
+    }
+
     /// The milliseconds that the handler has run, if it runs.
     pub(crate) fn running_ms(&self) -> Option<u64> {
         let is_running = self.state.load(Ordering::Relaxed) == RUNNING;
@@ -232,6 +292,25 @@ mod tests {
         assert!(!ticket.settle() && !ticket.begin() && ticket.is_settled());
         let unstarted = Ticket::new();
         assert!(unstarted.settle_unstarted() && !unstarted.begin());
+    }
+
+    #[test]
+    fn a_description_has_the_id_and_a_part_of_what_runs() {
+        let of = |id: &str, what: &str| {
+            let mut text = Description::default();
+            text.write_id(id, what).unwrap();
+            text.as_str().to_owned()
+        };
+        assert_eq!(of("order-7", "./work"), "order-7 ./work");
+        assert_eq!(
+            of("order-7", "sh -c cat >>jobs.txt; sleep 100"),
+            "order-7 sh -c cat >>jobs.txt; s"
+        );
+        let long = "550e8400-e29b-41d4-a716-446655440000";
+        assert_eq!(of(long, "./work"), "550e8400-e29b-41d4-a716~ ./work");
+        assert_eq!(of(long, "sh -c true; true"), "550e8400-e29b-41d~ sh -c true; ");
+        let wide = of(&"\u{e9}".repeat(40), "\u{e9}\u{e9}");
+        assert!(wide.len() <= DESCRIPTION_MAX && wide.ends_with("~ \u{e9}\u{e9}"), "{wide}");
     }
 
     #[test]

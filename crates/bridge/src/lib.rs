@@ -44,6 +44,7 @@ mod nodes;
 mod policy;
 mod process;
 mod producer;
+mod program;
 mod report;
 mod safety;
 mod scripts;

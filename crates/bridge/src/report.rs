@@ -7,14 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fault::{ErrorKind, Fault};
+use crate::shown::shown;
 
 /// The delay after a first fault, which doubles.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
 const DELAY_MAX: Duration = Duration::from_secs(1);
-/// The first failure of a thread so soon after the same failure of another belongs to the same fault:
-/// the thread has only now used its connection.
-const TAIL: Duration = Duration::from_secs(2);
-
 type Print = dyn Fn(&str) + Send + Sync;
 
 /// Where reports go.
@@ -26,8 +23,9 @@ impl Reporter {
         Reporter(Arc::new(print))
     }
 
+    /// A line: characters that end it, or that a terminal obeys, are escaped.
     pub(crate) fn say(&self, line: &str) {
-        (self.0)(line);
+        (self.0)(&shown(line.as_bytes()));
     }
 }
 
@@ -63,8 +61,19 @@ struct State {
     threads: usize,
     /// The servers with a fault that was reported and has not ended.
     open: HashSet<String>,
-    /// When reported faults were met last, not long ago.
-    recent: HashMap<Key, Instant>,
+    /// Counts reports and exchanges, as a clock that no busy machine stretches.
+    now: u64,
+    /// When a fault was met last by a thread for which it was reported.
+    met: HashMap<Key, u64>,
+    /// The last success of each thread, or its begin.
+    succeeded: HashMap<usize, u64>,
+}
+
+impl State {
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
 }
 
 /// The faults of a consumer, which all its threads share.
@@ -83,7 +92,9 @@ impl Faults {
     pub(crate) fn of_thread(&self) -> ThreadFaults {
         let mut state = self.lock();
         state.threads += 1;
-        ThreadFaults { all: self.clone(), thread: state.threads }
+        let (thread, now) = (state.threads, state.tick());
+        state.succeeded.insert(thread, now);
+        ThreadFaults { all: self.clone(), thread }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,17 +115,23 @@ impl ThreadFaults {
         let mut state = self.all.lock();
         let before = state.failing.remove(&self.thread);
         let count = before.as_ref().map_or(0, |before| before.count.saturating_add(1));
-        state.recent.retain(|_, met| met.elapsed() < TAIL);
         let mut known = state.failing.values().chain(&before);
         let is_reported = known.any(|other| other.is_reported && other.key == key);
         let is_first = before.as_ref().is_none_or(|before| before.key != key);
-        let is_tail = is_first && state.recent.contains_key(&key);
+        // The thread has only now used its connection: it has met the fault that the others have met
+        // since its last success.
+        let last = state.succeeded.get(&self.thread).copied().unwrap_or(0);
+        let is_tail = is_first && state.met.get(&key).is_some_and(|&met| met > last);
         let is_new = !is_reported && !is_tail;
         if is_new {
             state.open.insert(fault.address.clone());
         }
         if is_reported || is_new {
-            state.recent.insert(key.clone(), Instant::now());
+            // What all threads have outlived concerns none of them any more.
+            let oldest = state.succeeded.values().min().copied().unwrap_or(0);
+            state.met.retain(|_, met| *met > oldest);
+            let now = state.tick();
+            state.met.insert(key.clone(), now);
         }
         let failing = Failing { key, count, is_reported: is_reported || is_new };
         state.failing.insert(self.thread, failing);
@@ -131,6 +148,8 @@ impl ThreadFaults {
     /// thread has it.
     pub(crate) fn succeeded(&self, address: &str) {
         let mut state = self.all.lock();
+        let now = state.tick();
+        state.succeeded.insert(self.thread, now);
         let Some(before) = state.failing.remove(&self.thread) else { return };
         let is_last = !state.failing.values().any(|other| other.key.address == before.key.address);
         let has_ended = is_last && state.open.remove(&before.key.address);
@@ -138,6 +157,14 @@ impl ThreadFaults {
         if has_ended {
             self.all.reporter.say(&format!("{address}: works again"));
         }
+    }
+}
+
+impl Drop for ThreadFaults {
+    fn drop(&mut self) {
+        let mut state = self.all.lock();
+        state.succeeded.remove(&self.thread);
+        state.failing.remove(&self.thread);
     }
 }
 
@@ -193,13 +220,20 @@ mod tests {
         threads[1].failed(&reset);
         threads[0].succeeded("host");
         threads[1].succeeded("host");
-        // This thread finds its connection cut a moment later.
+        // This thread finds its connection cut later.
         threads[2].failed(&reset);
         threads[2].succeeded("host");
         assert_eq!(*lines.lock().unwrap(), ["host: connection refused", "host: works again"]);
         threads[2].failed(&reset);
         threads[2].failed(&reset);
         assert_eq!(lines.lock().unwrap().len(), 3, "a second failure is a fault of its own");
+    }
+
+    #[test]
+    fn a_line_is_one_line_that_no_terminal_obeys() {
+        let (faults, lines) = faults();
+        faults.reporter.say("a\nb\u{1b}[31m\u{202e} \"c\"");
+        assert_eq!(*lines.lock().unwrap(), [r#"a\nb\u{1b}[31m\u{202e} "c""#]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn shown(bytes: &[u8]) -> String {
     for part in bytes.utf8_chunks() {
         for c in part.valid().chars() {
             match c {
-                '"' | '\'' => text.push(c),
+                '"' | '\'' | '\\' => text.push(c),
                 _ => text.extend(c.escape_debug()),
             }
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use redis::Cmd;
 
 use super::commands::{self as command_of, has_effects};
+use super::failures::Throttle;
 use super::limits::Limits;
 use super::link::{Link, Place};
 use super::outcome::{End, Outcome, Twice};
@@ -31,6 +32,8 @@ const BEATS_MAX: usize = 500;
 const RECLAIM_MAX: usize = 100;
 /// Delayed jobs that one command makes ready.
 const PROMOTE_MAX: usize = 100;
+/// The interval between two lines about takeovers.
+const TOOK_EVERY: Duration = Duration::from_secs(5);
 /// The time over which the rate is measured.
 const RATE_EVERY: Duration = Duration::from_millis(5);
 /// A run that lasts longer is recorded on the server. Shorter ones end before, and cost nothing.
@@ -48,6 +51,8 @@ struct Committer {
     next: Schedule,
     /// Where the next reclaim of each stream goes on.
     cursors: Vec<String>,
+    /// Jobs taken over from other consumers, by stream.
+    took: Vec<Throttle>,
     ended: usize,
     /// When runs are recorded next.
     record: Instant,
@@ -79,6 +84,7 @@ impl Committer {
             hold_until: now,
             next,
             cursors: vec!["0-0".to_owned(); streams],
+            took: vec![Throttle::default(); streams],
             ended: 0,
             record: now,
             parked: Vec::new(),
@@ -101,6 +107,7 @@ impl Committer {
                 self.collect(more);
             }
             self.measure();
+            self.report_takeovers();
             self.limits.check(&self.link);
             let (commands, sent) = self.commands();
             let is_over = self.backlog.is_empty() && self.refused.is_empty() && commands.is_empty();
@@ -181,6 +188,18 @@ impl Committer {
         if now >= self.rated + RATE_EVERY {
             self.link.shared.has_ended(self.ended, now - self.rated);
             (self.ended, self.rated) = (0, now);
+        }
+    }
+
+    fn report_takeovers(&mut self) {
+        let now = Instant::now();
+        for (took, (stream, _)) in self.took.iter_mut().zip(&self.link.streams) {
+            if let Some(count) = took.due(TOOK_EVERY, now) {
+                self.link.shared.reporter.say(&format!(
+                    "{stream}: took over {count} job(s) of consumers that have died, or have handed \
+                     them back"
+                ));
+            }
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::failures::Failures;
 use super::outcome::{End, Outcome, Twice};
+use super::pause::{Gate, Pause};
 use super::run::{Run, Waiting};
 use crate::config::Config;
 use crate::counters::Tally;
@@ -20,10 +22,10 @@ use crate::safety::Findings;
 pub(crate) type Place = (usize, EntryId);
 
 /// A job that is held.
-struct Held {
-    ticket: Arc<Ticket>,
-    id: Option<String>,
-    attempt: u32,
+pub(super) struct Held {
+    pub(super) ticket: Arc<Ticket>,
+    pub(super) id: Option<String>,
+    pub(super) attempt: u32,
     /// The server's counter when it was delivered.
     of: Deliveries,
 }
@@ -54,6 +56,9 @@ pub(crate) struct Shared {
     stuck: AtomicBool,
     /// A job runs alone, or waits until the others have ended: nothing is fetched.
     alone: AtomicBool,
+    /// Whether jobs can run.
+    pub(crate) pause: Pause,
+    pub(super) failures: Mutex<Failures>,
 }
 
 impl Shared {
@@ -82,6 +87,8 @@ impl Shared {
             hung: AtomicIsize::new(0),
             stuck: AtomicBool::new(false),
             alone: AtomicBool::new(false),
+            pause: Pause::default(),
+            failures: Mutex::default(),
         }
     }
 
@@ -102,8 +109,12 @@ impl Shared {
     /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
     pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
         let window = lock(&self.window).clone();
-        let is_full =
-            |total: &mut usize| !window.reads_at(*total, self.places()) && !self.is_stopping();
+        let reads = |total| match self.pause.gate() {
+            Gate::Open => window.reads_at(total, self.places()),
+            Gate::Trial => total == 0 && self.places() > 0,
+            Gate::Closed => false,
+        };
+        let is_full = |total: &mut usize| !reads(*total) && !self.is_stopping();
         let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
         let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() { 0 } else { self.size().saturating_sub(*total) }
@@ -120,11 +131,16 @@ impl Shared {
     pub(crate) fn room_for_orphans(&self) -> usize {
         let total = *lock(&self.total);
         let size = self.size();
-        (size + size.min(self.places())).saturating_sub(total)
+        let beyond = if self.pause.is_on() { 0 } else { size.min(self.places()) };
+        (size + beyond).saturating_sub(total)
     }
 
     fn size(&self) -> usize {
-        lock(&self.window).size(self.places())
+        match self.pause.gate() {
+            Gate::Open => lock(&self.window).size(self.places()),
+            Gate::Trial => self.places().min(1),
+            Gate::Closed => 0,
+        }
     }
 
     /// The number of jobs to fetch for.
@@ -224,7 +240,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) streams: Vec<(Arc<str>, Keys)>,
-    held: Mutex<HashMap<Place, Held>>,
+    pub(super) held: Mutex<HashMap<Place, Held>>,
     outcomes: Mutex<Vec<Outcome>>,
     /// Jobs whose begin is to be recorded. Changed under the lock of the outcomes or by the committer.
     waiting: Mutex<Vec<Waiting>>,

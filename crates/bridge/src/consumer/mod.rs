@@ -2,20 +2,22 @@
 
 mod commands;
 mod committer;
+mod failures;
 mod group;
 mod limits;
 mod link;
 mod metrics;
 mod outcome;
+mod pause;
 mod reader;
 mod run;
 mod schedule;
 mod sent;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,7 @@ use crate::safety;
 use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers, groups};
 use crate::wire::Wire;
+use limits::Running;
 pub(crate) use link::lock;
 use link::{Link, Shared};
 use outcome::End;
@@ -40,6 +43,13 @@ const START_MAX: Duration = Duration::from_secs(10);
 const READ_MAX: Duration = Duration::from_secs(1);
 /// The time for the last exchange with the servers at a stop.
 const COMMIT_MAX: Duration = Duration::from_secs(5);
+
+/// A wait that lasts longer than this is reported.
+const QUIET: Duration = Duration::from_millis(500);
+/// The interval between two reports of a wait.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+/// Jobs that such a report names.
+const NAMED_MAX: usize = 3;
 
 /// A running consumer. Dropping it is a stop with a limit of a second; see [`Bridge::stop`].
 ///
@@ -70,8 +80,8 @@ pub struct Stopped {
 impl Bridge {
     /// Starts a consumer: connects, creates the groups that do not exist, and begins to fetch. Its
     /// queue has the name `bridge` and a number, and is part of the attribute tree. `report` gets a
-    /// line for each fault that begins or ends, for each reason why a server may forget jobs, and for
-    /// each dead letter; it must not block.
+    /// line for each fault that begins or ends, for each reason why a server may forget jobs, for
+    /// each dead letter, for takeovers, and for what a start or a stop waits for; it must not block.
     ///
     /// # Errors
     /// The configuration is not valid, a server refuses it, or is not ready within 10 s, or the
@@ -95,11 +105,13 @@ impl Bridge {
         let shared = Arc::new(Shared::new(config, handlers, queue, consumer, reporter));
         metrics::show(&shared);
         let mut ready = Vec::new();
+        let waiting = Waiting::new(&shared.reporter);
         for (server, streams) in placed {
             let link = Link::new(shared.clone(), &streams);
-            let wire = first_contact(&link, server.clone())?;
+            let wire = first_contact(&link, server.clone(), &waiting)?;
             ready.push((link, wire, Wire::new(server)));
         }
+        drop(waiting);
         let (until_end, reading) = mpsc::channel();
         let (links, readers, committers) = (Vec::new(), Vec::new(), Vec::new());
         let process = Process::current();
@@ -157,6 +169,35 @@ impl Bridge {
         self.end(limit)
     }
 
+    /// Waits until nothing is held, and says for what it waits.
+    fn wait_for_runs(&self, limit: Duration) {
+        let begun = Instant::now();
+        let mut quiet = QUIET;
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if self.shared.wait_until_empty(quiet.min(left)) || left <= quiet {
+                return;
+            }
+            quiet = SAY_EVERY;
+            let left = limit.saturating_sub(begun.elapsed()).as_secs();
+            let running: Vec<Running> =
+                self.links.iter().flat_map(|link| link.running(0)).collect();
+            let name = |of: &Running| format!("{} for {} s", of.name, of.ms / 1_000);
+            let named: Vec<String> = running.iter().take(NAMED_MAX).map(name).collect();
+            let more = if running.len() > NAMED_MAX { ", ..." } else { "" };
+            self.shared.reporter.say(&match running.len() {
+                0 => format!(
+                    "the stop waits for a server to take the outcomes of {} job(s), up to {left} s",
+                    self.shared.held()
+                ),
+                count => format!(
+                    "the stop waits for {count} running job(s), up to {left} s: {}{more}",
+                    named.join(", ")
+                ),
+            });
+        }
+    }
+
     fn end(&mut self, limit: Duration) -> Stopped {
         self.shared.begin_stop();
         // No message arrives: it waits for the end of all readers.
@@ -169,11 +210,18 @@ impl Bridge {
         for link in &self.links {
             link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
-        self.shared.wait_until_empty(limit);
+        self.wait_for_runs(limit);
         self.shared.seal();
         let running = |link: &Arc<Link>| link.settle(|ticket| ticket.settle(), || End::HandBack);
         let abandoned = self.links.iter().map(running).sum();
-        self.shared.wait_until_empty(commit_max);
+        if !self.shared.wait_until_empty(QUIET.min(commit_max)) {
+            let count = self.shared.held();
+            self.shared.reporter.say(&format!(
+                "the stop waits for a server to take the outcomes of {count} job(s), up to \
+                 {commit_max:?}"
+            ));
+            self.shared.wait_until_empty(commit_max.saturating_sub(QUIET));
+        }
         self.links.iter().for_each(|link| link.close());
         // A thread that has panicked has ended too.
         self.committers.drain(..).for_each(ThreadHandle::join);
@@ -206,12 +254,12 @@ impl fmt::Debug for Bridge {
 }
 
 /// A connection whose groups exist. Faults that pass by themselves get 10 s to do so.
-fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
+fn first_contact(link: &Link, server: Server, waiting: &Waiting) -> Result<Wire, Error> {
     let start_max = server.limit(START_MAX);
+    waiting.begin(format!("{}: waiting for the server, up to {start_max:?}", server.name()));
     let mut wire = Wire::new(server);
     let faults = link.shared.faults.of_thread();
     let deadline = Instant::now() + start_max;
-    let mut is_said = false;
     loop {
         let greeted = look(link, &mut wire, link.shared.config.strict)
             .and_then(|()| group::make_groups(link, &mut wire))
@@ -226,11 +274,7 @@ fn first_contact(link: &Link, server: Server) -> Result<Wire, Error> {
                     return Err(fault.error);
                 }
                 let delay = faults.failed(&fault);
-                if !std::mem::replace(&mut is_said, true) {
-                    let (home, seconds) = (wire.home(), start_max.as_secs());
-                    let line = format!("{home}: waiting for the server, up to {seconds} s");
-                    link.shared.reporter.say(&line);
-                }
+                waiting.say();
                 thread::sleep(delay);
             }
         }
@@ -250,6 +294,48 @@ fn look(link: &Link, wire: &mut Wire, strict: bool) -> Result<(), Fault> {
     let lines = link.shared.findings.learn(&address, found);
     lines.iter().for_each(|line| link.shared.reporter.say(line));
     Ok(())
+}
+
+/// Says that a start waits for a server: after a failure, or when the server has not answered for
+/// some time.
+struct Waiting {
+    line: Arc<Mutex<Option<String>>>,
+    reporter: Reporter,
+    /// Dropped, it ends the thread.
+    _end: mpsc::Sender<()>,
+}
+
+impl Waiting {
+    fn new(reporter: &Reporter) -> Waiting {
+        let (end, ended) = mpsc::channel();
+        let waiting = Waiting { line: Arc::default(), reporter: reporter.clone(), _end: end };
+        let (line, reporter) = (waiting.line.clone(), reporter.clone());
+        // A server that answers within the time has no line, and neither has a start without a thread.
+        let watch = move || {
+            let mut before = None;
+            while ended.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+                let mut line = lock(&line);
+                if line.is_some() && *line == before {
+                    line.take().inspect(|line| reporter.say(line));
+                }
+                before.clone_from(&line);
+            }
+        };
+        drop(thread::Builder::new().name("bridge/start".to_owned()).spawn(watch));
+        waiting
+    }
+
+    /// The next server is asked.
+    fn begin(&self, line: String) {
+        *lock(&self.line) = Some(line);
+    }
+
+    /// Says it once for each server.
+    fn say(&self) {
+        if let Some(line) = lock(&self.line).take() {
+            self.reporter.say(&line);
+        }
+    }
 }
 
 /// Reports live consumers with the same name. They are no fault: the names on the server differ.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use super::failures::end_of;
 use super::link::{Link, Place};
 use super::outcome::{End, Outcome, Twice};
+use super::pause::Gate;
 use crate::job::{Job, Ticket};
 use crate::policy::Deliveries;
 
@@ -52,17 +54,24 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(mut self) {
+        let shared = &self.link.shared;
+        let was_on = shared.pause.is_on();
+        if was_on && shared.pause.gate() == Gate::Closed {
+            // Dropped, the job goes back to its stream.
+            return;
+        }
         if !self.is_recorded() {
-            // The drop hands the job back, unless it is decided.
+            // The same, unless the job is decided.
             return;
         }
         let Some(job) = self.job.take() else { return };
         if !job.ticket.begin() {
             return;
         }
-        let result = self.link.shared.handlers.run(&job);
+        job.describe(job.handler().unwrap_or_default());
+        let result = shared.handlers.run(&job);
         if job.ticket.settle() {
-            let end = result.map_or_else(End::Failed, End::Done);
+            let end = end_of(shared, &job, result, was_on);
             let twice = match self.is_again {
                 true => Twice::Yes,
                 false if job.ticket.is_recorded() => Twice::ByOther,

@@ -108,7 +108,8 @@ fn all_letters_are_those_that_exist_now_and_what_is_no_job_stays() {
     let Some(redis) = Redis::start("all_letters_are_those", &[]) else { return };
     redis.ask("XADD {jobs}:dead 1-0 what ever");
     redis.ask("XADD {jobs}:dead 2-0 p a n 1 e why");
-    let add = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'p', i, 'n', 1, 'e', 'why') end";
+    let add =
+        "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'p', i, 'n', 1, 'e', 'why') end";
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
     let mut eval = redis::cmd("EVAL");
     eval.arg(add).arg(1).arg("{jobs}:dead").arg(JOBS - 1).exec(&mut connection).unwrap();

@@ -1,11 +1,13 @@
 //! Commands as handlers: input, output, exit status, time limit, processes left behind.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use uwork_bridge::{Bridge, Config, Exec, Handlers, Producer, Push, Results};
 
 use crate::support::count::{Count, LONG, config};
+use crate::support::owned::Folder;
 use crate::support::patience::{received, until};
 use crate::support::process::Background;
 use crate::support::server::Redis;
@@ -79,24 +81,28 @@ fn the_time_limit_kills_the_whole_process_group() {
     let Some(redis) = Redis::start("the_time_limit_kills", &[]) else { return };
     let mut background = Background::new();
     push(&redis, Push::new(background.folder()));
-    let mut config = config(redis.server(), "jobs");
-    config.limit = Some(Duration::from_secs(2));
-    // On a busy machine an attempt may be over before its process has begun.
-    config.attempts_max = u32::MAX;
-    let errors = Count::default();
-    let sink = errors.clone();
     let script = format!("read -r folder; {} wait", Background::command(":"));
-    let exec = Exec::new(["sh", "-c", &script].map(Into::into).to_vec(), 100).unwrap();
-    let handlers = Handlers::new().otherwise(move |job| {
-        sink.add(job.last_error().unwrap_or("none"));
-        let outcome = exec.run(job);
-        assert!(outcome.is_err(), "the command waits for ever: {outcome:?}");
-        outcome
+    let mut limit = Duration::from_millis(500);
+    // On a busy machine an attempt is over before its process has begun: the next has twice the time.
+    until("an attempt has begun within its limit", || {
+        let mut config = config(redis.server(), "jobs");
+        config.limit = Some(limit);
+        config.attempts_max = u32::MAX;
+        let errors = Count::default();
+        let sink = errors.clone();
+        let exec = Exec::new(["sh", "-c", &script].map(Into::into).to_vec(), 100).unwrap();
+        let handlers = Handlers::new().otherwise(move |job| {
+            sink.add(job.last_error().unwrap_or("none"));
+            let outcome = exec.run(job);
+            assert!(outcome.is_err(), "the command waits for ever: {outcome:?}");
+            outcome
+        });
+        let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+        errors.wait_line(&format!("the time limit of {limit:?} is over"));
+        bridge.stop(Duration::ZERO);
+        limit *= 2;
+        background.has_begun()
     });
-    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
-    background.wait_until_begun();
-    errors.wait_line("the time limit of 2s is over");
-    bridge.stop(Duration::ZERO);
     background.wait_for_end();
 }
 
@@ -147,15 +153,73 @@ fn a_process_left_behind_ends_with_its_job_and_delays_it_not() {
     assert_eq!(redis.number("HGET {jobs}:stats done"), 1);
 }
 
+/// A script in a folder of the test, which counts its runs.
+fn script(folder: &Folder, text: &str) -> String {
+    let file = folder.file("work");
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
 #[test]
-fn a_program_that_does_not_exist_is_an_error_of_the_job() {
-    let Some(redis) = Redis::start("a_program_that_does_not_exist", &[]) else { return };
-    push(&redis, Push::new("x"));
+fn a_program_that_cannot_be_started_is_refused_at_once() {
+    let refused = |words: &[&str]| {
+        let words = words.iter().map(Into::into).collect();
+        Exec::new(words, 1).unwrap_err().to_string()
+    };
+    assert_eq!(refused(&[]), "the command has no program");
+    let missing = refused(&["/no/such/program"]);
+    let expected = "the command \"/no/such/program\" cannot be started: No such file or directory";
+    assert_eq!(missing, expected);
+    assert!(refused(&["sh -c true"]).ends_with("are words of their own"));
+    let folder = Folder::new();
+    let plain = script(&folder, "#!/no/such/interpreter\n");
+    assert!(refused(&[&plain]).contains("its interpreter \"/no/such/interpreter\""));
+}
+
+#[test]
+fn a_program_that_vanishes_costs_no_attempt_and_its_job_goes_to_another_consumer() {
+    let Some(redis) = Redis::start("a_program_that_vanishes", &[]) else { return };
+    let folder = Folder::new();
+    let file = script(&folder, "#!/bin/sh\ncat >/dev/null; echo $UWORK_JOB_ATTEMPT\n");
+    let exec = Exec::new(vec![file.clone().into()], 100).unwrap();
+    std::fs::rename(&file, folder.file("away")).unwrap();
     let lines = Count::default();
-    let exec = Exec::new(vec!["/no/such/program".into()], 100).unwrap();
     let handlers = Handlers::new().otherwise(move |job| exec.run(job));
-    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
-    lines.wait_line("after 3 attempt(s): /no/such/program: No such file or directory");
+    let mut settings = with_results(&redis);
+    // A job that lost an attempt would be a dead letter at once.
+    settings.attempts_max = 1;
+    let bridge = Bridge::start(settings.clone(), handlers, lines.reports()).unwrap();
+    push(&redis, Push::new("x").id("a"));
+    lines.wait_line("cannot be started: No such file or directory; no job is fetched");
+    until("it was handed back, and tried again", || bridge.counters().handed_back > 1);
+    assert_eq!((bridge.counters().dead, bridge.counters().retries), (0, 0));
+    // Another consumer has the program.
+    let other = Exec::new(vec![folder.file("away").into()], 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| other.run(job));
+    let other = Bridge::start(settings, handlers, |_| {}).unwrap();
+    until("the job is done", || other.counters().done == 1);
+    assert_eq!(text(&redis, "GET {jobs}:result:a"), "1\n", "it is the first attempt");
+    other.stop(LONG);
+    // The program is back.
+    std::fs::rename(folder.file("away"), &file).unwrap();
+    push(&redis, Push::new("x").id("b"));
+    until("the job is done", || bridge.counters().done == 1);
+    assert_eq!(text(&redis, "GET {jobs}:result:b"), "1\n");
+    lines.wait_line("jobs can run again");
     bridge.stop(LONG);
-    assert!(Exec::new(Vec::new(), 1).is_err());
+    let began = lines.lines().iter().filter(|line| line.contains("no job is fetched")).count();
+    assert_eq!(began, 1, "{:?}", lines.lines());
+}
+
+#[test]
+fn a_job_that_no_environment_takes_is_its_own_failure() {
+    let Some(redis) = Redis::start("a_job_that_no_environment_takes", &[]) else { return };
+    // A variable of a process has at most 128 KiB.
+    push(&redis, Push::new("long").handler("x".repeat(200_000)));
+    push(&redis, Push::new("nul").id("a\0b"));
+    let lines = run(config(redis.server(), "jobs"), "true", 2);
+    lines.wait_line("after 3 attempt(s): sh cannot be started: Argument list too long");
+    lines.wait_line("after 3 attempt(s): sh cannot be started: nul byte found");
+    assert!(!lines.lines().iter().any(|line| line.contains("no job is fetched")));
 }

@@ -13,6 +13,7 @@ mod failover;
 mod faults;
 mod groups;
 mod jobs;
+mod reports;
 mod safety;
 mod stop;
 mod support;

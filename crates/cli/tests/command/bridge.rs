@@ -96,8 +96,8 @@ fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     // Each job waits for a line of the test.
     let script = r#"echo >>"$1"; read line <"$2""#;
     let run = ["run", "--stream", "jobs", "--max-active", "1", "--exec", "sh", "-c", script, "sh"];
-    redis.text(&["push", "--stream", "jobs", "one"]);
-    redis.text(&["push", "--stream", "jobs", "two"]);
+    redis.text(&["push", "--stream", "jobs", "--id", "one", "x"]);
+    redis.text(&["push", "--stream", "jobs", "--id", "t\x1b[31mo", "x"]);
     // Both sides look for the socket in the same folder, which has no other.
     let sockets = Folder::new();
     let with_socket = |mut command: Command| {
@@ -117,8 +117,17 @@ fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     let limit = "workqueue/devices/bridge-1/max_active";
     assert_eq!(uwork(&["get", &pid, limit]), "1\n");
     assert_eq!(began(), 1, "the second job waits");
+    let dump = uwork(&["dump", &pid]);
+    assert!(dump.contains("\"one sh -c echo"), "the id and the command: {dump}");
+    // It exits with 1 for what it finds, and a busy process may not answer.
+    let doctor = || output(&mut with_socket(command(&["doctor", &pid]))).stdout;
+    until("the doctor names the job that does not end", || {
+        String::from_utf8_lossy(&doctor()).contains(", \"one sh -c echo")
+    });
     uwork(&["set", &pid, limit, "2"]);
     until("the second job has begun beside the first", || began() == 2);
+    let dump = uwork(&["dump", &pid]);
+    assert!(dump.contains(r#""t\u{1b}[31mo sh -c"#), "no terminal obeys an id: {dump}");
     lines.write_all(b"go\ngo\n").unwrap();
     until("both jobs are done", || {
         let metrics = redis.text(&["stat", "--stream", "jobs", "--openmetrics"]);
@@ -137,7 +146,7 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
     let script = format!("read -r folder; {} wait", Background::command(":"));
     let run = ["run", "--stream", "jobs", "--stop-limit", "0", "--exec", "sh", "-c", &script];
     let run = Owned::spawn(redis.command(&run).stderr(Stdio::piped()));
-    background.wait_until_begun();
+    until("the process in the background has begun", || background.has_begun());
     kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
     let ended = run.output();
     let said = String::from_utf8(ended.stderr).unwrap();
@@ -175,6 +184,10 @@ fn bad_settings_are_refused_in_one_line() {
         }
     }
     assert!(refused(&[]).contains("Usage: uwork bridge"));
+    // Before any job: port 1 has no server, and a start would wait for one.
+    let typo = ["--server", "redis://127.0.0.1:1", "--stream", "jobs", "--exec", "./wrok"];
+    let expected = "uwork: the command \"./wrok\" cannot be started: No such file or directory\n";
+    assert_eq!(refused(&typo), expected);
 }
 
 #[test]

@@ -173,6 +173,8 @@ impl Committer {
         };
         let entries = reclaimed(list);
         self.link.shared.tally.reclaimed(entries.len() as u64);
+        self.took[stream].add(entries.len() as u64);
+        self.report_takeovers();
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
         // The pass is not over.
         if cursor != b"0-0" {

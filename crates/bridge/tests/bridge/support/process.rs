@@ -15,6 +15,8 @@ pub(crate) struct Background {
     /// Keeps the command's input open.
     _input: File,
     output: File,
+    /// What the command has written.
+    said: Vec<u8>,
 }
 
 impl Background {
@@ -26,7 +28,7 @@ impl Background {
         // It does not block in `open`, and it is no writer itself.
         let mut reading = OpenOptions::new();
         let output = reading.read(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap();
-        Background { folder, _input: input, output }
+        Background { folder, _input: input, output, said: Vec::new() }
     }
 
     /// The command, which runs `first`. The shell variable `folder` must hold the path of the folder.
@@ -38,13 +40,12 @@ impl Background {
         self.folder.path().to_str().unwrap().to_owned()
     }
 
-    /// Waits until the command has begun at least once.
-    pub(crate) fn wait_until_begun(&mut self) {
-        let mut said = Vec::new();
-        until("the process in the background has begun", || {
-            self.read(&mut said);
-            said.ends_with(b"begun\n")
-        });
+    /// Whether the command has begun at least once.
+    pub(crate) fn has_begun(&mut self) -> bool {
+        let mut said = std::mem::take(&mut self.said);
+        self.read(&mut said);
+        self.said = said;
+        self.said.ends_with(b"begun\n")
     }
 
     /// Waits until no process of the command is left: none holds the output.

@@ -81,6 +81,9 @@ fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]
                 let _ = write!(text, "  {what} {}", shown(value.as_bytes()));
             }
         }
+        if job.begun > 0 {
+            text.push_str("  begun");
+        }
         if job.attempts > 0 || job.deliveries > 1 {
             let (attempts, deliveries) = (job.attempts, job.deliveries);
             let _ = write!(text, "  {attempts} attempts failed  delivered {deliveries} times");
@@ -111,6 +114,7 @@ fn object(
             "age_s": job.age.as_secs_f64(),
             "idle_s": job.idle.as_secs_f64(),
             "deliveries": job.deliveries,
+            "begun": job.begun,
             "attempts": job.attempts,
         })
     };

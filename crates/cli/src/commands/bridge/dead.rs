@@ -202,6 +202,7 @@ fn object(stream: &str, letter: &DeadLetter) -> Value {
         "handler": letter.handler,
         "id": letter.id,
         "key": letter.key,
+        "group": letter.group,
         "error": letter.error,
         "payload_bytes": letter.payload_bytes,
     });
@@ -249,7 +250,7 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
     };
     format!(
         "letter       {}\nstream       {}\nage          {}\nattempts     {}\nfirst entry  {}\n\
-         handler      {}\nid           {}\nkey          {}\nerror        {}\n\
+         handler      {}\nid           {}\nkey          {}\ngroup        {}\nerror        {}\n\
          payload      {} bytes\n             {}{rest}\n",
         letter.number,
         shown(stream.as_bytes()),
@@ -259,6 +260,7 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
         cell(&letter.handler),
         cell(&letter.id),
         cell(&letter.key),
+        cell(&letter.group),
         shown(letter.error.as_bytes()),
         letter.payload_bytes,
         shown(cut),

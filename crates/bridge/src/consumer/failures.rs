@@ -1,0 +1,161 @@
+//! Failed attempts, which are reported: the first at once, and then how many.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::link::{Shared, lock};
+use super::outcome::End;
+use crate::handler::{Failure, Reply};
+use crate::job::Job;
+use crate::report::Reporter;
+
+/// The interval between two lines about failures of one handler.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+/// Matters that have lines of their own. Producers choose the names of handlers.
+const MATTERS_MAX: usize = 100;
+
+/// Counts until a line is due: at once, and then at intervals.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Throttle {
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Throttle {
+    pub(super) fn add(&mut self, count: u64) {
+        self.unsaid += count;
+    }
+
+    /// The count, if a line is due now.
+    pub(super) fn due(&mut self, every: Duration, now: Instant) -> Option<u64> {
+        if self.unsaid == 0 || self.said.is_some_and(|said| now < said + every) {
+            return None;
+        }
+        self.said = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+/// Failed attempts that are tried again, by stream and handler.
+#[derive(Debug, Default)]
+pub(super) struct Failures(HashMap<(String, Option<String>), Throttle>);
+
+/// A failed attempt.
+pub(super) struct Failed<'a> {
+    pub(super) stream: &'a str,
+    pub(super) handler: Option<&'a str>,
+    pub(super) id: String,
+    pub(super) attempt: u32,
+    pub(super) attempts_max: u32,
+    pub(super) text: &'a str,
+}
+
+impl Failures {
+    /// Reports an attempt if it is the first of its stream and handler, or the first after a while.
+    pub(super) fn add(&mut self, failed: &Failed<'_>, reporter: &Reporter) {
+        let mut matter = (failed.stream.to_owned(), failed.handler.map(str::to_owned));
+        if self.0.len() >= MATTERS_MAX && !self.0.contains_key(&matter) {
+            matter.1 = None;
+        }
+        let throttle = self.0.entry(matter).or_default();
+        let is_first = throttle.said.is_none();
+        throttle.add(1);
+        let Some(count) = throttle.due(SAY_EVERY, Instant::now()) else { return };
+        let Failed { stream, handler, id, attempt, attempts_max, text } = failed;
+        let of = handler.map_or(String::new(), |name| format!(" of {name}"));
+        let text = text.lines().next().unwrap_or_default();
+        let attempt = format!("{id}{of} has failed in attempt {attempt} of {attempts_max}: {text}");
+        reporter.say(&match is_first {
+            true => format!("{stream}: {attempt}"),
+            false => {
+                format!("{stream}: {count} more attempts{of} have failed; the last: {attempt}")
+            }
+        });
+    }
+}
+
+/// The end of a run that has not lost its job. `was_on`: the gate was not open when it began.
+pub(super) fn end_of(
+    shared: &Shared,
+    job: &Job,
+    result: Result<Reply, Failure>,
+    was_on: bool,
+) -> End {
+    match &result {
+        Err(failure) if failure.is_not_now => {
+            shared.pause.begin(&failure.text, &shared.reporter);
+            return End::HandBack;
+        }
+        _ if was_on => shared.pause.end(&shared.reporter),
+        _ => {}
+    }
+    let failure = match result {
+        Ok(reply) => return End::Done(reply),
+        Err(failure) => failure,
+    };
+    let attempts_max = shared.config.attempts_max;
+    // A dead letter has a line of its own.
+    if !failure.is_final && job.attempt < attempts_max {
+        let failed = Failed {
+            stream: &job.stream,
+            handler: job.handler(),
+            id: job.id(),
+            attempt: job.attempt,
+            attempts_max,
+            text: &failure.text,
+        };
+        failed.report(shared);
+    }
+    End::Failed(failure)
+}
+
+impl Failed<'_> {
+    pub(super) fn report(&self, shared: &Shared) {
+        lock(&shared.failures).add(self, &shared.reporter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn the_first_is_due_at_once_and_the_others_together_after_a_while() {
+        let now = Instant::now();
+        let mut throttle = Throttle::default();
+        let every = Duration::from_secs(10);
+        assert_eq!(throttle.due(every, now), None, "nothing has happened");
+        throttle.add(2);
+        assert_eq!(throttle.due(every, now), Some(2));
+        throttle.add(3);
+        assert_eq!(throttle.due(every, now), None);
+        throttle.add(4);
+        assert_eq!(throttle.due(every, now + every), Some(7));
+        assert_eq!(throttle.due(every, now + 10 * every), None);
+    }
+
+    #[test]
+    fn each_handler_has_its_first_failure_and_names_without_end_have_one() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let sink = lines.clone();
+        let reporter = Reporter::new(move |line| sink.lock().unwrap().push(line.to_owned()));
+        let mut failures = Failures::default();
+        let mut fail = |handler: Option<&str>| {
+            let id = "7-0".to_owned();
+            let (stream, text) = ("jobs", "no\nmore");
+            let failed = Failed { stream, handler, id, attempt: 1, attempts_max: 5, text };
+            failures.add(&failed, &reporter);
+        };
+        (0..3).for_each(|_| fail(None));
+        fail(Some("mail"));
+        fail(Some("mail"));
+        let expected = [
+            "jobs: 7-0 has failed in attempt 1 of 5: no",
+            "jobs: 7-0 of mail has failed in attempt 1 of 5: no",
+        ];
+        assert_eq!(*lines.lock().unwrap(), expected);
+        (0..1_000).for_each(|n| fail(Some(&n.to_string())));
+        assert_eq!(lines.lock().unwrap().len(), MATTERS_MAX);
+    }
+}

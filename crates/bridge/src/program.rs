@@ -1,0 +1,145 @@
+//! Whether a program can be started, as far as that is known before its first job.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// Bytes of a script that the system reads for its interpreter.
+const HEAD_BYTES: u64 = 256;
+/// Interpreters that are scripts themselves: the system follows as many.
+const LEVELS_MAX: usize = 4;
+/// Where programs are searched without PATH.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Why the system would not start a program. It says nothing about a program that it cannot read,
+/// about the loader of a binary, or about formats that the system was taught.
+pub(crate) fn check(program: &OsStr) -> Result<(), String> {
+    if program.as_bytes().contains(&b'/') {
+        return startable(Path::new(program), 0);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut refused = None;
+    for folder in std::env::split_paths(&path) {
+        // An empty part is the working directory.
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+        let file = folder.join(program);
+        match startable(&file, 0) {
+            Ok(()) => return Ok(()),
+            Err(_) if fs::metadata(&file).is_err() => {}
+            // The search goes on, as the system's does.
+            Err(reason) => _ = refused.get_or_insert(format!("{}: {reason}", file.display())),
+        }
+    }
+    Err(refused.unwrap_or_else(|| "it is in no folder of PATH".to_owned()))
+}
+
+/// Whether an error of a start is the job's own, as its id is too long for an environment. All others
+/// are the program's or the machine's.
+pub(crate) fn is_of_job(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput)
+}
+
+fn startable(file: &Path, level: usize) -> Result<(), String> {
+    let about = fs::metadata(file).map_err(|error| without_number(&error))?;
+    if !about.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    access(file, Access::EXEC_OK).map_err(|error| without_number(&error.into()))?;
+    // A program may be executed without the right to read it.
+    let Ok(open) = File::open(file) else { return Ok(()) };
+    let mut head = Vec::new();
+    if open.take(HEAD_BYTES).read_to_end(&mut head).is_err() || head.starts_with(b"\x7fELF") {
+        return Ok(());
+    }
+    let Some(interpreter) = interpreter(&head) else {
+        return match knows_other_formats() {
+            true => Ok(()),
+            false => Err("it is neither a binary nor a script that begins with #!".to_owned()),
+        };
+    };
+    if level == LEVELS_MAX {
+        return Err("its interpreter is a script, too many times over".to_owned());
+    }
+    startable(Path::new(&interpreter), level + 1)
+        .map_err(|reason| format!("its interpreter {interpreter:?}: {reason}"))
+}
+
+/// The interpreter of a script; None if it is not one.
+fn interpreter(head: &[u8]) -> Option<OsString> {
+    let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n' || byte == 0).next()?;
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut words = line.split(is_blank).filter(|word| !word.is_empty());
+    words.next().map(|word| OsString::from_vec(word.to_vec()))
+}
+
+/// Whether the system was taught formats beside binaries and scripts.
+fn knows_other_formats() -> bool {
+    let Ok(taught) = fs::read_dir("/proc/sys/fs/binfmt_misc") else { return false };
+    let mut names = taught.flatten().map(|entry| entry.file_name());
+    names.any(|name| name != "register" && name != "status")
+}
+
+/// The text of an error without `(os error 2)`.
+pub(crate) fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn made(folder: &tempfile::TempDir, name: &str, text: &str, mode: u32) -> OsString {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        file.into()
+    }
+
+    #[test]
+    fn what_the_system_would_not_start_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |program: &OsStr| check(program).unwrap_err();
+        assert_eq!(refused(OsStr::new("/no/such/program")), "No such file or directory");
+        assert_eq!(refused(OsStr::new("uwork-no-such")), "it is in no folder of PATH");
+        assert_eq!(refused(folder.path().as_os_str()), "it is no file");
+        assert_eq!(refused(OsStr::new("/etc/passwd/x")), "Not a directory");
+        let plain = made(&folder, "plain", "#!/bin/sh\n", 0o644);
+        assert_eq!(refused(&plain), "Permission denied");
+        let missing = made(&folder, "missing", "#! /no/such/sh -e\n", 0o755);
+        assert_eq!(refused(&missing), "its interpreter \"/no/such/sh\": No such file or directory");
+        // A line of another system: the interpreter's name ends with a carriage return.
+        let foreign = made(&folder, "foreign", "#!/bin/sh\r\n", 0o755);
+        assert_eq!(refused(&foreign), r#"its interpreter "/bin/sh\r": No such file or directory"#);
+        let through = format!("#!{}\n", missing.to_str().unwrap());
+        let through = made(&folder, "through", &through, 0o755);
+        assert!(refused(&through).contains("its interpreter \"/no/such/sh\""));
+        let itself = format!("#!{}/itself\n", folder.path().display());
+        let itself = made(&folder, "itself", &itself, 0o755);
+        assert!(refused(&itself).ends_with("too many times over"));
+        if !knows_other_formats() {
+            for text in ["", "echo x\n", "#!\n", "#!  \n"] {
+                let bare = made(&folder, "bare", text, 0o755);
+                let reason = "it is neither a binary nor a script that begins with #!";
+                assert_eq!(refused(&bare), reason, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_system_would_start_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        check(OsStr::new("sh")).unwrap();
+        check(OsStr::new("/bin/sh")).unwrap();
+        check(&made(&folder, "script", "#!/bin/sh -e", 0o755)).unwrap();
+        check(&made(&folder, "env", "#!/usr/bin/env sh\n", 0o755)).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        check(link.as_os_str()).unwrap();
+    }
+}
