@@ -217,8 +217,8 @@ impl Bridge {
         if !self.shared.wait_until_empty(QUIET.min(commit_max)) {
             let count = self.shared.held();
             self.shared.reporter.say(&format!(
-                "the stop waits for a server to take the outcomes of {count} job(s), up to \
-                 {commit_max:?}"
+                "the stop waits for a server to take the outcomes of {count} job(s), up to {} s",
+                commit_max.as_secs()
             ));
             self.shared.wait_until_empty(commit_max.saturating_sub(QUIET));
         }

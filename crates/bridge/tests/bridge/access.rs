@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Stat};
+use uwork_bridge::{Bridge, DeadLetters, ErrorKind, Failure, Handlers, HeldJob, Producer, Push};
+use uwork_bridge::{Reply, Results, Stat};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::owned::Folder;
@@ -54,6 +55,12 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
     lines.assert_nothing_refused();
     let stat = Stat::read(at("consumer"), "jobs", "uwork").unwrap();
     assert_eq!((stat.done, stat.dead_letters, stat.lag), (2, 1, 0));
+    assert!(HeldJob::read(at("consumer"), "jobs", "uwork", 10).unwrap().is_empty());
+    let mut letters = DeadLetters::new(at("consumer"), "jobs");
+    assert_eq!(letters.page(None, 10, 10).unwrap().len(), 1);
+    let settled = [letters.replay_all().unwrap().settled, letters.remove_all().unwrap().settled];
+    assert_eq!((settled, redis.number("XLEN jobs")), ([1, 0], 1));
+    redis.ask("DEL jobs");
     let push = |stream: &str, shards: u32| {
         let producer = Producer::new(vec![at("producer")], stream, shards);
         producer.unwrap().push(Push::new("x").id("x")).map_err(|error| error.kind())

@@ -215,8 +215,8 @@ fn a_program_that_vanishes_costs_no_attempt_and_its_job_goes_to_another_consumer
 #[test]
 fn a_job_that_no_environment_takes_is_its_own_failure() {
     let Some(redis) = Redis::start("a_job_that_no_environment_takes", &[]) else { return };
-    // A variable of a process has at most 128 KiB.
-    push(&redis, Push::new("long").handler("x".repeat(200_000)));
+    // A variable of a process has at most 128 KiB, and a producer of another kind no limit.
+    redis.ask(&format!("XADD jobs * p long h {}", "x".repeat(200_000)));
     push(&redis, Push::new("nul").id("a\0b"));
     let lines = run(config(redis.server(), "jobs"), "true", 2);
     lines.wait_line("after 3 attempt(s): sh cannot be started: Argument list too long");

@@ -12,6 +12,7 @@ mod exec;
 mod failover;
 mod faults;
 mod groups;
+mod guide;
 mod jobs;
 mod reports;
 mod safety;
