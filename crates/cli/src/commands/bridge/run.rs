@@ -25,7 +25,8 @@ pub(super) struct Args {
     stream: Vec<String>,
 
     /// The command for each job, with its arguments; the last option on the line. The payload is
-    /// its standard input. Exit status 0: done; 65: a dead letter; other: try again.
+    /// its standard input. Exit status 0: done; 65: a dead letter; other: try again. One that cannot
+    /// be started is refused at once.
     #[arg(long, value_name = "CMD", required = true, num_args = 1.., allow_hyphen_values = true)]
     exec: Vec<OsString>,
 
@@ -41,7 +42,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     max_active: Option<u32>,
 
-    /// Kill a job after so many seconds; it is tried again.
+    /// Kill a job after so many seconds; it is tried again. Without it a run has no limit, and is
+    /// reported after a minute.
     #[arg(long, value_name = "SEC", value_parser = seconds)]
     limit: Option<Duration>,
 
