@@ -256,7 +256,8 @@ impl fmt::Debug for Bridge {
 /// A connection whose groups exist. Faults that pass by themselves get 10 s to do so.
 fn first_contact(link: &Link, server: Server, waiting: &Waiting) -> Result<Wire, Error> {
     let start_max = server.limit(START_MAX);
-    waiting.begin(format!("{}: waiting for the server, up to {start_max:?}", server.name()));
+    let (name, seconds) = (server.name(), start_max.as_secs());
+    waiting.begin(format!("{name}: waiting for the server, up to {seconds} s"));
     let mut wire = Wire::new(server);
     let faults = link.shared.faults.of_thread();
     let deadline = Instant::now() + start_max;

@@ -398,7 +398,7 @@ fn an_unreachable_server_fails_the_start_in_one_line() {
     let lines = Count::default();
     let bridge = Bridge::start(config(server, "jobs"), lines.handlers(), lines.reports());
     assert_eq!(bridge.unwrap_err().kind(), ErrorKind::Unreachable);
-    lines.wait_line(": waiting for the server, up to 10s");
+    lines.wait_line(": waiting for the server, up to 10 s");
     assert_eq!(lines.sum(), 2, "and one line for all attempts: {:?}", lines.lines());
 }
 

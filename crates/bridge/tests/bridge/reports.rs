@@ -62,7 +62,7 @@ fn a_start_says_that_it_waits_for_a_server_that_is_not_ready_or_does_not_answer(
         let (handlers, reports) = (count.handlers(), lines.reports());
         let start = std::thread::spawn(move || Bridge::start(settings, handlers, reports).unwrap());
         // The tests multiply 10 s by 360.
-        lines.wait_line(": waiting for the server, up to 3600s");
+        lines.wait_line(": waiting for the server, up to 3600 s");
         (start, lines)
     };
     let (loading, lines) = start(&trouble.url());
