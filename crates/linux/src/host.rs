@@ -238,8 +238,8 @@ impl Placement for Linux {
         thread::place(thread, cpus);
     }
 
-    fn run_when_idle(&self) -> bool {
-        let Err(error) = thread::run_when_idle() else { return true };
+    fn become_standby(&self) -> bool {
+        let Err(error) = thread::become_standby() else { return true };
         if let Some(report) = self.blocked.refuse_standby(&error) {
             crate::engine().report_apart(report);
         }

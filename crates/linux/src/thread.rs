@@ -145,7 +145,7 @@ const STANDBY_SLICE_NS: u64 = 100_000;
 /// niceness), and waits for its turn no longer than they do (a short slice). The last point matters
 /// to the whole process: the system ends, stops and renames a process only after each of its threads
 /// has run. Needs no privilege; cannot be undone without one.
-pub(super) fn run_when_idle() -> std::io::Result<()> {
+pub(super) fn become_standby() -> std::io::Result<()> {
     // SAFETY: no pointers; 0 is the calling thread.
     let (policy, nice) =
         unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };

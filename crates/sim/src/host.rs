@@ -224,7 +224,7 @@ impl VirtualHost {
     }
 
     /// From now on, the calling thread has a CPU only while no normal thread is ready there.
-    pub fn run_when_idle(&self) -> bool {
+    pub fn become_standby(&self) -> bool {
         self.machine().join_idle_class();
         self.pause(Doing::Ready, 0, None);
         true
@@ -517,8 +517,8 @@ impl Placement for VirtualHost {
         }
     }
 
-    fn run_when_idle(&self) -> bool {
-        VirtualHost::run_when_idle(self)
+    fn become_standby(&self) -> bool {
+        VirtualHost::become_standby(self)
     }
 
     fn is_caller_real_time(&self) -> bool {

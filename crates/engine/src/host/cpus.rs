@@ -47,7 +47,7 @@ pub trait Placement {
     /// Lowers the calling thread for good: from now on it runs on CPUs that no other thread wants, and
     /// gets a small share of those that others want. Returns false if the system refuses; then the host no longer
     /// offers [`Tier::Standby`](uwork_policy::blocking::Tier::Standby). Takes a microsecond.
-    fn run_when_idle(&self) -> bool;
+    fn become_standby(&self) -> bool;
 
     /// Whether the calling thread has a real-time policy, so that normal threads run on its CPU only
     /// while it sleeps. Takes one system call.

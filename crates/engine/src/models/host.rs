@@ -338,7 +338,7 @@ impl Placement for LoomHost {
         unreachable!("no thread has a number");
     }
 
-    fn run_when_idle(&self) -> bool {
+    fn become_standby(&self) -> bool {
         unreachable!("the models run the steps of a standby themselves")
     }
 

@@ -244,7 +244,7 @@ fn standby_main<H: Host>(engine: &Arc<Engine<H>>, cpu: u32) {
     let (host, standbys) = (engine.host(), &engine.standbys);
     let Some(me) = standbys.of(cpu) else { return };
     // If the system refuses, the host chooses another tier, and nothing calls standbys any more.
-    if host.run_when_idle() {
+    if host.become_standby() {
         let mut rounds = 0;
         while !standbys.retired.load(Ordering::SeqCst) {
             if host.current_cpu() != cpu {

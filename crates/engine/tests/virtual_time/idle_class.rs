@@ -36,7 +36,7 @@ fn a_normal_thread_that_becomes_ready_preempts_a_thread_of_the_idle_class() {
             let ended = Arc::new(AtomicU64::new(0));
             let (idle, end) = (host.clone(), ended.clone());
             let computing = host.start(&CpuSet::single(0), move || {
-                assert!(idle.run_when_idle());
+                assert!(idle.become_standby());
                 idle.burn(10 * MS);
                 end.store(idle.time(), Ordering::Relaxed);
             });
@@ -56,7 +56,7 @@ fn a_normal_thread_prefers_a_free_cpu_to_that_of_a_thread_of_the_idle_class() {
     on_machine(2, Chaos::STEADY, |host| {
         let idle = host.clone();
         let computing = host.start(&CpuSet::single(1), move || {
-            let _ = idle.run_when_idle();
+            let _ = idle.become_standby();
             idle.burn(2 * MS);
             assert_eq!(idle.time(), 2 * MS, "it was not preempted");
         });
@@ -78,7 +78,7 @@ fn a_thread_of_the_idle_class_runs_in_the_instant_in_which_the_only_normal_threa
             let (seen, ends) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
             let (idle, times, end) = (host.clone(), seen.clone(), ends.clone());
             let waiting = host.start(&CpuSet::single(0), move || {
-                let _ = idle.run_when_idle();
+                let _ = idle.become_standby();
                 while !end.load(Ordering::Relaxed) {
                     times.lock().unwrap().push(idle.time());
                     idle.yield_now();
@@ -101,7 +101,7 @@ fn a_yield_of_a_thread_of_the_idle_class_takes_time_on_an_idle_cpu() {
         let (ends, yields) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (idle, end, count) = (host.clone(), ends.clone(), yields.clone());
         let polling = host.start(&CpuSet::single(0), move || {
-            let _ = idle.run_when_idle();
+            let _ = idle.become_standby();
             while !end.load(Ordering::Relaxed) {
                 idle.yield_now();
                 count.fetch_add(1, Ordering::Relaxed);
