@@ -1,12 +1,12 @@
 //! The expiry of timers against a cancel, a change of the time, another thread that fires, and the last
 //! drop of their queue.
 //!
-//! **Proves.** A timer of a batch that expires is cancelled or put off, or its item runs: exactly one
-//! of these, for each of them. Two threads that fire the same timers queue each item once. An item
-//! whose timer expires while its queue is destroyed runs, or is released, once. Three threads take
-//! part there: the one that drops the queue's last handle, the expiry that holds the memory for an
-//! instant, and the worker inside an item. They do not free the queue twice, nor while the item is in
-//! it.
+//! **Proves.** A timer of a batch that expires is cancelled or put off, or its item runs: exactly
+//! one of these, for each of them, also while the timers of one instant are sorted. Two threads
+//! that fire the same timers queue each item once. An item whose timer expires while its queue is
+//! destroyed runs, or is released, once. Three threads take part there: the one that drops the
+//! queue's last handle, the expiry that holds the memory for an instant, and the worker inside an
+//! item. They do not free the queue twice, nor while the item is in it.
 //!
 //! **Bounds.** The production worker and queue; the expiry on a thread of its own, or inside an
 //! item of another queue, where a separate thread has to wait for the queue; up to two preemptions.
@@ -17,13 +17,17 @@
 //! - `expired` does not release an item that its queue refuses;
 //! - the drop of the last owner does not wait for the items that the expiry has queued.
 
+use std::sync::Arc;
+
 use loom::thread;
 
 use super::world::{Item, Timed, World};
-use super::{Preemptions, explore};
+use super::{LoomHost, Preemptions, explore};
 use crate::host::Report;
 use crate::queue::Kind;
+use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
+use crate::timer::Advance;
 
 /// Later than every timer of a model.
 const LATER: u64 = 1_000_000;
@@ -118,6 +122,66 @@ fn a_batch_expires_beside_a_cancel() {
 #[test]
 fn a_batch_expires_beside_a_change_of_the_time() {
     a_batch_expires("expiry: a batch beside a change of the time", false);
+}
+
+/// Three timers of one instant, armed in another order than that in which they are in their bucket.
+fn out_of_order(world: &World, queue: &Queue<LoomHost>) -> [Arc<Timed>; 3] {
+    let items = [Timed::new(), Timed::new(), Timed::new()];
+    for item in &items {
+        assert_eq!(item.arm(queue), Queued::Yes);
+    }
+    // The first one stays in its place, and is the last of its instant.
+    assert!(items[0].arm_again(queue));
+    world.settle();
+    items
+}
+
+/// A sort stops after each hold of the lock. Meanwhile one of its timers is cancelled.
+#[test]
+fn timers_that_are_sorted_expire_beside_a_cancel() {
+    explore("expiry: a sort beside a cancel", Preemptions::AtMost(1), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let items = out_of_order(&world, &queue);
+        let was_pending = world.explored(|| {
+            let (engine, pool) = (world.engine.clone(), queue.pool_of(0).id);
+            let fires = move || while engine.pool(pool).fire_timers(&engine, LATER) {};
+            let expiry = thread::spawn(fires);
+            let was_pending = items[1].cancel(&world.engine);
+            expiry.join().unwrap();
+            was_pending
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        let [first, second, third] = items.map(|item| item.ends());
+        assert_eq!((first, second, third), ((1, 0), (u32::from(!was_pending), 0), (1, 0)));
+    });
+}
+
+/// However many timers are sorted, a hold of the lock moves as many as it has steps.
+#[test]
+fn a_sort_takes_no_more_steps_than_it_has() {
+    explore("expiry: the steps of a sort", Preemptions::AtMost(0), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let items = out_of_order(&world, &queue);
+        let pool = queue.pool_of(0);
+        let (mut holds, mut steps) = (0, 1);
+        let first = loop {
+            holds += 1;
+            match pool.timers.lock().advance(LATER, &mut steps) {
+                Advance::Due(item) => break item,
+                Advance::Later => assert_eq!(std::mem::replace(&mut steps, 1), 0),
+                Advance::Nothing => panic!("three timers are due"),
+            }
+        };
+        // A move of each out of the bucket that is split, and one in the sort.
+        assert_eq!((holds, first), (2 * items.len(), items[1].armed()));
+        while pool.fire_timers(&world.engine, LATER) {}
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(items.map(|item| item.ends()), [(1, 0); 3]);
+    });
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use loom::thread;
 
 use super::host::{Event, FAR, LoomHost};
-use super::world::{Item, World};
+use super::world::{Item, Timed, World};
 use super::{Preemptions, assert_deadlocks, explore};
 use crate::host::Cure;
 use crate::item::{Action, Work};
@@ -28,6 +28,9 @@ use crate::pool::NEVER;
 use crate::queue::owner::Queue;
 use crate::queue::submit::Queued;
 use crate::timer::delayed::Delayed;
+
+/// Later than the timers of a [`Timed`], and earlier than [`FAR`].
+const DUE: u64 = 1_000_000;
 
 /// An item with a timer that never expires in a model.
 #[repr(C)]
@@ -76,6 +79,62 @@ fn a_timer_is_armed_while_a_worker_parks() {
         world.settle();
         world.engine.check_timers(0, NEVER).unwrap();
         timer.cancel(&world);
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// A worker parks as the keeper while another thread fires two due timers and leaves a third one.
+#[test]
+fn a_worker_parks_while_another_thread_fires_timers() {
+    explore("keeper: parks beside a thread that fires", Preemptions::AtMost(2), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let (due, later) = ([Timed::new(), Timed::new()], Timer::new());
+        for item in &due {
+            assert_eq!(item.arm(&queue), Queued::Yes);
+        }
+        later.arm(&queue);
+        // The worker has an item when the exploration begins, and parks.
+        let (held, gate) = world.hold_a_worker(&queue);
+        world.explored(|| {
+            let (engine, pool) = (world.engine.clone(), queue.pool_of(0).id);
+            let fires = thread::spawn(move || {
+                let pool = engine.pool(pool);
+                while pool.fire_timers(&engine, DUE) {}
+                pool.settle(&engine);
+            });
+            gate.wake();
+            held.done.wait();
+            fires.join().unwrap();
+        });
+        world.settle();
+        world.engine.check_timers(0, NEVER).unwrap();
+        later.cancel(&world);
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(due.map(|item| item.ends()), [(1, 0); 2]);
+    });
+}
+
+/// The right to fire the deferrable timers is no reason to be late for the others.
+#[test]
+fn the_keeper_covers_a_wheel_beside_one_that_is_fired() {
+    explore("keeper: another wheel is fired", Preemptions::AtMost(1), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let (item, timer) = (Item::new(), Timed::new());
+        let firing = queue.pool_of(0).deferrable.begin_firing();
+        assert!(firing.is_some());
+        world.explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            assert_eq!(timer.arm(&queue), Queued::Yes);
+            item.done.wait();
+        });
+        world.settle();
+        world.engine.check_timers(0, NEVER).unwrap();
+        assert!(timer.cancel(&world.engine));
+        drop(firing);
         drop(queue);
         assert!(world.end().is_empty());
     });

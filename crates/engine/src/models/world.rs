@@ -215,9 +215,23 @@ impl Timed {
 
     /// Arms the item's timer again, far from now. Whether it was pending.
     pub(crate) fn put_off(&self, queue: &Queue<LoomHost>) -> bool {
+        self.move_to(queue, FAR)
+    }
+
+    /// Arms the item's timer again, for the same time. Whether it was pending.
+    pub(crate) fn arm_again(&self, queue: &Queue<LoomHost>) -> bool {
+        self.move_to(queue, 1_000)
+    }
+
+    fn move_to(&self, queue: &Queue<LoomHost>, delay_ns: u64) -> bool {
         // SAFETY: as in `queue`.
-        let moved = unsafe { queue.mod_delayed(None, NonNull::from(self).cast(), FAR) };
+        let moved = unsafe { queue.mod_delayed(None, NonNull::from(self).cast(), delay_ns) };
         moved.unwrap() == Rearmed::Moved
+    }
+
+    /// The pointer that the wheel has.
+    pub(crate) fn armed(&self) -> *mut Delayed<LoomHost> {
+        std::ptr::from_ref(&self.delayed).cast_mut()
     }
 
     /// Cancels the item. Whether it was pending.

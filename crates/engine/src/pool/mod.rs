@@ -15,6 +15,7 @@ mod saving;
 mod sets;
 pub(crate) mod state;
 mod target;
+mod timers;
 mod transfer;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
@@ -33,7 +34,7 @@ use crate::wake::WakeToken;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
-use progress::{TIMER_SLACK_NS, Unsettled};
+use progress::Unsettled;
 use ready::ReadyList;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
@@ -306,38 +307,6 @@ impl<H: Host> Pool<H> {
         self.keeper_until.load(Ordering::SeqCst)
     }
 
-    /// Whether a timer of either kind may expire. A hint.
-    #[inline]
-    pub(crate) fn has_due_timers(&self, now: u64) -> bool {
-        // A thread that must not miss a timer is woken for it, or parks with `next_wake`.
-        self.timers.open() <= now || self.deferrable.open() <= now
-    }
-
-    /// When a worker must be awake for a timer, or `NEVER`. Deferrable timers count only if no
-    /// queue sends items here, because then no other event brings a worker up.
-    pub(crate) fn next_wake(&self) -> u64 {
-        let next = self.timers.next(Ordering::SeqCst);
-        if self.has_no_routes() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
-    }
-
-    /// How long the window is that ends at [`Pool::next_wake`]. A hint.
-    pub(crate) fn slack_of_next_wake(&self) -> u64 {
-        let next = |base: &TimerBase<H>| base.next(Ordering::Relaxed);
-        let by_deferrable = self.has_no_routes() && next(&self.deferrable) < next(&self.timers);
-        if by_deferrable { self.deferrable.slack_ns() } else { self.timers.slack_ns() }
-    }
-
-    /// Both wheels.
-    pub(crate) fn timer_bases(&self) -> [&TimerBase<H>; 2] {
-        [&self.timers, &self.deferrable]
-    }
-
-    /// Whether a timer of either kind is armed.
-    pub(crate) fn has_timers(&self) -> bool {
-        let next = |base: &TimerBase<H>| base.next(Ordering::SeqCst);
-        next(&self.timers) != NEVER || next(&self.deferrable) != NEVER
-    }
-
     /// One more queue sends new items here.
     pub(crate) fn add_route(&self) {
         self.routed.fetch_add(1, Ordering::SeqCst);
@@ -497,29 +466,6 @@ impl<H: Host> Pool<H> {
             self.state.set_kept(true);
         }
         inner.keeper == Some(id)
-    }
-
-    /// How long the keeper may sleep. Under the pool lock.
-    ///
-    /// SeqCst: the keeper first stores KEPT and `NEVER`, then reads the timers. A thread that arms
-    /// an earlier timer publishes it first, then reads `keeper_until`. It finds `NEVER`, or a time
-    /// that takes the new timer into account, or a time later than the timer, and then it wakes the
-    /// keeper. Otherwise the keeper's read finds the timer.
-    ///
-    /// While another thread fires the timers, the keeper need not wake for them. It reads that after
-    /// `next`. The thread that fires publishes `next`, gives its right back, and settles: then it
-    /// finds `keeper_until`, and wakes the keeper if that is too late.
-    pub(crate) fn keep_until(&self, engine: &Engine<H>) -> u64 {
-        let next = self.next_wake();
-        if self.keeper_until.load(Ordering::Relaxed) == next && !self.is_firing() {
-            return next;
-        }
-        self.keeper_until.store(NEVER, Ordering::SeqCst);
-        let next = self.next_wake();
-        let soon = || engine.host().now().saturating_add(TIMER_SLACK_NS);
-        let until = if self.is_firing() { next.max(soon()) } else { next };
-        self.keeper_until.store(until, Ordering::SeqCst);
-        until
     }
 
     /// Takes a worker off the idle stack, from any position.

@@ -95,16 +95,17 @@ fn cpus_in_use<H: Host>(engine: &Engine<H>) -> impl Iterator<Item = u32> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Queues what may expire in all saving pools: the calling worker, of the saving pool `mine`,
-    /// is awake, so the others need no wake of their own.
+    /// Queues what may expire in the other saving pools: the calling worker, of the saving pool `mine`,
+    /// is awake, so they need no wake of their own. At most a slice of each: the rest is left to the
+    /// pool's own workers, which come up for the items of the slice.
     pub(crate) fn fire_saving_pools(&self, mine: u32, now: u64) {
         for at in 0.. {
             // One at a time: the lock of the list is not held while timers expire.
             let Some(id) = self.sets.saving_pool(at) else { return };
             let pool = self.pool(id);
             if id != mine && pool.has_due_timers(now) && !pool.state.is_retired() {
-                while pool.fire_timers(self, now) {}
-                // The next timer is covered by a thread again.
+                let _is_left = pool.fire_timers(self, now);
+                // The next timer, or what is left, is covered by a thread again.
                 pool.settle(self);
             }
         }

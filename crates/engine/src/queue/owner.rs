@@ -58,7 +58,7 @@ impl<H: Host> Owner<H> {
     }
 
     /// Drops the last owner, without waiting.
-    fn go(self) {
+    pub(crate) fn go(self) {
         if !self.wq().is_idle() {
             let engine = self.wq().engine().clone();
             drop_on_own_thread(&engine, self);

@@ -190,7 +190,7 @@ impl<H: Host> Wq<H> {
         self.make_pushed_ready(pwq, cpu, collision);
     }
 
-    /// Pushes a chain of addressed items. [`Wq::make_pushed_ready`] must follow. Takes no lock, and
+    /// Pushes a chain of addressed items. The caller then makes the pwq ready. Takes no lock, and
     /// may be called with one.
     ///
     /// # Safety
@@ -210,12 +210,12 @@ impl<H: Host> Wq<H> {
 
     /// Makes a pwq ready after a push.
     #[inline(always)]
-    pub(crate) fn make_pushed_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+    fn make_pushed_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // Every submitter tries, not only the first to push: that thread may be preempted before it
         // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
         // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
         if pwq.claim_ready() {
-            self.make_ready(pwq, cpu, collision);
+            self.make_claimed_ready(pwq, cpu, collision);
         }
     }
 
@@ -296,7 +296,7 @@ impl<H: Host> Wq<H> {
     /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the
     /// pool.
     #[inline(never)]
-    fn make_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+    pub(crate) fn make_claimed_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // The only pwq of an ordered queue goes to the pool of the submitting CPU; every other pwq
         // has a home pool.
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
@@ -320,7 +320,7 @@ impl<H: Host> Wq<H> {
             // A flush has moved them from the inbox.
             let waits = !pwq.inbox.is_empty() || !pwq.lock().worklist.is_empty();
             if waits && pwq.claim_ready() {
-                self.make_ready(pwq, cpu, false);
+                self.make_claimed_ready(pwq, cpu, false);
             }
         }
     }

@@ -139,7 +139,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::sync::{Lock, Rank};
+    use crate::sync::{Lock, Rank, Right};
 
     /// Whether `f` panics, on a thread that holds nothing.
     fn panics(f: impl FnOnce() + Send) -> bool {
@@ -164,6 +164,21 @@ mod tests {
             take_all(false);
         };
         assert!(!panics(fork));
+    }
+
+    #[test]
+    fn a_right_counts_as_a_lock() {
+        let (pool, timers) = (Lock::ranked(Rank::Pool, ()), Lock::ranked(Rank::Timers, ()));
+        assert!(!panics(|| drop((Right::ranked(Rank::Firing), timers.lock()))));
+        assert!(panics(|| drop((Right::ranked(Rank::Firing), pool.lock()))));
+        assert!(panics(|| {
+            let _right = Right::ranked(Rank::Firing);
+            assert_may_wake();
+        }));
+        assert!(panics(|| {
+            let _right = Right::ranked(Rank::Firing);
+            assert_nothing_held("a test");
+        }));
     }
 
     #[test]

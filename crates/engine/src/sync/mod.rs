@@ -83,6 +83,21 @@ impl<T> Lock<T> {
     }
 }
 
+/// A right that one thread has at a time and for which no thread waits. The checks treat it as a lock of
+/// this rank.
+pub(crate) struct Right {
+    _held: held::Held,
+}
+
+impl Right {
+    /// The calling thread has claimed the right, until this is dropped.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn ranked(rank: Rank) -> Right {
+        Right { _held: held::Ranked::new(rank).take() }
+    }
+}
+
 /// A value that begins a cache line of its own.
 #[repr(align(64))]
 pub struct Line<T>(pub T);

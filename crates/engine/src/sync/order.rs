@@ -36,7 +36,8 @@ impl Rank {
             Rank::Placing => Rank::Changing.bit(),
             Rank::Row => Rank::Disposal.below(),
             Rank::Pool => Rank::Flush.below() | Rank::Placing.bit(),
-            Rank::Timers | Rank::Grace => 0,
+            Rank::Timers => Rank::Firing.bit(),
+            Rank::Firing | Rank::Grace => 0,
         };
         of_the_engine | Rank::TaskList.bit()
     }
@@ -72,6 +73,7 @@ mod tests {
             Rank::Placing,
             Rank::Row,
             Rank::Pool,
+            Rank::Firing,
             Rank::Timers,
             Rank::Grace,
             Rank::Last,

@@ -34,6 +34,8 @@ pub enum Rank {
     Row,
     /// P: a pool.
     Pool,
+    /// F: the right to fire the due timers of a wheel.
+    Firing,
     /// T: a pool's timers.
     Timers,
     /// G: items that wait for a grace period.

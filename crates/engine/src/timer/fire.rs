@@ -16,7 +16,7 @@ use crate::pool::progress::TIMER_SLACK_NS;
 use crate::queue::owner::Owner;
 use crate::queue::pwq::Pwq;
 use crate::queue::submit::Queued;
-use crate::sync::{Link, MODELLED, assert_nothing_held};
+use crate::sync::{Link, MODELLED, Ordering, assert_nothing_held};
 use crate::timer::delayed::{Delayed, prefetch_all, work_of};
 use crate::timer::{Advance, TimerBase, Timers};
 
@@ -52,12 +52,17 @@ impl<H: Host> Firer<'_, H> {
         }
     }
 
-    /// Releases an owner that was held for an expiry.
+    /// Releases an owner that was held for an expiry. The last one ends its queue, which may wait,
+    /// create a thread, or report.
     fn release(self, owner: Arc<Owner<H>>) {
+        Arc::into_inner(owner).into_iter().for_each(|last| self.release_last(last));
+    }
+
+    fn release_last(self, last: Owner<H>) {
         match self {
-            // Not dropped here: dropping the last owner of a queue waits for its items.
-            Firer::Watcher(_) => Owner::let_go(owner),
-            Firer::Worker(_) | Firer::OtherThread => drop(owner),
+            // Not dropped here: the drop waits for the queue's items.
+            Firer::Watcher(_) => last.go(),
+            Firer::Worker(_) | Firer::OtherThread => drop(last),
         }
     }
 }
@@ -86,10 +91,15 @@ impl<H: Host> Pool<H> {
         more
     }
 
-    /// Whether a thread fires one of the wheels: until it has ended, no other thread need be awake
-    /// for what is due.
-    pub(crate) fn is_firing(&self) -> bool {
-        self.timer_bases().into_iter().any(TimerBase::is_firing)
+    /// Whether a timer may expire in a wheel that no thread fires. No other thread need be awake for
+    /// what is due in a wheel that a thread fires, until that thread has ended.
+    pub(crate) fn has_unfired_timers(&self, now: u64) -> bool {
+        self.timer_bases().into_iter().any(|base| base.is_due(now) && !base.is_firing())
+    }
+
+    /// As [`Pool::has_unfired_timers`], of the timers for which a thread must be awake.
+    pub(crate) fn has_unfired_wakes(&self, now: u64) -> bool {
+        self.waking_bases().any(|base| base.next(Ordering::SeqCst) <= now && !base.is_firing())
     }
 }
 
@@ -97,13 +107,40 @@ impl<H: Host> Pool<H> {
 enum Next<H: Host> {
     /// Another batch.
     Batch,
-    /// Queue this item, which has left the wheel with its weak reference, without the right to fire:
-    /// user code may be called.
-    Single(NonNull<Delayed<H>>),
+    /// Give the right to fire back, do this, and go on.
+    Aside(Aside<H>),
     /// Stop: the slice is used up, and more may be due.
     Later,
     /// Stop: nothing is due.
     Nothing,
+}
+
+/// What is done without the right to fire, because it may wait, wake or create a thread, or call user
+/// code.
+enum Aside<H: Host> {
+    /// Make the pwq ready, whose readiness is claimed, and release its queue.
+    Ready(Target<H>),
+    /// Queue this item, which has left the wheel with its weak reference, and release its queue.
+    Single(NonNull<Delayed<H>>, Option<Arc<Owner<H>>>),
+    /// Release the last owner of a queue.
+    Release(Owner<H>),
+}
+
+impl<H: Host> Aside<H> {
+    fn run(self, engine: &Engine<H>, firer: Firer<'_, H>) {
+        match self {
+            Aside::Ready(target) => target.make_ready(firer),
+            Aside::Single(item, owner) => {
+                owner.into_iter().for_each(|owner| firer.release(owner));
+                // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
+                unsafe {
+                    let queue = Weak::from_raw(item.as_ref().node.queue().0);
+                    expired(engine, item, queue, firer);
+                }
+            }
+            Aside::Release(last) => firer.release_last(last),
+        }
+    }
 }
 
 fn fire_slice<H: Host>(
@@ -125,13 +162,7 @@ fn fire_slice<H: Host>(
         match next {
             Next::Batch | Next::Later => return true,
             Next::Nothing => return false,
-            Next::Single(item) => {
-                // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
-                unsafe {
-                    let queue = Weak::from_raw(item.as_ref().node.queue().0);
-                    expired(engine, item, queue, firer);
-                }
-            }
+            Next::Aside(aside) => aside.run(engine, firer),
         }
     }
 }
@@ -146,8 +177,7 @@ fn fire_batch<H: Host>(
     left: &mut usize,
 ) -> Next<H> {
     if *left == 0 {
-        let at = engine.host().now();
-        base.publish_served(&mut base.lock(), at, at.saturating_add(TIMER_SLACK_NS));
+        publish_served(engine, base, &mut base.lock());
         return Next::Later;
     }
     let budget = STEPS.min(*left);
@@ -171,9 +201,15 @@ fn fire_batch<H: Host>(
             // SAFETY: as above; its target is this.
             unsafe { target.take(&mut timers, first, now, &mut steps) };
             *left -= budget - steps;
+            let claimed = target.pwq().claim_ready();
+            if claimed {
+                publish_served(engine, base, &mut timers);
+            }
             drop(timers);
-            target.make_ready(firer);
-            Next::Batch
+            match claimed {
+                true => Next::Aside(Aside::Ready(target)),
+                false => target.release(),
+            }
         }
         Err(owner) => {
             *left -= budget - steps.saturating_sub(1);
@@ -184,10 +220,17 @@ fn fire_batch<H: Host>(
                 (*first).work().set_location(Location::Detached);
             }
             drop(timers);
-            owner.into_iter().for_each(|owner| firer.release(owner));
-            NonNull::new(first).map_or(Next::Batch, Next::Single)
+            // SAFETY: an item of the wheel.
+            Next::Aside(Aside::Single(unsafe { NonNull::new_unchecked(first) }, owner))
         }
     }
+}
+
+/// The calling thread gives the right to fire back for now, and running workers go on: no other
+/// thread need be awake for what is due before `TIMER_SLACK_NS` have passed.
+fn publish_served<H: Host>(engine: &Engine<H>, base: &TimerBase<H>, timers: &mut Timers<H>) {
+    let at = engine.host().now();
+    base.publish_served(timers, at, at.saturating_add(TIMER_SLACK_NS));
 }
 
 /// Where the items of a batch go.
@@ -286,10 +329,16 @@ impl<H: Host> Target<H> {
         unsafe { wq.push_unready((newest, oldest), self.pwq()) };
     }
 
-    /// After the wheel's lock is released: makes the pwq ready.
+    /// Makes the pwq ready, which the caller has claimed.
     fn make_ready(self, firer: Firer<'_, H>) {
-        self.owner.wq().make_pushed_ready(self.pwq(), self.cpu, false);
+        self.owner.wq().make_claimed_ready(self.pwq(), self.cpu, false);
         firer.release(self.owner);
+    }
+
+    /// Another thread makes the pwq ready, or it is ready.
+    fn release(self) -> Next<H> {
+        // Usually not the last owner.
+        Arc::into_inner(self.owner).map_or(Next::Batch, |last| Next::Aside(Aside::Release(last)))
     }
 }
 

@@ -26,17 +26,17 @@ pub use delayed::{Delayed, Rearmed};
 pub use grace::Graced;
 
 use delayed::prefetch_all;
-use uwork_policy::timer::{BUCKETS, LEVELS, Position, begin_of, position};
+use uwork_policy::timer::{BUCKET_BITS, BUCKETS, LEVELS, Position, begin_of, position};
 
 use crate::host::Host;
 use crate::pool::NEVER;
-use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
+use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank, Right};
 
-/// The most lists that a sort merges: each holds a power of two runs, so this is more than memory
-/// holds.
-const MERGES: usize = 48;
+/// The levels of the wheel, and two rows of buckets between which a sort moves timers.
+const ROWS: usize = LEVELS + 2;
 
-/// The buckets, the finest level first. Made on the heap: the stack of a thread that arms may be small.
+/// The buckets: the levels, the finest first, then the rows of sorts. Made on the heap: the stack of a
+/// thread that arms may be small.
 type Buckets<H> = Box<[Bucket<H>]>;
 
 fn index_of(at: Position) -> usize {
@@ -84,6 +84,11 @@ impl<H: Host> TimerBase<H> {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Whether a timer may expire, or a thread must be awake for one.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.open() <= now || self.next(Ordering::SeqCst) <= now
+    }
+
     /// How long the window is that ends at `next`. A hint.
     pub(crate) fn slack_ns(&self) -> u64 {
         self.slack_ns.load(Ordering::Relaxed)
@@ -105,7 +110,7 @@ impl<H: Host> TimerBase<H> {
 
     #[cold]
     fn make_buckets(&self) {
-        let mut buckets: Buckets<H> = (0..LEVELS * BUCKETS).map(|_| Bucket::empty()).collect();
+        let mut buckets: Buckets<H> = (0..ROWS * BUCKETS).map(|_| Bucket::empty()).collect();
         let mut timers = self.timers.lock();
         if timers.buckets.is_empty() {
             std::mem::swap(&mut timers.buckets, &mut buckets);
@@ -117,7 +122,11 @@ impl<H: Host> TimerBase<H> {
 
     /// Claims the right to fire the due timers; `None` if another thread has it.
     pub(crate) fn begin_firing(&self) -> Option<Firing<'_, H>> {
-        (!self.is_firing() && !self.firing.swap(true, Ordering::SeqCst)).then(|| Firing(self))
+        let claim = || {
+            self.firing.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        };
+        (!self.is_firing() && claim())
+            .then(|| Firing { base: self, _held: Right::ranked(Rank::Firing) })
     }
 
     /// Whether a thread fires the due timers. That thread publishes the next wake before it ends, and
@@ -162,13 +171,17 @@ impl<H: Host> TimerBase<H> {
     }
 }
 
-/// The right to fire the due timers of a wheel. While a thread has it, it calls no user code.
+/// The right to fire the due timers of a wheel. While a thread has it, it takes no lock but the
+/// wheel's, sends no wake and calls no user code: the checks of locks treat it as a lock.
 #[must_use = "the right is given back when this is dropped"]
-pub(crate) struct Firing<'a, H: Host>(&'a TimerBase<H>);
+pub(crate) struct Firing<'a, H: Host> {
+    base: &'a TimerBase<H>,
+    _held: Right,
+}
 
 impl<H: Host> Drop for Firing<'_, H> {
     fn drop(&mut self) {
-        self.0.firing.store(false, Ordering::SeqCst);
+        self.base.firing.store(false, Ordering::SeqCst);
     }
 }
 
@@ -180,6 +193,8 @@ pub(crate) struct Timers<H: Host> {
     /// The timers that have left it are in finer buckets. Those that are armed for its time meanwhile
     /// still go to its end, behind those armed before.
     split: Option<(Position, u64)>,
+    /// The timers of the time that the wheel has reached, which were not in the order of arming.
+    sort: Option<Sort>,
     /// When the last slice of the due timers ended, and until when running workers are expected to fire
     /// what was due by then; 0 and 0 if that was all.
     served: (u64, u64),
@@ -187,7 +202,7 @@ pub(crate) struct Timers<H: Host> {
     /// How many timers were ever armed here: timers for the same instant expire in that order.
     sequence: u64,
     /// A bit for each bucket that is not empty.
-    occupied: [u64; LEVELS],
+    occupied: [u64; ROWS],
     /// Empty until they are made, before anything is armed.
     buckets: Buckets<H>,
 }
@@ -202,7 +217,8 @@ struct Bucket<H: Host> {
     /// No latest time in the bucket is earlier; and the slack of the timer that it belongs to, the
     /// shortest if there are several.
     ends: (u64, u64),
-    /// Whether a bucket of the finest level must be sorted before it expires.
+    /// Whether a bucket of the finest level must be sorted before it expires: timers that were armed
+    /// later come first.
     is_unsorted: bool,
 }
 
@@ -236,29 +252,40 @@ impl<H: Host> Bucket<H> {
             if last.is_null() {
                 self.head = item;
             } else {
-                self.is_unsorted |= key(item) < key(last);
+                self.is_unsorted |= (*item).node.sequence.get() < (*last).node.sequence.get();
                 (*last).node.next.set(Link(item));
             }
         }
     }
+}
 
-    /// Sorts the timers, all of one instant.
-    ///
-    /// # Safety
-    /// The bucket's timers are in the caller's wheel.
-    #[cold]
-    unsafe fn sort(&mut self) {
-        self.is_unsorted = false;
-        // SAFETY: by this function's contract.
-        unsafe {
-            self.head = sorted(self.head);
-            let (mut prev, mut item) = (std::ptr::null_mut(), self.head);
-            while !item.is_null() {
-                (*item).node.prev.set(Link(prev));
-                (prev, item) = (item, (*item).node.next.get().0);
-            }
-            self.tail = prev;
-        }
+/// A sort of the timers of one instant by the order of arming, a few timers at a time: a radix sort,
+/// whose pass number `p` moves each timer to the bucket of its sequence number's digit `p`. The last
+/// pass leaves them in order, from bucket to bucket. Timers that are armed for that instant after the
+/// first pass stay in its bucket of the wheel: they are the last ones.
+#[derive(Clone, Copy)]
+struct Sort {
+    /// The bucket of the wheel from which the first pass takes.
+    bucket: usize,
+    /// The pass in progress.
+    pass: u32,
+}
+
+impl Sort {
+    /// The row to which a pass moves timers.
+    fn row(pass: u32) -> usize {
+        LEVELS + pass as usize % 2
+    }
+
+    /// How many passes sort timers up to this number.
+    fn passes(sequence: u64) -> u32 {
+        (u64::BITS - sequence.leading_zeros()).div_ceil(BUCKET_BITS).max(1)
+    }
+
+    /// The bucket to which the pass in progress moves the timer with this number.
+    fn place(self, sequence: u64) -> Position {
+        let digit = (sequence >> (self.pass * BUCKET_BITS)) as usize % BUCKETS;
+        Position { level: Sort::row(self.pass), bucket: digit }
     }
 }
 
@@ -280,10 +307,11 @@ impl<H: Host> Timers<H> {
         Timers {
             reached: 0,
             split: None,
+            sort: None,
             served: (0, 0),
             armed: 0,
             sequence: 0,
-            occupied: [0; LEVELS],
+            occupied: [0; ROWS],
             buckets: Box::default(),
         }
     }
@@ -296,10 +324,21 @@ impl<H: Host> Timers<H> {
         self.buckets[index_of(at)].earliest
     }
 
-    /// The first bucket that is not empty: everything else is due later.
+    /// The first bucket that is not empty. Without a sort, everything else is due later.
     fn first(&self) -> Option<Position> {
-        let level = self.occupied.iter().position(|&buckets| buckets != 0)?;
-        Some(Position { level, bucket: self.occupied[level].trailing_zeros() as usize })
+        (0..ROWS).find_map(|level| self.first_in(level))
+    }
+
+    /// The first bucket of this level, or row of a sort, that is not empty.
+    fn first_in(&self, level: usize) -> Option<Position> {
+        let buckets = self.occupied[level];
+        (buckets != 0).then(|| Position { level, bucket: buckets.trailing_zeros() as usize })
+    }
+
+    /// The time from which timers may expire while a bucket is split or sorted.
+    fn under_way(&self) -> Option<u64> {
+        let splits_to = self.split.map(|(_, reached)| reached);
+        splits_to.or(self.sort.map(|_| self.reached))
     }
 
     /// The bucket for a timer that is armed now.
@@ -310,10 +349,10 @@ impl<H: Host> Timers<H> {
     }
 
     /// The first latest time, and the slack of its timer: exact, or too early if that timer was
-    /// removed or a bucket is being split. `NEVER` if nothing is armed.
+    /// removed, or a bucket is being split or sorted. `NEVER` if nothing is armed.
     fn next(&self) -> (u64, u64) {
-        if let Some((_, reached)) = self.split {
-            return (reached, 0);
+        if let Some(at) = self.under_way() {
+            return (at, 0);
         }
         let mut next = (NEVER, 0);
         for (level, &buckets) in self.occupied.iter().enumerate() {
@@ -333,11 +372,8 @@ impl<H: Host> Timers<H> {
 
     /// The first expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
     fn open(&self) -> u64 {
-        match (self.split, self.first()) {
-            (Some((_, reached)), _) => reached,
-            (None, Some(at)) => self.earliest(at),
-            (None, None) => NEVER,
-        }
+        let of_first = || self.first().map_or(NEVER, |at| self.earliest(at));
+        self.under_way().unwrap_or_else(of_first)
     }
 
     /// Arms `item` for the window in its node.
@@ -346,7 +382,7 @@ impl<H: Host> Timers<H> {
     /// `item` is live, in no list, and the caller's.
     pub(crate) unsafe fn insert(&mut self, item: *mut Delayed<H>, now: u64) {
         if self.armed == 0 {
-            (self.reached, self.split) = (now, None);
+            (self.reached, self.split, self.sort) = (now, None, None);
         }
         self.armed += 1;
         self.sequence += 1;
@@ -403,7 +439,7 @@ impl<H: Host> Timers<H> {
         unsafe { self.unlink(item) };
         self.armed -= 1;
         if self.armed == 0 {
-            (self.split, self.served) = (None, (0, 0));
+            (self.split, self.sort, self.served) = (None, None, (0, 0));
         }
     }
 
@@ -430,10 +466,17 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Finds the timer that is due first. Splits the buckets in its way, moving at most `steps`
-    /// timers, which are subtracted.
+    /// Finds the timer that is due first. Splits and sorts the buckets in its way, moving at most
+    /// `steps` timers, which are subtracted.
     pub(crate) fn advance(&mut self, now: u64, steps: &mut usize) -> Advance<H> {
         loop {
+            if let Some(sort) = self.sort {
+                let Some(sorted) = self.go_on_sorting(sort, steps) else { return Advance::Later };
+                if let Some(at) = self.first_in(sorted) {
+                    return Advance::Due(self.bucket(at).head);
+                }
+                self.sort = None;
+            }
             if let Some((at, reached)) = self.split {
                 if !self.go_on_splitting(at, reached, steps) {
                     return Advance::Later;
@@ -450,12 +493,16 @@ impl<H: Host> Timers<H> {
                 self.split = Some((at, self.reached.max(earliest)));
                 continue;
             }
+            let instant = begin_of(self.reached, at);
             let bucket = self.bucket(at);
+            if bucket.is_unsorted && instant <= now {
+                bucket.is_unsorted = false;
+                self.reached = instant;
+                self.sort = Some(Sort { bucket: at.bucket, pass: 0 });
+                continue;
+            }
             // SAFETY: the timers of a bucket are in this wheel, and an occupied bucket has some.
             unsafe {
-                if bucket.is_unsorted {
-                    bucket.sort();
-                }
                 let expiry = (*bucket.head).node.expiry.get();
                 if expiry <= now {
                     return Advance::Due(bucket.head);
@@ -481,6 +528,34 @@ impl<H: Host> Timers<H> {
             }
         }
         true
+    }
+
+    /// Sorts the timers of one instant. Returns the row that has them, from bucket to bucket; none if
+    /// the steps are used up before.
+    fn go_on_sorting(&mut self, mut sort: Sort, steps: &mut usize) -> Option<usize> {
+        // A timer that was armed in the first pass has a higher number than all others. Beyond that, a
+        // number that rises adds a pass that changes nothing.
+        while sort.pass < Sort::passes(self.sequence) {
+            let from = match sort.pass {
+                0 => Some(Position { level: 0, bucket: sort.bucket })
+                    .filter(|at| self.occupied[0] & 1 << at.bucket != 0),
+                pass => self.first_in(Sort::row(pass - 1)),
+            };
+            let Some(from) = from else {
+                sort.pass += 1;
+                self.sort = Some(sort);
+                continue;
+            };
+            *steps = steps.checked_sub(1)?;
+            // SAFETY: the timers of a bucket are in this wheel, and an occupied bucket has some.
+            unsafe {
+                let item = self.bucket(from).head;
+                prefetch_all((*item).node.next.get().0);
+                self.unlink(item);
+                self.link(item, sort.place((*item).node.sequence.get()));
+            }
+        }
+        Some(Sort::row(sort.pass - 1))
     }
 
     /// Removes and returns any timer; null if nothing is armed.
@@ -511,85 +586,4 @@ impl<H: Host> Timers<H> {
             }
         }
     }
-}
-
-/// Sorts a list through `next` in place, by expiry and then by order of arming: a merge sort of the
-/// runs that are already in order. Timers for one instant form one run.
-///
-/// # Safety
-/// The list is the caller's.
-unsafe fn sorted<H: Host>(mut rest: *mut Delayed<H>) -> *mut Delayed<H> {
-    // The list at index `i` is empty or the merge of 2^i runs.
-    let mut merged: [*mut Delayed<H>; MERGES] = [std::ptr::null_mut(); MERGES];
-    while !rest.is_null() {
-        // SAFETY: by this function's contract; a list is in one place at a time.
-        unsafe {
-            let mut list = rest;
-            rest = split_run(list);
-            for place in &mut merged {
-                let other = std::mem::replace(place, std::ptr::null_mut());
-                if other.is_null() {
-                    *place = list;
-                    break;
-                }
-                list = merge(other, list);
-            }
-        }
-    }
-    // SAFETY: as above.
-    merged.into_iter().fold(std::ptr::null_mut(), |all, list| unsafe { merge(list, all) })
-}
-
-/// Cuts a list, which is not empty, after its first run. Returns the rest.
-///
-/// # Safety
-/// The list is the caller's.
-unsafe fn split_run<H: Host>(mut item: *mut Delayed<H>) -> *mut Delayed<H> {
-    // SAFETY: by this function's contract.
-    unsafe {
-        loop {
-            let next = (*item).node.next.get().0;
-            if next.is_null() || key(next) < key(item) {
-                (*item).node.next.set(Link(std::ptr::null_mut()));
-                return next;
-            }
-            item = next;
-        }
-    }
-}
-
-/// Merges two lists, each in order.
-///
-/// # Safety
-/// The lists are the caller's.
-unsafe fn merge<H: Host>(mut a: *mut Delayed<H>, mut b: *mut Delayed<H>) -> *mut Delayed<H> {
-    let (mut head, mut tail) = (std::ptr::null_mut(), std::ptr::null_mut::<Delayed<H>>());
-    let mut append = |item: *mut Delayed<H>| {
-        match tail.is_null() {
-            true => head = item,
-            // SAFETY: by this function's contract.
-            false => unsafe { (*tail).node.next.set(Link(item)) },
-        }
-        tail = item;
-    };
-    while !a.is_null() && !b.is_null() {
-        // SAFETY: by this function's contract.
-        unsafe {
-            if key(b) < key(a) {
-                std::mem::swap(&mut a, &mut b);
-            }
-            append(a);
-            a = (*a).node.next.get().0;
-        }
-    }
-    // The rest of the list that is not empty is linked already.
-    append(if a.is_null() { b } else { a });
-    head
-}
-
-/// # Safety
-/// The item is the caller's.
-unsafe fn key<H: Host>(item: *mut Delayed<H>) -> (u64, u64) {
-    // SAFETY: by this function's contract.
-    unsafe { ((*item).node.expiry.get(), (*item).node.sequence.get()) }
 }

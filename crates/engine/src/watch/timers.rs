@@ -30,7 +30,7 @@
 //!
 //! Where a pool's items are short, a worker is expected at the timer before the watcher, which
 //! therefore wakes up to [`TIMER_SLACK_NS`] later. It wakes or creates a worker for an overdue
-//! timer, even above the target, unless a thread fires the pool's timers. If no worker can be had, it
+//! timer, even above the target, unless a thread fires the timer's wheel. If no worker can be had, it
 //! queues the due items itself, so that a rescuer may take them.
 
 use super::Watch;
@@ -81,7 +81,7 @@ impl<H: Host> Watch<H> {
             let Some(at) = left_timer(pool, now, sleeps) else { return };
             if at > now {
                 until = until.min(at);
-            } else if pool.is_firing() {
+            } else if !pool.has_unfired_wakes(now) {
                 until = until.min(now.saturating_add(TIMER_SLACK_NS));
             } else if !pool.state.counts().kept {
                 overdue.push(pool.id);

@@ -416,8 +416,7 @@ impl<H: Host> Worker<H> {
                 pool.settle(engine);
                 return step;
             }
-            let is_due = pool.next_wake() <= now || pool.has_due_timers(now);
-            if has_hooks || (is_due && !pool.is_firing()) {
+            if has_hooks || pool.has_unfired_timers(now) {
                 pool.note_progress(now);
                 self.up_since.set(now);
                 pool.remove_idle(engine, &mut inner, self.slot);

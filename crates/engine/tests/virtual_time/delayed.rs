@@ -182,6 +182,39 @@ fn an_item_that_is_armed_again_is_exact_and_the_last_of_its_instant() {
     });
 }
 
+/// More timers than a thread fires in a slice, many of which keep their places in the wheel.
+#[test]
+fn many_items_that_are_armed_again_for_one_instant_fire_in_the_order_of_arming() {
+    const TIMERS: usize = 3_000;
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        engine.set_cpu_intensive_thresh(0);
+        let (runs, mut chance) = (Runs::default(), Chance::new(13));
+        let items: Vec<_> = (0..TIMERS).map(|index| noting(engine, &runs, index)).collect();
+        for at in [40 * SEC, 40 * SEC + 1, 90 * SEC] {
+            for item in &items {
+                assert_eq!(item.queue_delayed(&queue, None, at), Queued::Yes);
+            }
+            let due = host.time() + at;
+            let mut expected: Vec<usize> = (0..TIMERS).collect();
+            for _ in 0..TIMERS {
+                let place = chance.below(expected.len() as u64) as usize;
+                let index = expected.remove(place);
+                match chance.below(10) {
+                    0 => assert!(items[index].cancel(engine)),
+                    _ => {
+                        assert_eq!(items[index].mod_delayed(&queue, at), Ok(Rearmed::Moved));
+                        expected.push(index);
+                    }
+                }
+            }
+            host.doze(2 * at);
+            let ran: Vec<_> = expected.into_iter().map(|index| (index, due, 0)).collect();
+            assert!(taken(&runs) == ran, "{at}: in the order of arming, on time");
+        }
+    });
+}
+
 #[test]
 fn an_item_can_be_moved_to_another_queue() {
     with_engine(Setup::exact("core:1"), |engine| {

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_engine::{Cpus, Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::off_cpu::{MEASURE_EVERY_NS, RAISED_NS};
 use uwork_policy::scope::AffinityScope;
 
@@ -23,8 +24,12 @@ struct Inside {
 }
 
 fn queue_of(engine: &Arc<VirtualEngine>, max_active: u32) -> VirtualQueue {
+    named(engine, "q", max_active)
+}
+
+fn named(engine: &Arc<VirtualEngine>, name: &str, max_active: u32) -> VirtualQueue {
     let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
-    make(engine, QueueSpec { max_active, ..spec("q", kind) })
+    make(engine, QueueSpec { max_active, ..spec(name, kind) })
 }
 
 /// Runs `count` items that compute and then sleep. Returns how long that took, and how many items were
@@ -33,10 +38,22 @@ fn run(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
     count: u32,
-    (burn_ns, doze_ns): (u64, u64),
+    times: (u64, u64),
 ) -> (u64, u32) {
-    let inside = Arc::new(Inside::default());
     let began = engine.host().time();
+    let inside = begin(engine, queue, count, times);
+    queue.flush().unwrap();
+    (engine.host().time() - began, inside.most.load(Ordering::Relaxed))
+}
+
+/// Queues `count` items that compute and then sleep.
+fn begin(
+    engine: &Arc<VirtualEngine>,
+    queue: &VirtualQueue,
+    count: u32,
+    (burn_ns, doze_ns): (u64, u64),
+) -> Arc<Inside> {
+    let inside = Arc::new(Inside::default());
     for _ in 0..count {
         let (engine, inside) = (engine.clone(), inside.clone());
         let item = Item::new(move || {
@@ -50,8 +67,7 @@ fn run(
         });
         assert_eq!(item.queue(queue), Queued::Yes);
     }
-    queue.flush().unwrap();
-    (engine.host().time() - began, inside.most.load(Ordering::Relaxed))
+    inside
 }
 
 #[test]
@@ -192,4 +208,60 @@ fn few_batches_are_measured() {
         assert!(delays_read <= most, "{delays_read} readings in {took} ns, at most {most}");
         assert!(delays_read > 0);
     });
+}
+
+/// Both queues have one pool and so one target. Neither may starve the other, and the raise ends with
+/// the sleepers.
+#[test]
+fn a_queue_that_computes_beside_one_that_sleeps_is_not_held_up() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let (sleeps, computes) = (named(engine, "sleeps", 16), named(engine, "computes", 16));
+            let began = engine.host().time();
+            let slept = begin(engine, &sleeps, 2_000, (US, 300 * US));
+            let computed = begin(engine, &computes, 200, (200 * US, 0));
+            sleeps.flush().unwrap();
+            computes.flush().unwrap();
+            let took = engine.host().time() - began;
+            // The work of each queue alone: sixteen sleepers at a time, and two CPUs.
+            let ideal = (2_000 * 301 * US / 16) + (200 * 200 * US / 2);
+            assert!(took <= ideal + ideal / 4, "{tier}: {took} of {ideal} ns");
+            let most = [&slept, &computed].map(|inside| inside.most.load(Ordering::Relaxed));
+            assert!(most[0] == 16 && most[1] <= 16, "{tier}: {most:?}");
+            engine.host().doze(2 * RAISED_NS);
+            let (_, most) = run(engine, &computes, 200, (200 * US, 0));
+            assert_eq!(most, 2, "{tier}");
+        });
+    }
+}
+
+/// The number of CPUs changes under a raised target.
+#[test]
+fn cpus_that_go_and_come_back_bound_computing_items_and_not_sleeping_ones() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:4"), move |engine| {
+            let host = engine.host();
+            host.detecting().tier = tier;
+            let queue = queue_of(engine, 16);
+            for list in ["0-3", "0", "0-3", "2-3", "0-3"] {
+                let allowed: CpuSet = list.parse().expect("a list");
+                let cpus = allowed.len() as u32;
+                host.change_cpus(Cpus {
+                    unbound_cpumask: allowed.clone(),
+                    allowed,
+                    cpu_limit: None,
+                });
+                // While the watcher finds out, and then with the CPUs that are left.
+                for _ in 0..3 {
+                    let (_, most) = run(engine, &queue, 4_000, (US, MS));
+                    assert_eq!(most, 16, "{tier}, {list}");
+                }
+                host.doze(2 * RAISED_NS);
+                let (_, most) = run(engine, &queue, 500, (200 * US, 0));
+                // Single sleeps are detected too: a worker found asleep by mistake has a replacement.
+                assert!((cpus..=cpus + 1).contains(&most), "{tier}, {list}: {most}");
+            }
+        });
+    }
 }

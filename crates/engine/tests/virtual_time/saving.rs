@@ -182,6 +182,40 @@ fn windows_are_stabbed_with_the_fewest_wakes() {
     }
 }
 
+/// A worker that is awake fires a bounded number of another pool's timers before it runs its own item;
+/// that pool's own workers fire the rest.
+#[test]
+fn a_worker_does_not_empty_the_wheel_of_another_saving_pool() {
+    const TIMERS: usize = 10_000;
+    with_engine(Setup::exact("core:1"), |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let highpri = efficient(engine, "pe-high", Flags::HIGHPRI);
+        host.doze(MS);
+        let (runs, left) = (Runs::default(), Arc::new(OnceLock::new()));
+        let (own, seen) = (engine.clone(), left.clone());
+        let first = Item::new(move || {
+            let armed = own.dump().pools.iter().map(|pool| pool.nr_armed).sum::<usize>();
+            seen.set(armed).expect("it runs once");
+        });
+        let due = host.time() + 10 * MS;
+        let others: Vec<_> = (0..TIMERS)
+            .map(|index| {
+                let item = noting(engine, &runs, index, 10 * MS);
+                let delay = due - host.time();
+                assert_eq!(item.queue_delayed(&highpri, None, delay), Queued::Yes);
+                item
+            })
+            .collect();
+        assert_eq!(first.queue_delayed(&queue, None, due - host.time()), Queued::Yes);
+        host.doze(SEC);
+        let left = *left.get().expect("it has run");
+        assert!(left >= TIMERS - 2_048, "{left} timers were armed when it ran");
+        assert_eq!(taken(&runs).len(), others.len());
+    });
+}
+
 /// Queues of another niceness have another pool. A worker that wakes for its timers also queues the
 /// items of the other pool, whose worker is woken on the same CPU.
 #[test]
