@@ -56,9 +56,10 @@ impl<F: Future> Drop for FutureTask<F> {
             return;
         }
         engine().without_last_waits(|| {
+            // Dropped in here also if the future's destructor panics.
+            let _queue = queue.take();
             // In place: the future is pinned.
             *future = None;
-            *queue = None;
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uwork_linux::{Event, engine, forks};
@@ -32,7 +32,53 @@ struct Open {
     forks: u32,
     /// Dropped handles. The end of the scope joins them, as it may have to run their closures
     /// itself.
-    left: Mutex<Vec<JoinHandle<()>>>,
+    left: Left,
+}
+
+/// Handles that any thread adds and one thread takes. Without a lock: a thread that holds one at a fork
+/// does not exist in the child.
+struct Left(AtomicPtr<LeftHandle>);
+
+/// Guard of `earlier`: the adder until it is in the list; then constant.
+struct LeftHandle {
+    handle: JoinHandle<()>,
+    earlier: *mut LeftHandle,
+}
+
+impl Left {
+    fn add(&self, handle: JoinHandle<()>) {
+        let mut last = self.0.load(Ordering::Relaxed);
+        let added = Box::into_raw(Box::new(LeftHandle { handle, earlier: last }));
+        // Release: the taker sees the fields.
+        while let Err(now) =
+            self.0.compare_exchange_weak(last, added, Ordering::Release, Ordering::Relaxed)
+        {
+            last = now;
+            // SAFETY: from the box above, and in no list.
+            unsafe { (*added).earlier = last };
+        }
+    }
+
+    /// The handle that was added last. Only one thread calls this, so an entry that it reads stays in
+    /// the list until its own exchange.
+    fn take(&self) -> Option<JoinHandle<()>> {
+        let mut last = self.0.load(Ordering::Acquire);
+        loop {
+            // SAFETY: null, or an entry of the list.
+            let earlier = unsafe { last.as_ref() }?.earlier;
+            match self.0.compare_exchange(last, earlier, Ordering::Acquire, Ordering::Acquire) {
+                // SAFETY: from a box, and taken once.
+                Ok(_) => return Some(unsafe { Box::from_raw(last) }.handle),
+                Err(now) => last = now,
+            }
+        }
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        while self.take().is_some() {}
+    }
 }
 
 impl Open {
@@ -156,7 +202,7 @@ impl<R> ScopedJoinHandle<'_, R> {
 impl<R> Drop for ScopedJoinHandle<'_, R> {
     fn drop(&mut self) {
         if let Some(Done::Queued(handle)) = self.done.take() {
-            self.open.left.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+            self.open.left.add(handle);
         }
     }
 }
@@ -222,16 +268,14 @@ where
         none_left: Event::default(),
         panics: AtomicUsize::new(0),
         forks: forks(),
-        left: Mutex::new(Vec::new()),
+        left: Left(AtomicPtr::new(std::ptr::null_mut())),
     });
     let scope = SpawnScope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     open.close_one();
     let mut lost = 0;
-    loop {
-        let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // The job itself counts a panic.
-        let Some(handle) = left else { break };
+    // The job itself counts a panic.
+    while let Some(handle) = open.left.take() {
         if let Err(JoinError::Forked) = open.ended(handle.join_unchecked()) {
             lost += 1;
         }

@@ -37,7 +37,7 @@
 //!
 //! ```
 //! use uwork::combine::{Combiner, Parcels};
-//! use uwork::percpu::{Bundle, Cache, Cached, Guard, PerCpu};
+//! use uwork::percpu::{Bundle, Cache, CacheInUse, Cached, Guard, PerCpu};
 //! use uwork::rcu::RcuWork;
 //! use uwork::task::TaskWork;
 //! use uwork::{DelayedWork, JoinHandle, ScopedJoinHandle, SpawnScope, Work};
@@ -52,6 +52,10 @@
 //! fn taken<'p, 'a>(it: Parcels<'p, Text<'a>>) -> Parcels<'p, Text<'a>> { it }
 //! fn pool<'r, 'a>(it: &'r Pool<Text<'a>>) -> &'r Pool<Text<'a>> { it }
 //! fn cache<'r, 'a>(it: &'r Cache<Text<'a>>) -> &'r Cache<Text<'a>> { it }
+//! fn in_use<'a>(it: CacheInUse<Text<'a>>) -> CacheInUse<Text<'a>> { it }
+//! fn object<'c, 'a>(it: Cached<'c, Text<'a>>) -> Cached<'c, Text<'a>> { it }
+//! fn guard<'g, 'a>(it: Guard<'g, Text<'a>>) -> Guard<'g, Text<'a>> { it }
+//! fn handle<'s, 'a>(it: ScopedJoinHandle<'s, Text<'a>>) -> ScopedJoinHandle<'s, Text<'a>> { it }
 //! fn data<'r, 'a>(it: &'r PerCpu<Text<'a>>) -> &'r PerCpu<Text<'a>> { it }
 //! fn bundle<'r, 'a>(it: &'r Bundle<Text<'a>>) -> &'r Bundle<Text<'a>> { it }
 //! fn hooks<'a>(it: Hooks<Text<'a>>) -> Hooks<Text<'a>> { it }
@@ -123,6 +127,18 @@
 //! fn shorter<'r, 'a>(it: &'r Cache<&'static str>) -> &'r Cache<&'a str> { it }
 //! ```
 //! ```compile_fail
+//! use uwork::percpu::CacheInUse;
+//! fn shorter<'a>(it: CacheInUse<&'static str>) -> CacheInUse<&'a str> { it }
+//! ```
+//! ```compile_fail
+//! use uwork::percpu::Cached;
+//! fn shorter<'c, 'a>(it: Cached<'c, &'static str>) -> Cached<'c, &'a str> { it }
+//! ```
+//! ```compile_fail
+//! use uwork::percpu::Guard;
+//! fn shorter<'g, 'a>(it: Guard<'g, &'static str>) -> Guard<'g, &'a str> { it }
+//! ```
+//! ```compile_fail
 //! use uwork::percpu::PerCpu;
 //! fn shorter<'r, 'a>(it: &'r PerCpu<&'static str>) -> &'r PerCpu<&'a str> { it }
 //! ```
@@ -137,4 +153,8 @@
 //! ```compile_fail
 //! use uwork::SpawnScope;
 //! fn shorter<'r, 'a>(it: &'r SpawnScope<'static, 'static>) -> &'r SpawnScope<'a, 'a> { it }
+//! ```
+//! ```compile_fail
+//! use uwork::ScopedJoinHandle;
+//! fn shorter<'s, 'a>(it: ScopedJoinHandle<'s, &'static str>) -> ScopedJoinHandle<'s, &'a str> { it }
 //! ```

@@ -20,6 +20,8 @@ pub struct ThreadState {
     frame: Cell<*const Frame>,
     /// The worker of this thread (a `Worker<H>`), null on other threads.
     worker: Cell<*const ()>,
+    /// Whether the items of that worker are those of BH queues.
+    runs_bh: Cell<bool>,
     /// Whether this thread is a queue's rescuer.
     rescuer: Cell<bool>,
     /// The thread, as the host names it; 0 if not asked yet.
@@ -58,6 +60,7 @@ impl ThreadState {
         ThreadState {
             frame: Cell::new(std::ptr::null()),
             worker: Cell::new(std::ptr::null()),
+            runs_bh: Cell::new(false),
             rescuer: Cell::new(false),
             number: Cell::new(0),
             forks: Cell::new(0),
@@ -93,6 +96,7 @@ impl ThreadState {
     }
 
     /// Whether the thread is in a hook, which must not wait for items.
+    #[inline]
     pub fn is_in_hook(&self) -> bool {
         self.in_hook.get()
     }
@@ -113,6 +117,7 @@ impl ThreadState {
     }
 
     /// Whether the thread is inside an item.
+    #[inline]
     pub fn is_inside_items(&self) -> bool {
         !self.frame.get().is_null()
     }
@@ -154,8 +159,16 @@ impl ThreadState {
         self.worker.get()
     }
 
-    pub(crate) fn set_worker(&self, worker: *const ()) {
+    /// `runs_bh`: whether its items are those of BH queues.
+    pub(crate) fn set_worker(&self, worker: *const (), runs_bh: bool) {
         self.worker.set(worker);
+        self.runs_bh.set(runs_bh);
+    }
+
+    /// Whether the thread is a worker in an item of a BH queue, which must not wait.
+    #[inline]
+    pub(crate) fn is_in_bh(&self) -> bool {
+        self.runs_bh.get() && self.is_inside_items()
     }
 
     /// The thread, as the host names it. The first call obtains the name from `ask`.
@@ -185,7 +198,7 @@ impl ThreadState {
         self.forks.set(self.forks.get() + 1);
         self.number.set(0);
         self.rescuer.set(false);
-        self.worker.set(std::ptr::null());
+        self.set_worker(std::ptr::null(), false);
         self.frame.set(std::ptr::null());
     }
 

@@ -69,9 +69,12 @@ impl<H: Host> Engine<H> {
         );
     }
 
-    /// Whether the caller may wait: it is in no thread hook and in no item of a BH queue.
+    /// Whether the caller may wait: it is in no thread hook and in no item of a BH queue. Takes three
+    /// loads of the thread's state.
+    #[inline]
     pub fn may_wait(&self) -> bool {
-        !self.caller().thread.is_in_hook() && !self.context().bh
+        let thread = self.caller().thread;
+        !thread.is_in_hook() && !thread.is_in_bh()
     }
 
     /// Calls `f`, in which the drop of the last handle of a queue does not wait: another thread does.
@@ -103,19 +106,15 @@ impl<H: Host> Engine<H> {
 
     /// The role and position of the calling thread.
     pub fn context(&self) -> Context {
-        let caller = self.caller();
-        let worker = caller.worker();
-        let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
-        let frame = caller.thread.frame().addr();
-        let hook = caller.thread.is_in_hook();
-        Context { worker: worker.is_some(), bh: bh && frame != 0, hook, frame }
+        let thread = self.caller().thread;
+        let (worker, frame) = (self.is_worker(), thread.frame().addr());
+        Context { worker, bh: thread.is_in_bh(), hook: thread.is_in_hook(), frame }
     }
 }
 
 impl<'a, H: Host> Caller<'a, H> {
     fn is_in_bh(self) -> bool {
-        let worker = self.worker();
-        let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
+        let is_bh = self.thread.is_in_bh();
         if is_bh {
             self.report_bh_wait();
         }
@@ -125,6 +124,10 @@ impl<'a, H: Host> Caller<'a, H> {
     /// For calls that are about to wait and have already begun. They must not be unwound, so this
     /// only reports. The caller is in no list of waiters yet, because the reporter is user code.
     pub(crate) fn before_wait(self) {
+        debug_assert!(
+            !self.thread.is_in_hook(),
+            "a wait begins in a thread hook: its call lacks `Engine::assert_outside_hooks`"
+        );
         let _ = self.is_in_bh();
         self.engine.fork.finish(self.engine);
         if self.worker().is_none() && self.thread.take_wait_to_report() {

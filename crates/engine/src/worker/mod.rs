@@ -114,7 +114,7 @@ impl<H: Host> Worker<H> {
         let host = self.engine.host();
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
-        thread.set_worker(std::ptr::from_ref(&self).cast());
+        thread.set_worker(std::ptr::from_ref(&self).cast(), self.pool().spec().bh);
         self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
         self.slot().note_lock_waits(true);
@@ -133,7 +133,7 @@ impl<H: Host> Worker<H> {
         }
         self.slot().note_lock_waits(false);
         self.slot().set_worker(false);
-        thread.set_worker(std::ptr::null());
+        thread.set_worker(std::ptr::null(), false);
         self.slot().forget_thread_number(&self.engine);
         self.engine.slots.release(self.slot);
     }

@@ -90,7 +90,7 @@ impl Forker {
     }
 
     /// The owner has pushed a half that no visit will see. Asks for one if a pod has a worker to
-    /// spare, and if the caller may wait for a half that is taken.
+    /// spare.
     #[inline]
     pub(super) fn consider_a_visit(&'static self) {
         let queue = &system::dfl_long().0;
@@ -107,9 +107,6 @@ impl Forker {
 
     #[cold]
     fn ask(&'static self, queue: &uwork_engine::Queue<Linux>, cpu: u32) {
-        if !engine().may_wait() {
-            return;
-        }
         self.deque.ask();
         // SAFETY: a forker lives forever. Its item is only queued here.
         let queued = unsafe { queue.queue_on(cpu, NonNull::from(self).cast()) };

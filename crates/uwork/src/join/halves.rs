@@ -138,7 +138,8 @@ impl<B: FnOnce() -> RB, RB> Frame<B, RB> {
 /// [system queues](crate::system): a `b` that a worker took runs as an item of
 /// [`system::dfl_long`](crate::system::dfl_long). Both halves may call `join` again, to any depth;
 /// that starts no threads. A join may be called anywhere, also on threads that are no workers and
-/// in items of ordered queues. In items of BH queues, which must not wait, the caller runs both.
+/// in items of ordered queues. In items of BH queues and in [thread hooks](crate::threads), which must
+/// not wait, the caller runs both.
 ///
 /// A caller whose `b` was taken runs parts of it that `b` has forked, and sleeps if there are none;
 /// inside a work item that wait is declared.
@@ -169,9 +170,10 @@ where
     RA: Send,
     RB: Send,
 {
-    match Forker::mine() {
+    match Forker::mine().filter(|_| engine().may_wait()) {
         Some(owner) => join_on(owner, a, b),
-        // The thread's local data is being destroyed.
+        // The caller must not wait for a half that another thread takes, or the thread's local data is
+        // being destroyed.
         None => {
             let a = a();
             (a, b())

@@ -183,6 +183,35 @@ fn a_scope_ends_in_the_child() {
     }
 }
 
+// Catches: a lock of the scope that a thread of the parent holds at the fork.
+#[test]
+fn a_scope_ends_in_the_child_although_a_thread_drops_handles_at_the_fork() {
+    let _watchdog = watchdog();
+    let queue = queue("scope-drops").build().unwrap();
+    for _ in 0..30 {
+        let (begun, stops) = (Gate::new(), AtomicBool::new(false));
+        let drops = |forks: &(dyn Fn() + Sync)| {
+            scope(&queue, |s| {
+                let dropper = s.spawn(|| {
+                    begun.open();
+                    while !stops.load(Ordering::Relaxed) {
+                        drop(s.spawn(|| ()));
+                    }
+                });
+                begun.wait();
+                forks();
+                stops.store(true, Ordering::Relaxed);
+                drop(dropper);
+            });
+        };
+        let check = |outcome: thread::Result<()>| {
+            let text = text_of(outcome);
+            assert!(text.contains("the parent process's"), "{text}");
+        };
+        forks_inside(|| (), drops, check).unwrap().unwrap();
+    }
+}
+
 #[test]
 fn a_scope_whose_closures_have_ended_or_are_inherited_returns_in_the_child() {
     let _watchdog = watchdog();

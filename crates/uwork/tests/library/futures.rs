@@ -1,6 +1,7 @@
 //! Futures as work items, and handles as futures.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -190,6 +191,44 @@ fn a_panic_in_a_future_reaches_its_handle() {
     seen.waker().wake();
     queue.flush().unwrap();
     assert_eq!((seen.polls(), seen.dropped()), (3, 1));
+}
+
+/// Never ready, with a waker that is kept; panics when it is dropped.
+struct PendingAndPanics(Arc<Mutex<Option<Waker>>>);
+
+impl Future for PendingAndPanics {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        *self.0.lock().unwrap() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for PendingAndPanics {
+    fn drop(&mut self) {
+        panic!("on purpose, while the future is dropped");
+    }
+}
+
+// Catches: a drop of the last waker that waits for a queue because the future's destructor panicked.
+#[test]
+fn the_drop_of_a_waker_does_not_wait_although_the_future_panics() {
+    let _watchdog = watchdog();
+    let mine = queue("futures-last-panic").build().unwrap();
+    let (name, kept) = (mine.name().to_owned(), Arc::new(Mutex::new(None)));
+    let handle = mine.spawn_future(PendingAndPanics(kept.clone()));
+    until("it was polled", || kept.lock().unwrap().is_some());
+    until("the poll has ended", || mine.is_idle());
+    let (gate, ended) = held_item(&mine);
+    // From here on, only the task keeps the queue.
+    drop((mine, handle));
+    let waker = kept.lock().unwrap().take();
+    let outcome = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+    assert!(outcome.is_err(), "the future has panicked");
+    assert!(!ended.load(Ordering::SeqCst), "it has waited for the item");
+    gate.open();
+    until("the queue has ended", || Queue::builder(&name).build().is_ok());
 }
 
 /// Ready at once; panics when it is dropped.

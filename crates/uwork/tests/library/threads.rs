@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use crate::support::child::alone;
@@ -228,6 +229,44 @@ fn every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait() {
         gate.open();
         support::until("the dropped queue has ended", || Queue::builder("target").build().is_ok());
         assert_eq!(on_worker(&own, || 42), 42);
+    });
+}
+
+// Catches: a half of a hook's join, taken by a thread that came for a half of the item around: the hook
+// would have to wait for it.
+#[test]
+fn a_join_in_a_hook_runs_both_halves_on_its_thread() {
+    alone("a_join_in_a_hook_runs_both_halves_on_its_thread", || {
+        let queue = Queue::builder("joins").build().unwrap();
+        for _ in 0..30 {
+            let hooks = threads::add_lazy_hooks(
+                |_| {
+                    let second = AtomicUsize::new(0);
+                    // Long enough for a thief on its way.
+                    let first = || {
+                        let enough = Instant::now() + Duration::from_millis(20);
+                        while second.load(Ordering::SeqCst) == 0 && Instant::now() < enough {
+                            thread::yield_now();
+                        }
+                        second.load(Ordering::SeqCst)
+                    };
+                    let here = thread::current().id();
+                    let (begun, ran_on) = uwork::join(first, || {
+                        second.store(1, Ordering::SeqCst);
+                        thread::current().id()
+                    });
+                    begun == 0 && ran_on == here
+                },
+                |_, _| (),
+            );
+            // The join around asks for a worker, which takes the second half and looks for more.
+            let in_place = on_worker(&queue, move || {
+                let (in_place, ()) = uwork::join(|| hooks.with(|&in_place| in_place), || ());
+                in_place
+            });
+            assert_eq!(in_place, Some(true));
+            hooks.remove();
+        }
     });
 }
 
