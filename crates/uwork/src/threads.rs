@@ -238,3 +238,32 @@ impl Queue {
         hooks.raw.serve(self.0.demands());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Catches: a list that grows with each pair of hooks that comes and goes; its readers are slower each
+    // time.
+    #[test]
+    fn no_queue_demands_hooks_that_are_removed() {
+        let queue = Queue::builder("demands").build().expect("a free name");
+        let demands = || {
+            let mut count = 0;
+            queue.0.demands().for_each(|_| count += 1);
+            count
+        };
+        for _ in 0..100 {
+            let (hooks, others) =
+                (add_lazy_hooks(|_| (), |_, ()| ()), add_lazy_hooks(|_| (), |_, ()| ()));
+            queue.add_hooks(hooks);
+            queue.add_hooks(others);
+            assert_eq!(demands(), 2);
+            hooks.remove();
+            assert_eq!(demands(), 1);
+            others.remove();
+            queue.add_hooks(others);
+            assert_eq!(demands(), 0);
+        }
+    }
+}

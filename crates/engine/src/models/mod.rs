@@ -40,6 +40,7 @@ mod fork;
 mod freeze;
 mod handle;
 mod held;
+mod hooked;
 mod in_progress;
 mod keeper;
 mod kick;

@@ -21,10 +21,12 @@
 //! release and acquire of the queue. A parked thread wakes by an event, which remembers a wake: so a
 //! worker either reads the new number before it parks, or does not stay parked.
 //!
-//! **A remover that waits** reads `Hooks::library`, the library's threads that have begun a start
-//! hook and not ended the stop hook. A thread counts itself first and reads `is_removed` second; the
-//! remover sets `is_removed` first and reads the count second. All four accesses are SeqCst, so the
-//! thread leaves without a call or the remover waits for it.
+//! **A remover that waits**, and a thread that begins beside it: see
+//! [`Hooked`](uwork_engine::handle::Hooked).
+//!
+//! **A queue's demand** of hooks ends with the hooks: the remover visits all queues. One that is added
+//! meanwhile is removed by the adder, which adds first and reads the mark second, as the remover sets
+//! the mark first and visits the queues second. All of these are SeqCst.
 //!
 //! Hooks are never freed: a thread may be about to call them, and a handle may be used after the
 //! removal. `LOCK` is held over a fork, so no allocation is made and no user code is called under it.
@@ -36,7 +38,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::futex::Futex;
+use uwork_engine::handle::{Hooked, Owner};
 use uwork_engine::host::Runner;
 use uwork_engine::{Demands, QueueError, ThreadState, Wanted};
 
@@ -75,11 +77,10 @@ pub struct Hooks {
     start: Start,
     stop: Stop,
     when: When,
-    is_removed: AtomicBool,
-    /// The library's threads between the start hook and the end of the stop hook. A futex word.
-    library: AtomicU32,
-    /// The same of other threads.
-    program: AtomicU32,
+    /// The threads that have called them, and whether they are removed.
+    hooked: Hooked,
+    /// Whether a queue may demand them.
+    is_demanded: AtomicBool,
     /// The hooks that were added before.
     earlier: Option<&'static Hooks>,
     /// The next older hooks that are not removed, or null. Written under `LOCK`.
@@ -138,12 +139,7 @@ impl Held {
         // SAFETY: only hooks are in the list.
         let all = unsafe { hooks_at(ALL.load(Ordering::Acquire)) };
         for hooks in std::iter::successors(all, |hooks| hooks.earlier) {
-            // A load first, so that the child shares the page with its parent.
-            for count in [&hooks.library, &hooks.program] {
-                if count.load(Ordering::Relaxed) != 0 {
-                    count.store(0, Ordering::Relaxed);
-                }
-            }
+            hooks.hooked.forget_threads();
         }
         states::child();
     }
@@ -161,9 +157,8 @@ pub fn add(when: When, start: Start, stop: Stop) -> &'static Hooks {
         start,
         stop,
         when,
-        is_removed: AtomicBool::new(false),
-        library: AtomicU32::new(0),
-        program: AtomicU32::new(0),
+        hooked: Hooked::new(),
+        is_demanded: AtomicBool::new(false),
         earlier: None,
         next: AtomicPtr::new(ptr::null_mut()),
     }));
@@ -184,8 +179,24 @@ pub fn add(when: When, start: Start, stop: Stop) -> &'static Hooks {
 impl Hooks {
     /// From now on a thread calls the start hook before its first item of the queue of these demands.
     pub fn serve(&'static self, queue: &Demands) {
-        if queue.add(ptr::from_ref(self).expose_provenance()) {
+        let demand = ptr::from_ref(self).expose_provenance();
+        self.is_demanded.store(true, Ordering::SeqCst);
+        if queue.add(demand) {
             announce();
+        }
+        // SeqCst: see the module.
+        if self.hooked.is_removed() {
+            queue.remove(demand);
+        }
+    }
+
+    /// The hooks are removed: no queue demands them any more.
+    fn remove_demands(&'static self) {
+        if self.is_demanded.load(Ordering::SeqCst)
+            && let Some(engine) = started()
+        {
+            let demand = ptr::from_ref(self).addr();
+            engine.for_each_queue(|queue| queue.demands().remove(demand));
         }
     }
 
@@ -193,15 +204,15 @@ impl Hooks {
     /// hook outside of items: the caller at once, the library's threads when their present items have
     /// ended, others at their next use of items or at their end. Does not wait.
     pub fn remove(&'static self) {
-        // SeqCst: before the reads of the counts (see the module).
-        if !self.is_removed.swap(true, Ordering::SeqCst) {
+        if self.hooked.remove() {
             self.unlink();
             announce();
-            if self.library.load(Ordering::SeqCst) > 0
+            if self.hooked.inside(Owner::Library) > 0
                 && let Some(engine) = started()
             {
                 engine.wake_parked_threads();
             }
+            self.remove_demands();
         }
         states::stop_removed();
     }
@@ -229,36 +240,8 @@ impl Hooks {
             return Err(QueueError::WouldDeadlock);
         }
         self.remove();
-        loop {
-            match self.library.load(Ordering::SeqCst) {
-                0 => break,
-                count => {
-                    let _ = Forever.wait(&self.library, count);
-                }
-            }
-        }
-        // Each wake is for a single thread: passed on to the next one.
-        Forever.wake(&raw const self.library);
-        Ok(self.program.load(Ordering::SeqCst) as usize)
-    }
-
-    /// Counts the calling thread before it calls the start hook. False if the hooks are removed.
-    fn enter(&self, count: &AtomicU32) -> bool {
-        // SeqCst: see the module.
-        count.fetch_add(1, Ordering::SeqCst);
-        let may_call = !self.is_removed.load(Ordering::SeqCst);
-        if !may_call {
-            self.leave(count);
-        }
-        may_call
-    }
-
-    /// The calling thread calls neither hook any more.
-    fn leave(&self, count: &AtomicU32) {
-        // SeqCst: before this read the count was changed, after it the remover's mark is seen.
-        if count.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_removed.load(Ordering::SeqCst) {
-            Forever.wake(count);
-        }
+        self.hooked.wait(&Forever);
+        Ok(self.hooked.inside(Owner::Program) as usize)
     }
 }
 

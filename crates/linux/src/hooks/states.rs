@@ -13,13 +13,15 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use uwork_engine::ThreadState;
+use uwork_engine::handle::Owner;
 use uwork_engine::host::{Forks, Report, Runner, ThreadKind};
 use uwork_engine::payload::payload_text;
 
 use super::{GENERATION, Hooks, State, Thread, When, live};
+use crate::futex::Forever;
 use crate::process::engine;
 
 struct States {
@@ -76,9 +78,9 @@ impl States {
         self.is_library && self.forks != crate::forks()
     }
 
-    /// The count of these hooks in which the thread is.
-    fn count_of(&self, hooks: &'static Hooks) -> &'static AtomicU32 {
-        if self.is_library && !self.is_of_parent() { &hooks.library } else { &hooks.program }
+    /// Whose thread it is, for the counts of hooks.
+    fn owner(&self) -> Owner {
+        if self.is_library && !self.is_of_parent() { Owner::Library } else { Owner::Program }
     }
 
     fn find(&self, hooks: &Hooks) -> Option<*const dyn Any> {
@@ -95,14 +97,14 @@ impl States {
 
     /// Calls the start hook, unless the hooks are removed.
     fn start(&self, hooks: &'static Hooks) {
-        let count = self.count_of(hooks);
-        if !hooks.enter(count) {
+        let owner = self.owner();
+        if !hooks.hooked.enter(owner, &Forever) {
             return;
         }
         self.list.borrow_mut().starting.push(hooks);
         let state = call(&self.thread, false, || (hooks.start)(&self.thread));
         if state.is_none() {
-            hooks.leave(count);
+            hooks.hooked.leave(owner, &Forever);
         }
         let mut list = self.list.borrow_mut();
         list.starting.pop();
@@ -113,7 +115,7 @@ impl States {
     fn stop(&self, made: Made) {
         let Made { hooks, state: Some(state) } = made else { return };
         let _ = call(&self.thread, true, || (hooks.stop)(&self.thread, state));
-        hooks.leave(self.count_of(hooks));
+        hooks.hooked.leave(self.owner(), &Forever);
     }
 
     /// Calls all stop hooks, the last one first.
@@ -133,7 +135,7 @@ impl States {
         let may_stop = !is_in_use();
         loop {
             let mut list = self.list.borrow_mut();
-            let is_removed = |made: &Made| made.hooks.is_removed.load(Ordering::SeqCst);
+            let is_removed = |made: &Made| made.hooks.hooked.is_removed();
             let Some(last) = list.made.iter().rposition(is_removed) else { return true };
             if !may_stop || thread.is_in_hook() {
                 return false;
@@ -206,7 +208,7 @@ fn ask(hooks: &'static Hooks) -> Option<*const dyn Any> {
 
 /// Whether the calling thread has yet to call the start hook.
 pub(super) fn lacks(hooks: &Hooks) -> bool {
-    mine().is_none_or(|states| !states.knows(hooks)) && !hooks.is_removed.load(Ordering::SeqCst)
+    mine().is_none_or(|states| !states.knows(hooks)) && !hooks.hooked.is_removed()
 }
 
 /// Calls the start hook if the calling thread has not called it. It is in an item, or about to begin
@@ -286,7 +288,7 @@ pub(super) fn child() {
     // A thread that forks in a hook may be at any place of its list.
     let Ok(list) = states.list.try_borrow() else { return };
     for made in list.made.iter().filter(|made| made.state.is_some()) {
-        states.count_of(made.hooks).fetch_add(1, Ordering::SeqCst);
+        made.hooks.hooked.count_again(states.owner());
     }
 }
 
