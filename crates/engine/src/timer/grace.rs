@@ -314,8 +314,14 @@ impl<H: Host> Grace<H> {
         };
         let owned = word.owned();
         let outcome = match queue.upgrade() {
-            // SAFETY: the item is ours, and live until its function was called.
-            Some(owner) => unsafe { owner.wq().queue_owned(work, owned, Some(cpu)) },
+            Some(owner) => {
+                // SAFETY: the item is ours, and live until its function was called.
+                let outcome = unsafe { owner.wq().queue_owned(work, owned, Some(cpu)) };
+                // Without a wait: an item of the queue may wait for the next grace period, which this
+                // thread drives.
+                Owner::let_go(owner);
+                outcome
+            }
             None => {
                 word.release(owned);
                 Queued::Refused
