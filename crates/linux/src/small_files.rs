@@ -1,4 +1,4 @@
-//! Reads small files, and the names in folders. Each is open only meanwhile ([`briefly`]): the
+//! Reads small files, and the names in folders. Each is open only meanwhile (`briefly`): the
 //! standard library would close a number that belongs to another file by now, or abort.
 
 use std::ffi::{CStr, CString};

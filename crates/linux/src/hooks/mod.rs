@@ -21,8 +21,7 @@
 //! release and acquire of the queue. A parked thread wakes by an event, which remembers a wake: so a
 //! worker either reads the new number before it parks, or does not stay parked.
 //!
-//! **A remover that waits**, and a thread that begins beside it: see
-//! [`Hooked`](uwork_engine::handle::Hooked).
+//! **A remover that waits**, and a thread that begins beside it: see [`Hooked`].
 //!
 //! **A queue's demand** of hooks ends with the hooks: the remover visits all queues. One that is added
 //! meanwhile is removed by the adder, which adds first and reads the mark second, as the remover sets

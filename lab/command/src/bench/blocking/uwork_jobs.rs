@@ -42,7 +42,9 @@ impl JobPool for UworkJobs {
         match self.cpu {
             // Two closures, as the jobs of a program have: uwork learns for each type whether it
             // blocks. Nothing else tells it.
-            None if blocks => drop(self.queue.spawn(move || job())),
+            None if blocks => drop(self.queue.spawn(move || {
+                job();
+            })),
             None => drop(self.queue.spawn(job)),
             Some(cpu) => {
                 let item = Arc::new(Item { work: Work::new(), job: Mutex::new(Some(job)) });
