@@ -1,6 +1,6 @@
 //! TLS on a connection: the certificates, and the handshake.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -55,5 +55,41 @@ pub(crate) fn wrap(server: &Server, host: &str, tcp: TcpStream) -> io::Result<Bo
     };
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let client = ClientConnection::new(certificates, name).map_err(io::Error::other)?;
-    Ok(Box::new(StreamOwned::new(client, tcp)))
+    Ok(Box::new(Tls(StreamOwned::new(client, tcp))))
+}
+
+/// TLS on a socket, whose errors say why the server has closed it.
+struct Tls(StreamOwned<ClientConnection, TcpStream>);
+
+impl Tls {
+    /// A server that refuses the client's certificate says so in an alert, and closes the connection.
+    /// A write that comes later fails before the alert is read.
+    fn reason(&mut self, error: io::Error) -> io::Error {
+        if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+            return error;
+        }
+        let StreamOwned { conn, sock } = &mut self.0;
+        while conn.read_tls(sock).is_ok_and(|bytes| bytes > 0) {
+            if let Err(alert) = conn.process_new_packets() {
+                return io::Error::new(io::ErrorKind::InvalidData, alert);
+            }
+        }
+        error
+    }
+}
+
+impl Read for Tls {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes).map_err(|error| self.reason(error))
+    }
+}
+
+impl Write for Tls {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| self.reason(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| self.reason(error))
+    }
 }
