@@ -2,7 +2,8 @@
 //!
 //! **Proves.** The child's first call may change a queue, under that queue's lock, and so create a
 //! worker: the rescuers of all queues start, each once, and the items that the queues inherit run
-//! once. The same if the first call waits, and if two threads of the child begin at the same time.
+//! once. The same if the first call waits, and if two threads of the child begin at the same time. No
+//! mark that a slot of the parent had for its worker is left.
 //!
 //! **Bounds.** The production fork, queue and worker; a queue with a rescuer and one pending item; up
 //! to two preemptions. The parent's threads are created and never run: the child has none of
@@ -11,7 +12,8 @@
 //! **Seen to fail** with each of these:
 //!
 //! - the thread that creates a worker finishes the fork (a deadlock: it holds the queue's lock);
-//! - `before_wait` does not finish the fork (a flush waits for an item that no thread starts).
+//! - `before_wait` does not finish the fork (a flush waits for an item that no thread starts);
+//! - `Slot::forget` leaves any of its fields out.
 
 use std::sync::Arc;
 
@@ -52,6 +54,25 @@ impl Child {
         assert!(self.world.end().is_empty());
         assert_eq!(self.inherited.runs(), 1);
     }
+}
+
+/// The parent's worker has waited and was to be woken, on one CPU. None of the child's is.
+#[test]
+fn no_slot_of_the_child_is_marked_for_a_worker_of_the_parent() {
+    explore("fork: marks of a worker", Preemptions::AtMost(1), || {
+        let world = World::new(1, 1);
+        world.engine.host().as_parent(true);
+        let queue = world.per_cpu(1);
+        world.engine.host().as_parent(false);
+        assert!(!world.engine.slot(0).has_traces());
+        world.engine.slot(0).leave_traces();
+        assert!(world.engine.slot(0).has_traces());
+        let pages = Pages::new();
+        world.engine.before_fork(&pages).child();
+        assert!(!world.engine.slot(0).has_traces());
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
 }
 
 #[test]

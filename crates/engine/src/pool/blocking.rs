@@ -59,9 +59,28 @@ impl BlockingState {
         }
     }
 
-    /// In a child after a fork.
+    /// In a child after a fork: no worker is blocked, and no pool is to be examined. What was learned
+    /// of the blocks stays.
     pub(super) fn forget(&self) {
-        self.expect_until.store(0, Ordering::Relaxed);
+        // All fields by name, as in `Pool::forget`.
+        let BlockingState {
+            expect_until,
+            returns_at: _,
+            presumed_at,
+            presumed,
+            presumed_in_row: _,
+            unverified: _,
+            usual_ns: _,
+            examined_batch: _,
+            examined_at: _,
+            examinations,
+            is_requested,
+        } = self;
+        expect_until.store(0, Ordering::Relaxed);
+        presumed_at.store(0, Ordering::Relaxed);
+        presumed.store(NO_SLOT, Ordering::Relaxed);
+        examinations.store(0, Ordering::Relaxed);
+        is_requested.store(false, Ordering::SeqCst);
     }
 
     /// A block that was not presumed was found at `now`: more of them are expected for a while.

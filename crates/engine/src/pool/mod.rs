@@ -6,6 +6,7 @@ mod blocking;
 mod bring;
 pub(crate) mod cap;
 mod conserve;
+mod fork;
 mod hints;
 mod pick;
 pub(crate) mod progress;
@@ -222,26 +223,6 @@ impl<H: Host> Pool<H> {
             ),
             spec: std::sync::OnceLock::new(),
         }
-    }
-
-    /// In a child after a fork: the pool has no worker and nothing is ready.
-    pub(crate) fn forget(&self, inner: &mut PoolInner<H>) {
-        let _ = self.ready_inbox.take_all();
-        inner.ready = ReadyList::new();
-        inner.idle = IdleStack::new();
-        inner.keeper = None;
-        inner.workers.clear();
-        self.has_ready.0.store(false, Ordering::SeqCst);
-        self.state.forget();
-        self.scheduled_batches.store(0, Ordering::SeqCst);
-        self.keeper_until.store(NEVER, Ordering::SeqCst);
-        self.is_spawn_requested.store(false, Ordering::SeqCst);
-        self.stranded_since.store(0, Ordering::Relaxed);
-        self.create_again_at.store(0, Ordering::Relaxed);
-        self.last_progress_at.store(0, Ordering::Relaxed);
-        self.blocking.forget();
-        self.parked.store(NO_SLOT, Ordering::Relaxed);
-        self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
     /// Sets what a fresh pool is for.

@@ -4,6 +4,7 @@
 //! protocol, its states, and the proof that nothing is lost.
 
 mod batch;
+mod fork;
 mod idle;
 mod not_running;
 mod now;
@@ -23,7 +24,7 @@ pub(crate) use spare::SpareSlots;
 pub(crate) use wait::WaitsFor;
 
 use crate::account::Functions;
-use crate::host::{Event, Host, ItemProbe};
+use crate::host::{Host, ItemProbe};
 use crate::inbox::Node;
 use crate::item::word::RUN_MASK;
 use crate::item::{ItemFn, Location, Ticket, Work, WorkList};
@@ -367,22 +368,6 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// In a child after a fork, once no thread holds the slot: resets it, except that run numbers
-    /// continue. `in_use`: the child's only thread is in an item that the parent began in this
-    /// slot.
-    pub(crate) fn forget(&self, in_use: bool) {
-        self.leave(self.number());
-        self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
-        self.batch_began.store(NO_BATCH, Ordering::Relaxed);
-        self.event.renew();
-        self.set_thread(0);
-        self.set_waits(false);
-        self.wait.set(WaitsFor::Unknown);
-        self.wait.set_helper(0);
-        self.unpick();
-        self.idle.forget();
-    }
-
     /// Locks the run's description.
     pub(crate) fn hold_description(&self) -> now::HeldDescription<'_> {
         self.description.hold()
@@ -483,17 +468,6 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
         detach_all(self.lists().scheduled.take())
-    }
-
-    /// In a child after a fork: takes all items, and drops the waiters, whose threads do not exist.
-    pub(crate) fn forget(&mut self) -> WorkList {
-        let lists = self.lists();
-        let mut items = lists.scheduled.take();
-        items.append(lists.deferred.take());
-        lists.waiters = Waiters::new();
-        lists.not_running = NotRunning::No;
-        lists.is_worker = false;
-        items
     }
 
     /// Passes the scheduled and the deferred items to `f`.

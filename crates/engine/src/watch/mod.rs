@@ -142,16 +142,32 @@ impl<H: Host> Watch<H> {
     /// In a forked child, where the watcher's thread does not exist and the reports are the
     /// parent's.
     pub(crate) fn forget(&self, shared: &mut Shared) {
+        // All fields by name: whoever adds one decides here what the child finds in it.
+        let Watch {
+            awake,
+            next_check,
+            called,
+            timers_at,
+            present,
+            is_spawn_requested,
+            stranded_at: _,
+            rescues: _,
+            thread,
+            event,
+            shared: _,
+            retired: _,
+            watchdog: _,
+        } = self;
         // Forget instead of drop: the fork may have happened while the allocator was locked.
         std::mem::forget(std::mem::take(shared));
-        self.event.renew();
-        self.awake.store(ASLEEP, Ordering::SeqCst);
-        self.next_check.store(NO_CHECK, Ordering::SeqCst);
-        self.called.store(false, Ordering::SeqCst);
-        self.timers_at.store(NEVER, Ordering::SeqCst);
-        self.present.store(false, Ordering::SeqCst);
-        self.is_spawn_requested.store(false, Ordering::SeqCst);
-        self.thread.store(0, Ordering::Relaxed);
+        event.renew();
+        awake.store(ASLEEP, Ordering::SeqCst);
+        next_check.store(NO_CHECK, Ordering::SeqCst);
+        called.store(false, Ordering::SeqCst);
+        timers_at.store(NEVER, Ordering::SeqCst);
+        present.store(false, Ordering::SeqCst);
+        is_spawn_requested.store(false, Ordering::SeqCst);
+        thread.store(0, Ordering::Relaxed);
     }
 }
 

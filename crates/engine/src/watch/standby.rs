@@ -229,11 +229,14 @@ impl<H: Host> Standbys<H> {
     /// In a forked child, where the threads do not exist.
     pub(crate) fn forget(&self) {
         for standby in &self.by_cpu {
+            // All fields by name, as in `Watch::forget`.
+            let Standby { state: _, ran_at: _, again_at, moves, pools, event } = standby;
             // Also of one that is absent: the parent's failures are not the child's.
-            standby.again_at.store(0, Ordering::Relaxed);
-            standby.moves.store(0, Ordering::Relaxed);
+            again_at.store(0, Ordering::Relaxed);
+            moves.store(0, Ordering::Relaxed);
+            pools.iter().for_each(|known| known.store(NONE, Ordering::SeqCst));
             if standby.state() != State::Absent {
-                standby.event.renew();
+                event.renew();
                 standby.set_state(State::Absent);
             }
         }

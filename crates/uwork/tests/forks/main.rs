@@ -8,6 +8,7 @@ mod bounded;
 mod descriptors;
 mod frames;
 mod hooks;
+mod locks;
 mod percpu;
 #[path = "../support/mod.rs"]
 mod support;

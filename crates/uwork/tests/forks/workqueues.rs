@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::child::alone;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::machine::cpus;
+use crate::support::tiers::{collect_reports, reports};
 use crate::support::{queue, until, watchdog};
-use uwork::{AffinityScope, AffinityScopeChoice, Queue, rcu};
+use uwork::{AffinityScope, AffinityScopeChoice, Queue, Report, rcu, sysfs};
 
 /// Uses old and new queues in every way that a child must be able to.
 fn use_uwork(queues: &[&Queue]) {
@@ -334,4 +336,35 @@ fn a_limit_that_pods_share_holds_in_a_child() {
             use_uwork(&[&queue]);
         });
     }
+}
+
+// Catches: a report that a child does not make because its parent has made it.
+#[test]
+fn a_child_reports_again_that_all_workers_of_a_pool_block() {
+    alone("a_child_reports_again_that_all_workers_of_a_pool_block", || {
+        let _watchdog = watchdog();
+        collect_reports();
+        sysfs::set("module/parameters/pool_workers_max", "2").unwrap();
+        let queue = queue("capped").per_cpu().build().unwrap();
+        let reported =
+            || reports(|report| matches!(report, Report::WorkersMax { .. }).then_some(())).len();
+        let block_all = || {
+            let (before, gate) = (reported(), Gate::new());
+            let items: Vec<_> = (0..4)
+                .map(|_| {
+                    let gate = gate.clone();
+                    Job::new(move |_| gate.wait_blocking())
+                })
+                .collect();
+            for item in &items {
+                assert!(queue.enqueue_on(cpus()[0], item.clone()).unwrap().is_queued());
+            }
+            until("the report", || reported() > before);
+            gate.open();
+            queue.flush().unwrap();
+            assert!(items.iter().all(|item| item.tally.finished() == 1));
+        };
+        block_all();
+        in_child(block_all);
+    });
 }

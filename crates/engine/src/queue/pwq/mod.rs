@@ -234,16 +234,56 @@ impl<H: Host> Pwq<H> {
     /// In a child after a fork: returns all queued items; no holder and no waiter is left.
     pub(crate) fn forget(&self, inner: &mut Inner<H>) -> WorkList {
         self.splice(inner);
-        inner.queued = 0;
-        inner.nr_active = 0;
-        inner.granted = 0;
-        self.inner.0.kept.store(0, Ordering::Relaxed);
-        inner.colour = 0;
-        inner.waiters = Waiters::new();
-        self.in_flight.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-        self.mayday.store(0, Ordering::Relaxed);
-        self.state.fetch_and(DEAD, Ordering::SeqCst);
-        inner.worklist.take()
+        // All fields by name: whoever adds one decides here what the child finds in it. What stays
+        // belongs to the queue, or is what was learned and counted of its items.
+        let Pwq {
+            inbox: _,
+            state,
+            id: _,
+            is_helped,
+            wq: _,
+            cpu_intensive: _,
+            ordered: _,
+            rescuer: _,
+            mayday,
+            home: _,
+            next_ready: _,
+            events: _,
+            has_account: _,
+            block_scores: _,
+            in_flight,
+            inner: locked,
+        } = self;
+        let Inner {
+            worklist,
+            queued,
+            spliced: _,
+            nr_active,
+            name: _,
+            max_active: _,
+            node: _,
+            granted,
+            epoch: _,
+            colour,
+            waiters,
+            run_times: _,
+            started: _,
+            arrivals,
+            account: _,
+            started_before: _,
+        } = inner;
+        *queued = 0;
+        *nr_active = 0;
+        *granted = 0;
+        *colour = 0;
+        *waiters = Waiters::new();
+        *arrivals = Arrivals::default();
+        locked.0.kept.store(0, Ordering::Relaxed);
+        in_flight.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        is_helped.set(0);
+        mayday.store(0, Ordering::Relaxed);
+        state.fetch_and(DEAD, Ordering::SeqCst);
+        worklist.take()
     }
 
     /// The queue, as an identity and, while the pwq is attached, as a pointer.
