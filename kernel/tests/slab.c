@@ -252,8 +252,8 @@ static void *destroy_in_hook(const struct uw_thread *thread, void *arg)
 	(void)thread;
 	(void)arg;
 	free_and_destroy();
-	/* It waits for an item. */
-	made_in_hook = kthread_create_worker(0, "refused");
+	/* It waits for an item. The hook runs on several threads. */
+	__atomic_store_n(&made_in_hook, kthread_create_worker(0, "refused"), __ATOMIC_RELAXED);
 	return NULL;
 }
 

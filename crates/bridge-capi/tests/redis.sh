@@ -5,10 +5,10 @@ redis_pid=
 redis_folder=$(mktemp -d)
 trap 'stop_redis; rm -rf "$redis_folder"' EXIT
 
-# start_redis: sets redis_url. There is no port that another process could own.
+# start_redis OPTION...: sets redis_url. There is no port that another process could own.
 start_redis() {
     redis-server --port 0 --unixsocket "$redis_folder/socket" --save "" --dir "$redis_folder" \
-        --pidfile "$redis_folder/pid" --logfile "$redis_folder/log" &
+        --pidfile "$redis_folder/pid" --logfile "$redis_folder/log" "$@" &
     redis_pid=$!
     until grep -qi 'ready to accept connections' "$redis_folder/log" 2>/dev/null; do
         kill -0 "$redis_pid" 2>/dev/null || {
