@@ -60,6 +60,12 @@ impl Place {
         seeds.filter(move |(nth, _)| is_other(*nth)).map(|(_, server)| server)
     }
 
+    /// The configured addresses of the shard's master and its replicas, but this one.
+    pub(crate) fn others(&self, but: &Server) -> impl Iterator<Item = &Server> {
+        let name = but.name();
+        std::iter::once(self.home()).chain(self.alternatives()).filter(move |at| at.name() != name)
+    }
+
     /// All servers that may know the master, best first: the node of the map, the last one, the home,
     /// then the others. Those that have failed come last, the longest ago first.
     pub(crate) fn candidates(&self, last: &Server) -> Vec<Server> {
@@ -93,7 +99,16 @@ impl Place {
             now.master.is_none() && now.continued.is_some() && now.continued == before.history
         };
         (before.run_id.is_some() && now(server).is_some_and(is_another))
-            || self.alternatives().filter_map(now).any(continues)
+            || self.others(server).filter_map(now).any(continues)
+    }
+
+    /// Whether another address of the shard has said last that it is a master. It has the place of a
+    /// server that has said nothing at all.
+    pub(crate) fn has_master_beside(&self, server: &Server) -> bool {
+        let state = self.nodes.lock();
+        let said = |other: &Server| state.greetings.get(&other.name());
+        let is_master = |now: &Greeting| now.run_id.is_some() && now.master.is_none();
+        self.others(server).filter_map(said).any(is_master)
     }
 
     /// Whether a server may have the shard's keys. A configured server of another shard may, if both
@@ -323,6 +338,22 @@ mod tests {
         place.nodes.greeted("10.0.0.1:1".to_owned(), said("c", "h", "0"));
         assert!(place.has_changed(&server(1), &before));
         assert!(!place.has_changed(&server(1), &Greeting::default()), "it has said nothing");
+    }
+
+    #[test]
+    fn a_server_that_has_said_nothing_is_left_for_another_address_that_is_a_master() {
+        for (silent, other) in [(1, 2), (2, 1)] {
+            let place = place(&[1, 2], 1, 0);
+            let name = format!("10.0.0.1:{other}");
+            assert!(!place.has_master_beside(&server(silent)));
+            let master = Greeting { run_id: Some("a".to_owned()), ..Greeting::default() };
+            let replica = Greeting { master: Some((String::new(), silent)), ..master.clone() };
+            place.nodes.greeted(name.clone(), replica);
+            assert!(!place.has_master_beside(&server(silent)));
+            place.nodes.greeted(name, master);
+            assert!(place.has_master_beside(&server(silent)));
+            assert!(!place.has_master_beside(&server(other)));
+        }
     }
 
     #[test]

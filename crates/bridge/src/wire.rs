@@ -386,9 +386,11 @@ impl Doubt<'_> {
     fn is_replaced(&self) -> bool {
         match self.place.nodes.is_cluster() {
             true => self.place.owner().as_ref() != self.owner,
-            false => {
-                self.greeting.is_some_and(|before| self.place.has_changed(self.server, before))
-            }
+            false => match self.greeting {
+                Some(before) => self.place.has_changed(self.server, before),
+                // It is being connected to: nothing is lost if another one is asked.
+                None => self.place.has_master_beside(self.server),
+            },
         }
     }
 
@@ -406,9 +408,15 @@ impl Doubt<'_> {
 
     /// Asks the server's own address, which may lead to another one, and the further addresses.
     fn ask_who_is_there(&self) {
-        for server in std::iter::once(self.server).chain(self.place.alternatives()).take(PROBES) {
-            if let Some((greeting, _)) = probe(server) {
-                self.place.nodes.greeted(server.name(), greeting);
+        let nodes = &self.place.nodes;
+        // Best first: one that does not answer has failed, and the next question goes to another one.
+        let mut asked = self.place.candidates(self.server);
+        asked.retain(|at| self.place.others(self.server).any(|other| other.name() == at.name()));
+        asked.insert(0, self.server.clone());
+        for server in asked.iter().take(PROBES) {
+            match probe(server) {
+                Some((greeting, _)) => nodes.greeted(server.name(), greeting),
+                None => nodes.has_failed(server.name()),
             }
         }
     }

@@ -2,6 +2,7 @@
 //! and no job is lost.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::{self, JoinHandle};
@@ -237,6 +238,24 @@ fn more_servers_than_shards_are_one_master_and_its_replicas() {
         count.wait_for("second", 1);
         count.wait_for("before", 1);
         assert_eq!(bridge.stop(LONG).counters.dead, 0);
+    }
+}
+
+/// Its machine hangs when the first connection is made, so nothing is known of it.
+#[test]
+fn a_server_that_says_nothing_from_the_start_is_left_for_a_master() {
+    let Some(redis) = Redis::start("a_server_that_says_nothing", &[]) else { return };
+    // The system takes the connections, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = server_at(&format!("redis://{}", silent.local_addr().unwrap()));
+    for servers in [[silent.clone(), redis.server()], [redis.server(), silent]] {
+        let count = Count::default();
+        let bridge =
+            Bridge::start(settings(servers.to_vec(), 1), count.handlers(), |_| {}).unwrap();
+        let mut producer = Producer::new(servers.to_vec(), "jobs", 1).unwrap();
+        producer.push(Push::new("job")).unwrap();
+        count.wait_for("job", 1);
+        bridge.stop(LONG);
     }
 }
 
