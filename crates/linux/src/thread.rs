@@ -190,6 +190,7 @@ pub(super) fn is_real_time() -> bool {
 }
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.
+#[inline]
 pub(super) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is live; the clock exists on every Linux.

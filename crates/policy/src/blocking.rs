@@ -142,8 +142,8 @@ pub fn trusts_presumption(block_score: u32, unverified: u32) -> bool {
     block_score >= BLOCK_SCORE_MAX && unverified < UNVERIFIED_MAX
 }
 
-/// The number of runs in a row that may be presumed to block where the one presumed last has begun
-/// too lately to be verified.
+/// The number of runs in a row that may be presumed to block where the one presumed last has hardly
+/// run yet.
 pub const TOO_EARLY_MAX: u32 = 8;
 
 /// The run that was last presumed to block, when another one may be.
@@ -151,8 +151,10 @@ pub const TOO_EARLY_MAX: u32 = 8;
 pub struct PresumedRun {
     /// Whether it sleeps, or is over.
     pub sleeps: bool,
-    /// For how long it has run.
-    pub ran_ns: u64,
+    /// How long ago it began.
+    pub since_ns: u64,
+    /// For how long it has had a CPU since then.
+    pub cpu_ns: u64,
     /// How many presumptions in a row were not verified.
     pub unverified: u32,
 }
@@ -162,19 +164,25 @@ pub struct PresumedRun {
 pub enum Presumption {
     /// It blocks: the next one is presumed to block.
     Verified,
-    /// It has begun too lately to tell: the next one is presumed to block.
+    /// It has hardly run yet, so nothing is known: the next one is presumed to block.
     TooEarly,
     /// It computes: the next one is not presumed to block.
     Refuted,
 }
 
 /// What the last presumed run says about the next one. A worker wakes its replacement before it
-/// begins such a run, so the replacement may look before the run has blocked.
+/// begins such a run, so the replacement may look before the run has blocked. Where both are on one
+/// CPU, the run may not even go on until the replacement has parked.
 /// ```
-/// use uwork_policy::blocking::{PresumedRun, Presumption, TOO_EARLY_MAX, WAKE_COST_NS, judge_presumed};
-/// let run = PresumedRun { sleeps: false, ran_ns: 5_000, unverified: 3 };
+/// use uwork_policy::blocking::{
+///     PresumedRun, Presumption, REPLACE_COST_NS, TOO_EARLY_MAX, WAKE_COST_NS, judge_presumed,
+/// };
+/// let run = PresumedRun { sleeps: false, since_ns: 5_000, cpu_ns: 5_000, unverified: 3 };
 /// assert_eq!(judge_presumed(run), Presumption::TooEarly);
-/// assert_eq!(judge_presumed(PresumedRun { ran_ns: WAKE_COST_NS, ..run }), Presumption::Refuted);
+/// let waits_for_cpu = PresumedRun { since_ns: 1_000_000, ..run };
+/// assert_eq!(judge_presumed(waits_for_cpu), Presumption::TooEarly);
+/// let computes = PresumedRun { since_ns: WAKE_COST_NS, cpu_ns: REPLACE_COST_NS, ..run };
+/// assert_eq!(judge_presumed(computes), Presumption::Refuted);
 /// assert_eq!(judge_presumed(PresumedRun { unverified: TOO_EARLY_MAX, ..run }), Presumption::Refuted);
 /// assert_eq!(judge_presumed(PresumedRun { sleeps: true, ..run }), Presumption::Verified);
 /// ```
@@ -182,7 +190,10 @@ pub enum Presumption {
 pub fn judge_presumed(run: PresumedRun) -> Presumption {
     match run {
         PresumedRun { sleeps: true, .. } => Presumption::Verified,
-        PresumedRun { ran_ns: ..WAKE_COST_NS, unverified: ..TOO_EARLY_MAX, .. } => {
+        PresumedRun { unverified: TOO_EARLY_MAX.., .. } => Presumption::Refuted,
+        PresumedRun { since_ns, cpu_ns, .. }
+            if since_ns < WAKE_COST_NS || cpu_ns < REPLACE_COST_NS =>
+        {
             Presumption::TooEarly
         }
         _ => Presumption::Refuted,

@@ -25,8 +25,9 @@ pub(crate) struct BlockingState {
     returns_at: AtomicU64,
     /// When an item was last presumed to block.
     presumed_at: AtomicU64,
-    /// The worker of that item.
+    /// The worker of that item, and its CPU time then.
     presumed: AtomicU32,
+    presumed_cpu_ns: AtomicU64,
     /// How many blocks in a row were presumed.
     presumed_in_row: AtomicU32,
     /// Presumptions since the last one that was verified.
@@ -49,6 +50,7 @@ impl BlockingState {
             returns_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
+            presumed_cpu_ns: AtomicU64::new(0),
             presumed_in_row: AtomicU32::new(0),
             unverified: AtomicU32::new(0),
             usual_ns: AtomicU64::new(UNKNOWN_BLOCK_NS),
@@ -68,6 +70,7 @@ impl BlockingState {
             returns_at: _,
             presumed_at,
             presumed,
+            presumed_cpu_ns: _,
             presumed_in_row: _,
             unverified: _,
             usual_ns: _,
@@ -155,9 +158,11 @@ impl BlockingState {
         self.since_presumed(now) < PRESUMES_NS
     }
 
-    /// At `now` this worker is about to begin an item that is presumed to block.
-    pub(crate) fn note_presumed(&self, slot: u32, now: u64) {
+    /// At `now` this worker, which has had a CPU for `cpu_ns` so far, is about to begin an item that is
+    /// presumed to block.
+    pub(crate) fn note_presumed(&self, slot: u32, now: u64, cpu_ns: u64) {
         self.presumed_at.store(now, Ordering::Relaxed);
+        self.presumed_cpu_ns.store(cpu_ns, Ordering::Relaxed);
         self.presumed.store(slot, Ordering::Relaxed);
     }
 
@@ -166,9 +171,11 @@ impl BlockingState {
         now.saturating_sub(self.presumed_at.load(Ordering::Relaxed))
     }
 
-    /// The worker that began such an item last.
-    pub(crate) fn presumed_last(&self) -> Option<u32> {
-        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
+    /// The worker that began such an item last, and its CPU time then.
+    pub(crate) fn presumed_last(&self) -> Option<(u32, u64)> {
+        let cpu_ns = self.presumed_cpu_ns.load(Ordering::Relaxed);
+        let slot = Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT);
+        slot.map(|slot| (slot, cpu_ns))
     }
 
     /// Presumptions since the last one that was verified.

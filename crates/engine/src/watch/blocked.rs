@@ -339,11 +339,7 @@ impl<H: Host> Pool<H> {
             return true;
         }
         let now = engine.host().now();
-        let verdict = judge_presumed(PresumedRun {
-            sleeps: self.last_presumed_sleeps(engine),
-            ran_ns: self.blocking.since_presumed(now),
-            unverified: self.blocking.unverified(),
-        });
+        let verdict = judge_presumed(self.presumed_run(engine, now));
         match verdict {
             Presumption::Verified => self.blocking.note_verified(),
             Presumption::TooEarly => self.blocking.note_unverified(),
@@ -353,16 +349,25 @@ impl<H: Host> Pool<H> {
         verdict != Presumption::Refuted
     }
 
-    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over.
-    fn last_presumed_sleeps(&self, engine: &Engine<H>) -> bool {
-        let Some(id) = self.blocking.presumed_last() else { return true };
-        let slot = engine.slot(id);
-        slot.not_running() != NotRunning::Presumed
-            || slot.present_run().is_some()
-                && matches!(
-                    engine.observer().activity(slot.thread()),
-                    Some(Activity::Sleeps { .. }) | None
-                )
+    /// The run of this pool that was last presumed to block. Hints: it may end, and another begin,
+    /// between the reads.
+    fn presumed_run(&self, engine: &Engine<H>, now: u64) -> PresumedRun {
+        let (since_ns, unverified) =
+            (self.blocking.since_presumed(now), self.blocking.unverified());
+        let sleeps = PresumedRun { sleeps: true, since_ns, cpu_ns: 0, unverified };
+        let Some((id, cpu_began)) = self.blocking.presumed_last() else { return sleeps };
+        let (slot, observer) = (engine.slot(id), engine.observer());
+        if slot.not_running() != NotRunning::Presumed {
+            return sleeps;
+        }
+        let is_in_run = slot.present_run().is_some();
+        match observer.activity(slot.thread()) {
+            Some(Activity::Sleeps { .. }) | None if is_in_run => sleeps,
+            _ => {
+                let cpu_ns = observer.cpu_time(slot.thread()).unwrap_or(u64::MAX);
+                PresumedRun { sleeps: false, cpu_ns: cpu_ns.saturating_sub(cpu_began), ..sleeps }
+            }
+        }
     }
 
     /// Calls `f`, which runs an item that is presumed to block, as worker `id` of this pool in the run
@@ -381,11 +386,11 @@ impl<H: Host> Pool<H> {
         slot.end_batch_hint(engine);
         // First give the items back, then settle: see `begin_wait`.
         give_back(engine, behind);
+        let (began, cpu_began) = times(engine, slot);
         // Before the replacement is woken, which looks at it.
-        self.blocking.note_presumed(id, engine.host().now());
+        self.blocking.note_presumed(id, began, cpu_began);
         self.block().settle(engine);
         let func = slot.last_function();
-        let (began, cpu_began) = times(engine, slot);
         let thread = engine.caller().thread;
         let forks = thread.forks();
         let _presumed =

@@ -9,7 +9,7 @@ use crate::host::ThreadState;
 use crate::host::thread::Frame;
 use crate::host::{Host, Report};
 use crate::item::word::RunId;
-use crate::item::{Ticket, Work};
+use crate::item::{ItemFn, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::put_back;
 use crate::queue::Warned;
@@ -49,6 +49,7 @@ impl<'a, H: Host> BatchRunner<'a, H> {
     pub(crate) fn has_presumed(&self) -> bool {
         self.has_presumed.get()
     }
+
     /// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
     pub(crate) fn run_batch(&self, thread: &ThreadState, pwq: &Pwq<H>, split: &Split) {
         let BatchRunner { engine, slot, .. } = *self;
@@ -145,18 +146,35 @@ impl<H: Host> BatchRunner<'_, H> {
         let func = unsafe { (*item).func() };
         tally.note(func, ticket.colour(), run);
         let run = RunId { slot: self.id, run };
-        if self.presumes
-            && let Some(pool) = self.pool
-            && pool.presumes_block(self.engine, tally.pwq, func.identity())
-        {
-            self.has_presumed.set(true);
-            pool.run_presumed_to_block(self.engine, (self.id, self.slot), tally.pwq, || {
-                // SAFETY: by this function's contract.
-                unsafe { run_ticket(self.engine, run, item, ticket) };
-            });
+        if self.presumes {
+            // SAFETY: by this function's contract.
+            unsafe { self.run_presuming(tally.pwq, (func, item, run), ticket) };
             return;
         }
         // SAFETY: by this function's contract.
         unsafe { run_ticket(self.engine, run, item, ticket) };
+    }
+
+    /// As [`BatchRunner::run_item`], in a batch some of whose functions may be presumed to block.
+    ///
+    /// # Safety
+    /// As of `run_item`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn run_presuming(
+        &self,
+        pwq: &Pwq<H>,
+        (func, item, run): (ItemFn, *mut Work, RunId),
+        ticket: Ticket,
+    ) {
+        // SAFETY: by this function's contract.
+        let run_it = || unsafe { run_ticket(self.engine, run, item, ticket) };
+        match self.pool {
+            Some(pool) if pool.presumes_block(self.engine, pwq, func.identity()) => {
+                self.has_presumed.set(true);
+                pool.run_presumed_to_block(self.engine, (self.id, self.slot), pwq, run_it);
+            }
+            _ => run_it(),
+        }
     }
 }
