@@ -169,26 +169,21 @@ impl Fault {
     pub(crate) fn in_reply(reply: &Value, address: &str) -> Option<Fault> {
         let Value::ServerError(error) = reply else { return None };
         let (code, details) = (error.code(), error.details().unwrap_or_default());
-        let of_server = details_of_effect(code, details)
-            .map(|said| Fault::of_reply(said.split(' ').next().unwrap_or_default(), said, address));
-        if let Some(fault) = of_server.filter(Fault::passes) {
-            return Some(fault);
+        if let (REFUSED, Some((_, said))) = (code, details.split_once(": ")) {
+            let code = said.split(' ').next().unwrap_or_default();
+            let fault = Fault::of_reply(code, said, address);
+            // The command is named where it is what must be mended.
+            let named = || Fault::of_reply(code, details, address);
+            return Some(if fault.passes() { fault } else { named() });
         }
         Some(Fault::of_reply(code, &format!("{code} {details}"), address))
     }
 
     /// The text of a reply that refuses a command of the handler for a reason of the command's own,
-    /// so that the attempt has failed. A state of the server passes by itself.
+    /// so that the attempt has failed.
     pub(crate) fn of_effect(reply: &Value) -> Option<String> {
         let Value::ServerError(error) = reply else { return None };
-        let details = error.details().unwrap_or_default();
-        if error.code() == "EFFECT" && details.starts_with("EVAL: ") {
-            // The script has begun, whatever it met.
-            return Some(details.to_owned());
-        }
-        let said = details_of_effect(error.code(), details)?;
-        let code = said.split(' ').next().unwrap_or_default();
-        (!Fault::of_reply(code, said, "").passes()).then(|| details.to_owned())
+        (error.code() == EFFECT).then(|| error.details().unwrap_or_default().to_owned())
     }
 
     /// The target of a redirection, which had no effect.
@@ -206,12 +201,9 @@ impl Fault {
     }
 }
 
-/// What the server said to a command of the handler: the script puts a code and the command before
-/// it.
-fn details_of_effect<'a>(code: &str, details: &'a str) -> Option<&'a str> {
-    let is_command = code == "EFFECT" && !details.starts_with("EVAL: ");
-    is_command.then(|| details.split_once(": ").map_or(details, |(_, said)| said))
-}
+/// The codes that the script of effects puts before a command and its refusal.
+const EFFECT: &str = "EFFECT";
+const REFUSED: &str = "REFUSED";
 
 /// The reply without what the server adds to the error of a script: ` script: SHA, on
 /// @user_script:LINE.` A fault that several scripts meet is one fault.
@@ -264,14 +256,27 @@ mod tests {
         let reply = |text: &str| redis::parse_redis_value(text.as_bytes()).unwrap();
         let own = reply("-EFFECT INCRBY: ERR value is not an integer\r\n");
         assert_eq!(Fault::of_effect(&own).unwrap(), "INCRBY: ERR value is not an integer");
-        let denied = reply("-EFFECT SET: ERR The user executing the script can't run this\r\n");
-        assert!(Fault::of_effect(&denied).is_some());
         for state in ["OOM command not allowed", "READONLY You can't write", "MISCONF Errors"] {
-            let state = reply(&format!("-EFFECT SET: {state}\r\n"));
+            let state = reply(&format!("-REFUSED SET: {state}\r\n"));
             assert_eq!(Fault::of_effect(&state), None);
             assert!(Fault::in_reply(&state, "host").unwrap().passes());
         }
         assert_eq!(Fault::of_effect(&reply("-OOM command not allowed\r\n")), None);
+    }
+
+    #[test]
+    fn a_right_or_a_place_that_is_refused_is_named_with_its_command() {
+        let of = |text: &str| {
+            let reply = redis::parse_redis_value(text.as_bytes()).unwrap();
+            assert_eq!(Fault::of_effect(&reply), None);
+            Fault::in_reply(&reply, "host").unwrap().error
+        };
+        let denied = of("-REFUSED INCRBY: ERR The user executing the script can't run this\r\n");
+        assert_eq!(denied.kind, ErrorKind::Denied);
+        assert!(denied.text.contains("says: INCRBY: ERR The user"), "{denied}");
+        assert!(denied.text.ends_with(ACL_ADVICE), "{denied}");
+        let of_type = of("-REFUSED XADD: WRONGTYPE Operation against a key\r\n");
+        assert!(of_type.text.contains("XADD: WRONGTYPE") && of_type.text.ends_with(TYPE_ADVICE));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::job::Job;
+use crate::producer::JOB_MAX;
 
 /// The words of a command: a script passes them on its stack, which has 8000 places.
 const WORDS_MAX: usize = 7_000;
@@ -19,6 +20,8 @@ pub struct Reply {
     pub(crate) effect: Option<Vec<Vec<u8>>>,
     /// How often an effect was given.
     effects: usize,
+    /// The handler's name, for the report of an effect that fails.
+    pub(crate) handler: Option<String>,
 }
 
 impl Reply {
@@ -35,7 +38,8 @@ impl Reply {
 
     /// Sets the command that the server runs in one step with the acknowledgement, if and only if this
     /// attempt acknowledges the job. Its keys are on the stream's node. A command that fails has
-    /// changed nothing: the attempt has failed, and the job is tried again.
+    /// changed nothing: the attempt has failed, and the job is tried again. A right that the user
+    /// lacks fails no attempt: the consumer reports it, holds the job, and asks again.
     ///
     /// Several changes are a script: `EVAL`, its text, the number of keys, the keys, the arguments.
     /// It checks before it writes. A script that fails keeps what it has written, so its job becomes
@@ -72,6 +76,15 @@ impl Reply {
                 "a job has {} effects: allowed is 1, a command or a script (EVAL)",
                 self.effects
             ));
+        }
+        let values = self.result.iter().map(|result| ("result", result));
+        let words = self.effect.iter().flatten().map(|word| ("word of an effect", word));
+        for (what, value) in values.chain(words) {
+            // A server ends the connection without an answer, and so all outcomes beside it.
+            if value.len() > JOB_MAX {
+                let bytes = value.len();
+                return refused(format!("a {what} has {bytes} bytes: allowed are {JOB_MAX}"));
+            }
         }
         let Some(words) = &self.effect else { return Ok(self) };
         if !(1..=WORDS_MAX).contains(&words.len()) {
@@ -234,5 +247,22 @@ impl fmt::Debug for Handlers {
             .field("names", &self.names())
             .field("otherwise", &self.other.is_some())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_the_servers_limit_make_a_dead_letter() {
+        let large = || vec![0; JOB_MAX + 1];
+        for (reply, what) in [
+            (Reply::result(large()), "a result has 535822337 bytes: allowed are 535822336"),
+            (Reply::done().effect([b"SET".to_vec(), large()]), "a word of an effect has 535822337"),
+        ] {
+            let failure = reply.checked().unwrap_err();
+            assert!(failure.is_final && failure.text.starts_with(what), "{}", failure.text);
+        }
     }
 }

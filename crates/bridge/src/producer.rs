@@ -15,7 +15,7 @@ use crate::wire::Wire;
 
 /// The bytes of a job. The largest string of a Redis server has 512 MiB, and a longer one ends the
 /// connection without an answer: a delayed job is one string with all its fields.
-const JOB_MAX: usize = (512 << 20) - (1 << 20);
+pub(crate) const JOB_MAX: usize = (512 << 20) - (1 << 20);
 /// The bytes of a handler's name, an id and a key.
 const NAME_MAX: usize = 64 << 10;
 /// The first byte of a mark that names the shard of its job.

@@ -90,7 +90,11 @@ pub(super) fn end_of(
         _ => {}
     }
     let failure = match result {
-        Ok(reply) => return End::Done(reply),
+        Ok(mut reply) => {
+            // A refused effect is a failure too, and is reported as one of this handler.
+            reply.handler = reply.effect.is_some().then(|| job.handler.clone()).flatten();
+            return End::Done(reply);
+        }
         Err(failure) => failure,
     };
     let attempts_max = shared.config.attempts_max;

@@ -113,13 +113,31 @@ local function fields_of(stream, group, id, attempt, reason)
   if #groups(stream, group) > 0 then add('g', group) end
   return fields
 end
--- Whether a refusal is a state of the server or of the key, and not of one entry.
-local function is_state(said)
-  for _, state in ipairs({'WRONGTYPE', 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'MASTERDOWN',
-    'NOPERM', 'user executing the script', 'ACL failure', 'last possible ID'}) do
-    if said:find(state, 1, true) then return true end
+-- Whether a refusal is a right that the user lacks.
+local function is_denied(said)
+  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
+    if said:find(words, 1, true) then return true end
   end
   return false
+end
+-- Whether a refusal is a state of the server or of the user's rights, whatever the command.
+local function passes(said)
+  for _, state in ipairs({'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'MASTERDOWN'}) do
+    if said:sub(1, #state) == state then return true end
+  end
+  return is_denied(said)
+end
+-- The same, or a state of the key, and not of one entry.
+local function is_state(said)
+  for _, state in ipairs({'WRONGTYPE', 'last possible ID', 'Unknown Redis command'}) do
+    if said:find(state, 1, true) then return true end
+  end
+  return passes(said)
+end
+-- Raises what the server says to a command that the user may not run. The command changes nothing. The
+-- test is no write: the server refuses writes without memory only before the first one of a script.
+local function needs(...)
+  if not redis.acl_check_cmd(...) then redis.call(...) end
 end
 -- Runs a command. Returns why the entry was refused, and raises what is no fault of the entry.
 local function refusal(...)

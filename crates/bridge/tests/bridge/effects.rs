@@ -2,7 +2,7 @@
 
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Results};
 
-use crate::support::count::{Count, LONG, config};
+use crate::support::count::{Count, LONG, Since, config};
 use crate::support::patience::until;
 use crate::support::server::{Redis, server_at};
 
@@ -48,13 +48,117 @@ fn a_result_is_not_left_behind_by_an_effect_that_fails() {
     }
 }
 
-#[test]
-fn an_effect_is_not_repeated_by_a_result_that_fails() {
-    let Some(redis) = Redis::start("an_effect_is_not_repeated_by_a_result", &[]) else { return };
-    redis.ask("SET {jobs}:results text");
-    run(&redis, Results::Stream(9), || Reply::result("r").effect(["INCRBY", "balance", "100"]))
-        .wait_line("after 3 attempt(s): an effect failed: XADD: WRONGTYPE");
+/// Runs a job whose reply is refused for a while, until `mend` has made its place.
+fn refused_for_a_while(
+    redis: &Redis,
+    results: Results,
+    reply: impl Fn() -> Reply + Send + Sync + 'static,
+    (words, mend): (&str, &str),
+) {
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job").id("7")).unwrap();
+    let (runs, lines) = (Count::default(), Count::default());
+    let count = runs.clone();
+    let handlers = Handlers::new().otherwise(move |_| {
+        count.add("run");
+        Ok(reply())
+    });
+    let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
+    let mut config = config(server_at(&at), "jobs");
+    config.results = results;
+    let since = Since::now();
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    lines.wait_line(words);
+    until("it was refused a few times", || bridge.counters().faults >= 3);
     assert_eq!(redis.number("EXISTS balance"), 0);
+    redis.ask(mend);
+    until("the job is done", || bridge.counters().done == 1);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.dead, counters.retries, counters.duplicates, runs.sum()), (0, 0, 0, 1));
+    since.assert_no_hot_loop(counters.faults);
+    let refused = lines.lines().iter().filter(|line| line.contains(words)).count();
+    assert_eq!(refused, 1, "{:#?}", lines.lines());
+    assert_eq!(redis.number("GET balance"), 100);
+    assert_eq!(redis.number("XLEN {jobs}:dead") + redis.pending("jobs"), 0);
+}
+
+const PAY: [&str; 3] = ["INCRBY", "balance", "100"];
+
+#[test]
+fn a_place_of_results_that_is_refused_holds_its_jobs_with_a_line_and_buries_none() {
+    let Some(redis) = Redis::start("a_place_of_results_that_is_refused", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >secret ~* +@all");
+    redis.ask("SET {jobs}:results text");
+    let reply = || Reply::result("r").effect(PAY);
+    let of_type = ("XADD: WRONGTYPE", "DEL {jobs}:results");
+    refused_for_a_while(&redis, Results::Stream(9), reply, of_type);
+    assert_eq!(redis.number("XLEN {jobs}:results"), 1);
+    // Of each right that the results need, only the key of the results is refused.
+    for results in [Results::Stream(9), Results::Key(LONG)] {
+        redis.ask("FLUSHALL");
+        redis.ask("ACL SETUSER worker on >secret resetkeys ~jobs ~{jobs}:stats ~{jobs}:delayed");
+        redis.ask("ACL SETUSER worker ~{jobs}:dead ~{jobs}:guard ~balance");
+        let words = "; docs/bridge.md has the ACL rules";
+        refused_for_a_while(&redis, results, reply, (words, "ACL SETUSER worker ~*"));
+    }
+}
+
+#[test]
+fn a_right_that_an_effect_lacks_holds_its_jobs_with_a_line_and_buries_none() {
+    let Some(redis) = Redis::start("a_right_that_an_effect_lacks", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >secret ~* +@all");
+    let text = "if redis.call('GET', KEYS[1]) == 'no' then return end \
+                redis.call('INCRBY', KEYS[1], ARGV[1])";
+    let script = move || Reply::result("r").effect(["EVAL", text, "1", "balance", "100"]);
+    let command = || Reply::result("r").effect(PAY);
+    let replies: [Box<dyn Fn() -> Reply + Send + Sync>; 2] = [Box::new(command), Box::new(script)];
+    for reply in replies {
+        redis.ask("FLUSHALL");
+        redis.ask("ACL SETUSER worker -incrby");
+        let words = "; docs/bridge.md has the ACL rules";
+        refused_for_a_while(
+            &redis,
+            Results::Key(LONG),
+            reply,
+            (words, "ACL SETUSER worker +incrby"),
+        );
+        assert_eq!(redis.number("EXISTS {jobs}:result:7"), 1);
+    }
+}
+
+#[test]
+fn a_script_that_lacks_a_right_after_its_first_write_repeats_nothing() {
+    let Some(redis) = Redis::start("a_script_that_lacks_a_right_after", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >secret ~* +@all -incrby");
+    let text = "redis.call('SET', KEYS[1], 1) redis.call('INCRBY', KEYS[2], 1)";
+    let reply = || Reply::done().effect(["EVAL", text, "2", "seen", "balance"]);
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    producer.push(Push::new("job")).unwrap();
+    let lines = Count::default();
+    let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
+    let handlers = Handlers::new().otherwise(move |_| Ok(reply()));
+    let bridge = Bridge::start(config(server_at(&at), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("is a dead letter after 1 attempt(s): an effect failed: EVAL: ");
+    bridge.stop(LONG);
+    assert_eq!((redis.number("GET seen"), redis.number("EXISTS balance")), (1, 0));
+}
+
+#[test]
+fn the_first_effect_that_fails_is_a_line_like_any_first_failure_of_its_handler() {
+    let Some(redis) = Redis::start("the_first_effect_that_fails_is_a_line", &[]) else { return };
+    redis.ask("SET text hello");
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    let job = |n: u32| Push::new("job").id(format!("pay-{n}")).handler("pay");
+    producer.push_all((0..5).map(job).collect()).unwrap();
+    let lines = Count::default();
+    let reply = |_: &uwork_bridge::Job| Ok(Reply::done().effect(["INCRBY", "text", "1"]));
+    let handlers = Handlers::new().add("pay", reply);
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    until("all are dead letters", || bridge.counters().dead == 5);
+    bridge.stop(LONG);
+    let first = " of pay has failed in attempt 1 of 3: an effect failed: INCRBY: ERR value is not";
+    let lines = lines.lines();
+    assert_eq!(lines.iter().filter(|line| line.contains(" has failed in attempt ")).count(), 1);
+    assert_eq!(lines.iter().filter(|line| line.contains(first)).count(), 1, "{lines:#?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::Committer;
+use crate::consumer::failures::Failed;
 use crate::consumer::group::make_groups;
 use crate::consumer::outcome::{End, Outcome, Twice};
 use crate::consumer::reader::reclaimed;
@@ -43,7 +44,13 @@ impl Committer {
                     // A script has written what it has written.
                     let has_begun = matches!(&outcome.end, End::Done(of) if of.has_script());
                     let fail = if has_begun { Failure::dead } else { Failure::again };
-                    outcome.end = End::Failed(fail(text));
+                    let handler = match &mut outcome.end {
+                        End::Done(reply) => reply.handler.take(),
+                        _ => None,
+                    };
+                    let failure = fail(text);
+                    self.effect_failed(&outcome, handler.as_deref(), &failure);
+                    outcome.end = End::Failed(failure);
                     self.backlog.push(outcome);
                 }
                 (_, Some(found), sent) => {
@@ -151,6 +158,20 @@ impl Committer {
             Twice::Yes | Twice::YesRepeated => tally.duplicates(all),
             Twice::ByOther => tally.lost(missing),
             Twice::Repeated | Twice::Skipped => {}
+        }
+    }
+
+    /// Reports an attempt that its effect has failed, as any other.
+    fn effect_failed(&self, outcome: &Outcome, handler: Option<&str>, failure: &Failure) {
+        let (shared, (stream, entry)) = (&self.link.shared, outcome.place);
+        let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
+        let (stream, attempt) = (&*self.link.streams[stream].0, outcome.attempt);
+        let attempts_max = shared.config.attempts_max;
+        // A dead letter has a line of its own.
+        if !failure.is_final && attempt < attempts_max {
+            let text = &failure.text;
+            let failed = Failed { stream, handler, id, attempt, attempts_max, text };
+            failed.report(shared);
         }
     }
 
