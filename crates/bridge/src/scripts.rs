@@ -2,7 +2,8 @@
 //! interruption. The README has the table of transitions.
 //!
 //! A script that moves an entry writes its new place first. If the server refuses that write (OOM),
-//! nothing has changed.
+//! nothing has changed. The rights to all that follows are tested before: a script that fails has
+//! changed nothing.
 
 mod shared;
 
@@ -20,6 +21,8 @@ use crate::dead::{LETTERS, SETTLE};
 const COMPLETE: &str = r"
 local done = 0
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
+if ARGV[2] == '0' then needs('XDEL', KEYS[1], '0-1') end
+if #beside > 0 then needs('XPENDING', KEYS[1], ARGV[1]) end
 for from = 4, #ARGV, 1000 do
   local to = math.min(from + 999, #ARGV)
   done = done + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
@@ -129,6 +132,7 @@ return 1
 /// none does.
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
+needs('XACK', KEYS[1], ARGV[1], '0-1')
 local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
@@ -143,6 +147,7 @@ return 1
 /// dead-letter stream, if the consumer owns it. Returns as RETRY.
 const BURY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
+needs('XACK', KEYS[1], ARGV[1], '0-1')
 local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields then
   local function add(words)
@@ -152,7 +157,7 @@ if fields then
   local said = add(fields)
   if said then
     -- The entry stays in the stream, where only this letter finds it.
-    add({'n', ARGV[5], 'e', ARGV[6] .. '; the entry cannot be moved: ' .. said, 'o', ARGV[3]})
+    said = add({'n', ARGV[5], 'e', ARGV[6] .. '; the entry cannot be moved: ' .. said, 'o', ARGV[3]})
     ARGV[4] = '1'
   end
   tally(KEYS[3], 'dead', 1)
@@ -182,6 +187,7 @@ return lost
 const RECLAIM: &str = r"
 local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
 local bytes, bytes_max = 0, tonumber(ARGV[6])
+needs('XPENDING', KEYS[1], ARGV[1])
 for _ = 1, 100 do
   local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
     'COUNT', math.min(10, count - #entries))
@@ -198,8 +204,8 @@ return {cursor, entries}
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
-/// are no jobs to the dead letters. Returns how many of the latter, and the milliseconds until the
-/// next one is due, or -1. It ends after 16 MiB.
+/// are no jobs to the dead letters. Returns how many of the latter, how many neither stream takes, and
+/// the milliseconds until the next one is due, or -1. It ends after 16 MiB.
 const PROMOTE: &str = r"
 local function fields_in(member)
   local is_packed, job = pcall(cmsgpack.unpack, member)
@@ -212,28 +218,37 @@ local function fields_in(member)
   end
   return fields
 end
-local now, moved, buried = now_ms(), 0, 0
+local function add(key, ...)
+  local reply = redis.pcall('XADD', key, '*', ...)
+  return type(reply) == 'table' and reply.err
+end
+local now, moved, buried, stuck = now_ms(), 0, 0, 0
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+if #due > 0 then needs('ZREM', KEYS[1], '') end
 for _, member in ipairs(due) do
   local fields = fields_in(member)
   local said = 'it is not a delayed job of uwork'
-  if fields then said = refusal('XADD', KEYS[2], '*', unpack(fields)) end
-  if said then
-    buried = buried + 1
-    said = refusal('XADD', KEYS[3], '*', 'p', member, 'e', said)
-  end
-  if said then
+  if fields then said = add(KEYS[2], unpack(fields)) end
+  local is_letter = said and not is_state(said)
+  if is_letter then said = add(KEYS[3], 'p', member, 'e', said) end
+  if said and is_state(said) then
+    if moved == 0 then return redis.error_reply(said) end
+    -- Those before have moved. The next call meets it first.
+    break
+  elseif said then
     -- It has no place, and holds up no other.
     redis.call('ZADD', KEYS[1], now + 60000, member)
+    stuck = stuck + 1
   else
     redis.call('ZREM', KEYS[1], member)
+    if is_letter then buried = buried + 1 end
   end
   moved = moved + #member
   if moved > 16777216 then break end
 end
 local next = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if #next == 0 then return {buried, -1} end
-return {buried, math.max(0, math.ceil(next[2] - now))}
+if #next == 0 then return {buried, stuck, -1} end
+return {buried, stuck, math.max(0, math.ceil(next[2] - now))}
 ";
 
 /// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a

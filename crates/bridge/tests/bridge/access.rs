@@ -5,7 +5,7 @@ use std::time::Duration;
 use uwork_bridge::{Bridge, DeadLetters, ErrorKind, Failure, Handlers, HeldJob, Producer, Push};
 use uwork_bridge::{Reply, Results, Stat};
 
-use crate::support::count::{Count, LONG, config};
+use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Folder;
 use crate::support::patience::until;
 use crate::support::server::{Redis, server_at};
@@ -99,4 +99,89 @@ fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
     redis.ask("ACL SETUSER poor +zadd");
     lines.wait_line("dead letter after 3 attempt(s): once more");
     bridge.stop(LONG);
+}
+
+/// What becomes of a job while its consumer lacks a right, and then has it.
+struct Lack {
+    right: &'static str,
+    push: Push,
+    handler: fn(&uwork_bridge::Job) -> Result<Reply, Failure>,
+    /// The jobs that are in the stream, delayed and dead while the right is missing.
+    meanwhile: [i64; 3],
+    /// The runs of the handler, and the dead letters in the end.
+    ends: [u64; 2],
+}
+
+#[test]
+fn a_right_that_a_script_lacks_leaves_each_job_in_one_place_and_no_run_is_repeated() {
+    let Some(redis) = Redis::start("a_right_that_a_script_lacks", &[]) else { return };
+    let server = server_at(&format!("redis://worker:secret@127.0.0.1:{}", redis.port()));
+    let later = || Push::new("job").delay(Duration::from_millis(1));
+    let once = |_: &uwork_bridge::Job| Ok(Reply::done());
+    let again = |job: &uwork_bridge::Job| match job.attempt() {
+        1 => Err(Failure::again("once more")),
+        _ => Ok(Reply::done()),
+    };
+    let never = |_: &uwork_bridge::Job| Err(Failure::dead("no"));
+    let effect = |_: &uwork_bridge::Job| Ok(Reply::done().effect(["INCRBY", "balance:7", "1"]));
+    let now = || Push::new("job");
+    for Lack { right, push, handler, meanwhile, ends } in [
+        Lack { right: "zrem", push: later(), handler: once, meanwhile: [0, 1, 0], ends: [1, 0] },
+        Lack { right: "xack", push: now(), handler: again, meanwhile: [1, 0, 0], ends: [2, 0] },
+        Lack { right: "xack", push: now(), handler: never, meanwhile: [1, 0, 0], ends: [1, 1] },
+        Lack { right: "xack", push: now(), handler: effect, meanwhile: [1, 0, 0], ends: [1, 0] },
+        Lack { right: "xack", push: now(), handler: once, meanwhile: [1, 0, 0], ends: [1, 0] },
+        Lack { right: "xdel", push: now(), handler: once, meanwhile: [1, 0, 0], ends: [1, 0] },
+        Lack { right: "zadd", push: now(), handler: again, meanwhile: [1, 0, 0], ends: [2, 0] },
+        Lack { right: "xadd", push: now(), handler: never, meanwhile: [1, 0, 0], ends: [1, 1] },
+    ] {
+        redis.ask("FLUSHALL");
+        redis.ask("ACL SETUSER worker on >secret ~* +@all");
+        redis.ask(&format!("ACL SETUSER worker -{right}"));
+        Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
+        let (runs, lines) = (Count::default(), Count::default());
+        let count = runs.clone();
+        let handlers = Handlers::new().otherwise(move |job| {
+            count.add(job.attempt().to_string());
+            handler(job)
+        });
+        let bridge = Bridge::start(config(server.clone(), "jobs"), handlers, lines.reports());
+        let bridge = bridge.unwrap();
+        lines.wait_line("; docs/bridge.md has the ACL rules");
+        until("it was refused a few times", || bridge.counters().faults >= 3);
+        let places =
+            || ["XLEN jobs", "ZCARD {jobs}:delayed", "XLEN {jobs}:dead"].map(|of| redis.number(of));
+        assert_eq!(places(), meanwhile, "without {right}");
+        assert_eq!(redis.pending("jobs"), meanwhile[0], "without {right}");
+        redis.ask(&format!("ACL SETUSER worker +{right}"));
+        until("the job has ended", || bridge.counters().done + bridge.counters().dead == 1);
+        let counters = bridge.stop(LONG).counters;
+        assert_eq!([runs.sum(), counters.dead], ends, "without {right}");
+        assert_eq!((counters.duplicates, counters.lost), (0, 0), "without {right}");
+        assert_eq!(places(), [0, 0, counters.dead as i64], "without {right}");
+        assert_eq!(redis.pending("jobs"), 0, "without {right}");
+    }
+}
+
+#[test]
+fn a_takeover_without_the_right_to_look_takes_nothing() {
+    let Some(redis) = Redis::start("a_takeover_without_the_right", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >secret ~* +@all");
+    redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
+    let (count, lines) = (Count::default(), Count::default());
+    let config = config_never_late(server_at(&at), "jobs");
+    let bridge = Bridge::start(config, count.handlers(), lines.reports()).unwrap();
+    redis.ask("ACL SETUSER worker -xpending");
+    redis.forget_signs_of_life("jobs", "ghost");
+    lines.wait_line("; docs/bridge.md has the ACL rules");
+    until("it was refused a few times", || bridge.counters().faults >= 3);
+    let held = HeldJob::read(redis.server(), "jobs", "uwork", 10).unwrap();
+    let job = held.iter().find(|(of, _)| of.name == "ghost").map(|(_, jobs)| &jobs[0]).unwrap();
+    assert_eq!((job.deliveries, job.begun), (1, 0), "{held:?}");
+    redis.ask("ACL SETUSER worker +xpending");
+    count.wait_for("job", 1);
+    assert_eq!(bridge.stop(LONG).counters.done, 1);
 }

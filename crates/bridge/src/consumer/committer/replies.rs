@@ -206,12 +206,21 @@ impl Committer {
 
     fn promoted(&mut self, stream: usize, reply: &Value) {
         let Value::Array(parts) = reply else { return };
-        let [Value::Int(buried), Value::Int(next_ms)] = parts[..] else { return };
+        let [Value::Int(buried), Value::Int(stuck), Value::Int(next_ms)] = parts[..] else {
+            return;
+        };
         if buried > 0 {
             let (shared, name) = (&self.link.shared, &self.link.streams[stream].0);
             shared.tally.dead(buried.cast_unsigned());
             shared.reporter.say(&format!(
                 "{name}: {buried} delayed member(s) that are no jobs of uwork are dead letters"
+            ));
+        }
+        if stuck > 0 {
+            let name = &self.link.streams[stream].0;
+            self.link.shared.reporter.say(&format!(
+                "{name}: {stuck} delayed member(s) are too large for the stream and for the dead \
+                 letters: they are tried again in a minute"
             ));
         }
         if let Ok(next_ms) = u64::try_from(next_ms) {
