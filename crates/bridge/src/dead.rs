@@ -24,7 +24,7 @@ const VALUE_MAX: usize = 512 << 20;
 /// payload, and the names and values of its fields.
 pub(crate) const LETTERS: &str = r"
 local cut = tonumber(ARGV[5])
-local known = {p = cut, h = cut, i = cut, k = cut, e = cut, n = 64, o = 64, g = cut}
+local known = {p = cut, h = cut, i = cut, k = cut, e = cut, n = 64, o = 64, q = 64, g = cut}
 local letters, at, bytes = {}, ARGV[1], 0
 while #letters < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
   local found = redis.call('XRANGE', KEYS[1], at, ARGV[2], 'COUNT', 1)
@@ -49,13 +49,33 @@ return {now_ms(), letters}
 /// letters in the order of their numbers, at most `count`, and no further ones once their fields have
 /// `bytes_max` bytes. A replay adds the job to the stream with no failed attempt; the mark of its id,
 /// if it is over, begins again. A removal ends that mark, so that the id may be pushed again. A replay
-/// leaves letters where they are that are no jobs, or entries that could not be moved.
+/// leaves letters where they are that are no jobs.
+///
+/// A replay of an entry in quarantine lets any consumer take it over, with all attempts left. A removal
+/// acknowledges it, and deletes it if no other group needs it.
 ///
 /// `to` is `+` in the first call, and then what that call has returned: the last letter that existed
 /// then. Returns how many it has settled, how many it has left, the last it has looked at, and `to`.
 pub(crate) const SETTLE: &str = r"
 -- No entry has this number. A right that is missing is met here, before a job has two places.
 redis.call('XDEL', KEYS[1], '0-1')
+local is_replay = ARGV[7] == '1'
+-- Whether a letter names an entry in quarantine. Entries of other programs may have these fields too.
+local function is_kept(group, id)
+  if not (group and id) then return false end
+  needs('XPENDING', KEYS[2], group)
+  local is_read, found = pcall(owned, KEYS[2], group, keeper, id)
+  return is_read and found
+end
+local function release(group, id)
+  if is_replay then
+    needs('XCLAIM', KEYS[2], group, keeper, 0, id)
+    redis.call('XCLAIM', KEYS[2], group, 'released', 0, id, 'IDLE', 200000000, 'RETRYCOUNT', 0, 'JUSTID')
+  else
+    needs('XACK', KEYS[2], group, id)
+    ended(KEYS[2], group, id, '0')
+  end
+end
 local from, to, bytes = ARGV[1], ARGV[2], 0
 if to == '+' then
   to = '0-1'
@@ -79,14 +99,16 @@ while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
       fields[#fields + 1] = value
     end
   end
-  local is_replay = ARGV[7] == '1'
-  if is_replay and not (of.p and of.n and #fields <= words_max + 20) then
+  local kept = is_kept(of.g, of.q)
+  if is_replay and not kept and not (of.p and of.n and #fields <= words_max + 20) then
     left = left + 1
   else
-    if is_replay then redis.call('XADD', KEYS[2], '*', unpack(fields)) end
+    if kept then
+      release(of.g, of.q)
+    elseif is_replay then
+      redis.call('XADD', KEYS[2], '*', unpack(fields))
+    end
     redis.call('XDEL', KEYS[1], last)
-    -- The letter of an entry that could not be moved: the entry is where it was.
-    if not is_replay and of.o and not of.p then redis.call('XDEL', KEYS[2], of.o) end
     -- A mark that cannot be written keeps no job from its place.
     if of.i and is_replay and ARGV[6] ~= '0' then
       redis.pcall('SET', ARGV[5] .. of.i, last, 'NX', 'PX', ARGV[6])
@@ -120,6 +142,9 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// Why: the last error.
     pub error: String,
+    /// The entry of the stream that has the job, if that has too many fields to be moved. It is in
+    /// quarantine: no consumer runs it. A replay ends that, and a removal removes the entry.
+    pub quarantine: Option<String>,
     /// The time since it became a dead letter, by the server's clock.
     pub age: Duration,
     /// The payload. [`DeadLetters::page`] cuts it.
@@ -134,7 +159,7 @@ pub struct DeadLetter {
 pub struct Settled {
     /// Replayed or removed.
     pub settled: u64,
-    /// Left where they are: a replay moves only jobs, and no entry of more than 7000 words.
+    /// Left where they are: a replay moves only jobs, and no letter of more than 7000 words.
     pub left: u64,
 }
 
@@ -357,8 +382,12 @@ pub(crate) fn read(letter: Value, now_ms: u64) -> Option<DeadLetter> {
         return None;
     };
     let list: Vec<Value> = parts.collect();
-    let named = |pair: &&[Value]| matches!(&pair[0], Value::BulkString(name) if name == b"o");
-    let entry = list.chunks_exact(2).find(named).map(|pair| text(&pair[1]));
+    let of = |name: &[u8]| {
+        let is_named = |pair: &&[Value]| matches!(&pair[0], Value::BulkString(of) if of == name);
+        list.chunks_exact(2).find(is_named).map(|pair| text(&pair[1]))
+    };
+    let (entry, quarantine) = (of(b"o"), of(b"q"));
+    let quarantine = quarantine.filter(|entry| EntryId::parse(entry.as_bytes()).is_some());
     let fields = Fields::take(list);
     let number = text(&number);
     let died_ms = EntryId::parse(number.as_bytes())?.0;
@@ -371,6 +400,7 @@ pub(crate) fn read(letter: Value, now_ms: u64) -> Option<DeadLetter> {
         entry,
         attempts: fields.attempts,
         error: fields.last_error.unwrap_or_default(),
+        quarantine,
         age: Duration::from_millis(now_ms.saturating_sub(died_ms)),
         payload: fields.payload.unwrap_or_default(),
         payload_bytes: payload_bytes.cast_unsigned(),

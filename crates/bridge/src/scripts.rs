@@ -127,13 +127,18 @@ twice(KEYS[2], ARGV[4], 1, 1)
 return 1
 ";
 
-/// KEYS stream delayed stats; ARGV group consumer id keep attempt error delay_ms: moves a failed
+/// KEYS stream delayed stats dead; ARGV group consumer id keep attempt error delay_ms: moves a failed
 /// job to the delayed ones, if the consumer owns it. Returns 1, or 0 if another one owns it, or 2 if
-/// none does.
+/// none does, or 3 if it cannot be moved: it is in quarantine.
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
-local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
+local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
+if large then
+  quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
+  tally(KEYS[3], 'dead', 1)
+  return 3
+end
 if fields then
   local member = cmsgpack.pack({ARGV[3], fields})
   redis.call('ZADD', KEYS[2], now_ms() + ARGV[7], member)
@@ -148,20 +153,17 @@ return 1
 const BURY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
-local fields = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
-if fields then
-  local function add(words)
-    if ARGV[7] == '0' then return refusal('XADD', KEYS[2], '*', unpack(words)) end
-    return refusal('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(words))
-  end
-  local said = add(fields)
-  if said then
-    -- The entry stays in the stream, where only this letter finds it.
-    said = add({'n', ARGV[5], 'e', ARGV[6] .. '; the entry cannot be moved: ' .. said, 'o', ARGV[3]})
-    ARGV[4] = '1'
-  end
-  tally(KEYS[3], 'dead', 1)
+local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
+if fields and ARGV[7] == '0' then
+  large = refusal('XADD', KEYS[2], '*', unpack(fields))
+elseif fields then
+  large = refusal('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(fields))
 end
+if large then
+  quarantine(KEYS[1], KEYS[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
+end
+if fields or large then tally(KEYS[3], 'dead', 1) end
+if large then return 3 end
 ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
 return 1
 ";
@@ -187,7 +189,7 @@ return lost
 const RECLAIM: &str = r"
 local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
 local bytes, bytes_max = 0, tonumber(ARGV[6])
-needs('XPENDING', KEYS[1], ARGV[1])
+keep_quarantine(KEYS[1], ARGV[1], ARGV[3])
 for _ = 1, 100 do
   local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
     'COUNT', math.min(10, count - #entries))

@@ -98,7 +98,7 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
         Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, ms(delay)),
         Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),
     };
-    let mut command = call(script, &[&keys.stream, place, &keys.stats]);
+    let mut command = call(script, &[&keys.stream, place, &keys.stats, &keys.dead]);
     command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
     command.arg(u8::from(config.keep)).arg(outcome.attempt);
     let text = failure.text.as_bytes();

@@ -77,7 +77,11 @@ end
 -- The stack of a script has 8000 places. Of an entry with more words the last ones are packed into
 -- the field x, behind the fields of uwork, so that nothing is lost.
 local words_max = 7000
+-- Fields of an entry that a script moves, so that the server is not busy for long.
+local fields_max = 50000
 local made = {n = true, e = true, g = true, o = true}
+-- The fields of an entry's next place. None if the entry is missing, or if it cannot be moved: then also
+-- why, and the first entry.
 local function fields_of(stream, group, id, attempt, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if #found == 0 then return nil end
@@ -97,6 +101,9 @@ local function fields_of(stream, group, id, attempt, reason)
       others[#others + 1] = words[i + 1]
     end
   end
+  if #words / 2 > fields_max then
+    return nil, 'it has ' .. #words / 2 .. ' fields: allowed are ' .. fields_max, first
+  end
   for name, value in pairs(own) do
     if value then add(name, value) end
   end
@@ -111,7 +118,7 @@ local function fields_of(stream, group, id, attempt, reason)
   add('o', first)
   -- Another group has this job, and its retry is none of its business.
   if #groups(stream, group) > 0 then add('g', group) end
-  return fields
+  return fields, nil, first
 end
 -- Whether a refusal is a right that the user lacks.
 local function is_denied(said)
@@ -145,6 +152,23 @@ local function refusal(...)
   local said = type(reply) == 'table' and reply.err
   if said and is_state(said) then redis.call(...) end
   return said
+end
+-- An entry that cannot be moved stays pending, of a consumer that runs nothing: so no group deletes it.
+-- Its letter names it. The takeovers give the signs of life of that consumer.
+local keeper = 'quarantine'
+local function quarantine(stream, dead, group, id, attempt, reason, first)
+  needs('XCLAIM', stream, group, keeper, 0, id)
+  redis.call('XADD', dead, '*', 'n', attempt, 'e', reason, 'o', first, 'q', id, 'g', group)
+  redis.call('XCLAIM', stream, group, keeper, 0, id, 'JUSTID')
+end
+local function keep_quarantine(stream, group, idle_ms)
+  repeat
+    local rows = redis.call('XPENDING', stream, group, 'IDLE', math.ceil(idle_ms / 2), '-', '+', 100,
+      keeper)
+    for _, row in ipairs(rows) do
+      redis.call('XCLAIM', stream, group, keeper, 0, row[1], 'JUSTID')
+    end
+  until #rows == 0
 end
 local function now_ms()
   local time = redis.call('TIME')

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use uwork_bridge::{
-    Bridge, Config, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results, Server,
+    Bridge, Config, DeadLetters, ErrorKind, Failure, Handlers, Producer, Push, Reply, Results,
+    Server,
 };
 
 use crate::support::address::Address;
-use crate::support::count::{Count, LONG, Since, config};
+use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::until;
 use crate::support::server::{Redis, server_at};
 
@@ -439,4 +440,87 @@ fn an_entry_with_thousands_of_fields_is_a_job_like_others_and_loses_none_of_them
         assert!(letter.contains(&format!("f{n}")), "{n}");
     }
     assert_eq!(redis.number("XLEN jobs") + redis.number("ZCARD {jobs}:delayed"), 0);
+}
+
+/// An entry of a foreign producer with more fields than the bridge moves.
+fn add_wide(redis: &Redis, payload: &str) -> String {
+    let text = "local words = {}
+        for part = 1, 11 do
+          for n = 1, 5000 do words[#words + 1] = 'f' .. n; words[#words + 1] = '' end
+        end
+        return words";
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let words: Vec<String> = redis::cmd("EVAL").arg(text).arg(0).query(&mut connection).unwrap();
+    let mut add = redis::cmd("XADD");
+    add.arg("jobs").arg("*").arg("p").arg(payload).arg(words);
+    add.query(&mut connection).unwrap()
+}
+
+#[test]
+fn an_entry_that_cannot_be_moved_is_in_quarantine_until_it_is_replayed_or_dropped() {
+    let Some(redis) = Redis::start("an_entry_that_cannot_be_moved", &[]) else { return };
+    redis.ask("XGROUP CREATE jobs audit 0 MKSTREAM");
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    push(&redis, Push::new("ghost"));
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    let wide = ["retried", "final"].map(|payload| add_wide(&redis, payload));
+    for n in 0..20 {
+        push(&redis, Push::new(n.to_string()).delay(Duration::from_millis(n)));
+    }
+    let (count, lines) = (Count::default(), Count::default());
+    let is_mended = Count::default();
+    let (runs, mended) = (count.clone(), is_mended.clone());
+    let handlers = move || {
+        let (runs, mended) = (runs.clone(), mended.clone());
+        Handlers::new().otherwise(move |job| {
+            let payload = String::from_utf8_lossy(job.payload());
+            runs.add(format!("{payload} {}", job.attempt()));
+            match (&*payload, mended.of("yes")) {
+                ("retried", 0) => Err(Failure::again("why")),
+                ("final", 0) => Err(Failure::dead("no")),
+                _ => Ok(Reply::done()),
+            }
+        })
+    };
+    let settings = || config_never_late(redis.server(), "jobs");
+    let bridge = Bridge::start(settings(), handlers(), lines.reports()).unwrap();
+    // Both are dead letters at once, and stop no other job.
+    lines.wait_line(", and its entry stays in the stream: why");
+    lines.wait_line(", and its entry stays in the stream: no");
+    count.wait_distinct(22);
+    until("the others are done", || bridge.counters().done == 20);
+    assert_eq!((bridge.counters().dead, count.sum()), (2, 22));
+    // A takeover that finds them idle takes the job of a dead consumer, and neither of them.
+    redis.forget_signs_of_life("jobs", "quarantine");
+    redis.forget_signs_of_life("jobs", "ghost");
+    count.wait_for("ghost 1", 1);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.reclaimed, count.sum()), (21, 1, 23));
+    // The other group completes them, and deletes neither.
+    let mut other = settings();
+    other.group = "audit".to_owned();
+    let audit = Count::default();
+    let other = Bridge::start(other, audit.handlers(), |_| {}).unwrap();
+    audit.wait_distinct(23);
+    until("all are done", || other.counters().done == 23);
+    other.stop(LONG);
+    assert_eq!(redis.number("XLEN jobs"), 2, "the entries in quarantine");
+    let mut letters = DeadLetters::new(redis.server(), "jobs");
+    let page = letters.page(None, 10, 1_000).unwrap();
+    let [retried, last] = &page[..] else { panic!("{page:?}") };
+    assert_eq!(retried.error, "why; it has 55001 fields: allowed are 50000");
+    assert_eq!(
+        [&retried.quarantine, &last.quarantine],
+        [&Some(wide[0].clone()), &Some(wide[1].clone())]
+    );
+    // A replay runs one again, with all its fields and attempts; the other is dropped.
+    assert!(letters.replay(&retried.number).unwrap() && letters.remove(&last.number).unwrap());
+    assert_eq!((letters.count().unwrap(), redis.number("XLEN jobs")), (0, 1));
+    is_mended.add("yes");
+    let bridge = Bridge::start(settings(), handlers(), lines.reports()).unwrap();
+    count.wait_for("retried 1", 2);
+    until("it is done", || bridge.counters().done == 1);
+    bridge.stop(LONG);
+    assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
+    lines.assert_nothing_refused();
 }

@@ -154,3 +154,28 @@ fn what_a_consumer_holds_is_listed_without_its_payload() {
     redis.ask("SET other text");
     assert!(HeldJob::read(redis.server(), "other", "uwork", 10).is_err());
 }
+
+#[test]
+fn the_removal_of_a_letter_leaves_the_entry_that_another_group_needs() {
+    let Some(redis) = Redis::start("the_removal_of_a_letter_leaves_the_entry", &[]) else { return };
+    redis.ask("XGROUP CREATE jobs audit 0 MKSTREAM");
+    // Entries of another program: without a payload, and with the fields of a quarantine.
+    redis.ask("XADD jobs * color red");
+    let entry = redis.entry("jobs");
+    redis.ask(&format!("XADD jobs * q {entry} p payload"));
+    let handlers = Handlers::new().otherwise(|_| Err(Failure::dead("no")));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, |_| {}).unwrap();
+    until("the jobs are dead", || bridge.counters().dead == 2);
+    bridge.stop(LONG);
+    assert_eq!(redis.number("XLEN jobs"), 2, "the other group has read neither");
+    let mut letters = letters(&redis);
+    assert!(letters.page(None, 10, 10).unwrap().iter().all(|letter| letter.entry.is_some()));
+    assert_eq!(letters.remove_all().unwrap().settled, 2);
+    assert_eq!(redis.number("XLEN jobs"), 2);
+    let (mut audit, count) = (config(redis.server(), "jobs"), Count::default());
+    audit.group = "audit".to_owned();
+    let bridge = Bridge::start(audit, count.handlers(), |_| {}).unwrap();
+    count.wait_for("payload", 1);
+    until("the group has none left", || redis.number("XLEN jobs") == 0);
+    assert_eq!(bridge.stop(LONG).counters.dead, 1, "the entry without a payload");
+}

@@ -130,8 +130,9 @@ impl Committer {
                 match (fate, number) {
                     (_, 0) => tally.lost(1),
                     (_, 2) if !outcome.twice.is_repeated() => tally.lost(1),
+                    (_, 3) => self.buried(&outcome, ", and its entry stays in the stream"),
                     (Fate::Retry(_), _) => tally.retries(1),
-                    (Fate::Bury, _) => self.buried(&outcome),
+                    (Fate::Bury, _) => self.buried(&outcome, ""),
                 }
                 self.link.release([outcome.place]);
             }
@@ -175,13 +176,13 @@ impl Committer {
         }
     }
 
-    fn buried(&self, outcome: &Outcome) {
+    fn buried(&self, outcome: &Outcome, place: &str) {
         let shared = &self.link.shared;
         shared.tally.dead(1);
         let (stream, id) = (&self.link.streams[outcome.place.0].0, outcome.place.1);
         let (attempt, End::Failed(failure)) = (outcome.attempt, &outcome.end) else { return };
         shared.reporter.say(&format!(
-            "{stream}: {id} is a dead letter after {attempt} attempt(s): {}",
+            "{stream}: {id} is a dead letter after {attempt} attempt(s){place}: {}",
             failure.text.lines().next().unwrap_or_default()
         ));
     }

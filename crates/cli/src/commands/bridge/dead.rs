@@ -199,6 +199,7 @@ fn object(stream: &str, letter: &DeadLetter) -> Value {
         "age_s": letter.age.as_secs_f64(),
         "attempts": letter.attempts,
         "first_entry": letter.entry,
+        "quarantine": letter.quarantine,
         "handler": letter.handler,
         "id": letter.id,
         "key": letter.key,
