@@ -6,6 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
+use crate::job::EntryId;
 use crate::keys::{Keys, shard_of};
 use crate::process::Process;
 use crate::safety::{self, Findings};
@@ -220,12 +221,14 @@ impl Producer {
                 }
             }
         }
-        // A job whose id has its mark elsewhere is pushed there: each at most once more.
-        for _ in 0..2 {
+        // A job whose id has its mark elsewhere is pushed there. In the last round each route counts as
+        // one that leads nowhere, and is replaced: so routes that lead to each other end here.
+        let shards = self.shards.len();
+        for shards in [shards, shards, 0] {
             let mut elsewhere = vec![Vec::new(); self.shards.len()];
             for (shard, numbers) in by_shard.into_iter().enumerate() {
                 for part in batches(&pushes, &numbers) {
-                    let command = |&nth: &usize| self.command(shard, &pushes[nth]);
+                    let command = |&nth: &usize| self.command(shard, shards, &pushes[nth]);
                     let commands: Vec<Cmd> = part.iter().map(command).collect();
                     for (&nth, reply) in part.iter().zip(self.exchange(shard, &commands)?) {
                         match self.routed(&reply) {
@@ -237,8 +240,8 @@ impl Producer {
             }
             by_shard = elsewhere;
         }
-        // A mark in the place of another's route: its job was added.
-        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Pushed::Duplicate)).collect())
+        let decided: Option<Vec<Pushed>> = outcomes.into_iter().collect();
+        decided.ok_or_else(|| self.unknown(0))
     }
 
     /// In a forked child: connects anew. Both processes would write to one connection.
@@ -265,12 +268,12 @@ impl Producer {
     }
 
     /// Asks the home of an id for the shard of its job, and names one if it knows none. A mark lives
-    /// for a window after its job was added, and the route to it, which is older, for longer.
+    /// for a window after its job was added, and the route to it, which each push renews, for longer.
     fn route(&self, home: usize, push: &Push) -> Cmd {
         let mark = self.shards[home].id(push.id.as_deref().unwrap_or_default());
-        let mut command = redis::cmd("SET");
-        command.arg(mark).arg(format!("{}{}", ROUTE as char, self.shard(push)));
-        command.arg("NX").arg("GET").arg("PX").arg(ms(self.window).saturating_mul(2));
+        let mut command = call(&SCRIPTS.route, &[&mark]);
+        command.arg(format!("{}{}", ROUTE as char, self.shard(push)));
+        command.arg(ms(self.window).saturating_mul(2)).arg(self.shards.len());
         command
     }
 
@@ -281,7 +284,8 @@ impl Producer {
         (shard < self.shards.len()).then_some(shard)
     }
 
-    fn command(&self, shard: usize, push: &Push) -> Cmd {
+    /// A push to a shard, which follows routes to the first `shards`.
+    fn command(&self, shard: usize, shards: usize, push: &Push) -> Cmd {
         let keys = &self.shards[shard];
         let window_ms = match &push.id {
             Some(_) => ms(self.window),
@@ -297,7 +301,7 @@ impl Producer {
             let mut command = call(&SCRIPTS.push, &[&keys.stream, &keys.delayed, &mark]);
             // Two delayed jobs with equal fields are two members of the set.
             let unique = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-            command.arg(window_ms).arg(delay_ms).arg(unique);
+            command.arg(window_ms).arg(delay_ms).arg(unique).arg(shards);
             command
         };
         command.arg("p").arg(&push.payload[..]);
@@ -322,15 +326,17 @@ impl Producer {
     fn pushed(&self, shard: usize, reply: &Value) -> Result<Pushed, Error> {
         match reply {
             Value::BulkString(word) if word == b"delayed" => Ok(Pushed::Delayed),
-            Value::BulkString(entry) => {
+            Value::BulkString(entry) if EntryId::parse(entry).is_some() => {
                 Ok(Pushed::Added(String::from_utf8_lossy(entry).into_owned()))
             }
             Value::Nil => Ok(Pushed::Duplicate),
-            _ => {
-                let text = format!("{}: an unknown reply", self.wires[shard].name());
-                Err(Error::new(ErrorKind::Refused, text))
-            }
+            _ => Err(self.unknown(shard)),
         }
+    }
+
+    fn unknown(&self, shard: usize) -> Error {
+        let text = format!("{}: an unknown reply", self.wires[shard].name());
+        Error::new(ErrorKind::Refused, text)
     }
 }
 

@@ -253,9 +253,24 @@ if #next == 0 then return {buried, stuck, -1} end
 return {buried, stuck, math.max(0, math.ceil(next[2] - now))}
 ";
 
-/// KEYS stream delayed mark; ARGV window_ms delay_ms unique field value...: adds a job, unless a
-/// job of its id was added within the window. Returns its entry, `delayed`, or nil, or `>N` if the
-/// job of this id belongs to shard N.
+/// KEYS mark; ARGV route life_ms shards: names a shard for an id, unless it has a mark. Returns nil, or
+/// the mark: a job of this id was pushed here, or `>N`: its job belongs to shard N. A route begins its
+/// life anew, since the push that follows it may add a job. One that leads to a shard that does not
+/// exist any more is replaced.
+const ROUTE: &str = r"
+local mark = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'PX', ARGV[2])
+if not mark or mark:sub(1, 1) ~= '>' then return mark end
+if leads(mark, ARGV[3]) then
+  redis.call('SET', KEYS[1], mark, 'PX', ARGV[2])
+  return mark
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return false
+";
+
+/// KEYS stream delayed mark; ARGV window_ms delay_ms unique shards field value...: adds a job, unless
+/// a job of its id was added within the window. Returns its entry, `delayed`, or nil, or `>N` if the
+/// job of this id belongs to shard N, one of the first `shards`. Such a route begins its life anew.
 ///
 /// The mark is set before the job is added, and taken back if the server refuses the job: both need
 /// one right only, that to `SET`. So each refusal leaves neither a mark nor a job.
@@ -263,14 +278,19 @@ const PUSH: &str = r"
 local due = ARGV[2] ~= '0' and now_ms() + ARGV[2]
 if ARGV[1] ~= '0' then
   local mark = redis.call('SET', KEYS[3], ARGV[3], 'NX', 'GET', 'PX', ARGV[1])
-  if mark then return mark:sub(1, 1) == '>' and mark end
+  if mark and mark:sub(1, 1) ~= '>' then return false end
+  if mark and leads(mark, ARGV[4]) then
+    redis.call('SET', KEYS[3], mark, 'PX', 2 * ARGV[1])
+    return mark
+  end
+  if mark then redis.call('SET', KEYS[3], ARGV[3], 'PX', ARGV[1]) end
 end
 local added
 if due then
-  local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 4)}})
+  local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 5)}})
   added = redis.pcall('ZADD', KEYS[2], due, member)
 else
-  added = redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 4))
+  added = redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 5))
 end
 if type(added) == 'table' and added.err then
   -- A time that is over: the mark is gone at once.
@@ -350,6 +370,7 @@ pub(crate) struct Scripts {
     pub(crate) beat: Script,
     pub(crate) reclaim: Script,
     pub(crate) promote: Script,
+    pub(crate) route: Script,
     pub(crate) push: Script,
     pub(crate) hand_back: Script,
     pub(crate) begin: Script,
@@ -366,6 +387,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     beat: script(BEAT),
     reclaim: script(RECLAIM),
     promote: script(PROMOTE),
+    route: script(ROUTE),
     push: script(PUSH),
     hand_back: script(HAND_BACK),
     begin: script(BEGIN),
@@ -378,7 +400,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 pub(crate) fn texts() -> impl Iterator<Item = String> {
     [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, BEGIN, LEAVE]
         .into_iter()
-        .chain([LETTERS, SETTLE])
+        .chain([ROUTE, LETTERS, SETTLE])
         .map(whole)
 }
 

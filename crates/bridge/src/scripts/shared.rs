@@ -170,6 +170,11 @@ local function keep_quarantine(stream, group, idle_ms)
     end
   until #rows == 0
 end
+-- Whether a route leads to a shard that exists.
+local function leads(route, shards)
+  local shard = tonumber(route:sub(2))
+  return shard and shard < tonumber(shards)
+end
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)

@@ -207,6 +207,98 @@ fn an_id_is_accepted_once_whatever_its_keys_and_a_key_chooses_the_shard_of_new_i
     assert_eq!(changed, 1, "one key, one shard");
 }
 
+/// The keys that match, one of a shard each: the shard and the key.
+fn keys_of(redis: &Redis, id: &str) -> Vec<(u32, String)> {
+    (0..16)
+        .map(|shard| (shard, format!("jobs.{{{shard}}}:id:{id}")))
+        .filter(|(_, key)| redis.number(&format!("EXISTS {key}")) == 1)
+        .collect()
+}
+
+/// A job whose id has its route and its mark in two shards: these, the first being the route's.
+fn routed(redis: &Redis, producer: &mut Producer, nth: usize) -> (Push, (u32, String), u32) {
+    for other in 0..100 {
+        let id = format!("{nth}.{other}");
+        let push = Push::new("job").id(&*id).key(nth.to_string());
+        assert!(matches!(producer.push(push.clone()).unwrap(), Pushed::Added(_)));
+        let is_route = |(_, key): &(u32, String)| {
+            let redis::Value::BulkString(mark) = redis.ask(&format!("GET {key}")) else { panic!() };
+            mark.starts_with(b">")
+        };
+        let (routes, marks): (Vec<_>, Vec<_>) = keys_of(redis, &id).into_iter().partition(is_route);
+        if let ([route], [(shard, _)]) = (&routes[..], &marks[..]) {
+            return (push, route.clone(), *shard);
+        }
+    }
+    panic!("all ids have the shard of their keys");
+}
+
+#[test]
+fn a_route_outlives_the_mark_of_each_job_that_followed_it() {
+    let Some(redis) = Redis::start("a_route_outlives_the_mark", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 4).unwrap().window(LONG);
+    for nth in 0..8 {
+        let (push, (_, route), shard) = routed(&redis, &mut producer, nth);
+        let id = route.rsplit(':').next().unwrap().to_owned();
+        let mark = format!("jobs.{{{shard}}}:id:{id}");
+        // The window of the first job is over, and the route is about to end.
+        redis.ask(&format!("DEL {mark}"));
+        redis.ask(&format!("PEXPIRE {route} 1000000"));
+        // With its key it asks for the route, and without one it is pushed to the route's shard.
+        let second = if nth % 2 == 0 { push } else { Push::new("job").id(&*id) };
+        assert!(matches!(producer.push(second).unwrap(), Pushed::Added(_)));
+        let [route, mark] = [&route, &mark].map(|key| redis.number(&format!("PTTL {key}")));
+        assert!(route > mark && mark > 1_000_000, "{route} {mark}");
+    }
+}
+
+#[test]
+fn routes_to_shards_that_exist_no_more_are_replaced_and_no_push_is_lost() {
+    let Some(redis) = Redis::start("routes_to_shards_that_exist_no_more", &[]) else { return };
+    let mut many = Producer::new(vec![redis.server()], "jobs", 16).unwrap();
+    let mut few = Producer::new(vec![redis.server()], "jobs", 4).unwrap();
+    let jobs = || (0..4).map(|n| redis.number(&format!("XLEN jobs.{{{n}}}"))).sum::<i64>();
+    let (mut replaced, mut nth) = (0, 0);
+    while replaced < 8 {
+        nth += 1;
+        let (push, (home, route), shard) = routed(&redis, &mut many, nth);
+        if home >= 4 || shard < 4 {
+            continue;
+        }
+        replaced += 1;
+        let id = route.rsplit(':').next().unwrap().to_owned();
+        // The id's home is the same for both.
+        let second = if replaced % 2 == 0 { push.clone() } else { Push::new("job").id(&*id) };
+        let before = jobs();
+        match few.push(second.clone()).unwrap() {
+            Pushed::Added(entry) => assert!(!entry.starts_with('>'), "{entry}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(jobs(), before + 1);
+        for push in [second, push] {
+            assert_eq!(few.push(push).unwrap(), Pushed::Duplicate, "and its mark stands");
+        }
+        assert_eq!(jobs(), before + 1);
+    }
+}
+
+#[test]
+fn routes_that_lead_to_each_other_end_with_a_job() {
+    let Some(redis) = Redis::start("routes_that_lead_to_each_other", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 4).unwrap();
+    let jobs = || (0..4).map(|n| redis.number(&format!("XLEN jobs.{{{n}}}"))).sum::<i64>();
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    for (nth, key) in keys.iter().enumerate() {
+        // Left behind by producers that died before they pushed, at other numbers of shards.
+        for shard in 0..4 {
+            redis.ask(&format!("SET jobs.{{{shard}}}:id:{nth} >{}", (shard + 1) % 4));
+        }
+        let push = || Push::new("job").id(nth.to_string()).key(*key);
+        assert!(matches!(producer.push(push()).unwrap(), Pushed::Added(_)), "{key}");
+        assert_eq!(jobs(), nth as i64 + 1);
+    }
+}
+
 #[test]
 fn typed_payloads_and_results_reach_a_key_or_a_stream() {
     let Some(redis) = Redis::start("typed_payloads_and_results", &[]) else { return };
