@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::fault::{Error, ErrorKind, Fault, Remedy};
+use crate::fault::{Error, ErrorKind};
 use crate::job::{EntryId, Fields};
 use crate::keys::Keys;
 use crate::scripts::{SCRIPTS, call, ms};
@@ -345,13 +345,8 @@ impl DeadLetters {
         Ok((Settled { settled, left }, text(last), text(end)))
     }
 
-    /// Asks once more where a node of a cluster has named another: the first had no effect.
     fn ask(&mut self, command: Cmd) -> Result<Value, Error> {
-        let mut answer = self.wire.ask_one(command.clone());
-        if let Err(Fault { remedy: Remedy::Move(..), .. }) = &answer {
-            answer = self.wire.ask_one(command);
-        }
-        answer.map_err(|fault| fault.error)
+        self.wire.ask_one(command).map_err(|fault| fault.error)
     }
 
     fn unknown(&self) -> Error {

@@ -138,11 +138,6 @@ fn entry_of(reply: Value) -> Option<crate::dead::DeadLetter> {
     read_entry(list.pop()?, now_ms.cast_unsigned())
 }
 
-/// Asks once more where a node of a cluster has named another: the first had no effect.
 fn ask(wire: &mut Wire, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
-    let mut answer = wire.ask(commands);
-    if let Err(Fault { remedy: Remedy::Move(..), .. }) = &answer {
-        answer = wire.ask(commands);
-    }
-    answer.map_err(|fault| fault.error)
+    wire.ask(commands).map_err(|fault| fault.error)
 }

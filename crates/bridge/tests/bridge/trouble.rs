@@ -1,6 +1,6 @@
 //! Servers in trouble: what they refuse is waited for, one line says so, and no job is lost.
 
-use uwork_bridge::{Bridge, Producer, Push};
+use uwork_bridge::{Bridge, DeadLetters, HeldJob, Producer, Push};
 
 use crate::support::address::Address;
 use crate::support::count::{Count, LONG, Since, config};
@@ -54,9 +54,11 @@ fn a_moved_stream_is_followed_to_its_node() {
     let server = server_at(&trouble.url());
     let bridge = Bridge::start(config(server.clone(), "jobs"), count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
-    let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
+    let mut producer = Producer::new(vec![server.clone()], "jobs", 1).unwrap();
     producer.push(Push::new("second")).unwrap();
     count.wait_for("second", 1);
+    assert_eq!(DeadLetters::new(server.clone(), "jobs").count().unwrap(), 0);
+    assert_eq!(HeldJob::read(server, "jobs", "uwork", 1).unwrap().len(), 1, "the consumer");
     bridge.stop(LONG);
 }
 
