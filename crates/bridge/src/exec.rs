@@ -123,6 +123,7 @@ impl Exec {
             let text = format!("{name} cannot be started: {}", without_number(&error));
             if is_of_job(&error) { Failure::again(text) } else { Failure::not_now(text) }
         })?;
+        job.has_started();
         let mut run = Run::new(child, self.output_max, &self.groups);
         let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {

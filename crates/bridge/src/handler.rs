@@ -125,7 +125,8 @@ impl Failure {
     /// This consumer cannot run jobs now, for a reason that is not the job's: a program that does not
     /// exist any more, a database that does not answer. The job goes back to its stream without an
     /// attempt, and other consumers may take it. This one reports the text, hands back what it holds,
-    /// and fetches nothing; from time to time, at the latest after 2 s, it tries a single job.
+    /// and fetches nothing; from time to time, at the latest after 2 s, it tries a single job. When that
+    /// job has returned without this failure, or has run for 2 s, it fetches again.
     pub fn not_now(text: impl Into<String>) -> Failure {
         Failure { is_not_now: true, ..Failure::again(text) }
     }

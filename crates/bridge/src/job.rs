@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use crate::consumer::Trial;
 use crate::handler::Failure;
 use crate::policy::Deliveries;
 use crate::scripts::ms;
@@ -41,6 +42,8 @@ pub struct Job {
     pub(crate) last_error: Option<String>,
     pub(crate) limit: Option<Duration>,
     pub(crate) ticket: Arc<Ticket>,
+    /// It is the first job after a pause.
+    pub(crate) trial: Option<Trial>,
 }
 
 impl Job {
@@ -95,6 +98,11 @@ impl Job {
             None => write!(text, "{} {what}", self.entry),
         };
         uwork::set_worker_desc(text.as_str().trim_end());
+    }
+
+    /// Says that nothing prevents the run, so that a pause of the consumer ends.
+    pub(crate) fn has_started(&self) {
+        self.trial.iter().for_each(Trial::has_started);
     }
 
     /// The time limit, if the run has exceeded it. The committer decides such attempts; it cannot

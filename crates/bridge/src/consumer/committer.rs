@@ -398,7 +398,7 @@ impl Committer {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::consumer::link::Shared;
+    use crate::consumer::shared::Shared;
     use crate::handler::Handlers;
     use crate::job::{Entry, Fields};
     use crate::policy::Deliveries;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::link::{Shared, lock};
 use super::outcome::End;
+use super::shared::{Shared, lock};
 use crate::handler::{Failure, Reply};
 use crate::job::Job;
 use crate::report::Reporter;
@@ -74,20 +74,15 @@ impl Failures {
     }
 }
 
-/// The end of a run that has not lost its job. `was_on`: the gate was not open when it began.
-pub(super) fn end_of(
-    shared: &Shared,
-    job: &Job,
-    result: Result<Reply, Failure>,
-    was_on: bool,
-) -> End {
+/// The end of a run that has not lost its job.
+pub(super) fn end_of(shared: &Shared, job: &Job, result: Result<Reply, Failure>) -> End {
     match &result {
         Err(failure) if failure.is_not_now => {
             shared.pause.begin(&failure.text, &shared.reporter);
             return End::HandBack;
         }
-        _ if was_on => shared.pause.end(&shared.reporter),
-        _ => {}
+        // A handler that does not say when it has started has started when it ends.
+        _ => job.has_started(),
     }
     let failure = match result {
         Ok(mut reply) => {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::failures::Failed;
-use super::link::{Link, lock};
+use super::link::Link;
 use super::outcome::End;
+use super::shared::lock;
 use crate::job::{Ticket, too_long};
 use crate::scripts::ms;
 
@@ -139,7 +140,7 @@ mod tests {
     use std::sync::{Arc, Mutex, mpsc};
 
     use crate::config::Config;
-    use crate::consumer::link::Shared;
+    use crate::consumer::shared::Shared;
     use crate::handler::{Handlers, Reply};
     use crate::job::{Entry, EntryId, Fields};
     use crate::policy::Deliveries;

@@ -1,22 +1,18 @@
 //! What the threads of one shard share: the jobs that are held, and the outcomes to be committed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
-use super::failures::Failures;
 use super::outcome::{End, Outcome, Twice};
-use super::pause::{Gate, Pause};
+use super::pause::Trial;
 use super::run::{Run, Waiting};
-use crate::config::Config;
-use crate::counters::Tally;
-use crate::handler::{Failure, Handlers, Reply};
+use super::shared::{Shared, lock};
+use crate::handler::{Failure, Reply};
 use crate::job::{Entry, EntryId, Job, Ticket};
 use crate::keys::Keys;
-use crate::policy::{self, Begin, Deliveries, Window};
-use crate::report::{Faults, Reporter};
-use crate::safety::Findings;
+use crate::policy::{self, Begin, Deliveries};
 
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
@@ -28,212 +24,6 @@ pub(super) struct Held {
     pub(super) attempt: u32,
     /// The server's counter when it was delivered.
     of: Deliveries,
-}
-
-/// What all links of a consumer share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) handlers: Handlers,
-    pub(crate) queue: uwork::Queue,
-    /// The name on the server.
-    pub(crate) consumer: String,
-    pub(crate) tally: Tally,
-    pub(crate) reporter: Reporter,
-    pub(crate) faults: Faults,
-    pub(crate) findings: Findings,
-    /// The readers end; nothing new is fetched.
-    stopping: AtomicBool,
-    /// Entries that still arrive are left to other consumers. Set before the last jobs are settled
-    /// under the lock of their table, and read under it.
-    sealed: AtomicBool,
-    window: Mutex<Window>,
-    total: Mutex<usize>,
-    room: Condvar,
-    /// Runs that go on although their attempts were decided. Below zero if such a run returns before
-    /// it is counted, or after a stop.
-    hung: AtomicIsize,
-    /// It was reported that such runs have all permits.
-    stuck: AtomicBool,
-    /// A job runs alone, or waits until the others have ended: nothing is fetched.
-    alone: AtomicBool,
-    /// Whether jobs can run.
-    pub(crate) pause: Pause,
-    pub(super) failures: Mutex<Failures>,
-}
-
-impl Shared {
-    pub(crate) fn new(
-        config: Config,
-        handlers: Handlers,
-        queue: uwork::Queue,
-        consumer: String,
-        reporter: Reporter,
-    ) -> Shared {
-        let window = Window::new(config.payload_bytes_max);
-        Shared {
-            config,
-            handlers,
-            queue,
-            consumer,
-            tally: Tally::default(),
-            faults: Faults::new(reporter.clone()),
-            reporter,
-            findings: Findings::default(),
-            stopping: AtomicBool::new(false),
-            sealed: AtomicBool::new(false),
-            window: Mutex::new(window),
-            total: Mutex::new(0),
-            room: Condvar::new(),
-            hung: AtomicIsize::new(0),
-            stuck: AtomicBool::new(false),
-            alone: AtomicBool::new(false),
-            pause: Pause::default(),
-            failures: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn begin_stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.room.notify_all();
-    }
-
-    /// Admits no entry from now on.
-    pub(crate) fn seal(&self) {
-        self.sealed.store(true, Ordering::Relaxed);
-    }
-
-    /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
-    pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
-        let window = lock(&self.window).clone();
-        let reads = |total| match self.pause.gate() {
-            Gate::Open => window.reads_at(total, self.places()),
-            Gate::Trial => total == 0 && self.places() > 0,
-            Gate::Closed => false,
-        };
-        let is_full = |total: &mut usize| !reads(*total) && !self.is_stopping();
-        let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
-        let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() { 0 } else { self.size().saturating_sub(*total) }
-    }
-
-    pub(crate) fn room_now(&self) -> usize {
-        let total = *lock(&self.total);
-        self.size().saturating_sub(total)
-    }
-
-    /// The number of jobs of dead consumers that may be taken over. Up to as many as can run at once
-    /// go beyond the window, and the reader waits until they are within it: the reader fills each
-    /// place that becomes free at once, so orphans would find none while there is a backlog.
-    pub(crate) fn room_for_orphans(&self) -> usize {
-        let total = *lock(&self.total);
-        let size = self.size();
-        let beyond = if self.pause.is_on() { 0 } else { size.min(self.places()) };
-        (size + beyond).saturating_sub(total)
-    }
-
-    fn size(&self) -> usize {
-        match self.pause.gate() {
-            Gate::Open => lock(&self.window).size(self.places()),
-            Gate::Trial => self.places().min(1),
-            Gate::Closed => 0,
-        }
-    }
-
-    /// The number of jobs to fetch for.
-    fn places(&self) -> usize {
-        if self.is_alone() { 0 } else { self.permits() }
-    }
-
-    /// A job runs alone, or will.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
-    }
-
-    /// Begins to run a job alone. False if another one is.
-    #[must_use]
-    pub(crate) fn begin_alone(&self) -> bool {
-        !self.alone.swap(true, Ordering::Relaxed)
-    }
-
-    /// Ends it: jobs are fetched again.
-    pub(crate) fn end_alone(&self) {
-        self.alone.store(false, Ordering::Relaxed);
-        // Under the lock, so that the reader does not miss it between its check and its wait.
-        drop(lock(&self.total));
-        self.room.notify_all();
-    }
-
-    /// The number of jobs that can run at once: those of the queue without the runs that hang.
-    pub(crate) fn permits(&self) -> usize {
-        let hung = usize::try_from(self.hung.load(Ordering::Relaxed)).unwrap_or(0);
-        (self.queue.max_active() as usize).saturating_sub(hung)
-    }
-
-    /// Counts runs whose attempts were decided without them.
-    pub(crate) fn has_hung(&self, runs: usize) {
-        self.hung.fetch_add(runs.cast_signed(), Ordering::Relaxed);
-    }
-
-    /// Reports once that the runs that hang have all permits.
-    pub(crate) fn report_stuck(&self) {
-        if !self.stuck.swap(true, Ordering::Relaxed) {
-            let count = self.queue.max_active();
-            self.reporter.say(&format!(
-                "{}: all {count} permits belong to runs beyond their time limit; no job is fetched \
-                 until such a run returns",
-                self.consumer
-            ));
-        }
-    }
-
-    pub(crate) fn has_returned(&self) {
-        self.hung.fetch_sub(1, Ordering::Relaxed);
-        self.stuck.store(false, Ordering::Relaxed);
-        // Under the lock, so that the reader does not miss it between its check and its wait.
-        drop(lock(&self.total));
-        self.room.notify_all();
-    }
-
-    pub(crate) fn held(&self) -> usize {
-        *lock(&self.total)
-    }
-
-    /// Waits until nothing is held. False if the limit is over first.
-    pub(crate) fn wait_until_empty(&self, limit: Duration) -> bool {
-        let holds = |total: &mut usize| *total > 0;
-        let waited = self.room.wait_timeout_while(lock(&self.total), limit, holds);
-        let (total, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *total == 0
-    }
-
-    pub(crate) fn has_read(&self, largest_payload: usize) {
-        lock(&self.window).read(largest_payload);
-    }
-
-    pub(crate) fn has_ended(&self, jobs: usize, within: Duration) {
-        lock(&self.window).ended(jobs, within);
-    }
-
-    pub(crate) fn linger(&self) -> Duration {
-        lock(&self.window).linger()
-    }
-
-    fn add(&self, jobs: usize) {
-        *lock(&self.total) += jobs;
-    }
-
-    fn remove(&self, jobs: usize) {
-        *lock(&self.total) -= jobs;
-        self.room.notify_all();
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One shard: its streams, what is held of them, and what is to be committed.
@@ -320,8 +110,10 @@ impl Link {
                 fail(attempt - 1, Failure::dead(format!("{text}; the last error: {before}")));
                 continue;
             }
-            if self.shared.is_alone() {
-                // It was on its way when the job began that runs alone.
+            let trial = Trial::take(&self.shared, &ticket);
+            let is_late = self.shared.pause.is_on() && trial.is_none();
+            if self.shared.is_alone() || is_late {
+                // It was on its way when the job began that runs alone, or when the pause did.
                 let (id, twice) = (fields.id, Twice::IfMissing);
                 if ticket.settle_unstarted() {
                     self.deliver(Outcome { place, id, attempt, twice, end: End::HandBack });
@@ -343,6 +135,7 @@ impl Link {
                 last_error: fields.last_error,
                 limit: self.shared.config.limit,
                 ticket,
+                trial,
             };
             let is_again = of.begun > 0;
             let is_alone = begin == Begin::Alone;

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::link::{Shared, lock};
+use super::shared::{Shared, lock};
 use crate::counters::to_openmetrics;
 use crate::process::Process;
 

@@ -13,6 +13,7 @@ mod reader;
 mod run;
 mod schedule;
 mod sent;
+mod shared;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,9 +33,11 @@ use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers, groups};
 use crate::wire::Wire;
 use limits::Running;
-pub(crate) use link::lock;
-use link::{Link, Shared};
+use link::Link;
 use outcome::End;
+pub(crate) use pause::Trial;
+use shared::Shared;
+pub(crate) use shared::lock;
 use uwork::foreign::ThreadHandle;
 
 /// A server that is not ready within this time fails the start.

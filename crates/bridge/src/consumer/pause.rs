@@ -3,16 +3,20 @@
 //!
 //! | gate | when | the consumer |
 //! |---|---|---|
-//! | OPEN | no job has met the reason, or one has run since | fetches as many as it has room for |
+//! | OPEN | no job has met the reason, or one has started since | fetches as many as it has room for |
 //! | CLOSED | for a delay after a job has met it | fetches none, and hands back those that have not begun |
-//! | TRIAL | after the delay | fetches a single job |
+//! | TRIAL | after the delay | fetches a single job, the trial, although others run |
+//! | CLOSED | while a trial is out: until it has started, or is decided | fetches none |
 
-use std::sync::Mutex;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::link::lock;
+use super::shared::{Shared, lock};
+use crate::job::Ticket;
 use crate::report::Reporter;
+use crate::scripts::ms;
 
 /// The delay after a first failure, which doubles.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
@@ -26,7 +30,30 @@ const SAME_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) enum Gate {
     Open,
     Trial,
-    Closed,
+    /// Until a time, if it is known.
+    Closed(Option<Instant>),
+}
+
+/// Marks the only job that begins while the gate is not open.
+pub(crate) struct Trial(Arc<Shared>);
+
+impl Trial {
+    /// Makes a job the trial. None if another one is out, or none is due.
+    pub(super) fn take(shared: &Arc<Shared>, ticket: &Arc<Ticket>) -> Option<Trial> {
+        shared.pause.take_trial(ticket).then(|| Trial(shared.clone()))
+    }
+
+    /// The job can run: others are fetched.
+    pub(crate) fn has_started(&self) {
+        self.0.pause.end(&self.0.reporter);
+        self.0.wake_readers();
+    }
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trial")
+    }
 }
 
 /// Whether jobs can run.
@@ -42,9 +69,17 @@ struct State {
     reason: String,
     /// When a single job may be tried.
     until: Option<Instant>,
+    /// The last trial. It is out until it is decided.
+    trial: Option<Arc<Ticket>>,
     ended: Option<Instant>,
     failures: u32,
     is_reported: bool,
+}
+
+impl State {
+    fn is_out(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| !trial.is_settled())
+    }
 }
 
 impl Pause {
@@ -57,9 +92,30 @@ impl Pause {
         if !self.is_on() {
             return Gate::Open;
         }
-        match lock(&self.state).until {
-            Some(until) if Instant::now() < until => Gate::Closed,
+        let state = lock(&self.state);
+        match state.until {
+            Some(until) if Instant::now() < until => Gate::Closed(Some(until)),
+            _ if state.is_out() => Gate::Closed(None),
             _ => Gate::Trial,
+        }
+    }
+
+    fn take_trial(&self, ticket: &Arc<Ticket>) -> bool {
+        let is_due = self.gate() == Gate::Trial;
+        let mut state = lock(&self.state);
+        let is_taken = is_due && !state.is_out();
+        if is_taken {
+            state.trial = Some(ticket.clone());
+        }
+        is_taken
+    }
+
+    /// Ends the pause if the trial has run for so long that it must have started: a handler in Rust
+    /// or C does not say when.
+    pub(crate) fn look(&self, reporter: &Reporter) {
+        let runs = |trial: &Arc<Ticket>| trial.running_ms().is_some_and(|of| of >= ms(DELAY_MAX));
+        if self.is_on() && lock(&self.state).trial.as_ref().is_some_and(runs) {
+            self.end(reporter);
         }
     }
 
@@ -92,7 +148,7 @@ impl Pause {
         }
     }
 
-    /// A job has run that began while the gate was not open.
+    /// The trial has started.
     pub(crate) fn end(&self, reporter: &Reporter) {
         let mut state = lock(&self.state);
         if !self.is_on.swap(false, Ordering::Relaxed) {
@@ -111,6 +167,25 @@ impl Pause {
 mod tests {
     use super::*;
     use std::sync::Arc;
+
+    #[test]
+    fn one_trial_is_out_until_it_is_decided_or_runs_for_long() {
+        let reporter = Reporter::new(|_| {});
+        let pause = Pause::default();
+        let [first, second] = [Ticket::new(), Ticket::new()];
+        assert!(!pause.take_trial(&first), "the gate is open");
+        pause.begin("no program", &reporter);
+        assert!(matches!(pause.gate(), Gate::Closed(Some(_))) && !pause.take_trial(&first));
+        lock(&pause.state).until = None;
+        assert!(pause.take_trial(&first) && !pause.take_trial(&second));
+        assert_eq!(pause.gate(), Gate::Closed(None));
+        assert!(first.settle_unstarted(), "it is handed back");
+        assert!(pause.take_trial(&second) && second.begin());
+        pause.look(&reporter);
+        assert!(pause.is_on(), "it has run for a moment");
+        assert!(second.settle(), "its time limit is over");
+        assert_eq!(pause.gate(), Gate::Trial);
+    }
 
     #[test]
     fn a_reason_is_reported_once_and_its_end_once_and_tries_become_rarer() {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::failures::end_of;
 use super::link::{Link, Place};
 use super::outcome::{End, Outcome, Twice};
-use super::pause::Gate;
 use crate::job::{Job, Ticket};
 use crate::policy::Deliveries;
 
@@ -55,8 +54,8 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(mut self) {
         let shared = &self.link.shared;
-        let was_on = shared.pause.is_on();
-        if was_on && shared.pause.gate() == Gate::Closed {
+        let is_trial = self.job.as_ref().is_some_and(|job| job.trial.is_some());
+        if shared.pause.is_on() && !is_trial {
             // Dropped, the job goes back to its stream.
             return;
         }
@@ -71,7 +70,7 @@ impl Run {
         job.describe(job.handler().unwrap_or_default());
         let result = shared.handlers.run(&job);
         if job.ticket.settle() {
-            let end = end_of(shared, &job, result, was_on);
+            let end = end_of(shared, &job, result);
             let twice = match self.is_again {
                 true => Twice::Yes,
                 false if job.ticket.is_recorded() => Twice::ByOther,

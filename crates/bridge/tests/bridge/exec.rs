@@ -213,6 +213,41 @@ fn a_program_that_vanishes_costs_no_attempt_and_its_job_goes_to_another_consumer
 }
 
 #[test]
+fn a_long_run_does_not_prolong_the_pause_after_a_command_that_cannot_be_started() {
+    let name = "a_long_run_does_not_prolong_the_pause";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let mut long = Background::new();
+    let folder = Folder::new();
+    let text = format!(
+        "#!/bin/sh\nread -r folder; [ -n \"$folder\" ] || exit 0\n{} wait\n",
+        Background::command(":")
+    );
+    let file = script(&folder, &text);
+    let exec = Exec::new(vec![file.clone().into()], 100).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let mut settings = config(redis.server(), "jobs");
+    settings.max_active = 3;
+    let lines = Count::default();
+    let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
+    push(&redis, Push::new(long.folder()));
+    until("a long run has begun", || long.has_begun());
+    std::fs::rename(&file, folder.file("away")).unwrap();
+    push(&redis, Push::new("\n"));
+    lines.wait_line("cannot be started: No such file or directory; no job is fetched");
+    std::fs::rename(folder.file("away"), &file).unwrap();
+    // The pause ends when a second long run has started.
+    let mut second = Background::new();
+    push(&redis, Push::new(second.folder()));
+    (0..5).for_each(|_| push(&redis, Push::new("\n")));
+    until("the second long run has begun", || second.has_begun());
+    until("the short ones are done", || bridge.counters().done == 6);
+    lines.wait_line("jobs can run again");
+    assert_eq!((bridge.counters().dead, bridge.counters().retries), (0, 0));
+    bridge.stop(Duration::ZERO);
+    [long, second].iter_mut().for_each(Background::wait_for_end);
+}
+
+#[test]
 fn a_job_that_no_environment_takes_is_its_own_failure() {
     let Some(redis) = Redis::start("a_job_that_no_environment_takes", &[]) else { return };
     // A variable of a process has at most 128 KiB, and a producer of another kind no limit.
