@@ -45,6 +45,10 @@ pub(crate) fn greet(
     let needed = commands.len();
     commands.push(words(&["CLUSTER", "SLOTS"]));
     commands.push(words(&["INFO", "server", "replication"]));
+    if let Some(client) = server.client().filter(|_| with_scripts) {
+        // A user without this right has connections without a name.
+        commands.push(words(&["CLIENT", "SETNAME", client]));
+    }
     let mut packed = Vec::new();
     commands.iter().for_each(|command| command.write_packed_command(&mut packed));
     let replies = connection.ask(&packed, commands.len(), wait);

@@ -264,6 +264,11 @@ impl Ticket {
         self.state.load(Ordering::Relaxed) == SETTLED
     }
 
+    /// Whether its run has begun, and may have ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.began_ms.load(Ordering::Relaxed) > 0
+    }
+
     /// The server has recorded the begin.
     pub(crate) fn record(&self) {
         self.recorded.store(true, Ordering::Relaxed);

@@ -116,46 +116,44 @@ pub(crate) fn after_failure(
     }
 }
 
-/// What the server's delivery counter of an entry says. A takeover adds 1 to it by itself; the bridge
-/// writes the rest.
+/// What the server's delivery counter of an entry says. The scripts write it.
 ///
 /// | part | digits | meaning |
 /// |---|---|---|
 /// | deliveries | the last 6 | consumers that have fetched the entry, this one included |
 /// | begun | the 7 before | runs of it that have begun, and of which no end is known |
-/// | alone | the first | the last of these runs was the only job of its consumer |
+/// | alone | the first, its bit 1 | the last of these runs was the only job of its consumer |
+/// | own | the first, its bit 2 | the last of these runs is the owner's; the scripts read it |
+/// | lives | the first, its bit 4 | a consumer that had begun it before lives |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deliveries {
     pub(crate) deliveries: u64,
     pub(crate) begun: u32,
     pub(crate) is_alone: bool,
+    pub(crate) lives: bool,
 }
 
 /// The unit of the runs that have begun.
 const BEGUN: u64 = 1_000_000;
-const BEGUN_MAX: u32 = 9_999_999;
-/// The mark of a run without others.
-const ALONE: u64 = BEGUN * 10_000_000;
+/// The unit of the flags.
+const FLAGS: u64 = BEGUN * 10_000_000;
+const ALONE: u64 = 1;
+const LIVES: u64 = 4;
 
 impl Deliveries {
     pub(crate) fn read(counter: u64) -> Deliveries {
-        let begun = counter % ALONE / BEGUN;
-        Deliveries { deliveries: counter % BEGUN, begun: begun as u32, is_alone: counter >= ALONE }
+        let (begun, flags) = (counter % FLAGS / BEGUN, counter / FLAGS);
+        Deliveries {
+            deliveries: counter % BEGUN,
+            begun: begun as u32,
+            is_alone: flags & ALONE != 0,
+            lives: flags & LIVES != 0,
+        }
     }
 
-    pub(crate) fn counter(self) -> u64 {
-        let alone = if self.is_alone { ALONE } else { 0 };
-        self.deliveries.min(BEGUN - 1) + u64::from(self.begun.min(BEGUN_MAX)) * BEGUN + alone
-    }
-
-    /// After the begin of a run.
-    pub(crate) fn begins(self, is_alone: bool) -> Deliveries {
-        Deliveries { begun: self.begun.saturating_add(1), is_alone, ..self }
-    }
-
-    /// After this consumer has handed the entry back.
-    pub(crate) fn handed_back(self) -> Deliveries {
-        Deliveries { deliveries: self.deliveries.saturating_sub(1), ..self }
+    /// Whether an earlier run has begun.
+    pub(crate) fn is_again(self) -> bool {
+        self.begun > 0 || self.lives
     }
 }
 
@@ -254,18 +252,19 @@ mod tests {
     #[test]
     fn a_counter_of_the_server_carries_the_runs_that_have_begun() {
         let fresh = Deliveries::read(1);
-        assert_eq!(fresh, Deliveries { deliveries: 1, begun: 0, is_alone: false });
-        let begun = fresh.begins(false).begins(false).begins(true);
-        // A takeover adds 1.
-        let taken = Deliveries::read(begun.counter() + 1);
-        assert_eq!(taken, Deliveries { deliveries: 2, begun: 3, is_alone: true });
-        assert_eq!(Deliveries::read(taken.handed_back().counter() + 1), taken);
-        assert_eq!(Deliveries::default().handed_back().counter(), 0);
+        assert_eq!(fresh, Deliveries { deliveries: 1, ..Deliveries::default() });
+        assert!(!fresh.is_again() && Deliveries::read(1_000_001).is_again());
+        let of = Deliveries { deliveries: 2, begun: 3, is_alone: true, lives: false };
+        assert_eq!(Deliveries::read(10_000_003_000_002), of);
+        let spared = Deliveries { deliveries: 2, begun: 0, is_alone: false, lives: true };
+        assert_eq!(Deliveries::read(40_000_000_000_002), spared);
+        assert!(spared.is_again());
+        assert!(Deliveries::read(70_000_001_000_000).is_alone, "with its owner's run");
     }
 
     #[test]
     fn only_a_job_that_was_alone_when_its_consumer_died_is_given_up() {
-        let died = |begun, is_alone| Deliveries { deliveries: 9, begun, is_alone };
+        let died = |begun, is_alone| Deliveries { deliveries: 9, begun, is_alone, lives: false };
         assert_eq!(how_to_begin(0, Deliveries::read(1), 5), Begin::Now);
         assert_eq!(how_to_begin(4, Deliveries::read(1), 5), Begin::Now);
         assert_eq!(how_to_begin(5, Deliveries::read(1), 5), Begin::Never, "it has failed");

@@ -5,6 +5,7 @@
 //! nothing has changed. The rights to all that follows are tested before: a script that fails has
 //! changed nothing.
 
+mod counter;
 mod shared;
 
 use std::sync::LazyLock;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use redis::Script;
 
+use self::counter::COUNTER;
 use self::shared::SHARED;
 use crate::dead::{LETTERS, SETTLE};
 
@@ -169,40 +171,104 @@ return 1
 ";
 
 /// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero.
-/// Returns the ids that it no longer owns.
+/// Returns the ids that it no longer owns, and those of which an earlier consumer lives.
 const BEAT: &str = r"
-local lost = {}
+local lost, spared = {}, {}
 for i = 3, #ARGV do
-  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    if row[4] >= 4e13 then spared[#spared + 1] = ARGV[i] end
   else
     lost[#lost + 1] = ARGV[i]
   end
 end
-return lost
+return {lost, spared}
 ";
 
-/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max: takes over entries that
-/// were idle for so long, at most `count`, and ends with the ten that reach `bytes_max`. One call of
-/// XAUTOCLAIM looks at ten times as many entries as it may take, so there are up to 100 calls.
-/// Returns where to go on, and for each entry its id, its deliveries and its fields.
+/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
+/// each suspect that is decided its id, its owner, the last sign of life and `dead` or `lives`: takes
+/// over entries that were idle for so long, at most `count`, and ends with the ten that reach
+/// `bytes_max`. It takes `last` that must run alone. One that is used up is a suspect, and stays with
+/// its owner until that is decided. Returns where to go on, for each entry its id, its counter and its
+/// fields, and for each suspect its id, its owner, and between which times that has given the last
+/// sign of life.
 const RECLAIM: &str = r"
-local entries, cursor, count = {}, ARGV[4], tonumber(ARGV[5])
-local bytes, bytes_max = 0, tonumber(ARGV[6])
-keep_quarantine(KEYS[1], ARGV[1], ARGV[3])
-for _ = 1, 100 do
-  local found = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], cursor,
-    'COUNT', math.min(10, count - #entries))
-  cursor = found[1]
-  for _, entry in ipairs(found[2]) do
-    local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-    entries[#entries + 1] = {entry[1], pending[1] and pending[1][4] or 1, entry[2]}
-    for _, word in ipairs(entry[2]) do bytes = bytes + #word end
+local group, me, cursor, count = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
+local bytes, bytes_max, attempts_max = 0, tonumber(ARGV[6]), tonumber(ARGV[7])
+local last, entries, suspects, decided = tonumber(ARGV[8]), {}, {}, {}
+keep_quarantine(KEYS[1], group, ARGV[3])
+for i = 9, #ARGV, 4 do
+  decided[ARGV[i]] = {owner = ARGV[i + 1], seen = tonumber(ARGV[i + 2]), is = ARGV[i + 3]}
+end
+local consumers, from, to
+local function seen(owner)
+  if not consumers then
+    consumers, from = {}, now_ms()
+    for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], group)) do
+      local found = about(row)
+      consumers[found.name] = found.idle
+    end
+    to = now_ms()
   end
-  if cursor == '0-0' or #entries >= count or bytes >= bytes_max then break end
+  local idle = consumers[owner] or 0
+  return from - idle, to - idle
+end
+local function failed(id)
+  local words = (redis.call('XRANGE', KEYS[1], id, id)[1] or {})[2] or {}
+  for i = 1, #words, 2 do
+    if words[i] == 'n' then return tonumber(words[i + 1]) or 0 end
+  end
+  return 0
+end
+-- The counter of an entry that is taken over, or nil.
+local function taken(id, owner, number)
+  local of = counter_of(number)
+  if of.begun > 0 then
+    local used = failed(id) + of.begun
+    if of.alone and used >= attempts_max then
+      local known, after, before = decided[id], seen(owner)
+      local is_decided = known and known.owner == owner
+      if not is_decided or (known.is == 'dead' and after > known.seen) then
+        suspects[#suspects + 1] =
+          {id, owner, string.format('%.0f', after), string.format('%.0f', before)}
+        return nil
+      end
+      if known.is == 'lives' then
+        of.own = false
+        spare(of)
+      end
+    elseif used + 1 >= attempts_max then
+      if last == 0 then return nil end
+      last = last - 1
+    end
+  end
+  of.deliveries = of.deliveries + 1
+  -- What the consumer itself was late to keep alive is its own still.
+  of.own = of.own and owner == me
+  return counter(of)
+end
+for _ = 1, 100 do
+  local most = math.min(10, count - #entries)
+  local rows = redis.call('XPENDING', KEYS[1], group, 'IDLE', ARGV[3], cursor, '+', most)
+  for _, row in ipairs(rows) do
+    cursor = '(' .. row[1]
+    local number = taken(row[1], row[2], row[4])
+    local found = number and redis.call('XCLAIM', KEYS[1], group, me, ARGV[3], row[1],
+      'RETRYCOUNT', number)[1]
+    if found then
+      entries[#entries + 1] = {found[1], tonumber(number), found[2]}
+      for _, word in ipairs(found[2]) do bytes = bytes + #word end
+    end
+  end
+  if #rows < most then
+    cursor = '0-0'
+    break
+  end
+  if #entries >= count or bytes >= bytes_max then break end
 end
 if #entries > 0 then tally(KEYS[2], 'reclaimed', #entries) end
-return {cursor, entries}
+return {cursor, entries, suspects}
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
@@ -300,32 +366,58 @@ end
 return due and 'delayed' or added
 ";
 
-/// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its counter: makes the
-/// consumer's entries look idle, with these counters. The next reclaim of any consumer takes them.
+/// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its deliveries before: makes
+/// the consumer's entries look idle, without the runs that it has recorded. The next reclaim of any
+/// consumer takes them.
 const HAND_BACK: &str = r"
 local returned = 0
 for i = 4, #ARGV, 2 do
-  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
+    local of = counter_of(row[4])
+    if of.own then of.begun, of.own, of.alone = of.begun - 1, false, false end
+    of.deliveries = tonumber(ARGV[i + 1])
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
-      'IDLE', ARGV[3], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+      'IDLE', ARGV[3], 'RETRYCOUNT', counter(of), 'JUSTID')
     returned = returned + 1
   end
 end
 return returned
 ";
 
-/// KEYS stream; ARGV group consumer, then of each entry its id and its counter: records runs of the
-/// consumer's entries, and is a sign of life. Returns the ids that it no longer owns.
+/// KEYS stream; ARGV group consumer, then of each entry its id and 1 if its run is alone: records a run
+/// of each of the consumer's entries, once, and is a sign of life. Returns the ids that it no longer
+/// owns.
 const BEGIN: &str = r"
 local lost = {}
 for i = 3, #ARGV, 2 do
-  if owned(KEYS[1], ARGV[1], ARGV[2], ARGV[i]) then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
+    local of = counter_of(row[4])
+    if not of.own then of.begun, of.own = of.begun + 1, true end
+    of.alone = ARGV[i + 1] == '1'
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+      'RETRYCOUNT', counter(of), 'JUSTID')
   else
     lost[#lost + 1] = ARGV[i]
   end
 end
 return lost
+";
+
+/// KEYS stream; ARGV group consumer id...: a consumer that has begun these jobs lives. Of those that
+/// others own, the counters keep only the run of the owner.
+const SPARE: &str = r"
+for i = 3, #ARGV do
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] ~= ARGV[2] then
+    local of = counter_of(row[4])
+    spare(of)
+    redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, ARGV[i],
+      'IDLE', row[3], 'RETRYCOUNT', counter(of), 'JUSTID')
+  end
+end
+return 1
 ";
 
 /// KEYS stream; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
@@ -374,6 +466,7 @@ pub(crate) struct Scripts {
     pub(crate) push: Script,
     pub(crate) hand_back: Script,
     pub(crate) begin: Script,
+    pub(crate) spare: Script,
     pub(crate) leave: Script,
     pub(crate) letters: Script,
     pub(crate) settle: Script,
@@ -391,6 +484,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     push: script(PUSH),
     hand_back: script(HAND_BACK),
     begin: script(BEGIN),
+    spare: script(SPARE),
     leave: script(LEAVE),
     letters: script(LETTERS),
     settle: script(SETTLE),
@@ -398,7 +492,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 
 /// The texts that the server must know before a script is called by its hash.
 pub(crate) fn texts() -> impl Iterator<Item = String> {
-    [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, BEGIN, LEAVE]
+    [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, BEGIN, SPARE, LEAVE]
         .into_iter()
         .chain([ROUTE, LETTERS, SETTLE])
         .map(whole)
@@ -409,7 +503,7 @@ fn script(text: &str) -> Script {
 }
 
 fn whole(text: &str) -> String {
-    format!("{SHARED}{text}")
+    format!("{SHARED}{COUNTER}{text}")
 }
 
 /// Milliseconds as an argument: at most 2000 years, which the server can add to its time.

@@ -26,6 +26,13 @@ pub struct Server {
     patience: u32,
     /// With the other servers of a consumer or producer.
     place: Option<Place>,
+    /// The name of its connections.
+    client: Option<String>,
+}
+
+/// The name of a consumer's connections: a server takes no blank and no control character.
+pub(crate) fn client_name(consumer: &str) -> String {
+    consumer.bytes().map(|byte| if byte.is_ascii_graphic() { byte as char } else { '_' }).collect()
 }
 
 impl Server {
@@ -47,7 +54,7 @@ impl Server {
                 "{hidden:?}: #insecure is refused; give the certificate of the server's authority"
             )));
         }
-        Ok(Server { info, certificates: None, patience: 1, place: None })
+        Ok(Server { info, certificates: None, patience: 1, place: None, client: None })
     }
 
     /// Replaces the address's password, so that a command line need not have it. The user is the
@@ -162,6 +169,15 @@ impl Server {
 
     pub(crate) fn place(&self) -> Option<&Place> {
         self.place.as_ref()
+    }
+
+    pub(crate) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    /// Names the connections after a consumer.
+    pub(crate) fn of_consumer(self, consumer: &str) -> Server {
+        Server { client: Some(client_name(consumer)), ..self }
     }
 
     pub(crate) fn with_place(self, place: Place) -> Server {

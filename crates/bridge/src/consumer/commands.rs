@@ -6,7 +6,7 @@ use super::link::{Link, Place};
 use super::outcome::{Outcome, Twice};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
-use crate::policy::{Deliveries, Fate, after_failure};
+use crate::policy::{Fate, after_failure};
 use crate::scripts::{SCRIPTS, call, ms};
 
 /// Bytes of the error of a failed job.
@@ -30,22 +30,32 @@ pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
     command.arg(&shared.config.group).arg(&shared.consumer);
     command.arg(ms(shared.config.heartbeat) + 1);
     places.iter().for_each(|place| {
-        let counter = link.delivered(place).handed_back().counter();
-        command.arg(place.1.to_string()).arg(counter);
+        let deliveries = link.delivered(place).deliveries.saturating_sub(1);
+        command.arg(place.1.to_string()).arg(deliveries);
     });
     command
 }
 
-/// The record of begins of a stream.
+/// The record of begins of a stream, and whether each is alone.
 pub(super) fn begin(
     link: &Link,
     stream: usize,
-    begins: impl Iterator<Item = (Place, Deliveries)>,
+    begins: impl Iterator<Item = (Place, bool)>,
 ) -> Cmd {
     let mut command = call(&SCRIPTS.begin, &[&link.streams[stream].1.stream]);
     command.arg(&link.shared.config.group).arg(&link.shared.consumer);
-    begins.for_each(|((_, id), begins)| {
-        command.arg(id.to_string()).arg(begins.counter());
+    begins.for_each(|((_, id), is_alone)| {
+        command.arg(id.to_string()).arg(u8::from(is_alone));
+    });
+    command
+}
+
+/// The sign of life of a consumer that has begun jobs which others own now.
+pub(super) fn spare(link: &Link, stream: usize, places: &[Place]) -> Cmd {
+    let mut command = call(&SCRIPTS.spare, &[&link.streams[stream].1.stream]);
+    command.arg(&link.shared.config.group).arg(&link.shared.consumer);
+    places.iter().for_each(|(_, id)| {
+        command.arg(id.to_string());
     });
     command
 }
@@ -92,7 +102,9 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    let (attempt, max, is_final) = (outcome.attempt, config.attempts_max, failure.is_final);
+    // Runs of consumers that live are no attempts.
+    let attempt = outcome.attempt.min(link.attempt(&outcome.place).unwrap_or(u32::MAX));
+    let (max, is_final) = (config.attempts_max, failure.is_final);
     let fate = after_failure(attempt, max, is_final, config.backoff, fastrand::f64());
     let (script, place, last) = match fate {
         Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, ms(delay)),
@@ -100,7 +112,7 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
     };
     let mut command = call(script, &[&keys.stream, place, &keys.stats, &keys.dead]);
     command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
-    command.arg(u8::from(config.keep)).arg(outcome.attempt);
+    command.arg(u8::from(config.keep)).arg(attempt);
     let text = failure.text.as_bytes();
     command.arg(&text[..text.len().min(ERROR_MAX)]).arg(last);
     (command, fate)

@@ -1,6 +1,7 @@
 //! The committer of a shard: tells the server what became of jobs, keeps the held ones alive, and
 //! fetches what is due or orphaned. It decides nothing that the scripts decide.
 
+mod begins;
 mod replies;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::Cmd;
 
+use super::alone::{Alone, Turns};
 use super::commands::{self as command_of, has_effects};
 use super::failures::Throttle;
 use super::limits::Limits;
@@ -18,6 +20,7 @@ use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
 use super::schedule::{PROMOTE_EVERY, SWEEP_EVERY, Schedule, reclaim_every};
 use super::sent::{Purpose, Sent};
+use super::suspects::Suspects;
 use crate::fault::Fault;
 use crate::job::EntryId;
 use crate::report::{ThreadFaults, pause};
@@ -59,7 +62,11 @@ struct Committer {
     /// Jobs that wait for the record of their begin.
     parked: Vec<Waiting>,
     /// The job of this shard that runs alone, or waits until no other is held.
-    alone: Option<Place>,
+    alone: Option<Alone>,
+    turns: Turns,
+    suspects: Suspects,
+    /// Jobs that have begun here and were lost: the server does not know yet that this consumer lives.
+    lost: Vec<Place>,
     /// When the rate was measured last.
     rated: Instant,
     limits: Limits,
@@ -74,7 +81,8 @@ impl Committer {
     fn new(link: Arc<Link>, wire: Wire) -> Committer {
         let now = Instant::now();
         let streams = link.streams.len();
-        let next = Schedule::new(now, link.shared.config.heartbeat, streams);
+        let heartbeat = link.shared.config.heartbeat;
+        let next = Schedule::new(now, heartbeat, streams);
         Committer {
             link,
             wire,
@@ -89,6 +97,9 @@ impl Committer {
             record: now,
             parked: Vec::new(),
             alone: None,
+            turns: Turns::new(now, heartbeat),
+            suspects: Suspects::new(heartbeat),
+            lost: Vec::new(),
             rated: now,
             limits: Limits::new(now),
         }
@@ -136,6 +147,7 @@ impl Committer {
                     for sent in sent {
                         match sent {
                             Sent::Begin(_, waiting) => self.link.wait(waiting),
+                            Sent::Spare(places) => self.lost.extend(places),
                             sent => self.backlog.extend(sent.into_outcomes(self.wire.was_sent())),
                         }
                     }
@@ -259,55 +271,6 @@ impl Committer {
         }
     }
 
-    /// Begins: of jobs that wait for it, and of runs that last. They are signs of life, and like
-    /// heartbeats go before the outcomes.
-    fn add_begins(&mut self, now: Instant, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
-        self.parked.append(&mut self.link.take_waiting());
-        self.parked.retain(|waiting| !waiting.is_settled());
-        self.watch_alone();
-        let is_ready = |waiting: &mut Waiting| {
-            let is_chosen = self.alone == Some(waiting.place);
-            !waiting.is_alone || (is_chosen && self.link.shared.held() == 1)
-        };
-        let mut by_stream: BTreeMap<usize, Vec<Waiting>> = BTreeMap::new();
-        for waiting in self.parked.extract_if(.., is_ready) {
-            by_stream.entry(waiting.place.0).or_default().push(waiting);
-        }
-        for (stream, waiting) in by_stream {
-            let begins = waiting.iter().map(|waiting| (waiting.place, waiting.begins));
-            commands.push(command_of::begin(&self.link, stream, begins));
-            sent.push(Sent::Begin(stream, waiting));
-        }
-        if now < self.record {
-            return;
-        }
-        self.record = now + RECORD_EVERY;
-        for stream in 0..self.link.streams.len() {
-            for runs in self.link.unrecorded(stream).chunks(BEATS_MAX) {
-                commands.push(command_of::begin(&self.link, stream, runs.iter().copied()));
-                let places = runs.iter().map(|(place, _)| *place).collect();
-                sent.push(Sent::Record(stream, places));
-            }
-        }
-    }
-
-    /// Chooses the job that runs alone. All others that have not begun are handed back meanwhile.
-    fn watch_alone(&mut self) {
-        if self.alone.is_some_and(|place| !self.link.is_held(&place)) {
-            self.alone = None;
-            self.link.shared.end_alone();
-        }
-        let candidate = self.parked.iter().find(|waiting| waiting.is_alone);
-        if let Some(waiting) = candidate
-            && self.link.shared.begin_alone()
-        {
-            self.alone = Some(waiting.place);
-        }
-        if self.link.shared.is_alone() {
-            self.link.hand_back_all_but(self.alone);
-        }
-    }
-
     fn add_beats(&self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
         // The server may have executed a hand-back whose reply was lost. A heartbeat would undo it.
         let waiting = self.backlog.iter().chain(&self.refused);
@@ -355,11 +318,21 @@ impl Committer {
                 // Consumers with room in their window look first.
                 let patience = if shared.room_now() > 0 { Duration::ZERO } else { every };
                 if room > 0 {
+                    if self.suspects.needs_connections(stream) {
+                        commands.push(redis::cmd("CLIENT").arg("LIST").clone());
+                        sent.push(Sent::Connections(stream));
+                    }
                     let mut command = call(&SCRIPTS.reclaim, &[&keys.stream, &keys.stats]);
                     command.arg(&shared.config.group).arg(&shared.consumer);
                     command.arg(ms(heartbeat + patience));
                     command.arg(&self.cursors[stream]).arg(room);
                     command.arg(shared.config.payload_bytes_max);
+                    command.arg(shared.config.attempts_max);
+                    command.arg(u8::from(shared.may_run_alone() && self.takes_one(now)));
+                    for ((_, id), seen, is_dead) in self.suspects.decided(stream) {
+                        command.arg(id.to_string()).arg(&seen.owner).arg(seen.before_ms);
+                        command.arg(if is_dead { "dead" } else { "lives" });
+                    }
                     commands.push(command);
                     sent.push(Sent::Reclaim(stream));
                 }

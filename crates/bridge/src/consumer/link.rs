@@ -24,6 +24,8 @@ pub(super) struct Held {
     pub(super) attempt: u32,
     /// The server's counter when it was delivered.
     of: Deliveries,
+    /// Another consumer owns the entry.
+    is_lost: bool,
 }
 
 /// One shard: its streams, what is held of them, and what is to be committed.
@@ -78,7 +80,7 @@ impl Link {
                 let ticket = Ticket::new();
                 let id = entry.fields.id.clone();
                 let of = entry.of;
-                vacant.insert(Held { ticket: ticket.clone(), id, attempt, of });
+                vacant.insert(Held { ticket: ticket.clone(), id, attempt, of, is_lost: false });
                 jobs.push((place, attempt, of, ticket, entry.fields));
             }
             // Before another thread can decide and release them: the count would fall below zero.
@@ -137,9 +139,8 @@ impl Link {
                 ticket,
                 trial,
             };
-            let is_again = of.begun > 0;
-            let is_alone = begin == Begin::Alone;
-            let record = (begin != Begin::Now).then(|| (of.begins(is_alone), is_alone));
+            let is_again = of.is_again();
+            let record = (begin != Begin::Now).then_some(begin == Begin::Alone);
             let run = Run { link: self.clone(), place, is_again, record, job: Some(job) };
             drop(self.shared.queue.spawn(move || run.run()));
         }
@@ -159,13 +160,13 @@ impl Link {
         std::mem::take(&mut *lock(&self.waiting))
     }
 
-    /// The runs of a stream of which the server does not know, with the counters that record them.
-    pub(crate) fn unrecorded(&self, stream: usize) -> Vec<(Place, Deliveries)> {
+    /// The runs of a stream of which the server does not know.
+    pub(crate) fn unrecorded(&self, stream: usize) -> Vec<Place> {
         let held = lock(&self.held);
         let runs = held.iter().filter(|((of, _), held)| {
             *of == stream && !held.ticket.is_recorded() && held.ticket.running_ms().is_some()
         });
-        runs.map(|(place, held)| (*place, held.of.begins(false))).collect()
+        runs.map(|(place, _)| *place).collect()
     }
 
     /// Notes that the server knows of runs.
@@ -177,6 +178,23 @@ impl Link {
     /// The server's counter of an entry when it was delivered.
     pub(crate) fn delivered(&self, place: &Place) -> Deliveries {
         lock(&self.held).get(place).map(|held| held.of).unwrap_or_default()
+    }
+
+    /// The attempt of a job that is held.
+    pub(crate) fn attempt(&self, place: &Place) -> Option<u32> {
+        lock(&self.held).get(place).map(|held| held.attempt)
+    }
+
+    /// The earlier runs of a job were no attempts: their consumers live.
+    pub(crate) fn spare(&self, place: &Place) {
+        if let Some(held) = lock(&self.held).get_mut(place) {
+            held.attempt = held.attempt.saturating_sub(std::mem::take(&mut held.of.begun)).max(1);
+        }
+    }
+
+    /// Hands a job back, if it has not begun.
+    pub(crate) fn hand_back(&self, place: Place) {
+        self.settle_of(|of| *of == place, |ticket| ticket.settle_unstarted(), || End::HandBack);
     }
 
     /// Hands back what has not begun, except one job.
@@ -253,10 +271,12 @@ impl Link {
         count
     }
 
-    /// Decides the attempt of an entry that another consumer owns now.
-    pub(crate) fn lose(&self, place: Place) {
-        let held = lock(&self.held);
-        let Some(found) = held.get(&place) else { return };
+    /// Decides the attempt of an entry that another consumer owns now. Returns whether this
+    /// is news of a run that has begun here.
+    pub(crate) fn lose(&self, place: Place) -> bool {
+        let mut held = lock(&self.held);
+        let Some(found) = held.get_mut(&place) else { return false };
+        let is_news = !std::mem::replace(&mut found.is_lost, true) && found.ticket.has_begun();
         // A run that has begun goes on, and its outcome finds the entry gone or in other hands.
         let is_unstarted = found.ticket.settle_unstarted();
         let attempt = found.attempt;
@@ -265,6 +285,7 @@ impl Link {
             let twice = Twice::IfMissing;
             self.deliver(Outcome { place, id: None, attempt, twice, end: End::Lost });
         }
+        is_news
     }
 
     pub(crate) fn seek_orphans(&self) {

@@ -1,5 +1,6 @@
 //! A consumer: jobs of streams become items of a queue. The protocol is in the README.
 
+mod alone;
 mod commands;
 mod committer;
 mod failures;
@@ -14,6 +15,7 @@ mod run;
 mod schedule;
 mod sent;
 mod shared;
+mod suspects;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -90,7 +92,7 @@ impl Bridge {
     /// The configuration is not valid, a server refuses it, or is not ready within 10 s, or the
     /// multiple that [`Server::patience`] says. With [`Config::strict`] a server may forget jobs.
     pub fn start(
-        config: Config,
+        mut config: Config,
         handlers: Handlers,
         report: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Bridge, Error> {
@@ -103,6 +105,8 @@ impl Bridge {
         let builder = uwork::Queue::builder(name).max_active(config.max_active).sysfs();
         let queue = builder.build().map_err(|error| Error::config(error.to_string()))?;
         let consumer = format!("{}:{}:{:08x}", config.name, std::process::id(), fastrand::u32(..));
+        let named = config.servers.into_iter().map(|server| server.of_consumer(&consumer));
+        config.servers = named.collect();
         let placed = config.placed();
         let reporter = Reporter::new(report);
         let shared = Arc::new(Shared::new(config, handlers, queue, consumer, reporter));

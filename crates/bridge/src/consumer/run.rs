@@ -8,7 +8,6 @@ use super::failures::end_of;
 use super::link::{Link, Place};
 use super::outcome::{End, Outcome, Twice};
 use crate::job::{Job, Ticket};
-use crate::policy::Deliveries;
 
 /// How often a run that waits looks whether its job is decided. The end of a consumer leaves it no
 /// message.
@@ -18,8 +17,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// between it and its handler.
 pub(crate) struct Waiting {
     pub(crate) place: Place,
-    /// The counter that records it.
-    pub(crate) begins: Deliveries,
     pub(crate) is_alone: bool,
     ticket: Arc<Ticket>,
     /// Dropped without a message, the run hands its job back.
@@ -46,8 +43,8 @@ pub(super) struct Run {
     pub(super) place: Place,
     /// An earlier run of the job has begun.
     pub(super) is_again: bool,
-    /// The counter to be recorded before it begins, and whether it runs alone.
-    pub(super) record: Option<(Deliveries, bool)>,
+    /// Whether it runs alone, if its begin is recorded first.
+    pub(super) record: Option<bool>,
     pub(super) job: Option<Job>,
 }
 
@@ -87,9 +84,9 @@ impl Run {
 impl Run {
     /// Waits until the begin is recorded, if it must be. False if it cannot be.
     fn is_recorded(&self) -> bool {
-        let (Some((begins, is_alone)), Some(job)) = (self.record, &self.job) else { return true };
+        let (Some(is_alone), Some(job)) = (self.record, &self.job) else { return true };
         let ((go, gone), ticket) = (channel(), job.ticket.clone());
-        self.link.wait(vec![Waiting { place: self.place, begins, is_alone, ticket, go }]);
+        self.link.wait(vec![Waiting { place: self.place, is_alone, ticket, go }]);
         uwork::blocking(|| {
             loop {
                 match gone.recv_timeout(LOOK_EVERY) {

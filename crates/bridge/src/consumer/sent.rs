@@ -14,6 +14,12 @@ pub(super) enum Sent {
     Begin(usize, Vec<Waiting>),
     /// Begins of runs.
     Record(usize, Vec<Place>),
+    /// A job that ran alone runs beside others from now on.
+    Beside(Place),
+    /// The sign of life for jobs that were lost.
+    Spare(Vec<Place>),
+    /// The connections of the server of a stream.
+    Connections(usize),
     /// A completion with effects or a result.
     Effects(Outcome),
     /// A retry or a burial.
@@ -45,8 +51,13 @@ impl Sent {
             Sent::Complete(..) | Sent::Effects(_) | Sent::Failed(..) | Sent::HandBack(_) => {
                 Purpose::Outcomes
             }
-            Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) | Sent::Present => Purpose::Beats,
-            Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
+            Sent::Beat(_)
+            | Sent::Begin(..)
+            | Sent::Record(..)
+            | Sent::Beside(_)
+            | Sent::Spare(_)
+            | Sent::Present => Purpose::Beats,
+            Sent::Connections(stream) | Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
             Sent::Promote(stream) => Purpose::Promote(*stream),
             Sent::Sweep => Purpose::Sweep,
         }
@@ -65,6 +76,9 @@ impl Sent {
             Sent::HandBack(places) => all(places, Twice::IfMissing, || End::HandBack),
             Sent::Begin(..)
             | Sent::Record(..)
+            | Sent::Beside(_)
+            | Sent::Spare(_)
+            | Sent::Connections(_)
             | Sent::Beat(_)
             | Sent::Present
             | Sent::Reclaim(_)

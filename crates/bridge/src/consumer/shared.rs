@@ -143,6 +143,11 @@ impl Shared {
         self.alone.load(Ordering::Relaxed)
     }
 
+    /// Whether a job could run alone, once the others have ended. Runs that hang may never end.
+    pub(crate) fn may_run_alone(&self) -> bool {
+        !self.is_alone() && !self.hangs() && !self.pause.is_on()
+    }
+
     /// Begins to run a job alone. False if another one is.
     #[must_use]
     pub(crate) fn begin_alone(&self) -> bool {
@@ -189,6 +194,11 @@ impl Shared {
         self.hung.fetch_sub(1, Ordering::Relaxed);
         self.stuck.store(false, Ordering::Relaxed);
         self.wake_readers();
+    }
+
+    /// Whether runs go on although their attempts were decided.
+    pub(crate) fn hangs(&self) -> bool {
+        self.hung.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn held(&self) -> usize {

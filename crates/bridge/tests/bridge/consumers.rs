@@ -173,7 +173,7 @@ fn a_job_that_kills_its_consumers_is_a_dead_letter_after_the_last_attempt() {
     }
     let (count, lines) = (Count::default(), Count::default());
     let reports = lines.reports();
-    let config = config_never_late(redis.server(), "jobs");
+    let config = config(redis.server(), "jobs");
     let seen = count.clone();
     let handlers = Handlers::new().otherwise(move |job| {
         seen.add(format!("{} {}", String::from_utf8_lossy(job.payload()), job.attempt()));
@@ -249,7 +249,7 @@ fn a_last_attempt_after_deaths_runs_alone_and_only_one_that_was_alone_is_given_u
         runs.add(name);
         Ok(Reply::done())
     });
-    let mut config = config_never_late(redis.server(), "jobs");
+    let mut config = config(redis.server(), "jobs");
     config.max_active = 8;
     let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
     count.wait_distinct(203);

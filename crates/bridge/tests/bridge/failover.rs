@@ -81,8 +81,9 @@ fn settings(servers: Vec<Server>, shards: u32) -> Config {
     let mut config = config(servers[0].clone(), "jobs");
     config.servers = servers;
     config.shards = shards;
-    // A consumer that finds no server for longer than its heartbeat looks dead.
-    config.attempts_max = 1_000;
+    // A consumer that finds no server for longer than its heartbeat looks dead. That is no attempt,
+    // and so the default number of them suffices.
+    config.attempts_max = Config::new(config.servers[0].clone(), "jobs").attempts_max;
     config
 }
 

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Server, Stat};
+use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Server, Stat};
 
 use crate::support::clock::Clock;
 use crate::support::count::{Count, LONG, config, config_never_late};
@@ -14,6 +14,13 @@ use crate::support::server::{Redis, server_at};
 
 /// The address for the consumer process of these tests.
 const CONSUMER: &str = "UWORK_TEST_CONSUMER";
+
+/// The promise is that the default number of attempts suffices.
+fn with_default_attempts(server: Server) -> Config {
+    let mut config = config(server.clone(), "jobs");
+    config.attempts_max = Config::new(server, "jobs").attempts_max;
+    config
+}
 
 fn push(server: Server, jobs: usize) {
     let pushes = (0..jobs).map(|n| Push::new(n.to_string())).collect();
@@ -52,8 +59,7 @@ fn consume(url: &str) -> ! {
         redis::cmd("HINCRBY").arg("ran").arg(name).arg(1).exec(&mut connection)?;
         Ok(Reply::done())
     });
-    let mut config = config(server, "jobs");
-    config.attempts_max = 1_000;
+    let config = with_default_attempts(server);
     let _bridge = Bridge::start(config, handlers, |_| {}).unwrap();
     loop {
         std::thread::park();
@@ -101,8 +107,7 @@ fn cut_connections_lose_no_job() {
     let proxy = Proxy::to(redis.port());
     let count = Count::default();
     let server = server_at(&proxy.url());
-    let mut config = config(server, "jobs");
-    config.attempts_max = 1_000;
+    let config = with_default_attempts(server);
     let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
     let mut cuts = 0;
     while bridge.counters().done < JOBS as u64 && count.distinct() < JOBS {
@@ -131,8 +136,7 @@ fn a_server_that_restarts_with_its_log_loses_no_job() {
     let Some(mut redis) = Redis::start("a_server_that_restarts", &flags) else { return };
     push(redis.server(), JOBS);
     let count = Count::default();
-    let mut config = config(redis.server(), "jobs");
-    config.attempts_max = 1_000;
+    let config = with_default_attempts(redis.server());
     let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
     for restart in 1..=4 {
         count.wait_distinct(JOBS * restart / 5);

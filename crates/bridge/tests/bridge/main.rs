@@ -6,6 +6,7 @@ mod clock;
 mod cluster;
 mod consumers;
 mod dead;
+mod deaths;
 mod effects;
 mod examples;
 mod exec;

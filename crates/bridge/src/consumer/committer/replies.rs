@@ -12,7 +12,9 @@ use crate::consumer::outcome::{End, Outcome, Twice};
 use crate::consumer::reader::reclaimed;
 use crate::consumer::schedule::PROMOTE_EVERY;
 use crate::consumer::sent::{Purpose, Sent};
+use crate::consumer::suspects::Seen;
 use crate::fault::{Fault, Remedy};
+use crate::greeting::text;
 use crate::handler::Failure;
 use crate::job::EntryId;
 use crate::policy::Fate;
@@ -25,6 +27,17 @@ fn ids(reply: &Value) -> Vec<EntryId> {
         _ => None,
     });
     ids.collect()
+}
+
+/// A suspect of a reclaim.
+fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
+    let Value::Array(row) = row else { return None };
+    let [Value::BulkString(id), Value::BulkString(owner), after, before] = &row[..] else {
+        return None;
+    };
+    let owner = String::from_utf8_lossy(owner).into_owned();
+    let (after_ms, before_ms) = (text(after).parse().ok()?, text(before).parse().ok()?);
+    Some((EntryId::parse(id)?, Seen { owner, after_ms, before_ms }))
 }
 
 impl Committer {
@@ -53,7 +66,11 @@ impl Committer {
                     outcome.end = End::Failed(failure);
                     self.backlog.push(outcome);
                 }
+                (_, Some(_), Sent::Connections(stream)) => self.suspects.connections(stream, None),
                 (_, Some(found), sent) => {
+                    if let Sent::Spare(places) = &sent {
+                        self.lost.extend(places);
+                    }
                     *verdict = Some(found);
                     self.refused.extend(sent.into_outcomes(false));
                 }
@@ -110,12 +127,13 @@ impl Committer {
                     if lost.contains(&waiting.place.1) {
                         self.link.lose((stream, waiting.place.1));
                     } else {
+                        self.begun(waiting.place);
                         waiting.start();
                     }
                 }
             }
             Sent::Record(stream, places) => {
-                ids(&reply).into_iter().for_each(|id| self.link.lose((stream, id)));
+                self.lose(stream, ids(&reply));
                 self.link.recorded(&places);
             }
             Sent::HandBack(places) => {
@@ -128,7 +146,10 @@ impl Committer {
             }
             Sent::Failed(outcome, fate) => {
                 match (fate, number) {
-                    (_, 0) => tally.lost(1),
+                    (_, 0) => {
+                        tally.lost(1);
+                        self.lose(outcome.place.0, vec![outcome.place.1]);
+                    }
                     (_, 2) if !outcome.twice.is_repeated() => tally.lost(1),
                     (_, 3) => self.buried(&outcome, ", and its entry stays in the stream"),
                     (Fate::Retry(_), _) => tally.retries(1),
@@ -137,11 +158,21 @@ impl Committer {
                 self.link.release([outcome.place]);
             }
             Sent::Beat(stream) => {
-                ids(&reply).into_iter().for_each(|id| self.link.lose((stream, id)));
+                let Value::Array(parts) = reply else { return };
+                let [lost, spared] = &parts[..] else { return };
+                ids(spared).into_iter().for_each(|id| self.link.spare(&(stream, id)));
+                self.lose(stream, ids(lost));
+            }
+            Sent::Beside(place) => {
+                self.lose(place.0, ids(&reply));
+                self.runs_beside(place);
+            }
+            Sent::Connections(stream) => {
+                self.suspects.connections(stream, Some(&text(&reply)));
             }
             Sent::Reclaim(stream) => self.reclaimed(stream, reply),
             Sent::Promote(stream) => self.promoted(stream, &reply),
-            Sent::Present | Sent::Sweep => {}
+            Sent::Spare(_) | Sent::Present | Sent::Sweep => {}
         }
     }
 
@@ -187,12 +218,24 @@ impl Committer {
         ));
     }
 
+    /// Entries that other consumers own. Those that have begun here did not kill this one.
+    fn lose(&mut self, stream: usize, ids: Vec<EntryId>) {
+        let places = ids.into_iter().map(|id| (stream, id));
+        self.lost.extend(places.filter(|place| self.link.lose(*place)));
+    }
+
     fn reclaimed(&mut self, stream: usize, reply: Value) {
         let Value::Array(parts) = reply else { return };
-        let Ok([Value::BulkString(cursor), Value::Array(list)]) = <[Value; 2]>::try_from(parts)
+        let Ok([Value::BulkString(cursor), Value::Array(list), Value::Array(suspects)]) =
+            <[Value; 3]>::try_from(parts)
         else {
             return;
         };
+        let now = Instant::now();
+        for (id, seen) in suspects.iter().filter_map(suspect) {
+            self.suspects.look(now, (stream, id), seen);
+        }
+        self.suspects.forget(now);
         let entries = reclaimed(list);
         self.link.shared.tally.reclaimed(entries.len() as u64);
         self.took[stream].add(entries.len() as u64);

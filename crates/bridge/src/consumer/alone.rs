@@ -1,0 +1,125 @@
+//! The job of a shard that runs alone, the last attempt after deaths: for how long the consumer waits
+//! until nothing else runs, and for how long nothing else may run beside it. Pure: times in, decisions
+//! out.
+
+use std::time::{Duration, Instant};
+
+use super::link::Place;
+
+/// The first wait, in heartbeats.
+const WAIT: u32 = 2;
+/// The longest wait: no run is waited for longer.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The time between two waits is so many times as long as the first of them.
+const REST: u32 = 10;
+/// How long nothing runs beside the job, in heartbeats.
+const RUN: u32 = 10;
+
+/// The job that has been chosen.
+#[derive(Debug)]
+pub(super) struct Alone {
+    pub(super) place: Place,
+    /// Since when it waits, or runs.
+    since: Instant,
+    has_begun: bool,
+    run_max: Duration,
+}
+
+/// When a consumer that holds other jobs may choose one.
+#[derive(Debug)]
+pub(super) struct Turns {
+    first: Duration,
+    wait: Duration,
+    next: Instant,
+}
+
+impl Turns {
+    pub(super) fn new(now: Instant, heartbeat: Duration) -> Turns {
+        let first = (heartbeat * WAIT).min(WAIT_MAX);
+        Turns { first, wait: first, next: now }
+    }
+
+    /// Whether to take over a job that must run alone. A consumer that holds no other always does.
+    pub(super) fn takes_one(&self, now: Instant, held: usize) -> bool {
+        held == 0 || now >= self.next
+    }
+
+    /// The others did not end in time. The next wait is twice as long, so that one is long enough.
+    pub(super) fn waited_in_vain(&mut self, now: Instant) {
+        self.next = now + self.wait * REST;
+        self.wait = (self.wait * 2).min(WAIT_MAX);
+    }
+
+    pub(super) fn has_run(&mut self) {
+        self.wait = self.first;
+    }
+}
+
+impl Alone {
+    /// `surplus` attempts have begun beyond the last one: each doubles the time, so that a job which
+    /// kills its consumer late is alone at last.
+    pub(super) fn new(now: Instant, place: Place, heartbeat: Duration, surplus: u32) -> Alone {
+        let run_max = heartbeat.saturating_mul(RUN).saturating_mul(1 << surplus.min(20));
+        Alone { place, since: now, has_begun: false, run_max }
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    pub(super) fn begins(&mut self, now: Instant) {
+        (self.since, self.has_begun) = (now, true);
+    }
+
+    /// It has waited for the others for so long that it is handed back.
+    pub(super) fn is_in_vain(&self, now: Instant, turns: &Turns) -> bool {
+        !self.has_begun && now - self.since >= turns.wait
+    }
+
+    /// It has run alone for so long that others may run beside it.
+    pub(super) fn is_long(&self, now: Instant) -> bool {
+        self.has_begun && now - self.since >= self.run_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::EntryId;
+
+    const HEARTBEAT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn waits_become_longer_and_take_a_tenth_of_the_time() {
+        let start = Instant::now();
+        let mut turns = Turns::new(start, HEARTBEAT);
+        let (mut now, mut waited) = (start, Duration::ZERO);
+        for nth in 0..20 {
+            assert!(turns.takes_one(now, 5));
+            let alone = Alone::new(now, (0, EntryId(1, 0)), HEARTBEAT, 0);
+            let wait = (HEARTBEAT * 2 * 2_u32.pow(nth)).min(WAIT_MAX);
+            assert!(!alone.is_in_vain(now + wait - HEARTBEAT, &turns));
+            now += wait;
+            waited += wait;
+            assert!(alone.is_in_vain(now, &turns));
+            turns.waited_in_vain(now);
+            assert!(!turns.takes_one(now, 1) && turns.takes_one(now, 0), "it holds no other");
+            now = turns.next;
+        }
+        assert!(waited * 10 <= now - start);
+        turns.has_run();
+        assert_eq!(turns.wait, HEARTBEAT * 2);
+    }
+
+    #[test]
+    fn a_long_run_is_alone_for_a_time_that_doubles_with_each_death() {
+        let now = Instant::now();
+        for (surplus, heartbeats) in [(0, 10), (1, 20), (3, 80)] {
+            let mut alone = Alone::new(now, (0, EntryId(1, 0)), HEARTBEAT, surplus);
+            assert!(!alone.is_long(now + HEARTBEAT * 1_000), "it has not begun");
+            alone.begins(now);
+            assert!(!alone.is_long(now + HEARTBEAT * (heartbeats - 1)));
+            assert!(alone.is_long(now + HEARTBEAT * heartbeats));
+        }
+    }
+}

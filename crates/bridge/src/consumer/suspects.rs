@@ -1,0 +1,191 @@
+//! Jobs whose attempts are used up by runs that have begun, the last of them alone: each is buried if
+//! its owner has died, and spared if its owner lives. Pure: looks and times in, verdicts out.
+//!
+//! | since the first look | verdict |
+//! |---|---|
+//! | less than [`HOLDS`] heartbeats | none: the owner may be stopped, cut off, or its server's clock has jumped |
+//! | the owner has given a sign of life, though not for this job | it lives |
+//! | no sign of life, and the server has a connection of the owner | none: it is stopped |
+//! | no sign of life, and no connection | it has died |
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::link::Place;
+use crate::server::client_name;
+
+/// Heartbeats for which an owner must have given no sign of life.
+const HOLDS: u32 = 3;
+/// The same, at least: a consumer that was cut off connects again within this time.
+const HOLD_MIN: Duration = Duration::from_secs(3);
+/// A server that does not tell its connections: so many times as long.
+const UNKNOWN: u32 = 10;
+
+/// A suspect, as a look at the server shows it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) owner: String,
+    /// Between these milliseconds of the server's clock the owner has given its last sign of life.
+    pub(super) after_ms: u64,
+    pub(super) before_ms: u64,
+}
+
+struct Suspect {
+    first: Seen,
+    /// How long it has been a suspect, as far as the server has answered.
+    waited: Duration,
+    looked: Instant,
+    lives: bool,
+    /// The server has no connection of its owner.
+    is_dead: bool,
+}
+
+pub(super) struct Suspects {
+    all: HashMap<Place, Suspect>,
+    heartbeat: Duration,
+}
+
+impl Suspects {
+    pub(super) fn new(heartbeat: Duration) -> Suspects {
+        Suspects { all: HashMap::new(), heartbeat }
+    }
+
+    fn hold(&self) -> Duration {
+        (self.heartbeat * HOLDS).max(HOLD_MIN)
+    }
+
+    /// Learns what a look has found. A time without looks, in which the owner could give no sign of
+    /// life either, counts for a part.
+    pub(super) fn look(&mut self, now: Instant, place: Place, seen: Seen) {
+        let new = |first| Suspect {
+            first,
+            waited: Duration::ZERO,
+            looked: now,
+            lives: false,
+            is_dead: false,
+        };
+        match self.all.get_mut(&place) {
+            Some(known) if known.first.owner == seen.owner => {
+                known.waited += (now - known.looked).min(self.heartbeat / 2);
+                known.looked = now;
+                if seen.after_ms > known.first.before_ms {
+                    (known.lives, known.is_dead) = (true, false);
+                }
+            }
+            _ => drop(self.all.insert(place, new(seen))),
+        }
+    }
+
+    /// Forgets those that no look has found for a heartbeat: they have ended, or their owner keeps
+    /// them alive.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.all.retain(|_, suspect| now - suspect.looked < self.heartbeat);
+    }
+
+    /// Whether it depends on the connections of the server.
+    pub(super) fn needs_connections(&self, stream: usize) -> bool {
+        let hold = self.hold();
+        let needs =
+            |suspect: &Suspect| !suspect.lives && !suspect.is_dead && suspect.waited >= hold;
+        self.all.iter().any(|((of, _), suspect)| *of == stream && needs(suspect))
+    }
+
+    /// Learns the connections of the server, a line each, or None if it does not tell.
+    pub(super) fn connections(&mut self, stream: usize, list: Option<&str>) {
+        let hold = self.hold();
+        for (_, suspect) in self.all.iter_mut().filter(|((of, _), _)| *of == stream) {
+            if suspect.lives || suspect.waited < hold {
+                continue;
+            }
+            let name = format!("name={}", client_name(&suspect.first.owner));
+            suspect.is_dead = match list {
+                None => suspect.waited >= hold * UNKNOWN,
+                Some(list) => !list.split_ascii_whitespace().any(|word| word == name),
+            };
+            if list.is_some() && !suspect.is_dead {
+                // It is asked again.
+                suspect.waited = hold / 2;
+            }
+        }
+    }
+
+    /// The decided suspects of a stream: whether each one's owner has died.
+    pub(super) fn decided(&self, stream: usize) -> impl Iterator<Item = (Place, &Seen, bool)> {
+        let hold = self.hold();
+        let of_stream = self.all.iter().filter(move |((of, _), _)| *of == stream);
+        let is_decided =
+            move |suspect: &Suspect| suspect.waited >= hold && (suspect.lives || suspect.is_dead);
+        of_stream
+            .filter(move |(_, suspect)| is_decided(suspect))
+            .map(|(place, suspect)| (*place, &suspect.first, suspect.is_dead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::EntryId;
+
+    const HEARTBEAT: Duration = Duration::from_secs(10);
+    const PLACE: Place = (0, EntryId(7, 0));
+
+    /// Looks twice a second, with the last sign of life that `ms` tells, until it is decided.
+    fn verdict(
+        suspects: &mut Suspects,
+        looks: u32,
+        ms: impl Fn(u32) -> u64,
+        list: Option<&str>,
+    ) -> Option<bool> {
+        let start = Instant::now();
+        for nth in 0..looks {
+            let now = start + Duration::from_millis(500) * nth;
+            let (owner, seen) = ("me:1:ab".to_owned(), ms(nth));
+            suspects.look(now, PLACE, Seen { owner, after_ms: seen, before_ms: seen + 1 });
+            suspects.forget(now);
+            if suspects.needs_connections(0) {
+                suspects.connections(0, list);
+            }
+        }
+        suspects.decided(0).next().map(|(_, _, is_dead)| is_dead)
+    }
+
+    fn of(looks: u32, ms: impl Fn(u32) -> u64, list: Option<&str>) -> Option<bool> {
+        verdict(&mut Suspects::new(HEARTBEAT), looks, ms, list)
+    }
+
+    #[test]
+    fn an_owner_has_died_after_three_heartbeats_without_a_sign_and_a_connection() {
+        let others = Some("id=3 addr=127.0.0.1:5 name=me:1:abc\nid=4 name= age=1\n");
+        assert_eq!(of(60, |_| 1_000, others), None);
+        assert_eq!(of(70, |_| 1_000, others), Some(true));
+        // A late answer of the server moves the bounds by less than they are apart.
+        assert_eq!(of(70, |nth| 1_000 + u64::from(nth % 2), others), Some(true));
+    }
+
+    #[test]
+    fn an_owner_that_is_stopped_has_not_died() {
+        let stopped = Some("id=3 addr=127.0.0.1:5 name=me:1:ab age=90\n");
+        assert_eq!(of(10_000, |_| 1_000, stopped), None);
+        assert_eq!(of(500, |_| 1_000, None), None, "the server does not tell");
+        assert_eq!(of(700, |_| 1_000, None), Some(true));
+    }
+
+    #[test]
+    fn an_owner_that_gives_signs_of_life_lives_whatever_the_clock_says() {
+        assert_eq!(of(70, |nth| 1_000 + u64::from(nth / 7) * 3_333, Some("")), Some(false));
+        let jump = |nth| if nth < 10 { 1_000 } else { 3_600_000 };
+        assert_eq!(of(70, jump, Some("")), Some(false));
+    }
+
+    #[test]
+    fn a_silent_server_and_a_job_that_was_kept_alive_begin_the_wait_anew() {
+        let mut suspects = Suspects::new(HEARTBEAT);
+        let seen = || Seen { owner: "me".to_owned(), after_ms: 1, before_ms: 2 };
+        let now = Instant::now();
+        suspects.look(now, PLACE, seen());
+        suspects.look(now + HEARTBEAT * 9, PLACE, seen());
+        assert!(!suspects.needs_connections(0), "nothing was seen in between");
+        suspects.forget(now + HEARTBEAT * 10);
+        assert_eq!(suspects.all.len(), 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! Jobs whose consumers have died, and jobs whose consumers only looked dead: which of them are buried,
+//! and what a last attempt costs the others.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
+
+use crate::support::clock::Clock;
+use crate::support::count::{Count, LONG, config, config_never_late};
+use crate::support::owned::Owned;
+use crate::support::patience::until;
+use crate::support::proxy::Proxy;
+use crate::support::server::{Redis, server_at};
+
+/// The address for the consumer process of a test.
+const CONSUMER: &str = "UWORK_TEST_STOPPED";
+/// The units of the server's delivery counter, as the README describes it.
+const BEGUN: u64 = 1_000_000;
+const FLAGS: u64 = 10_000_000_000_000;
+const ALONE: u64 = 1;
+const LIVES: u64 = 4;
+/// The configuration of the tests has three attempts: the next is the last one.
+const BEFORE_LAST: u64 = 2 * BEGUN + 2;
+
+fn push(redis: &Redis, payloads: &[&str]) {
+    let pushes = payloads.iter().map(|payload| Push::new(*payload)).collect();
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push_all(pushes).unwrap();
+}
+
+/// Adds jobs that a consumer has which is dead, with this counter: in one step, so that no other
+/// consumer fetches them.
+fn orphans(redis: &Redis, payloads: &[&str], counter: u64) {
+    const DAY_MS: u32 = 24 * 3_600 * 1_000;
+    const ADD: &str = "
+        redis.pcall('XGROUP', 'CREATE', 'jobs', 'uwork', '0', 'MKSTREAM')
+        for i = 3, #ARGV do
+          local id = redis.call('XADD', 'jobs', '*', 'p', ARGV[i])
+          redis.call('XREADGROUP', 'GROUP', 'uwork', 'ghost', 'STREAMS', 'jobs', '>')
+          redis.call('XCLAIM', 'jobs', 'uwork', 'ghost', 0, id, 'IDLE', ARGV[1],
+            'RETRYCOUNT', ARGV[2], 'JUSTID')
+        end";
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let mut add = redis::cmd("EVAL");
+    add.arg(ADD).arg(0).arg(DAY_MS).arg(counter).arg(payloads);
+    add.exec(&mut connection).unwrap();
+}
+
+/// The owner, the idle time and the counter of the only pending entry; None if there is none.
+fn pending(redis: &Redis) -> Option<(String, i64, u64)> {
+    let redis::Value::Array(rows) = redis.ask("XPENDING jobs uwork - + 9") else { panic!() };
+    let redis::Value::Array(row) = rows.first()? else { panic!() };
+    let [_, redis::Value::BulkString(owner), redis::Value::Int(idle), redis::Value::Int(of)] =
+        &row[..]
+    else {
+        panic!("{row:?}")
+    };
+    Some((String::from_utf8_lossy(owner).into_owned(), *idle, of.cast_unsigned()))
+}
+
+fn runs_alone(redis: &Redis) -> bool {
+    pending(redis).is_some_and(|(_, _, of)| (of / FLAGS) & ALONE != 0 && of % FLAGS / BEGUN == 3)
+}
+
+/// A handler that records its job, and waits for `open` if the job's payload is `gated`.
+fn gated(count: &Count) -> Handlers {
+    let count = count.clone();
+    Handlers::new().otherwise(move |job| {
+        let payload = String::from_utf8_lossy(job.payload()).into_owned();
+        if payload.starts_with("gated") {
+            count.add(format!("{payload} begun"));
+            count.wait_for("open", 1);
+        }
+        count.add(payload);
+        Ok(Reply::done())
+    })
+}
+
+#[test]
+fn a_job_that_runs_alone_outlives_clocks_that_jump() {
+    let Some(clock) = Clock::start("a_job_that_runs_alone_outlives_clocks") else { return };
+    let redis = &clock.redis;
+    orphans(redis, &["gated"], BEFORE_LAST);
+    let count = Count::default();
+    let owner = Bridge::start(config(redis.server(), "jobs"), gated(&count), |_| {}).unwrap();
+    until("it runs alone", || runs_alone(redis));
+    let other = Count::default();
+    let beside =
+        Bridge::start(config(redis.server(), "jobs"), other.handlers(), other.reports()).unwrap();
+    for hour in 1..6_u32 {
+        clock.jump(Duration::from_secs(3_600) * hour);
+        until("its owner keeps it alive", || {
+            pending(redis).is_none_or(|(_, idle, _)| idle < 600_000)
+        });
+    }
+    count.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    let dead = owner.stop(LONG).counters.dead + beside.stop(LONG).counters.dead;
+    assert_eq!((dead, redis.number("XLEN {jobs}:dead")), (0, 0), "{:?}", other.lines());
+    assert_eq!(count.of("gated"), 1);
+}
+
+#[test]
+fn a_job_that_runs_alone_outlives_connections_that_are_cut() {
+    let Some(redis) = Redis::start("a_job_that_runs_alone_outlives_cuts", &[]) else { return };
+    orphans(&redis, &["gated"], BEFORE_LAST);
+    let (count, other) = (Count::default(), Count::default());
+    let proxy = Proxy::to(redis.port());
+    let cut_off = config(server_at(&proxy.url()), "jobs");
+    let owner = Bridge::start(cut_off, gated(&count), |_| {}).unwrap();
+    until("it runs alone", || runs_alone(&redis));
+    let name = owner.consumer().to_owned();
+    let beside =
+        Bridge::start(config(redis.server(), "jobs"), other.handlers(), other.reports()).unwrap();
+    for _ in 0..5 {
+        redis.forget_signs_of_life("jobs", &name);
+        proxy.cut();
+        until("its owner keeps it alive", || {
+            pending(&redis).is_none_or(|(_, idle, _)| idle < 600_000)
+        });
+    }
+    count.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    let dead = owner.stop(LONG).counters.dead + beside.stop(LONG).counters.dead;
+    assert_eq!((dead, redis.number("XLEN {jobs}:dead")), (0, 0), "{:?}", other.lines());
+    assert_eq!(count.of("gated"), 1);
+}
+
+#[test]
+fn a_job_whose_consumer_is_stopped_is_buried_only_when_that_consumer_is_dead() {
+    if let Ok(url) = std::env::var(CONSUMER) {
+        let handlers = Handlers::new().otherwise(|_| {
+            loop {
+                std::thread::park();
+            }
+        });
+        let _bridge = Bridge::start(config(server_at(&url), "jobs"), handlers, |_| {}).unwrap();
+        loop {
+            std::thread::park();
+        }
+    }
+    let Some(redis) = Redis::start("a_job_whose_consumer_is_stopped", &[]) else { return };
+    orphans(&redis, &["alone"], BEFORE_LAST);
+    let test = "deaths::a_job_whose_consumer_is_stopped_is_buried_only_when_that_consumer_is_dead";
+    let mut owner = Command::new(std::env::current_exe().unwrap());
+    owner.args(["--exact", test, "--nocapture"]).env(CONSUMER, redis.url());
+    let mut owner = Owned::spawn(owner.stdout(Stdio::null()));
+    until("it runs alone", || runs_alone(&redis));
+    kill_process(Pid::from_child(&owner), Signal::STOP).unwrap();
+    let (count, lines) = (Count::default(), Count::default());
+    let config = config(redis.server(), "jobs");
+    let bridge = Bridge::start(config, count.handlers(), lines.reports()).unwrap();
+    until("its connections were looked for several times", || {
+        let redis::Value::BulkString(info) = redis.ask("INFO commandstats") else { panic!() };
+        let info = String::from_utf8_lossy(&info);
+        let calls = info.split_once("cmdstat_client|list:calls=").map_or("0", |(_, rest)| rest);
+        calls.split(',').next().unwrap().parse::<u64>().unwrap() >= 3
+    });
+    assert_eq!((redis.number("XLEN {jobs}:dead"), redis.number("XLEN jobs")), (0, 1));
+    owner.kill();
+    lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.dead, counters.done, count.sum()), (1, 0, 0), "it does not run again");
+}
+
+#[test]
+fn a_consumer_that_was_cut_off_and_lives_takes_its_run_from_the_attempts() {
+    let Some(redis) = Redis::start("a_consumer_that_was_cut_off_and_lives", &[]) else { return };
+    push(&redis, &["gated"]);
+    let (first, second) = (Count::default(), Count::default());
+    let proxy = Proxy::to(redis.port());
+    let cut_off = config(server_at(&proxy.url()), "jobs");
+    let cut_off = Bridge::start(cut_off, gated(&first), |_| {}).unwrap();
+    until("the server knows of its run", || pending(&redis).is_some_and(|(_, _, of)| of >= BEGUN));
+    proxy.close();
+    redis.forget_signs_of_life("jobs", "");
+    let live = config_never_late(redis.server(), "jobs");
+    let live = Bridge::start(live, gated(&second), |_| {}).unwrap();
+    second.wait_for("gated begun", 1);
+    let begun = |of: u64| of % FLAGS / BEGUN;
+    assert!(pending(&redis).is_some_and(|(_, _, of)| begun(of) == 2 && (of / FLAGS) & LIVES == 0));
+    proxy.open();
+    until("its run is no attempt", || {
+        pending(&redis).is_some_and(|(_, _, of)| begun(of) == 1 && (of / FLAGS) & LIVES != 0)
+    });
+    let (owner, ..) = pending(&redis).unwrap();
+    assert_eq!(owner, live.consumer());
+    second.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    first.add("open");
+    until("the late outcome is answered", || cut_off.counters().held == 0);
+    cut_off.stop(LONG);
+    live.stop(LONG);
+    assert_eq!(redis.number("HGET {jobs}:stats duplicates"), 1, "it ran twice");
+}
+
+#[test]
+fn a_job_that_must_run_alone_is_left_to_others_by_a_consumer_whose_runs_hang() {
+    let Some(redis) = Redis::start("a_job_that_must_run_alone_is_left", &[]) else { return };
+    let (here, there, lines) = (Count::default(), Count::default(), Count::default());
+    let mut settings = config(redis.server(), "jobs");
+    (settings.limit, settings.max_active) = (Some(Duration::from_millis(50)), 4);
+    push(&redis, &["gated"]);
+    let hung = Bridge::start(settings, gated(&here), lines.reports()).unwrap();
+    lines.wait_line("the time limit of 50ms is over");
+    orphans(&redis, &["last"], BEFORE_LAST);
+    orphans(&redis, &["other"], 1);
+    here.wait_for("other", 1);
+    assert_eq!(here.of("last"), 0, "a run that hangs could be the reason of a death");
+    let other = Bridge::start(config(redis.server(), "jobs"), there.handlers(), |_| {}).unwrap();
+    there.wait_for("last", 1);
+    until("all are done", || redis.number("XLEN jobs") == 0);
+    here.add("open");
+    other.stop(LONG);
+    hung.stop(LONG);
+    assert_eq!(here.of("last"), 0);
+}
+
+#[test]
+fn a_job_that_must_run_alone_waits_for_long_runs_and_lets_others_pass() {
+    let Some(redis) = Redis::start("a_job_that_must_run_alone_waits", &[]) else { return };
+    push(&redis, &["gated"]);
+    let count = Count::default();
+    let mut config = config(redis.server(), "jobs");
+    config.max_active = 3;
+    let bridge = Bridge::start(config, gated(&count), |_| {}).unwrap();
+    count.wait_for("gated begun", 1);
+    orphans(&redis, &["last"], BEFORE_LAST);
+    // The consumer waits for the long run, hands the job back, and fetches others.
+    until("it was handed back", || bridge.counters().handed_back > 0);
+    push(&redis, &["a", "b", "c"]);
+    count.wait_for("a", 1);
+    count.wait_for("b", 1);
+    count.wait_for("c", 1);
+    assert_eq!((count.of("last"), count.of("gated")), (0, 0));
+    count.add("open");
+    count.wait_for("last", 1);
+    until("all are done", || redis.number("XLEN jobs") == 0);
+    assert_eq!(bridge.stop(LONG).counters.dead, 0);
+}
+
+#[test]
+fn a_long_run_is_alone_for_a_time_and_then_others_run_beside_it() {
+    let Some(redis) = Redis::start("a_long_run_is_alone_for_a_time", &[]) else { return };
+    orphans(&redis, &["gated"], BEFORE_LAST);
+    let count = Count::default();
+    let mut settings = config(redis.server(), "jobs");
+    settings.heartbeat = Duration::from_millis(100);
+    let bridge = Bridge::start(settings, gated(&count), |_| {}).unwrap();
+    count.wait_for("gated begun", 1);
+    push(&redis, &["other"]);
+    count.wait_for("other", 1);
+    assert_eq!(count.of("gated"), 0);
+    assert!(pending(&redis).is_some_and(|(_, _, of)| (of / FLAGS) & ALONE == 0), "it is not alone");
+    count.add("open");
+    until("all are done", || redis.number("XLEN jobs") == 0);
+    assert_eq!(bridge.stop(LONG).counters.dead, 0);
+}
