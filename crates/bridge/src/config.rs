@@ -69,16 +69,17 @@ pub struct Config {
     pub strict: bool,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
-    /// About the memory for payloads that are held, in bytes. How many jobs to read is estimated by
-    /// the largest recent payload, so a read of larger ones exceeds it. Jobs taken over from dead
-    /// consumers may take as much again, and what the last ten of each takeover exceed it by.
+    /// The memory for jobs that are held, in bytes: their payloads, and what belongs to them. It is
+    /// exceeded by one job at most, so a payload of any size runs. A quarter is kept for jobs taken
+    /// over from dead consumers. The server delivers without regard to sizes: jobs for which there is
+    /// no memory are handed back at once, and taken again when there is.
     pub payload_bytes_max: usize,
 }
 
 impl Config {
     /// The settings for one stream on one server: the group `uwork`, as many jobs at once as the
     /// process has CPUs, twice, a heartbeat of 10 s, 5 attempts, delays from 1 s to 10 minutes, no
-    /// limit of time, no results, all dead letters, 64 MiB of payloads.
+    /// limit of time, no results, all dead letters, 64 MiB for jobs that are held.
     pub fn new(server: Server, stream: impl Into<String>) -> Config {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Config {

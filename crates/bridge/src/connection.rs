@@ -7,8 +7,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use redis::{ConnectionAddr, Parser, Value};
+use redis::{ConnectionAddr, Value};
 
+use crate::resp::{Arrived, Replies};
 use crate::server::Server;
 use crate::tls;
 
@@ -30,37 +31,38 @@ pub(crate) struct Wait<'a> {
     pub(crate) ask: &'a mut dyn FnMut() -> io::Result<()>,
 }
 
-/// Counts what the server has sent and taken.
-struct Counted {
-    stream: Box<dyn Stream>,
-    bytes: u64,
-    /// The last error, which the parser does not give back.
-    error: Option<io::Error>,
+/// Reads one reply: that to the command with this number.
+pub(crate) type Intake<'a> = dyn FnMut(usize, &mut Replies<'_>) -> io::Result<Value> + 'a;
+
+/// A stream that waits for bytes.
+struct Patient<'a, 'w> {
+    stream: &'a mut dyn Stream,
+    silence: Silence,
+    wait: Wait<'w>,
 }
 
-impl Read for Counted {
+impl Read for Patient<'_, '_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let error = match self.stream.read(bytes) {
-            Ok(0) => {
-                io::Error::new(ErrorKind::UnexpectedEof, "the server has closed the connection")
+        loop {
+            match self.stream.read(bytes) {
+                Ok(0) => {
+                    let text = "the server has closed the connection";
+                    return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
+                }
+                Ok(count) => {
+                    self.silence.has_moved = true;
+                    return Ok(count);
+                }
+                Err(error) if is_silence(&error) => self.silence.lasts(&mut self.wait)?,
+                Err(error) => return Err(error),
             }
-            Ok(count) => {
-                self.bytes += count as u64;
-                return Ok(count);
-            }
-            Err(error) => error,
-        };
-        let kind = error.kind();
-        self.error = Some(error);
-        // The parser would try again at once.
-        Err(if kind == ErrorKind::Interrupted { ErrorKind::WouldBlock } else { kind }.into())
+        }
     }
 }
 
 pub(crate) struct Connection {
-    counted: Counted,
-    /// Keeps the part of a reply that has arrived.
-    parser: Parser,
+    stream: Box<dyn Stream>,
+    arrived: Arrived,
 }
 
 impl Connection {
@@ -83,7 +85,7 @@ impl Connection {
     }
 
     fn on(stream: Box<dyn Stream>) -> Connection {
-        Connection { counted: Counted { stream, bytes: 0, error: None }, parser: Parser::new() }
+        Connection { stream, arrived: Arrived::nothing() }
     }
 
     /// Sends packed commands and reads their replies. After an error the connection is of no further
@@ -92,50 +94,44 @@ impl Connection {
         &mut self,
         packed: &[u8],
         count: usize,
-        mut wait: Wait<'_>,
+        wait: Wait<'_>,
     ) -> io::Result<Vec<Value>> {
-        let mut silence = Silence { since: Instant::now(), seen: self.counted.bytes };
-        self.send(packed, &mut silence, &mut wait)?;
-        silence.seen = self.counted.bytes;
-        let mut replies = Vec::with_capacity(count);
-        while replies.len() < count {
-            match self.parser.parse_value(&mut self.counted) {
-                Ok(reply) => replies.push(reply),
-                Err(malformed) => match self.counted.error.take() {
-                    Some(error) if is_silence(&error) => {
-                        silence.lasts(self.counted.bytes, &mut wait)?;
-                    }
-                    Some(error) => return Err(error),
-                    None => return Err(io::Error::new(ErrorKind::InvalidData, malformed)),
-                },
-            }
-        }
-        Ok(replies)
+        self.ask_into(packed, 0..count, wait, &mut |_, replies| replies.value())
     }
 
-    fn send(
+    /// The same for commands with these numbers, each of whose replies `intake` reads.
+    pub(crate) fn ask_into(
         &mut self,
-        mut bytes: &[u8],
-        silence: &mut Silence,
-        wait: &mut Wait<'_>,
-    ) -> io::Result<()> {
-        let is_over = |error: &io::Error| !is_silence(error);
+        packed: &[u8],
+        numbers: impl Iterator<Item = usize>,
+        wait: Wait<'_>,
+        intake: &mut Intake<'_>,
+    ) -> io::Result<Vec<Value>> {
+        let silence = Silence { since: Instant::now(), has_moved: false };
+        let mut stream = Patient { stream: &mut *self.stream, silence, wait };
+        stream.send(packed)?;
+        let mut replies = Replies::new(&mut self.arrived, &mut stream);
+        numbers.map(|number| intake(number, &mut replies)).collect()
+    }
+}
+
+impl Patient<'_, '_> {
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.counted.stream.write(bytes) {
+            match self.stream.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    self.counted.bytes += count as u64;
+                    self.silence.has_moved = true;
                     bytes = &bytes[count..];
                 }
-                Err(error) if is_over(&error) => return Err(error),
-                Err(_) => silence.lasts(self.counted.bytes, wait)?,
+                Err(error) if is_silence(&error) => self.silence.lasts(&mut self.wait)?,
+                Err(error) => return Err(error),
             }
         }
         loop {
-            match self.counted.stream.flush() {
-                Err(error) if is_over(&error) => return Err(error),
-                Err(_) => silence.lasts(self.counted.bytes, wait)?,
-                Ok(()) => return Ok(()),
+            match self.stream.flush() {
+                Err(error) if is_silence(&error) => self.silence.lasts(&mut self.wait)?,
+                done => return done,
             }
         }
     }
@@ -149,14 +145,15 @@ fn is_silence(error: &io::Error) -> bool {
 /// How long no byte has moved.
 struct Silence {
     since: Instant,
-    seen: u64,
+    /// Bytes have moved since then.
+    has_moved: bool,
 }
 
 impl Silence {
     /// A slice is over without a byte, or with a part of a reply.
-    fn lasts(&mut self, bytes: u64, wait: &mut Wait<'_>) -> io::Result<()> {
-        if bytes != self.seen {
-            (self.seen, self.since) = (bytes, Instant::now());
+    fn lasts(&mut self, wait: &mut Wait<'_>) -> io::Result<()> {
+        if std::mem::take(&mut self.has_moved) {
+            self.since = Instant::now();
             return Ok(());
         }
         let silent = self.since.elapsed();

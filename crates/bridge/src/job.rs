@@ -1,6 +1,7 @@
 //! A job: the fields of an entry of a stream, as a handler sees them.
 
 use std::fmt::{self, Write as _};
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -179,21 +180,38 @@ impl Fields {
         let mut list = list.into_iter();
         while let (Some(name), Some(Value::BulkString(value))) = (list.next(), list.next()) {
             let Value::BulkString(name) = name else { continue };
-            let text = |value: Vec<u8>| Some(String::from_utf8_lossy(&value).into_owned());
-            match name.as_slice() {
-                b"p" => fields.payload = Some(value),
-                b"h" => fields.handler = text(value),
-                b"i" => fields.id = text(value),
-                b"k" => fields.key = text(value),
-                b"n" => {
-                    fields.attempts = text(value).and_then(|text| text.parse().ok()).unwrap_or(0);
-                }
-                b"e" => fields.last_error = text(value),
-                b"g" => fields.group = text(value),
-                _ => {}
+            if let Some(name) = Fields::known(&name) {
+                fields.set(name, value);
             }
         }
         fields
+    }
+
+    /// The name of a field that a consumer reads.
+    pub(crate) fn known(name: &[u8]) -> Option<u8> {
+        match name {
+            &[name] if b"phikneg".contains(&name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Sets the field of a known name.
+    pub(crate) fn set(&mut self, name: u8, value: Vec<u8>) {
+        // Without a copy, unless it is no text.
+        let text = |value| {
+            let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into();
+            Some(String::from_utf8(value).unwrap_or_else(lossy))
+        };
+        match name {
+            b'p' => self.payload = Some(value),
+            b'h' => self.handler = text(value),
+            b'i' => self.id = text(value),
+            b'k' => self.key = text(value),
+            b'n' => self.attempts = text(value).and_then(|text| text.parse().ok()).unwrap_or(0),
+            b'e' => self.last_error = text(value),
+            b'g' => self.group = text(value),
+            _ => {}
+        }
     }
 }
 
@@ -203,7 +221,10 @@ pub(crate) struct Entry {
     pub(crate) id: EntryId,
     /// What the server's counter said when it was delivered.
     pub(crate) of: Deliveries,
-    pub(crate) fields: Fields,
+    /// None: the consumer had no memory for them.
+    pub(crate) fields: Option<Fields>,
+    /// The memory that is counted for it.
+    pub(crate) bytes: usize,
 }
 
 /// Who may decide on an attempt of a job: a word with the states of the README.

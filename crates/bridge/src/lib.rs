@@ -46,6 +46,7 @@ mod process;
 mod producer;
 mod program;
 mod report;
+mod resp;
 mod safety;
 mod scripts;
 mod server;

@@ -17,30 +17,25 @@ const LINGER_ABOVE_PER_S: f64 = 2_000.0;
 const NEWEST: f64 = 0.3;
 
 /// How many jobs a consumer may hold: what its queue can run at once, and what it will run in the
-/// next 20 ms at its recent rate. The bytes of the payloads are bounded too.
-#[derive(Clone, Debug)]
+/// next 20 ms at its recent rate. It reads no more than probably fit into the memory that is left.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    bytes_max: usize,
     rate_per_s: f64,
-    /// The largest recent payload; None before the first read.
-    payload_bytes: Option<usize>,
+    /// The largest recent entry; None before the first read.
+    entry_bytes: Option<usize>,
 }
 
 impl Window {
-    pub(crate) fn new(bytes_max: usize) -> Window {
-        Window { bytes_max, rate_per_s: 0.0, payload_bytes: None }
-    }
-
     /// Learns how many jobs have ended in a time.
     pub(crate) fn ended(&mut self, jobs: usize, within: Duration) {
         let rate = jobs as f64 / within.as_secs_f64().max(1e-6);
         self.rate_per_s += (rate - self.rate_per_s) * NEWEST;
     }
 
-    /// Learns the largest payload of a read. A large one is forgotten by halves.
+    /// Learns the largest entry of a read. A large one is forgotten by halves.
     pub(crate) fn read(&mut self, largest_bytes: usize) {
-        let before = self.payload_bytes.unwrap_or(0);
-        self.payload_bytes = Some(largest_bytes.max(before / 2));
+        let before = self.entry_bytes.unwrap_or(0);
+        self.entry_bytes = Some(largest_bytes.max(before / 2));
     }
 
     fn ahead(&self) -> usize {
@@ -49,9 +44,9 @@ impl Window {
 
     /// Whether a consumer that holds so many jobs fetches more: when half of what was fetched ahead
     /// is used up. So a read brings many jobs, and the other half lasts until they arrive.
-    pub(crate) fn reads_at(&self, held: usize, permits: usize) -> bool {
-        let size = self.size(permits);
-        size > 0 && held + self.ahead().min(size).div_ceil(2) <= size
+    pub(crate) fn reads_at(&self, held: usize, bytes_left: usize, permits: usize) -> bool {
+        let size = self.size(held, bytes_left, permits);
+        size > held && held + self.ahead().min(size).div_ceil(2) <= size
     }
 
     /// How long to collect outcomes before they are sent: a moment at high rates, so that an
@@ -60,18 +55,20 @@ impl Window {
         if self.rate_per_s < LINGER_ABOVE_PER_S { Duration::ZERO } else { LINGER }
     }
 
-    /// The number of jobs to hold while so many can run at once: at least 1, and none without a
+    /// The number of jobs to hold while so many can run at once, with any memory: none without a
     /// permit, since a job that is held and cannot run would be kept from other consumers.
-    pub(crate) fn size(&self, permits: usize) -> usize {
-        if permits == 0 {
-            return 0;
-        }
-        let wanted = permits + self.ahead();
-        let by_bytes = match self.payload_bytes {
-            None => FIRST_READ,
-            Some(bytes) => self.bytes_max / bytes.max(1),
+    pub(crate) fn wanted(&self, permits: usize) -> usize {
+        if permits == 0 { 0 } else { permits + self.ahead() }
+    }
+
+    /// The same with this memory left beside the jobs that are held.
+    pub(crate) fn size(&self, held: usize, bytes_left: usize, permits: usize) -> usize {
+        let fit = match self.entry_bytes {
+            _ if bytes_left == 0 => 0,
+            None => FIRST_READ.saturating_sub(held),
+            Some(bytes) => (bytes_left / bytes.max(1)).max(1),
         };
-        wanted.min(by_bytes).max(1)
+        self.wanted(permits).min(held + fit)
     }
 }
 
@@ -190,49 +187,52 @@ mod tests {
     const BACKOFF: Backoff =
         Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) };
 
+    /// Memory for any number of jobs.
+    const ANY: usize = usize::MAX;
+
     #[test]
     fn the_window_is_what_the_queue_runs_in_20_ms() {
-        let mut window = Window::new(1 << 30);
-        assert_eq!(window.size(4), 5, "an unknown rate: one job ahead");
+        let mut window = Window::default();
+        assert_eq!(window.wanted(4), 5, "an unknown rate: one job ahead");
         window.read(100);
         (0..50).for_each(|_| window.ended(1_000, Duration::from_millis(10)));
-        assert!((1_900..=2_004).contains(&window.size(4)), "{}", window.size(4));
+        let size = window.size(0, ANY, 4);
+        assert!((1_900..=2_004).contains(&size) && size == window.wanted(4), "{size}");
         (0..50).for_each(|_| window.ended(10_000, Duration::from_millis(1)));
-        assert_eq!(window.size(4), 4 + AHEAD_MAX);
+        assert_eq!(window.size(0, ANY, 4), 4 + AHEAD_MAX);
         (0..50).for_each(|_| window.ended(0, Duration::from_secs(1)));
-        assert_eq!(window.size(4), 5, "long jobs: the others are left to other consumers");
-        assert_eq!(window.size(0), 0, "runs that hang have all permits");
+        assert_eq!(window.size(0, ANY, 4), 5, "long jobs: the others are left to other consumers");
+        assert_eq!(window.size(0, ANY, 0), 0, "runs that hang have all permits");
     }
 
     #[test]
     fn a_read_waits_until_half_of_the_jobs_ahead_are_used_up() {
-        let mut window = Window::new(1 << 30);
+        let mut window = Window::default();
         window.read(100);
-        assert!(
-            window.reads_at(256, 256) && !window.reads_at(257, 256),
-            "long jobs: one at a time"
-        );
+        let reads_at = |window: &Window, held| window.reads_at(held, ANY, 256);
+        assert!(reads_at(&window, 256) && !reads_at(&window, 257), "long jobs: one at a time");
         assert_eq!(window.linger(), Duration::ZERO);
         (0..50).for_each(|_| window.ended(100, Duration::from_millis(5)));
-        let size = window.size(256);
-        assert!(window.reads_at(size - 200, 256) && !window.reads_at(size - 199, 256), "{size}");
+        let size = window.size(0, ANY, 256);
+        assert!(reads_at(&window, size - 200) && !reads_at(&window, size - 199), "{size}");
         assert_eq!(window.linger(), LINGER);
-        let mut large = Window::new(1);
-        large.read(1 << 20);
-        assert!(large.reads_at(0, 256) && !large.reads_at(1, 256), "one payload at a time");
-        assert!(!large.reads_at(0, 0), "no permit");
+        // Room for 100 jobs at most.
+        assert!(window.reads_at(50, 5_000, 256) && !window.reads_at(51, 4_900, 256));
+        assert!(!window.reads_at(0, ANY, 0), "no permit");
     }
 
     #[test]
-    fn large_payloads_make_the_window_small() {
-        let mut window = Window::new(64 << 20);
-        assert_eq!(window.size(256), FIRST_READ, "before the size of a payload is known");
-        window.read(64 << 20);
-        assert_eq!(window.size(256), 1);
+    fn a_read_brings_what_fits_into_the_memory_that_is_left() {
+        let mut window = Window::default();
+        assert_eq!(window.size(0, 64 << 20, 256), FIRST_READ, "the size of an entry is unknown");
+        window.read(4 << 20);
+        assert_eq!(window.size(0, 48 << 20, 256), 12);
+        assert_eq!(window.size(100, 44 << 20, 256), 111, "small ones are held");
         window.read(1 << 30);
-        assert_eq!(window.size(256), 1, "a single job is always held");
+        assert_eq!(window.size(3, 1, 256), 4, "the next one may be small");
+        assert!(window.size(3, 0, 256) == 3 && !window.reads_at(3, 0, 256), "all is used up");
         (0..24).for_each(|_| window.read(10));
-        assert_eq!(window.size(256), 257, "a large payload is forgotten");
+        assert_eq!(window.size(0, 48 << 20, 256), 257, "a large entry is forgotten");
     }
 
     #[test]

@@ -188,7 +188,7 @@ return {lost, spared}
 
 /// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
 /// each suspect that is decided its id, its owner, the last sign of life and `dead` or `lives`: takes
-/// over entries that were idle for so long, at most `count`, and ends with the ten that reach
+/// over entries that were idle for so long, at most `count`, and ends with the one that reaches
 /// `bytes_max`. It takes `last` that must run alone. One that is used up is a suspect, and stays with
 /// its owner until that is decided. Returns where to go on, for each entry its id, its counter and its
 /// fields, and for each suspect its id, its owner, and between which times that has given the last
@@ -251,8 +251,10 @@ end
 for _ = 1, 100 do
   local most = math.min(10, count - #entries)
   local rows = redis.call('XPENDING', KEYS[1], group, 'IDLE', ARGV[3], cursor, '+', most)
+  local looked = 0
   for _, row in ipairs(rows) do
-    cursor = '(' .. row[1]
+    if bytes >= bytes_max then break end
+    cursor, looked = '(' .. row[1], looked + 1
     local number = taken(row[1], row[2], row[4])
     local found = number and redis.call('XCLAIM', KEYS[1], group, me, ARGV[3], row[1],
       'RETRYCOUNT', number)[1]
@@ -261,7 +263,7 @@ for _ = 1, 100 do
       for _, word in ipairs(found[2]) do bytes = bytes + #word end
     end
   end
-  if #rows < most then
+  if looked == #rows and #rows < most then
     cursor = '0-0'
     break
   end

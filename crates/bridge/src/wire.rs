@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use crate::connection::{Connection, Wait};
+use crate::connection::{Connection, Intake, Wait};
 use crate::fault::{ErrorKind, Fault, Remedy};
 use crate::greeting::{Cluster, Greeting, greet};
 use crate::nodes::{Address, Place};
@@ -149,7 +149,18 @@ impl Wire {
         commands: &[Cmd],
         block: Duration,
     ) -> Result<Vec<Value>, Fault> {
-        let answer = self.exchange(commands, block);
+        self.ask_into(commands, block, &mut |_, replies| replies.value())
+    }
+
+    /// The same, with a function that reads each reply as it arrives. It gets the number of the
+    /// command, and returns an error reply as it is.
+    pub(crate) fn ask_into(
+        &mut self,
+        commands: &[Cmd],
+        block: Duration,
+        intake: &mut Intake<'_>,
+    ) -> Result<Vec<Value>, Fault> {
+        let answer = self.exchange(commands, block, intake);
         match answer {
             Ok(replies) => {
                 self.lost = None;
@@ -182,7 +193,12 @@ impl Wire {
         Fault { remedy: fault.remedy, ..first.clone() }
     }
 
-    fn exchange(&mut self, commands: &[Cmd], block: Duration) -> Result<Vec<Value>, Fault> {
+    fn exchange(
+        &mut self,
+        commands: &[Cmd],
+        block: Duration,
+        intake: &mut Intake<'_>,
+    ) -> Result<Vec<Value>, Fault> {
         if self.was_left() {
             self.connection = None;
         }
@@ -197,7 +213,7 @@ impl Wire {
                 search.tries(&self.server);
             }
             let name = self.name();
-            let answers = self.send(left.iter().map(|&nth| &commands[nth]), block)?;
+            let answers = self.send(commands, &left, block, intake)?;
             if let Some(fault) = Fault::of_batch(&answers, &name) {
                 return Err(fault);
             }
@@ -249,18 +265,16 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends commands to the connected server.
-    fn send<'a>(
+    /// Sends the commands with these numbers to the connected server.
+    fn send(
         &mut self,
-        commands: impl Iterator<Item = &'a Cmd>,
+        commands: &[Cmd],
+        numbers: &[usize],
         block: Duration,
+        intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
         self.buffer.clear();
-        let mut count = 0;
-        for command in commands {
-            command.write_packed_command(&mut self.buffer);
-            count += 1;
-        }
+        numbers.iter().for_each(|&nth| commands[nth].write_packed_command(&mut self.buffer));
         let limit = block + self.reply_max();
         let name = self.server.name();
         // The connection was made before.
@@ -272,7 +286,7 @@ impl Wire {
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
         self.was_sent = true;
-        let replies = connection.ask(&self.buffer, count, wait);
+        let replies = connection.ask_into(&self.buffer, numbers.iter().copied(), wait, intake);
         // A buffer that has held a large payload is released.
         self.buffer.shrink_to(1 << 20);
         // Replies may still be on their way: this connection is of no further use.

@@ -5,25 +5,30 @@ mod begins;
 mod replies;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use super::alone::{Alone, Turns};
 use super::commands::{self as command_of, has_effects};
+use super::delivered::Delivered;
 use super::failures::Throttle;
 use super::limits::Limits;
 use super::link::{Link, Place};
+use super::memory::Share;
 use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
 use super::schedule::{PROMOTE_EVERY, SWEEP_EVERY, Schedule, reclaim_every};
 use super::sent::{Purpose, Sent};
+use super::shared::Shared;
 use super::suspects::Suspects;
 use crate::fault::Fault;
 use crate::job::EntryId;
 use crate::report::{ThreadFaults, pause};
+use crate::resp::{Head, Replies};
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::wire::Wire;
 
@@ -54,6 +59,8 @@ struct Committer {
     next: Schedule,
     /// Where the next reclaim of each stream goes on.
     cursors: Vec<String>,
+    /// Streams whose last look for jobs of dead consumers found no memory, or little.
+    owed: Vec<bool>,
     /// Jobs taken over from other consumers, by stream.
     took: Vec<Throttle>,
     ended: usize,
@@ -92,6 +99,7 @@ impl Committer {
             hold_until: now,
             next,
             cursors: vec!["0-0".to_owned(); streams],
+            owed: vec![false; streams],
             took: vec![Throttle::default(); streams],
             ended: 0,
             record: now,
@@ -131,9 +139,21 @@ impl Committer {
             if self.link.shared.is_stopping() {
                 self.wire.hurry();
             }
-            match self.wire.ask(&commands) {
+            let (shared, mut found) = (self.link.shared.clone(), HashMap::new());
+            let answer =
+                self.wire.ask_into(
+                    &commands,
+                    Duration::ZERO,
+                    &mut |nth, replies| match sent[nth] {
+                        Sent::Reclaim(stream) => taken_over(&shared, replies, |delivered| {
+                            found.insert(stream, delivered);
+                        }),
+                        _ => replies.value(),
+                    },
+                );
+            match answer {
                 Ok(replies) => {
-                    let is_refused = self.read(replies, sent);
+                    let is_refused = self.read(replies, sent, found);
                     if is_refused && self.link.is_closing() {
                         // A server that refuses outcomes has had its time. Other consumers take
                         // what is left.
@@ -311,13 +331,19 @@ impl Committer {
                 commands.push(command);
                 sent.push(Sent::Promote(stream));
             }
-            if now >= self.next.reclaim[stream] {
+            let is_due = now >= self.next.reclaim[stream];
+            if is_due || (self.owed[stream] && shared.room_now() > 0) {
                 let every = reclaim_every(heartbeat);
-                self.next.reclaim[stream] = now + every;
+                if is_due {
+                    self.next.reclaim[stream] = now + every;
+                }
                 let room = shared.room_for_orphans().min(RECLAIM_MAX);
+                let bytes = shared.memory.left(Share::Orphans);
                 // Consumers with room in their window look first.
                 let patience = if shared.room_now() > 0 { Duration::ZERO } else { every };
-                if room > 0 {
+                // Another look goes with the outcomes of the jobs that have the memory.
+                self.owed[stream] = shared.memory.left(Share::Reader) == 0;
+                if room > 0 && bytes > 0 {
                     if self.suspects.needs_connections(stream) {
                         commands.push(redis::cmd("CLIENT").arg("LIST").clone());
                         sent.push(Sent::Connections(stream));
@@ -326,7 +352,7 @@ impl Committer {
                     command.arg(&shared.config.group).arg(&shared.consumer);
                     command.arg(ms(heartbeat + patience));
                     command.arg(&self.cursors[stream]).arg(room);
-                    command.arg(shared.config.payload_bytes_max);
+                    command.arg(bytes.div_ceil(self.link.streams.len()));
                     command.arg(shared.config.attempts_max);
                     command.arg(u8::from(shared.may_run_alone() && self.takes_one(now)));
                     for ((_, id), seen, is_dead) in self.suspects.decided(stream) {
@@ -367,11 +393,28 @@ impl Committer {
     }
 }
 
+/// Reads the reply to RECLAIM: entries, and the cursor and the suspects, which are returned.
+fn taken_over(
+    shared: &Arc<Shared>,
+    replies: &mut Replies<'_>,
+    keep: impl FnOnce(Delivered),
+) -> io::Result<Value> {
+    match replies.head()? {
+        Head::Array(_) => {}
+        Head::Whole(value) => return Ok(value),
+        other => return replies.skip(other).map(|()| Value::Nil),
+    }
+    let (cursor, count) = (replies.value()?, replies.array()?);
+    let mut delivered = Delivered::new(shared, Share::Orphans);
+    delivered.read_entries(replies, count)?;
+    keep(delivered);
+    Ok(Value::Array(vec![cursor, replies.value()?]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::consumer::shared::Shared;
     use crate::handler::Handlers;
     use crate::job::{Entry, Fields};
     use crate::policy::Deliveries;
@@ -393,8 +436,12 @@ mod tests {
         let mut committer = committer();
         committer.next.beat = Instant::now();
         let of = Deliveries::read(1);
-        let entry = |ms| Entry { id: EntryId(ms, 0), of, fields: Fields::default() };
-        committer.link.admit(0, vec![entry(1), entry(2)]);
+        let entry = |ms| {
+            let fields = Some(Fields::default());
+            Entry { id: EntryId(ms, 0), of, fields, bytes: 0 }
+        };
+        let delivered = Delivered::with(&committer.link.shared, vec![entry(1), entry(2)]);
+        committer.link.admit(0, delivered);
         let place = (0, EntryId(1, 0));
         committer.backlog.push(Outcome {
             place,

@@ -140,6 +140,7 @@ mod tests {
     use std::sync::{Arc, Mutex, mpsc};
 
     use crate::config::Config;
+    use crate::consumer::delivered::Delivered;
     use crate::consumer::shared::Shared;
     use crate::handler::{Handlers, Reply};
     use crate::job::{Entry, EntryId, Fields};
@@ -166,8 +167,10 @@ mod tests {
         let shared = Arc::new(Shared::new(config, handlers, queue, "me".to_owned(), reporter));
         let link = Link::new(shared, &["jobs".to_owned()]);
         let (payload, id) = (Some(b"x".to_vec()), Some("seven".to_owned()));
-        let fields = Fields { payload, id, ..Fields::default() };
-        link.admit(0, vec![Entry { id: EntryId(7, 0), of: Deliveries::default(), fields }]);
+        let fields = Some(Fields { payload, id, ..Fields::default() });
+        let (id, of) = (EntryId(7, 0), Deliveries::default());
+        let entry = Entry { id, of, fields, bytes: 0 };
+        link.admit(0, Delivered::with(&link.shared, vec![entry]));
         begun.recv().unwrap();
         report_long(&link, Duration::MAX);
         assert_eq!(lines.lock().unwrap().len(), 0, "it has not run for that long");

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::delivered::Delivered;
 use super::outcome::{End, Outcome, Twice};
 use super::pause::Trial;
 use super::run::{Run, Waiting};
 use super::shared::{Shared, lock};
 use crate::handler::{Failure, Reply};
-use crate::job::{Entry, EntryId, Job, Ticket};
+use crate::job::{EntryId, Job, Ticket};
 use crate::keys::Keys;
 use crate::policy::{self, Begin, Deliveries};
 
@@ -26,6 +27,8 @@ pub(super) struct Held {
     of: Deliveries,
     /// Another consumer owns the entry.
     is_lost: bool,
+    /// The memory that is counted for it beside the payload.
+    bytes: usize,
 }
 
 /// One shard: its streams, what is held of them, and what is to be committed.
@@ -59,11 +62,14 @@ impl Link {
     }
 
     /// Takes entries that the server has delivered to this consumer, and queues their jobs. Entries
-    /// that are held already are skipped.
-    pub(crate) fn admit(self: &Arc<Self>, stream: usize, entries: Vec<Entry>) {
-        let largest =
-            entries.iter().filter_map(|entry| entry.fields.payload.as_ref()).map(Vec::len);
-        self.shared.has_read(largest.max().unwrap_or(0));
+    /// that are held already are skipped, and those without memory are handed back.
+    pub(super) fn admit(self: &Arc<Self>, stream: usize, mut delivered: Delivered) {
+        let entries = std::mem::take(&mut delivered.entries);
+        if entries.is_empty() {
+            return;
+        }
+        self.shared.has_read(delivered.largest);
+        let was_slow = delivered.since.elapsed() > self.shared.config.heartbeat / 2;
         let mut jobs = Vec::with_capacity(entries.len());
         {
             let mut held = lock(&self.held);
@@ -72,21 +78,40 @@ impl Link {
             }
             for entry in entries {
                 let place = (stream, entry.id);
-                let before = entry.fields.attempts.saturating_add(entry.of.begun);
+                let (id, attempts) = match &entry.fields {
+                    Some(fields) => (fields.id.clone(), fields.attempts),
+                    None => (None, 0),
+                };
+                let before = attempts.saturating_add(entry.of.begun);
                 let attempt = before.saturating_add(1);
                 let std::collections::hash_map::Entry::Vacant(vacant) = held.entry(place) else {
                     continue;
                 };
                 let ticket = Ticket::new();
-                let id = entry.fields.id.clone();
                 let of = entry.of;
-                vacant.insert(Held { ticket: ticket.clone(), id, attempt, of, is_lost: false });
+                let payload = entry.fields.as_ref().and_then(|fields| fields.payload.as_ref());
+                let bytes = delivered.leave(entry.bytes - payload.map_or(0, Vec::len));
+                vacant.insert(Held {
+                    ticket: ticket.clone(),
+                    id,
+                    attempt,
+                    of,
+                    is_lost: false,
+                    bytes,
+                });
                 jobs.push((place, attempt, of, ticket, entry.fields));
             }
             // Before another thread can decide and release them: the count would fall below zero.
             self.shared.add(jobs.len());
         }
         for (place, attempt, of, ticket, fields) in jobs {
+            let Some(fields) = fields else {
+                let twice = Twice::IfMissing;
+                if ticket.settle_unstarted() {
+                    self.deliver(Outcome { place, id: None, attempt, twice, end: End::HandBack });
+                }
+                continue;
+            };
             let fail = |attempt, failure| {
                 if ticket.settle() {
                     let id = fields.id.clone();
@@ -126,6 +151,7 @@ impl Link {
                 fail(attempt, Failure::dead("the entry has no field \"p\", the payload"));
                 continue;
             };
+            let payload_bytes = payload.len();
             let job = Job {
                 stream: self.streams[stream].0.clone(),
                 entry: place.1,
@@ -140,8 +166,11 @@ impl Link {
                 trial,
             };
             let is_again = of.is_again();
-            let record = (begin != Begin::Now).then_some(begin == Begin::Alone);
-            let run = Run { link: self.clone(), place, is_again, record, job: Some(job) };
+            // The server may know another owner of it by now, or none.
+            let is_doubted = was_slow || delivered.are_orphans;
+            let record = (begin != Begin::Now || is_doubted).then_some(begin == Begin::Alone);
+            let bytes = delivered.leave(payload_bytes);
+            let run = Run { link: self.clone(), place, is_again, record, bytes, job: Some(job) };
             drop(self.shared.queue.spawn(move || run.run()));
         }
     }
@@ -227,13 +256,15 @@ impl Link {
 
     /// Forgets jobs whose outcomes the server knows.
     pub(crate) fn release(&self, places: impl IntoIterator<Item = Place>) {
-        let mut removed = 0;
+        let (mut removed, mut bytes) = (0, 0);
         {
             let mut held = lock(&self.held);
-            places
-                .into_iter()
-                .for_each(|place| removed += usize::from(held.remove(&place).is_some()));
+            for job in places.into_iter().filter_map(|place| held.remove(&place)) {
+                removed += 1;
+                bytes += job.bytes;
+            }
         }
+        self.shared.memory.give(bytes);
         self.shared.remove(removed);
     }
 

@@ -3,14 +3,17 @@
 mod alone;
 mod commands;
 mod committer;
+mod delivered;
 mod failures;
 mod group;
 mod limits;
 mod link;
+mod memory;
 mod metrics;
 mod outcome;
 mod pause;
 mod reader;
+mod room;
 mod run;
 mod schedule;
 mod sent;

@@ -1,16 +1,19 @@
 //! The reader of a shard: fetches entries while the consumer has room for them.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
+use super::delivered::Delivered;
 use super::group::make_groups;
 use super::link::Link;
+use super::memory::Share;
 use crate::fault::{Fault, Remedy};
-use crate::job::{Entry, EntryId, Fields};
-use crate::policy::Deliveries;
+use crate::job::EntryId;
 use crate::report::pause;
+use crate::resp::{Head, Replies};
 use crate::safety::LOOK_EVERY;
 use crate::scripts::ms;
 use crate::wire::Wire;
@@ -80,8 +83,8 @@ fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<()
     if count > 1 {
         for nth in 0..count {
             let stream = if reads.is_multiple_of(LAST_FIRST) { count - 1 - nth } else { nth };
-            let reply = wire.ask_one(command(link, &[stream], left, None))?;
-            left = left.saturating_sub(admit(link, reply));
+            let fetched = fetch(link, wire, command(link, &[stream], left, None), Duration::ZERO)?;
+            left = left.saturating_sub(fetched);
             if left == 0 {
                 return Ok(());
             }
@@ -92,13 +95,39 @@ fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<()
     }
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
-    let mut replies = wire.ask_blocking(&[blocking], BLOCK)?;
+    fetch(link, wire, blocking, BLOCK).map(drop)
+}
+
+/// Sends a command to read entries, admits those that it delivers, and returns their number.
+fn fetch(link: &Arc<Link>, wire: &mut Wire, of: Cmd, block: Duration) -> Result<usize, Fault> {
+    let mut count = 0;
+    let mut replies = wire.ask_into(&[of], block, &mut |_, replies| match replies.head()? {
+        Head::Whole(value) => Ok(value),
+        Head::Array(streams) => {
+            for _ in 0..streams {
+                count += receive(link, replies)?;
+            }
+            Ok(Value::Nil)
+        }
+        other => replies.skip(other).map(|()| Value::Nil),
+    })?;
     let reply = replies.pop().unwrap_or_default();
-    if let Some(fault) = Fault::in_reply(&reply, &wire.name()) {
-        return Err(fault);
-    }
-    admit(link, reply);
-    Ok(())
+    Fault::in_reply(&reply, &wire.name()).map_or(Ok(count), Err)
+}
+
+/// Admits the entries of a stream: its name and they are the next values.
+fn receive(link: &Arc<Link>, replies: &mut Replies<'_>) -> io::Result<usize> {
+    let _name_and_entries = replies.array()?;
+    let Value::BulkString(name) = replies.value()? else { return Ok(0) };
+    let stream = link.streams.iter().position(|(known, _)| known.as_bytes() == name);
+    let delivered = Delivered::new(&link.shared, Share::Reader);
+    let count = replies.array()?;
+    delivered.read(replies, count, 1, |found| {
+        if let Some(stream) = stream {
+            link.admit(stream, found);
+        }
+    })?;
+    Ok(count)
 }
 
 fn command(link: &Link, streams: &[usize], count: usize, block: Option<Duration>) -> Cmd {
@@ -118,43 +147,10 @@ fn command(link: &Link, streams: &[usize], count: usize, block: Option<Duration>
     command
 }
 
-/// Admits the entries of a reply to XREADGROUP, and returns their number.
-fn admit(link: &Arc<Link>, reply: Value) -> usize {
-    let Value::Array(streams) = reply else { return 0 };
-    let mut count = 0;
-    for of_stream in streams {
-        let Value::Array(of_stream) = of_stream else { continue };
-        let Ok([Value::BulkString(name), Value::Array(list)]) = <[Value; 2]>::try_from(of_stream)
-        else {
-            continue;
-        };
-        let Some(stream) = link.streams.iter().position(|(known, _)| known.as_bytes() == name)
-        else {
-            continue;
-        };
-        let entries: Vec<Entry> = list.into_iter().filter_map(|entry| first(entry, 1)).collect();
-        count += entries.len();
-        link.admit(stream, entries);
-    }
-    count
-}
-
-/// An entry from its id and its fields.
-fn first(entry: Value, counter: u64) -> Option<Entry> {
-    let Value::Array(parts) = entry else { return None };
-    let mut parts = parts.into_iter();
-    let (Some(Value::BulkString(id)), fields) = (parts.next(), parts.next()) else { return None };
-    let fields = match fields {
-        Some(Value::Array(list)) => Fields::take(list),
-        // The entry was deleted while it was pending.
-        _ => return None,
-    };
-    Some(Entry { id: EntryId::parse(&id)?, of: Deliveries::read(counter), fields })
-}
-
 /// Admits entries that the server has delivered to this consumer in a reply that was lost. Entries
 /// that look idle are left to RECLAIM: this consumer may have handed them back, and any other may
-/// take them over at once.
+/// take them over at once. The others may end meanwhile too: their runs begin when the server says
+/// that this consumer owns them.
 fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
     let heartbeat_ms = ms(link.shared.config.heartbeat);
     for (stream, (name, _)) in link.streams.iter().enumerate() {
@@ -182,25 +178,19 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
         for (id, deliveries) in orphans {
             let mut range = redis::cmd("XRANGE");
             let id = id.to_string();
-            let Value::Array(found) = wire.ask_one(range.arg(&**name).arg(&id).arg(&id).clone())?
-            else {
-                continue;
-            };
-            let entries: Vec<Entry> =
-                found.into_iter().filter_map(|entry| first(entry, deliveries)).collect();
-            link.admit(stream, entries);
+            range.arg(&**name).arg(&id).arg(&id);
+            wire.ask_into(&[range], Duration::ZERO, &mut |_, replies| {
+                let count = match replies.head()? {
+                    Head::Array(count) => count,
+                    Head::Whole(value) => return Ok(value),
+                    other => return replies.skip(other).map(|()| Value::Nil),
+                };
+                let mut delivered = Delivered::new(&link.shared, Share::Reader);
+                delivered.are_orphans = true;
+                delivered.read(replies, count, deliveries, |found| link.admit(stream, found))?;
+                Ok(Value::Nil)
+            })?;
         }
     }
     Ok(())
-}
-
-/// The entries of a reclaim: each with its deliveries.
-pub(super) fn reclaimed(list: Vec<Value>) -> Vec<Entry> {
-    let entries = list.into_iter().filter_map(|entry| {
-        let Value::Array(parts) = entry else { return None };
-        let [id, deliveries, fields] = <[Value; 3]>::try_from(parts).ok()?;
-        let Value::Int(deliveries) = deliveries else { return None };
-        first(Value::Array(vec![id, fields]), deliveries.cast_unsigned())
-    });
-    entries.collect()
 }

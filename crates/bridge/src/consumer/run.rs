@@ -45,6 +45,8 @@ pub(super) struct Run {
     pub(super) is_again: bool,
     /// Whether it runs alone, if its begin is recorded first.
     pub(super) record: Option<bool>,
+    /// The memory that is counted for the payload.
+    pub(super) bytes: usize,
     pub(super) job: Option<Job>,
 }
 
@@ -66,18 +68,25 @@ impl Run {
         }
         job.describe(job.handler().unwrap_or_default());
         let result = shared.handlers.run(&job);
-        if job.ticket.settle() {
-            let end = end_of(shared, &job, result);
+        let end = job.ticket.settle().then(|| end_of(shared, &job, result));
+        let Job { id, attempt, ticket, payload, .. } = job;
+        drop(payload);
+        // Before the outcome, with which the committer fetches others.
+        self.give_memory();
+        if let Some(end) = end {
             let twice = match self.is_again {
                 true => Twice::Yes,
-                false if job.ticket.is_recorded() => Twice::ByOther,
+                false if ticket.is_recorded() => Twice::ByOther,
                 false => Twice::IfMissing,
             };
-            let Job { id, attempt, .. } = job;
             self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
         } else {
             self.link.shared.has_returned();
         }
+    }
+
+    fn give_memory(&mut self) {
+        self.link.shared.memory.give(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -101,8 +110,11 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let Some(job) = self.job.take() else { return };
-        if job.ticket.settle_unstarted() {
+        let job = self.job.take();
+        self.give_memory();
+        if let Some(job) = job
+            && job.ticket.settle_unstarted()
+        {
             let (id, attempt, twice) = (job.id, job.attempt, Twice::IfMissing);
             self.link.deliver(Outcome {
                 place: self.place,

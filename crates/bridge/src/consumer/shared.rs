@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::failures::Failures;
-use super::pause::{Gate, Pause};
+use super::memory::Memory;
+use super::pause::Pause;
 use crate::config::Config;
 use crate::counters::Tally;
 use crate::handler::Handlers;
@@ -29,9 +30,10 @@ pub(crate) struct Shared {
     /// Entries that still arrive are left to other consumers. Set before the last jobs are settled
     /// under the lock of their table, and read under it.
     pub(super) sealed: AtomicBool,
-    window: Mutex<Window>,
-    total: Mutex<usize>,
-    room: Condvar,
+    pub(super) window: Mutex<Window>,
+    pub(crate) memory: Memory,
+    pub(super) total: Mutex<usize>,
+    pub(super) room: Condvar,
     /// Runs that go on although their attempts were decided. Below zero if such a run returns before
     /// it is counted, or after a stop.
     hung: AtomicIsize,
@@ -52,7 +54,7 @@ impl Shared {
         consumer: String,
         reporter: Reporter,
     ) -> Shared {
-        let window = Window::new(config.payload_bytes_max);
+        let memory = Memory::new(config.payload_bytes_max);
         Shared {
             config,
             handlers,
@@ -64,7 +66,8 @@ impl Shared {
             findings: Findings::default(),
             stopping: AtomicBool::new(false),
             sealed: AtomicBool::new(false),
-            window: Mutex::new(window),
+            window: Mutex::default(),
+            memory,
             total: Mutex::new(0),
             room: Condvar::new(),
             hung: AtomicIsize::new(0),
@@ -89,52 +92,8 @@ impl Shared {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
-    /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
-    pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
-        self.pause.look(&self.reporter);
-        let window = lock(&self.window).clone();
-        let reads = |total| match self.pause.gate() {
-            Gate::Open => window.reads_at(total, self.places()),
-            // Others may run for hours.
-            Gate::Trial => total < self.places(),
-            Gate::Closed(_) => false,
-        };
-        let limit = match self.pause.gate() {
-            Gate::Closed(Some(until)) => limit.min(until.saturating_duration_since(Instant::now())),
-            _ => limit,
-        };
-        let is_full = |total: &mut usize| !reads(*total) && !self.is_stopping();
-        let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
-        let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() { 0 } else { self.size(*total).saturating_sub(*total) }
-    }
-
-    pub(crate) fn room_now(&self) -> usize {
-        let total = *lock(&self.total);
-        self.size(total).saturating_sub(total)
-    }
-
-    /// The number of jobs of dead consumers that may be taken over. Up to as many as can run at once
-    /// go beyond the window, and the reader waits until they are within it: the reader fills each
-    /// place that becomes free at once, so orphans would find none while there is a backlog.
-    pub(crate) fn room_for_orphans(&self) -> usize {
-        let total = *lock(&self.total);
-        let size = self.size(total);
-        let beyond = if self.pause.is_on() { 0 } else { size.min(self.places()) };
-        (size + beyond).saturating_sub(total)
-    }
-
-    /// The number of jobs to hold, of which `total` are held.
-    fn size(&self, total: usize) -> usize {
-        match self.pause.gate() {
-            Gate::Open => lock(&self.window).size(self.places()),
-            Gate::Trial => self.places().min(total + 1),
-            Gate::Closed(_) => 0,
-        }
-    }
-
     /// The number of jobs to fetch for.
-    fn places(&self) -> usize {
+    pub(super) fn places(&self) -> usize {
         if self.is_alone() { 0 } else { self.permits() }
     }
 
@@ -211,18 +170,6 @@ impl Shared {
         let waited = self.room.wait_timeout_while(lock(&self.total), limit, holds);
         let (total, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *total == 0
-    }
-
-    pub(crate) fn has_read(&self, largest_payload: usize) {
-        lock(&self.window).read(largest_payload);
-    }
-
-    pub(crate) fn has_ended(&self, jobs: usize, within: Duration) {
-        lock(&self.window).ended(jobs, within);
-    }
-
-    pub(crate) fn linger(&self) -> Duration {
-        lock(&self.window).linger()
     }
 
     pub(super) fn add(&self, jobs: usize) {

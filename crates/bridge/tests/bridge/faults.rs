@@ -8,8 +8,8 @@ use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Server, Stat
 use crate::support::clock::Clock;
 use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Owned;
-use crate::support::patience::until;
-use crate::support::proxy::Proxy;
+use crate::support::patience::{received, until};
+use crate::support::proxy::{Checkpoint, Proxy};
 use crate::support::server::{Redis, server_at};
 
 /// The address for the consumer process of these tests.
@@ -213,6 +213,36 @@ fn a_reader_that_connects_again_leaves_what_was_handed_back_to_a_takeover() {
     proxy.open();
     count.wait_for("0", 1);
     assert_eq!(bridge.stop(LONG).counters.reclaimed, 1, "it runs here as it would elsewhere");
+}
+
+#[test]
+fn a_reader_that_connects_again_does_not_run_what_has_ended_meanwhile() {
+    let Some(redis) = Redis::start("a_reader_that_connects_again_does_not_run", &[]) else {
+        return;
+    };
+    // The command that reads an entry, and not the text of a script. The reader sends one for each entry
+    // that it may have lost.
+    let point = Checkpoint::to(redis.port(), b"$6\r\nXRANGE\r\n");
+    let count = Count::default();
+    let mut config = config_never_late(server_at(&point.url()), "jobs");
+    (config.keep, config.max_active) = (true, 1);
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+    // Delivered to this consumer in a reply that it does not get, in one step.
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let deliver = "local id = redis.call('XADD', 'jobs', '*', 'p', 'ended')
+        redis.call('XREADGROUP', 'GROUP', 'uwork', ARGV[1], 'STREAMS', 'jobs', '>')
+        return id";
+    let deliver = redis::cmd("EVAL").arg(deliver).arg(0).arg(bridge.consumer()).clone();
+    let id: String = deliver.query(&mut connection).unwrap();
+    point.arm();
+    redis.ask("CLIENT KILL TYPE normal");
+    let go_on = received("the reader asks for the entry", &point.reached);
+    assert_eq!(redis.number(&format!("XACK jobs uwork {id}")), 1);
+    go_on.send(()).unwrap();
+    push(redis.server(), 1);
+    count.wait_for("0", 1);
+    bridge.stop(LONG);
+    assert_eq!((count.of("ended"), count.sum()), (0, 1));
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::Committer;
+use crate::consumer::delivered::Delivered;
 use crate::consumer::failures::Failed;
 use crate::consumer::group::make_groups;
 use crate::consumer::outcome::{End, Outcome, Twice};
-use crate::consumer::reader::reclaimed;
 use crate::consumer::schedule::PROMOTE_EVERY;
 use crate::consumer::sent::{Purpose, Sent};
 use crate::consumer::suspects::Seen;
@@ -42,7 +42,13 @@ fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
 
 impl Committer {
     /// Reads the replies. Returns whether outcomes were refused: these wait.
-    pub(super) fn read(&mut self, replies: Vec<Value>, sent: Vec<Sent>) -> bool {
+    /// `found` are the entries that a reclaim of a stream has brought.
+    pub(super) fn read(
+        &mut self,
+        replies: Vec<Value>,
+        sent: Vec<Sent>,
+        mut found: HashMap<usize, Delivered>,
+    ) -> bool {
         let address = self.wire.name();
         self.faults_of(Purpose::Exchange).succeeded(&address);
         let is_holding = !self.refused.is_empty();
@@ -73,6 +79,9 @@ impl Committer {
                     }
                     *verdict = Some(found);
                     self.refused.extend(sent.into_outcomes(false));
+                }
+                (_, None, Sent::Reclaim(stream)) => {
+                    self.reclaimed(stream, reply, found.remove(&stream));
                 }
                 (_, None, sent) => self.accepted(reply, sent),
             }
@@ -138,6 +147,11 @@ impl Committer {
             }
             Sent::HandBack(places) => {
                 tally.handed_back(number);
+                // This consumer may take them again, as soon as it has memory for them.
+                if let Some(&(stream, _)) = places.first() {
+                    "0-0".clone_into(&mut self.cursors[stream]);
+                    self.next.reclaim[stream] = Instant::now();
+                }
                 self.link.release(places);
             }
             Sent::Effects(outcome) => {
@@ -170,9 +184,8 @@ impl Committer {
             Sent::Connections(stream) => {
                 self.suspects.connections(stream, Some(&text(&reply)));
             }
-            Sent::Reclaim(stream) => self.reclaimed(stream, reply),
             Sent::Promote(stream) => self.promoted(stream, &reply),
-            Sent::Spare(_) | Sent::Present | Sent::Sweep => {}
+            Sent::Reclaim(_) | Sent::Spare(_) | Sent::Present | Sent::Sweep => {}
         }
     }
 
@@ -224,10 +237,9 @@ impl Committer {
         self.lost.extend(places.filter(|place| self.link.lose(*place)));
     }
 
-    fn reclaimed(&mut self, stream: usize, reply: Value) {
-        let Value::Array(parts) = reply else { return };
-        let Ok([Value::BulkString(cursor), Value::Array(list), Value::Array(suspects)]) =
-            <[Value; 3]>::try_from(parts)
+    fn reclaimed(&mut self, stream: usize, reply: Value, found: Option<Delivered>) {
+        let (Value::Array(parts), Some(found)) = (reply, found) else { return };
+        let Ok([Value::BulkString(cursor), Value::Array(suspects)]) = <[Value; 2]>::try_from(parts)
         else {
             return;
         };
@@ -236,16 +248,16 @@ impl Committer {
             self.suspects.look(now, (stream, id), seen);
         }
         self.suspects.forget(now);
-        let entries = reclaimed(list);
-        self.link.shared.tally.reclaimed(entries.len() as u64);
-        self.took[stream].add(entries.len() as u64);
+        let count = found.entries.len() as u64;
+        self.link.shared.tally.reclaimed(count);
+        self.took[stream].add(count);
         self.report_takeovers();
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
         // The pass is not over.
         if cursor != b"0-0" {
             self.next.reclaim[stream] = Instant::now();
         }
-        self.link.admit(stream, entries);
+        self.link.admit(stream, found);
     }
 
     fn promoted(&mut self, stream: usize, reply: &Value) {

@@ -3,7 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The connections that can be cut, and whether the next ones are treated alike: both under one
@@ -121,6 +122,58 @@ impl Proxy {
     /// Cuts all connections.
     pub(crate) fn cut(&self) {
         lock(&self.connections).cut();
+    }
+}
+
+/// A proxy that keeps back what a client says, from a word on, until the test lets it go on.
+pub(crate) struct Checkpoint {
+    port: u16,
+    is_armed: Arc<AtomicBool>,
+    /// A client has said the word; it goes on when a message is sent.
+    pub(crate) reached: Receiver<Sender<()>>,
+}
+
+impl Checkpoint {
+    pub(crate) fn to(target: u16, word: &'static [u8]) -> Checkpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_armed = Arc::new(AtomicBool::new(false));
+        let (arrives, reached) = channel();
+        let armed = is_armed.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) =
+                    (client.unwrap(), TcpStream::connect(("127.0.0.1", target)).unwrap());
+                copy(server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (armed, arrives) = (armed.clone(), arrives.clone());
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = (&client).read(&mut bytes) {
+                        let has_word = bytes[..count].windows(word.len()).any(|of| of == word);
+                        if has_word && armed.swap(false, Ordering::Relaxed) {
+                            let (go_on, gone_on) = channel();
+                            // Either fails only if the test has ended.
+                            let _ = arrives.send(go_on);
+                            let _ = gone_on.recv();
+                        }
+                        if (&server).write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = server.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Checkpoint { port, is_armed, reached }
+    }
+
+    /// Keeps back the next client that says the word.
+    pub(crate) fn arm(&self) {
+        self.is_armed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 }
 

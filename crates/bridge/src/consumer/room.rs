@@ -1,0 +1,75 @@
+//! How many jobs may be fetched: by the permits, the rate and the memory, and none in a pause.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::memory::Share;
+use super::pause::Gate;
+use super::shared::{Shared, lock};
+
+impl Shared {
+    /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
+    pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
+        self.pause.look(&self.reporter);
+        let window = lock(&self.window).clone();
+        let reads = |total| match self.pause.gate() {
+            Gate::Open => window.reads_at(total, self.bytes_left(), self.places()),
+            // Others may run for hours.
+            Gate::Trial => total < self.places(),
+            Gate::Closed(_) => false,
+        };
+        let limit = match self.pause.gate() {
+            Gate::Closed(Some(until)) => limit.min(until.saturating_duration_since(Instant::now())),
+            _ => limit,
+        };
+        let is_full = |total: &mut usize| !reads(*total) && !self.is_stopping();
+        let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
+        let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() { 0 } else { self.size(*total).saturating_sub(*total) }
+    }
+
+    pub(crate) fn room_now(&self) -> usize {
+        let total = *lock(&self.total);
+        self.size(total).saturating_sub(total)
+    }
+
+    /// The number of jobs of dead consumers that may be taken over. Up to as many as can run at once
+    /// go beyond the window, and the reader waits until they are within it: the reader fills each
+    /// place that becomes free at once, so orphans would find none while there is a backlog.
+    pub(crate) fn room_for_orphans(&self) -> usize {
+        let total = *lock(&self.total);
+        let size = match self.pause.gate() {
+            Gate::Open => lock(&self.window).wanted(self.places()),
+            Gate::Trial => self.places().min(total + 1),
+            Gate::Closed(_) => 0,
+        };
+        let beyond = if self.pause.is_on() { 0 } else { size.min(self.places()) };
+        (size + beyond).saturating_sub(total)
+    }
+
+    /// The number of jobs to hold, of which `total` are held.
+    fn size(&self, total: usize) -> usize {
+        match self.pause.gate() {
+            Gate::Open => lock(&self.window).size(total, self.bytes_left(), self.places()),
+            Gate::Trial => self.places().min(total + 1),
+            Gate::Closed(_) => 0,
+        }
+    }
+
+    /// The memory for a read. The readers of all shards may read at once.
+    fn bytes_left(&self) -> usize {
+        self.memory.left(Share::Reader).div_ceil(self.config.shards as usize)
+    }
+
+    pub(crate) fn has_read(&self, largest_entry: usize) {
+        lock(&self.window).read(largest_entry);
+    }
+
+    pub(crate) fn has_ended(&self, jobs: usize, within: Duration) {
+        lock(&self.window).ended(jobs, within);
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        lock(&self.window).linger()
+    }
+}
