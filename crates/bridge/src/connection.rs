@@ -107,9 +107,11 @@ impl Connection {
         wait: Wait<'_>,
         intake: &mut Intake<'_>,
     ) -> io::Result<Vec<Value>> {
-        let silence = Silence { since: Instant::now(), has_moved: false };
+        let silence = Silence::begin();
         let mut stream = Patient { stream: &mut *self.stream, silence, wait };
         stream.send(packed)?;
+        // The server is silent from now on.
+        stream.silence = Silence::begin();
         let mut replies = Replies::new(&mut self.arrived, &mut stream);
         numbers.map(|number| intake(number, &mut replies)).collect()
     }
@@ -150,10 +152,14 @@ struct Silence {
 }
 
 impl Silence {
+    fn begin() -> Silence {
+        Silence { since: Instant::now(), has_moved: false }
+    }
+
     /// A slice is over without a byte, or with a part of a reply.
     fn lasts(&mut self, wait: &mut Wait<'_>) -> io::Result<()> {
-        if std::mem::take(&mut self.has_moved) {
-            self.since = Instant::now();
+        if self.has_moved {
+            *self = Silence::begin();
             return Ok(());
         }
         let silent = self.since.elapsed();

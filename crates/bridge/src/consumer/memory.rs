@@ -8,8 +8,8 @@
 //! | of 64 KiB at most, and the entry has begun | always: what comes after the payload |
 //! | else | not: the entry is refused, and handed back |
 //!
-//! So what is held never exceeds the bound by more than one entry, whichever threads read at once: two
-//! cannot both find less than the bound before they exceed it.
+//! So what is held never exceeds the bound by more than one entry, and the small fields of those that
+//! other threads read at that moment: two cannot both find less than the bound before they exceed it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
