@@ -227,7 +227,7 @@ pub(crate) struct Entry {
     pub(crate) bytes: usize,
 }
 
-/// Who may decide on an attempt of a job: a word with the states of the README.
+/// The right to decide on an attempt of a job: a word with the states of the README.
 ///
 /// | state | meaning |
 /// |---|---|

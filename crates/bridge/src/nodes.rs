@@ -140,7 +140,7 @@ struct State {
     single: HashSet<String>,
     /// What servers have said last, by name.
     greetings: HashMap<String, Greeting>,
-    /// When servers were asked who has the place of a silent one.
+    /// When servers were asked for the one that has the place of a silent server.
     asked: Option<Instant>,
 }
 
@@ -187,12 +187,12 @@ impl Nodes {
         self.lock().map.moved(slot, to);
     }
 
-    /// A server has said who it is.
+    /// A server has told its identity and its role.
     pub(crate) fn greeted(&self, name: String, greeting: Greeting) {
         self.lock().greetings.insert(name, greeting);
     }
 
-    /// Whether servers may be asked now who has the place of a silent one.
+    /// Whether servers may be asked now for the one that has the place of a silent server.
     pub(crate) fn may_ask(&self) -> bool {
         let mut state = self.lock();
         let may = state.asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY);

@@ -387,7 +387,7 @@ impl Doubt<'_> {
         if self.place.nodes.may_ask() {
             match self.place.nodes.is_cluster() {
                 true => self.ask_for_the_map(),
-                false => self.ask_who_is_there(),
+                false => self.ask_for_the_master(),
             }
         }
         match self.is_replaced() {
@@ -421,7 +421,7 @@ impl Doubt<'_> {
     }
 
     /// Asks the server's own address, which may lead to another one, and the further addresses.
-    fn ask_who_is_there(&self) {
+    fn ask_for_the_master(&self) {
         let nodes = &self.place.nodes;
         // Best first: one that does not answer has failed, and the next question goes to another one.
         let mut asked = self.place.candidates(self.server);

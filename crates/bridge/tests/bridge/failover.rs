@@ -250,7 +250,7 @@ fn more_servers_than_shards_are_one_master_and_its_replicas() {
 #[test]
 fn a_server_that_says_nothing_from_the_start_is_left_for_a_master() {
     let Some(redis) = Redis::start("a_server_that_says_nothing", &[]) else { return };
-    // The system takes the connections, and nobody answers.
+    // The system takes the connections, and no server answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = server_at(&format!("redis://{}", silent.local_addr().unwrap()));
     for servers in [[silent.clone(), redis.server()], [redis.server(), silent]] {
