@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use crate::fault::{Error, ErrorKind};
 use crate::job::{EntryId, Fields};
 use crate::keys::Keys;
+use crate::process::Process;
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
@@ -163,7 +164,8 @@ pub struct Settled {
     pub left: u64,
 }
 
-/// The dead letters of one stream, or of one shard of a stream ([`placed`](crate::placed)).
+/// The dead letters of one stream, or of one shard of a stream ([`placed`](crate::placed)). In a forked
+/// child it makes a connection of its own.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), uwork_bridge::Error> {
@@ -178,6 +180,8 @@ pub struct Settled {
 /// ```
 pub struct DeadLetters {
     wire: Wire,
+    /// That of the connection.
+    process: Process,
     keys: Keys,
     window: Duration,
 }
@@ -186,7 +190,8 @@ impl DeadLetters {
     /// The dead letters of a stream. It connects at the first question.
     pub fn new(server: Server, stream: &str) -> DeadLetters {
         let window = Duration::from_secs(3_600);
-        DeadLetters { wire: Wire::new(server), keys: Keys::of(stream), window }
+        let (wire, process) = (Wire::new(server), Process::current());
+        DeadLetters { wire, process, keys: Keys::of(stream), window }
     }
 
     /// The time after a replay in which a second job of the id is not added; an hour if not set. A
@@ -240,13 +245,13 @@ impl DeadLetters {
         Ok(self.letters(&number, &number, 1, VALUE_MAX)?.pop())
     }
 
-    /// Whether a letter with this number exists.
+    /// The bytes of the payload of a letter. None if the letter does not exist.
     ///
     /// # Errors
     /// As [`DeadLetters::get`].
-    pub fn contains(&mut self, of: &str) -> Result<bool, Error> {
+    pub fn payload_bytes(&mut self, of: &str) -> Result<Option<u64>, Error> {
         let number = number(of)?;
-        Ok(!self.letters(&number, &number, 1, 0)?.is_empty())
+        Ok(self.letters(&number, &number, 1, 0)?.pop().map(|letter| letter.payload_bytes))
     }
 
     /// Moves a letter back to the stream, behind the jobs that wait, in one step. Its failed attempts
@@ -346,6 +351,11 @@ impl DeadLetters {
     }
 
     fn ask(&mut self, command: Cmd) -> Result<Value, Error> {
+        if self.process.is_parent() {
+            // Both processes would write to one connection.
+            self.wire.renew();
+            self.process = Process::current();
+        }
         self.wire.ask_one(command).map_err(|fault| fault.error)
     }
 

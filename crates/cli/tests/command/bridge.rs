@@ -306,12 +306,31 @@ fn both(redis: &Redis, args: &[&str]) -> (Option<i32>, String, String) {
 fn a_stream_that_does_not_exist_is_named_and_the_others_are_shown() {
     let Some(redis) = Redis::start("a_stream_that_does_not_exist", &[]) else { return };
     redis.text(&["push", "--stream", "jobs", "--delay", "1000", "later"]);
-    for format in [&[][..], &["--json"], &["--openmetrics"]] {
-        let args = [&["stat", "--stream", "jobs", "--stream", "jbos"], format].concat();
-        let (code, shown, said) = both(&redis, &args);
-        assert_eq!(code, Some(1), "{format:?}");
-        assert!(said.contains("there is no stream jbos: no job was pushed to it\n"), "{said}");
-        assert!(shown.contains("jobs"), "{shown}");
+    redis.ask("XADD {jobs}:dead 7-0 p x n 1 e why");
+    let streams = ["--stream", "jobs", "--stream", "jbos"];
+    for (command, options, shows) in [
+        (&["stat"][..], &[][..], "jobs"),
+        (&["stat"], &["--json"], "jobs"),
+        (&["stat"], &["--openmetrics"], "jobs"),
+        (&["consumers"], &[], ""),
+        (&["dead"], &[], "7-0"),
+        (&["dead", "list"], &["--json"], "7-0"),
+        (&["dead", "show"], &["7-0"], "7-0"),
+        (&["dead", "replay"], &["7-0"], "jobs: 1 replayed"),
+        (&["dead", "drop"], &["--all"], "jobs: 0 dropped"),
+    ] {
+        let (code, shown, said) = both(&redis, &[command, &streams, options].concat());
+        assert_eq!(code, Some(1), "{command:?} {options:?}: {said}");
+        let line = "uwork: there is no stream jbos: no job was pushed to it\n";
+        assert!(said.contains(line), "{command:?} {options:?}: {said}");
+        assert!(shown.contains(shows), "{command:?} {options:?}: {shown}");
+    }
+    // A stream exists if one of its shards does.
+    redis.ask("XADD cut.{1} * p x");
+    for command in [&["stat"][..], &["consumers"], &["dead"]] {
+        let (code, _, said) =
+            both(&redis, &[command, &["--stream", "cut", "--shards", "2"]].concat());
+        assert!(code == Some(0) && !said.contains("no stream"), "{command:?}: {said}");
     }
     let (code, shown, said) = both(&redis, &["stat", "--stream", "jobs", "--json"]);
     assert_eq!(code, Some(0));
@@ -394,6 +413,7 @@ fn consumers_are_alive_or_dead_and_show_what_they_hold() {
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("ghost of jobs: alive, last seen "), "{shown}");
     assert!(lines[0].ends_with(" s ago, holds 1") && lines[1].ends_with("  id seven"), "{shown}");
-    let (_, shown, said) = both(&redis, &["consumers", "--stream", "other"]);
-    assert_eq!((&*shown, &*said), ("", "uwork: other: the group uwork has no consumer\n"));
+    let (code, shown, said) = both(&redis, &["consumers", "--stream", "jobs", "--group", "other"]);
+    let expected = "uwork: jobs: the group other has no consumer\n";
+    assert_eq!((code, &*shown, &*said), (Some(0), "", expected));
 }

@@ -9,22 +9,14 @@ use uwork_bridge::{ConsumerStat, HeldJob, shown};
 
 use super::dead::age;
 use super::json::line;
-use super::{Place, seconds, user};
+use super::{GroupOfStreams, code, seconds, user};
 use crate::commands::{UserError, print};
 
 /// The command line of `uwork bridge consumers`.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
-
-    /// The stream; several may be given.
-    #[arg(long, value_name = "STREAM", required = true)]
-    stream: Vec<String>,
-
-    /// The consumer group.
-    #[arg(long, value_name = "NAME", default_value = "uwork")]
-    group: String,
+    of: GroupOfStreams,
 
     /// The heartbeat of the consumers: without a sign of life for longer, a consumer counts as dead.
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
@@ -41,27 +33,28 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
-    let servers = args.place.servers()?;
+    let group = &args.of.group;
+    let found = args.of.streams.look(group)?;
+    let is_complete = found.is_complete;
     let mut text = String::new();
-    for stream in &args.stream {
-        for (server, shard) in uwork_bridge::placed(&servers, stream, args.place.shards) {
-            let found = HeldJob::read(server, &shard, &args.group, args.jobs.clamp(1, 1_000));
-            let found = found.map_err(user)?;
-            if found.is_empty() {
-                let (shard, group) = (shown(shard.as_bytes()), shown(args.group.as_bytes()));
-                eprintln!("uwork: {shard}: the group {group} has no consumer");
-            }
-            for (consumer, jobs) in &found {
-                let is_alive = consumer.idle <= args.heartbeat;
-                let jobs = &jobs[..jobs.len().min(args.jobs)];
-                text += &match args.json {
-                    true => line(&object(&shard, consumer, is_alive, jobs)),
-                    false => lines(&shard, consumer, is_alive, jobs),
-                };
-            }
+    for (server, stat) in found.existing() {
+        let stream = &stat.stream;
+        let held = HeldJob::read(server, stream, group, args.jobs.clamp(1, 1_000)).map_err(user)?;
+        if held.is_empty() {
+            let (stream, group) = (shown(stream.as_bytes()), shown(group.as_bytes()));
+            eprintln!("uwork: {stream}: the group {group} has no consumer");
+        }
+        for (consumer, jobs) in &held {
+            let is_alive = consumer.idle <= args.heartbeat;
+            let jobs = &jobs[..jobs.len().min(args.jobs)];
+            text += &match args.json {
+                true => line(&object(stream, consumer, is_alive, jobs)),
+                false => lines(stream, consumer, is_alive, jobs),
+            };
         }
     }
-    print(&text)
+    print(&text)?;
+    Ok(code(is_complete))
 }
 
 fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]) -> String {

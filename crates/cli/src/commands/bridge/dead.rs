@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
 use super::json::{bytes, line};
-use super::{Place, seconds, user};
+use super::{Streams, code, seconds, user};
 use crate::commands::{UserError, print};
 
 /// Letters of one question.
@@ -17,8 +17,6 @@ const PAGE: usize = 500;
 const LISTED_MAX: usize = 200;
 /// Bytes of a payload that `show` prints.
 const SHOWN_MAX: usize = 4_096;
-/// A letter that does not exist, or was left, makes the exit code 1.
-const NOT_FOUND: u8 = 1;
 
 /// The command line of `uwork bridge dead`. Without a subcommand it is that of `list`.
 #[derive(clap::Args)]
@@ -48,21 +46,10 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-#[group(id = "letters")]
-struct Letters {
-    #[command(flatten)]
-    place: Place,
-
-    /// The stream; several may be given.
-    #[arg(long, value_name = "STREAM", required = true)]
-    stream: Vec<String>,
-}
-
-#[derive(clap::Args)]
 #[group(id = "list")]
 struct ListArgs {
     #[command(flatten)]
-    letters: Letters,
+    streams: Streams,
 
     /// How many to list of each stream or shard; 0: all.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -77,7 +64,7 @@ struct ListArgs {
 #[group(id = "show")]
 struct ShowArgs {
     #[command(flatten)]
-    letters: Letters,
+    streams: Streams,
 
     /// Print an object of JSON a line, with the whole payload.
     #[arg(long, conflicts_with = "payload")]
@@ -97,7 +84,7 @@ struct ShowArgs {
 #[group(id = "settle")]
 struct SettleArgs {
     #[command(flatten)]
-    letters: Letters,
+    streams: Streams,
 
     /// All letters that exist now.
     #[arg(long, conflicts_with = "letter", required_unless_present = "letter")]
@@ -117,14 +104,13 @@ struct SettleArgs {
     letter: Vec<String>,
 }
 
-impl Letters {
-    /// The dead letters of each stream and shard.
-    fn all(&self) -> Result<Vec<DeadLetters>, UserError> {
-        let servers = self.place.servers()?;
-        let of_stream = |stream| uwork_bridge::placed(&servers, stream, self.place.shards);
-        let placed = self.stream.iter().flat_map(|stream| of_stream(stream));
-        Ok(placed.map(|(server, shard)| DeadLetters::new(server, &shard)).collect())
-    }
+/// The dead letters of each stream and shard, and whether all streams exist.
+fn all_of(streams: &Streams) -> Result<(Vec<DeadLetters>, bool), UserError> {
+    // Letters belong to the stream, whatever its groups.
+    let found = streams.look("uwork")?;
+    let is_complete = found.is_complete;
+    let letters = found.existing().map(|(server, stat)| DeadLetters::new(server, &stat.stream));
+    Ok((letters.collect(), is_complete))
 }
 
 /// Runs the command.
@@ -139,7 +125,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
 }
 
 fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
-    let mut all = args.letters.all()?;
+    let (mut all, is_complete) = all_of(&args.streams)?;
     let width = all.iter().map(|letters| letters.stream().len()).max().unwrap_or(0).max(6);
     let title = format!(
         "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} error",
@@ -171,7 +157,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
             eprintln!("uwork: {stream}: {count} of {more} letters are listed; --count 0 lists all");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code(is_complete))
 }
 
 fn row(width: usize, stream: &str, letter: &DeadLetter) -> String {
@@ -212,17 +198,16 @@ fn object(stream: &str, letter: &DeadLetter) -> Value {
 }
 
 fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
-    let mut all = args.letters.all()?;
-    let mut code = ExitCode::SUCCESS;
+    let (mut all, mut is_complete) = all_of(&args.streams)?;
     for name in &args.letter {
         let Some((nth, number)) = find(&mut all, name)? else {
-            code = ExitCode::from(NOT_FOUND);
+            is_complete = false;
             continue;
         };
         let letters = &mut all[nth];
         let Some(letter) = letters.get(&number).map_err(user)? else {
             missing(name);
-            code = ExitCode::from(NOT_FOUND);
+            is_complete = false;
             continue;
         };
         let stream = letters.stream();
@@ -235,7 +220,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
             break;
         }
     }
-    Ok(code)
+    Ok(code(is_complete))
 }
 
 /// All of a letter, for people.
@@ -269,10 +254,9 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
 }
 
 fn settle(args: &SettleArgs, is_replay: bool) -> Result<ExitCode, UserError> {
-    let mut all = args.letters.all()?;
+    let (mut all, mut is_complete) = all_of(&args.streams)?;
     all = all.into_iter().map(|letters| letters.window(args.window)).collect();
     let mut sums = vec![Settled::default(); all.len()];
-    let mut is_complete = true;
     if args.all {
         for (letters, sum) in all.iter_mut().zip(&mut sums) {
             let settled = if is_replay { letters.replay_all() } else { letters.remove_all() };
@@ -312,7 +296,7 @@ fn settle(args: &SettleArgs, is_replay: bool) -> Result<ExitCode, UserError> {
         };
     }
     print(&text)?;
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) })
+    Ok(code(is_complete))
 }
 
 /// The stream of a letter, and its number. Says so if there is none.
@@ -324,7 +308,7 @@ fn find(all: &mut [DeadLetters], name: &str) -> Result<Option<(usize, String)>, 
     let mut found = Vec::new();
     for (nth, letters) in all.iter_mut().enumerate() {
         let is_meant = stream.is_none_or(|stream| stream == letters.stream());
-        if is_meant && letters.contains(number).map_err(user)? {
+        if is_meant && letters.payload_bytes(number).map_err(user)?.is_some() {
             found.push(nth);
         }
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use uwork_bridge::{SHARDS_MAX, Server};
+use uwork_bridge::{SHARDS_MAX, Server, Stat, shown};
 
 use super::UserError;
 
@@ -19,6 +19,8 @@ use super::UserError;
 const SERVER_VARIABLE: &str = "UWORK_BRIDGE_SERVER";
 /// The variable with the password.
 const PASSWORD_VARIABLE: &str = "UWORK_BRIDGE_PASSWORD";
+/// A stream or a letter that does not exist makes the exit code 1.
+const NOT_FOUND: u8 = 1;
 /// The longest time that an option takes.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -45,15 +47,18 @@ enum Command {
     Push(push::Args),
     /// Print the state of streams: what waits, runs, failed and died.
     ///
-    /// Exit status 1: a stream does not exist, which a line on standard error says, and the others
-    /// are printed. 2: a server does not answer or refuses.
+    /// Exit status 1: a stream does not exist, which a line on standard error says; the others are
+    /// printed. 2: a server does not answer or refuses.
     Stat(stat::Args),
     /// List dead letters, print them, replay or drop them.
     ///
-    /// Exit status 1: a letter does not exist, or was left where it is. 2: a server does not answer or
-    /// refuses.
+    /// Exit status 1: a stream or a letter does not exist, which a line on standard error says, or a
+    /// letter was left where it is; the others are settled. 2: a server does not answer or refuses.
     Dead(Box<dead::Args>),
     /// List the consumers of streams, alive or dead, and the jobs that they hold.
+    ///
+    /// Exit status 1: a stream does not exist, which a line on standard error says; the others are
+    /// printed. 2: a server does not answer or refuses.
     Consumers(consumers::Args),
 }
 
@@ -126,6 +131,70 @@ impl Place {
             _ => Err(fail(&"its first line is empty and should be the password")),
         }
     }
+}
+
+/// The streams of a command that shows or settles what their servers have.
+#[derive(clap::Args)]
+struct Streams {
+    #[command(flatten)]
+    place: Place,
+
+    /// The stream; several may be given.
+    #[arg(long, value_name = "STREAM", required = true)]
+    stream: Vec<String>,
+}
+
+/// Streams, and the group of a command that shows its state.
+#[derive(clap::Args)]
+struct GroupOfStreams {
+    #[command(flatten)]
+    streams: Streams,
+
+    /// The consumer group.
+    #[arg(long, value_name = "NAME", default_value = "uwork")]
+    group: String,
+}
+
+/// What the servers have of streams.
+struct Found {
+    /// Each stream, or each of its shards, with its server.
+    stats: Vec<(Server, Stat)>,
+    /// All streams exist.
+    is_complete: bool,
+}
+
+impl Streams {
+    /// Asks the servers. Names the streams that do not exist: those without any shard.
+    fn look(&self, group: &str) -> Result<Found, UserError> {
+        let servers = self.place.servers()?;
+        let mut found = Found { stats: Vec::new(), is_complete: true };
+        for stream in &self.stream {
+            let mut exists = false;
+            for (server, shard) in uwork_bridge::placed(&servers, stream, self.place.shards) {
+                let stat = Stat::read(server.clone(), &shard, group).map_err(user)?;
+                exists |= stat.exists;
+                found.stats.push((server, stat));
+            }
+            if !exists {
+                found.is_complete = false;
+                let stream = shown(stream.as_bytes());
+                eprintln!("uwork: there is no stream {stream}: no job was pushed to it");
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Found {
+    /// The streams and shards that exist.
+    fn existing(self) -> impl Iterator<Item = (Server, Stat)> {
+        self.stats.into_iter().filter(|(_, stat)| stat.exists)
+    }
+}
+
+/// The exit code of a command that may have met what does not exist.
+fn code(is_complete: bool) -> ExitCode {
+    if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) }
 }
 
 /// Runs the command.

@@ -7,25 +7,14 @@ use serde_json::json;
 use uwork_bridge::{ConsumerStat, Stat, shown};
 
 use super::json::line;
-use super::{Place, user};
+use super::{Found, GroupOfStreams, code};
 use crate::commands::{UserError, print};
-
-/// A stream that does not exist makes the exit code 1.
-const NO_STREAM: u8 = 1;
 
 /// The command line of `uwork bridge stat`.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
-
-    /// The stream; several may be given.
-    #[arg(long, value_name = "STREAM", required = true)]
-    stream: Vec<String>,
-
-    /// The consumer group.
-    #[arg(long, value_name = "NAME", default_value = "uwork")]
-    group: String,
+    of: GroupOfStreams,
 
     /// Print it for a monitoring system, in the text format of OpenMetrics.
     #[arg(long)]
@@ -38,30 +27,18 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
-    let servers = args.place.servers()?;
-    let mut stats = Vec::new();
-    for stream in &args.stream {
-        for (server, shard) in uwork_bridge::placed(&servers, stream, args.place.shards) {
-            stats.push(Stat::read(server, &shard, &args.group).map_err(user)?);
-        }
-    }
+    let Found { stats, is_complete } = args.of.streams.look(&args.of.group)?;
+    let stats: Vec<Stat> = stats.into_iter().map(|(_, stat)| stat).collect();
     print(&match (args.openmetrics, args.json) {
         (true, _) => Stat::to_openmetrics(&stats),
         (_, true) => stats.iter().map(|stat| line(&object(stat))).collect(),
         _ => table(&stats),
     })?;
-    let mut code = ExitCode::SUCCESS;
-    for stat in &stats {
-        let stream = shown(stat.stream.as_bytes());
-        if !stat.exists {
-            code = ExitCode::from(NO_STREAM);
-            eprintln!("uwork: there is no stream {stream}: no job was pushed to it");
-        } else if !stat.group_exists {
-            let group = shown(args.group.as_bytes());
-            eprintln!("uwork: {stream}: there is no group {group}: no consumer has started");
-        }
+    for stat in stats.iter().filter(|stat| stat.exists && !stat.group_exists) {
+        let (stream, group) = (shown(stat.stream.as_bytes()), shown(args.of.group.as_bytes()));
+        eprintln!("uwork: {stream}: there is no group {group}: no consumer has started");
     }
-    Ok(code)
+    Ok(code(is_complete))
 }
 
 fn object(stat: &Stat) -> serde_json::Value {
