@@ -65,7 +65,8 @@ pub struct Config {
     /// the stream have acknowledged them.
     pub keep: bool,
     /// A server that forgets jobs fails the start: one that evicts keys, that has no append-only
-    /// file, that is a replica, or that does not tell. Without it such a server is reported.
+    /// file, that is a replica, or that does not tell. A server that becomes such a one later gets no
+    /// further reads until that ends. Without it such a server is reported.
     pub strict: bool,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,

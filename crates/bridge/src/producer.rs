@@ -174,7 +174,7 @@ impl Producer {
         for (keys, wire) in self.shards.iter().zip(&mut self.wires) {
             let toward = redis::cmd("EXISTS").arg(&keys.delayed).clone();
             let found = safety::look(wire, toward).map_err(|fault| fault.error)?;
-            lines.extend(findings.learn(&wire.name(), found));
+            lines.extend(findings.learn(&wire.name(), found.lines));
         }
         Ok(lines)
     }

@@ -1,5 +1,6 @@
-//! Settings with which a server forgets jobs. What INFO says suffices; a server is asked at the start
-//! and every minute, and each finding is reported when it begins and when it ends.
+//! Settings with which a server forgets jobs. What INFO says suffices; a server is asked at the start,
+//! at each new connection and every minute, and each finding is reported when it begins and when it
+//! ends. With `strict` a finding refuses the start, and later no job is fetched until it has ended.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -32,22 +33,32 @@ impl Findings {
     }
 }
 
+/// What was found at a server.
+pub(crate) struct Found {
+    /// A line for each reason.
+    pub(crate) lines: Vec<String>,
+    /// The server itself may forget jobs. False if only its configured address is a replica's, as it is
+    /// after a failover.
+    pub(crate) forgets: bool,
+}
+
 /// Asks the server that has a key. `toward` is a command with that key: a node of a cluster redirects
 /// it, and answers INFO itself.
-pub(crate) fn look(wire: &mut Wire, toward: Cmd) -> Result<Vec<String>, Fault> {
+pub(crate) fn look(wire: &mut Wire, toward: Cmd) -> Result<Found, Fault> {
     wire.ask(&[toward])?;
     let mut command = redis::cmd("INFO");
     command.arg("memory").arg("persistence").arg("replication");
     let reply = wire.ask(&[command])?.pop().unwrap_or_default();
-    let mut found = match &reply {
+    let mut lines = match &reply {
         Value::ServerError(_) => vec![UNKNOWN.to_owned()],
         reply => findings(&text(reply)),
     };
+    let forgets = !lines.is_empty();
     if let Some((host, port)) = wire.master_of_home() {
         let home = wire.home();
-        found.push(format!("{home} is a replica; give the address of its master, {host}:{port}"));
+        lines.push(format!("{home} is a replica; give the address of its master, {host}:{port}"));
     }
-    Ok(found)
+    Ok(Found { lines, forgets })
 }
 
 /// The fault of a start with `strict` at a server with findings.

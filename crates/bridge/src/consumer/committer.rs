@@ -337,7 +337,10 @@ impl Committer {
                 if is_due {
                     self.next.reclaim[stream] = now + every;
                 }
-                let room = shared.room_for_orphans().min(RECLAIM_MAX);
+                let room = match self.link.is_refused() {
+                    true => 0,
+                    false => shared.room_for_orphans().min(RECLAIM_MAX),
+                };
                 let bytes = shared.memory.left(Share::Orphans);
                 // Consumers with room in their window look first.
                 let patience = if shared.room_now() > 0 { Duration::ZERO } else { every };

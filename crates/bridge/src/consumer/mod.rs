@@ -273,7 +273,7 @@ fn first_contact(link: &Link, server: Server, waiting: &Waiting) -> Result<Wire,
     let deadline = Instant::now() + start_max;
     loop {
         let greeted = look(link, &mut wire, link.shared.config.strict)
-            .and_then(|()| group::make_groups(link, &mut wire))
+            .and_then(|_| group::make_groups(link, &mut wire))
             .and_then(|()| greet_namesakes(link, &mut wire))
             .and_then(|()| greet_groups(link, &mut wire));
         match greeted {
@@ -294,17 +294,17 @@ fn first_contact(link: &Link, server: Server, waiting: &Waiting) -> Result<Wire,
     Ok(wire)
 }
 
-/// Reports what makes the server forget jobs. With `strict` that is a fault.
-fn look(link: &Link, wire: &mut Wire, strict: bool) -> Result<(), Fault> {
-    let Some((stream, _)) = link.streams.first() else { return Ok(()) };
+/// Reports what makes the server forget jobs, and returns whether it does. With `strict` that is a fault.
+fn look(link: &Link, wire: &mut Wire, strict: bool) -> Result<bool, Fault> {
+    let Some((stream, _)) = link.streams.first() else { return Ok(false) };
     let found = safety::look(wire, redis::cmd("XLEN").arg(&**stream).clone())?;
     let address = wire.name();
-    if strict && !found.is_empty() {
-        return Err(safety::refusal(&address, &found));
+    if strict && !found.lines.is_empty() {
+        return Err(safety::refusal(&address, &found.lines));
     }
-    let lines = link.shared.findings.learn(&address, found);
+    let lines = link.shared.findings.learn(&address, found.lines);
     lines.iter().for_each(|line| link.shared.reporter.say(line));
-    Ok(())
+    Ok(found.forgets)
 }
 
 /// Says that a start waits for a server: after a failure, or when the server has not answered for

@@ -24,7 +24,7 @@ pub(super) const BLOCK: Duration = Duration::from_millis(500);
 const LAST_FIRST: u64 = 16;
 /// Entries of one read.
 const READ_MAX: usize = 1_000;
-/// The delay before another look at a server that has not answered one.
+/// The delay before another look at a server that has not answered one, or is refused.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Entries of this consumer that are looked through after a fault.
 const ORPHANS_MAX: usize = 10_000;
@@ -37,10 +37,21 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     let mut next_look = Instant::now() + LOOK_EVERY;
     while !link.shared.is_stopping() {
         if Instant::now() >= next_look {
-            // A fault is met again, and reported, by the next read.
             let looked = super::look(link, &mut wire, false);
-            let wait = if looked.is_ok() { LOOK_EVERY } else { LOOK_AGAIN };
-            next_look = Instant::now() + wait;
+            match &looked {
+                Ok(forgets) => link.refuse(*forgets && link.shared.config.strict),
+                Err(fault) if link.is_refused() => _ = faults.failed(fault),
+                // It is met again, and reported, by the next read.
+                Err(_) => {}
+            }
+            let is_done = looked.is_ok() && !link.is_refused();
+            next_look = Instant::now() + if is_done { LOOK_EVERY } else { LOOK_AGAIN };
+            continue;
+        }
+        if link.is_refused() {
+            pause(next_look.saturating_duration_since(Instant::now()), || {
+                link.shared.is_stopping()
+            });
             continue;
         }
         let room = link.shared.wait_for_room(BLOCK);

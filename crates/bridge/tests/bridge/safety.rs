@@ -1,12 +1,48 @@
 //! Servers that forget jobs: reported once, and again when that changes; refused where the program
 //! says so.
 
+use redis::Value;
 use uwork_bridge::{Bridge, Config, Error, ErrorKind, Producer};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::until;
 use crate::support::proxy::Proxy;
 use crate::support::server::{Redis, server_at};
+
+/// How often the server has answered XLEN, which a look at it begins with.
+fn looks(redis: &Redis) -> u64 {
+    let Value::BulkString(text) = redis.ask("INFO commandstats") else { panic!() };
+    let text = String::from_utf8(text).unwrap();
+    let calls = text.split("cmdstat_xlen:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[test]
+fn a_strict_consumer_fetches_nothing_while_its_server_forgets() {
+    let name = "a_strict_consumer_fetches_nothing";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let address = Proxy::to(redis.port());
+    let (count, lines) = (Count::default(), Count::default());
+    let mut settings = config(server_at(&address.url()), "jobs");
+    settings.strict = true;
+    let bridge = Bridge::start(settings, count.handlers(), lines.reports()).unwrap();
+    redis.ask("CONFIG SET appendonly no");
+    // A new connection looks at once.
+    address.cut();
+    lines.wait_line("jobs: no job is fetched until its server forgets none (strict)");
+    redis.ask("XADD jobs * p orphan");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "ghost");
+    redis.ask("XADD jobs * p new");
+    let before = looks(&redis);
+    until("the consumer has looked twice more", || looks(&redis) >= before + 2);
+    assert_eq!((redis.number("XLEN jobs"), count.sum()), (2, 0));
+    redis.ask("CONFIG SET appendonly yes");
+    lines.wait_line("jobs: jobs are fetched again");
+    count.wait_for("new", 1);
+    count.wait_for("orphan", 1);
+    bridge.stop(LONG);
+}
 
 fn strict(config: Config) -> Result<Bridge, Error> {
     let mut config = config;

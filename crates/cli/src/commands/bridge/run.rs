@@ -80,7 +80,8 @@ pub(super) struct Args {
     keep: bool,
 
     /// Refuse a server that forgets jobs: that evicts keys, has no append-only file, is a replica, or
-    /// does not tell. Without it such a server is reported.
+    /// does not tell. While a server becomes such a one later, no job is fetched from it. Without
+    /// this option such a server is reported.
     #[arg(long)]
     strict: bool,
 
