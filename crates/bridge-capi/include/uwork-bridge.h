@@ -16,13 +16,14 @@
  *   EHOSTUNREACH      the server does not answer, or the connection was cut
  *   EAGAIN            the server refuses for now: LOADING, OOM, READONLY, CLUSTERDOWN
  *   EACCES            a missing or wrong password, or a rule of the server's ACL
+ *   ENOENT            there is no dead letter with this number
  *   EPROTO            the key is not a stream, or another answer that stays the same; `strict`
  *   ENOMEM            no memory for what the call creates or copies
  *   ECANCELED         the consumer runs in the parent of this forked process
  *   ENOTRECOVERABLE   an internal error; uw_error_text() has its message
  *
- * After fork() the child may start consumers of its own, and producers work in both processes. A
- * consumer of the parent runs no job in the child: uw_bridge_stop() frees the child's copy and fails
+ * After fork() the child may start consumers of its own. Producers and dead letters work in both
+ * processes. A consumer of the parent runs no job in the child: uw_bridge_stop() frees the child's copy and fails
  * with ECANCELED, as uw_bridge_get_counters() does.
  *
  * No function is a cancellation point, as in uwork.h.
@@ -99,7 +100,13 @@ int uw_bridge_job_add_effect(struct uw_bridge_job *job, const struct uw_bridge_w
 enum uw_bridge_outcome {
 	UW_BRIDGE_DONE,  /* acknowledge the job */
 	UW_BRIDGE_AGAIN, /* failed: try again after a delay */
-	UW_BRIDGE_DEAD   /* failed: no attempt can mend it, so it becomes a dead letter at once */
+	UW_BRIDGE_DEAD,  /* failed: no attempt can mend it, so it becomes a dead letter at once */
+	/*
+	 * This consumer cannot run jobs now, for a reason that is not the job's: a database that does not
+	 * answer. The job goes back to its stream without an attempt, and other consumers may take it.
+	 * This one reports the error, hands back what it holds, and fetches nothing until a job can run.
+	 */
+	UW_BRIDGE_NOT_NOW
 };
 
 /*
@@ -140,7 +147,8 @@ struct uw_bridge_config {
 	unsigned attempts_max;      /* the attempts after which a job becomes a dead letter; 5 */
 	bool keep;                  /* entries stay in the stream when they are done */
 	bool strict;                /* EPROTO for a server that evicts keys, has no append-only file, is a
-	                             * replica, or does not tell; without it a consumer reports it */
+	                             * replica, or does not tell, and no job is fetched while it becomes
+	                             * such a one later; without it a consumer reports it */
 	uint64_t window_ns;         /* of a producer: in which a second job of an id is not added; 1 h */
 	unsigned patience;          /* the factor of all time limits of exchanges with a server; 1 */
 };
@@ -220,6 +228,63 @@ enum uw_bridge_pushed {
  */
 int uw_bridge_push(struct uw_bridge_producer *producer, const struct uw_bridge_push *jobs, size_t count,
 		   int *outcomes);
+
+/* ----------------------------------------------------------------------------------- dead letters */
+
+/* The dead letters of all streams of a configuration, and of their shards. One thread uses it at a time. */
+struct uw_bridge_dead;
+
+/* Connects at the first question. `window_ns` is the time after a replay in which a second job of its id is not added. */
+struct uw_bridge_dead *uw_bridge_dead_create(const struct uw_bridge_config *config);
+
+/* NULL is allowed. */
+void uw_bridge_dead_destroy(struct uw_bridge_dead *dead);
+
+/* A later version may add members at the end. */
+struct uw_bridge_letter {
+	const char *stream;     /* the stream, or its shard */
+	const char *number;     /* that of the letter */
+	const char *entry;      /* the number of the job's first entry in the stream; NULL if unknown */
+	const char *id;         /* NULL if the producer gave none, as the next two */
+	const char *handler;
+	const char *key;
+	const char *group;      /* the group that has failed, if the stream had several, or NULL */
+	const char *error;      /* why: the last error */
+	const void *payload;
+	size_t length;          /* of what `payload` points to */
+	uint64_t payload_bytes; /* of the whole payload */
+	uint64_t age_ns;        /* since the job became a dead letter, by the server's clock */
+	unsigned attempts;      /* that have failed */
+};
+
+/*
+ * The next letter: stream after stream, the oldest first. Texts and payload are cut to 4096 bytes.
+ * It lives until the next call with `dead`. NULL with errno 0 is the end, and the call after it
+ * begins anew. After a failure the next call goes on at the same place.
+ */
+const struct uw_bridge_letter *uw_bridge_dead_next(struct uw_bridge_dead *dead);
+
+/*
+ * The letter with a number, as in 1764334000000-0, with its whole payload. It lives until the next
+ * call with `dead`. Where several streams or shards have letters of one number: STREAM/NUMBER.
+ */
+const struct uw_bridge_letter *uw_bridge_dead_get(struct uw_bridge_dead *dead, const char *number);
+
+struct uw_bridge_settled {
+	uint64_t settled; /* letters that were replayed or dropped */
+	uint64_t left;    /* letters that are no jobs, which a replay leaves where they are */
+};
+
+/*
+ * Moves a letter back to its stream, behind the jobs that wait, with all attempts left; or with
+ * NULL as its number, all letters that exist now. `counts` may be NULL. After EHOSTUNREACH it is
+ * unknown whether a job was moved; it is in one place in any case. ENOENT: also a letter that is no
+ * job.
+ */
+int uw_bridge_dead_replay(struct uw_bridge_dead *dead, const char *number, struct uw_bridge_settled *counts);
+
+/* Removes a letter, or with NULL all that exist now. Their ids may be pushed again. */
+int uw_bridge_dead_drop(struct uw_bridge_dead *dead, const char *number, struct uw_bridge_settled *counts);
 
 #ifdef __cplusplus
 #pragma GCC diagnostic pop

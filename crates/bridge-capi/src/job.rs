@@ -33,6 +33,7 @@ pub struct UwBridgeWord {
 const DONE: c_int = 0;
 const AGAIN: c_int = 1;
 const DEAD: c_int = 2;
+const NOT_NOW: c_int = 3;
 
 /// Runs a job with a handler in C.
 pub(crate) fn run(
@@ -53,8 +54,9 @@ pub(crate) fn run(
         }
         AGAIN => Err(Failure::again(text())),
         DEAD => Err(Failure::dead(text())),
+        NOT_NOW => Err(Failure::not_now(text())),
         other => Err(Failure::again(format!(
-            "the handler returned {other}; allowed are {DONE} to {DEAD} (enum uw_bridge_outcome)"
+            "the handler returned {other}; allowed are {DONE} to {NOT_NOW} (enum uw_bridge_outcome)"
         ))),
     }
 }

@@ -7,6 +7,7 @@
 
 mod config;
 mod consumer;
+mod dead;
 mod error;
 mod given;
 mod job;
@@ -14,5 +15,6 @@ mod producer;
 
 pub use config::*;
 pub use consumer::*;
+pub use dead::*;
 pub use job::*;
 pub use producer::*;

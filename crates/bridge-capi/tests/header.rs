@@ -8,14 +8,17 @@ use std::process::Command;
 use cbindgen::{Builder, Config, ExportConfig, ItemType, Language, Style};
 
 /// Types that have another name in C.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 11] = [
     ("UwBridge", "uw_bridge"),
     ("UwBridgeConfig", "uw_bridge_config"),
     ("UwBridgeCounters", "uw_bridge_counters"),
+    ("UwBridgeDead", "uw_bridge_dead"),
     ("UwBridgeHandler", "uw_bridge_handler"),
     ("UwBridgeJob", "uw_bridge_job"),
+    ("UwBridgeLetter", "uw_bridge_letter"),
     ("UwBridgeProducer", "uw_bridge_producer"),
     ("UwBridgePush", "uw_bridge_push"),
+    ("UwBridgeSettled", "uw_bridge_settled"),
     ("UwBridgeWord", "uw_bridge_word"),
 ];
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use uwork_bridge_capi::{
-    UwBridgeConfig, UwBridgeCounters, UwBridgeHandler, UwBridgePush, UwBridgeWord,
+    UwBridgeConfig, UwBridgeCounters, UwBridgeHandler, UwBridgeLetter, UwBridgePush,
+    UwBridgeSettled, UwBridgeWord,
 };
 
 /// Assertions in C of the offsets of members, and of the size.
@@ -67,6 +68,24 @@ fn assertions() -> String {
             uncommitted
         ),
         layout!(UwBridgeHandler, "uw_bridge_handler", name, func, arg),
+        layout!(
+            UwBridgeLetter,
+            "uw_bridge_letter",
+            stream,
+            number,
+            entry,
+            id,
+            handler,
+            key,
+            group,
+            error,
+            payload,
+            length,
+            payload_bytes,
+            age_ns,
+            attempts
+        ),
+        layout!(UwBridgeSettled, "uw_bridge_settled", settled, left),
         layout!(UwBridgePush, "uw_bridge_push", payload, length, handler, id, key, delay_ns),
         layout!(UwBridgeWord, "uw_bridge_word", bytes, length),
     ]

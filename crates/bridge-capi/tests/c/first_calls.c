@@ -25,6 +25,7 @@ static const char *server;
 static int gate[2];
 static struct uw_bridge *bridge;
 static struct uw_bridge_producer *producer;
+static struct uw_bridge_dead *letters;
 /* That of the handler which runs. */
 static struct uw_bridge_job *held;
 static struct uw_bridge_config config = UW_BRIDGE_CONFIG_INIT;
@@ -101,6 +102,21 @@ static int create_another(void)
 	return code;
 }
 
+static int create_letters(void)
+{
+	struct uw_bridge_dead *other = uw_bridge_dead_create(&config);
+	int code = !other || uw_bridge_dead_next(other) ? -EINVAL : -errno;
+
+	uw_bridge_dead_destroy(other);
+	return code;
+}
+
+static int destroy_letters(void)
+{
+	uw_bridge_dead_destroy(letters);
+	return 0;
+}
+
 static int destroy(void)
 {
 	uw_bridge_producer_destroy(producer);
@@ -130,7 +146,13 @@ static struct uw_bridge_counters read_counters;
 	X(uw_bridge_stop, is_refused(uw_bridge_stop(bridge, LONG_NS, &read_counters))) \
 	X(uw_bridge_producer_create, create_another()) \
 	X(uw_bridge_producer_destroy, destroy()) \
-	X(uw_bridge_push, push_one(producer, "done"))
+	X(uw_bridge_push, push_one(producer, "done")) \
+	X(uw_bridge_dead_create, create_letters()) \
+	X(uw_bridge_dead_destroy, destroy_letters()) \
+	X(uw_bridge_dead_next, uw_bridge_dead_next(letters) || errno) \
+	X(uw_bridge_dead_get, uw_bridge_dead_get(letters, "7-0") || errno != ENOENT) \
+	X(uw_bridge_dead_replay, uw_bridge_dead_replay(letters, NULL, NULL)) \
+	X(uw_bridge_dead_drop, uw_bridge_dead_drop(letters, "7-0", NULL) != -ENOENT)
 /* clang-format on */
 
 #define DEFINE(name, expression) \
@@ -187,6 +209,9 @@ int main(int argc, char **argv)
 	bridge = uw_bridge_start(&config, handlers, 2, report, NULL);
 	producer = uw_bridge_producer_create(&config);
 	CHECK(bridge && producer && push_one(producer, "hold") == 0);
+	/* It is connected. */
+	letters = uw_bridge_dead_create(&config);
+	CHECK(letters && !uw_bridge_dead_next(letters) && errno == 0);
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		sched_yield();
 	for (i = 0; i < sizeof(CASES) / sizeof(*CASES); i++) {
@@ -203,7 +228,9 @@ int main(int argc, char **argv)
 			failed++;
 		}
 		CHECK(push_one(producer, "done") == 0);
+		CHECK(!uw_bridge_dead_next(letters) && errno == 0);
 	}
+	uw_bridge_dead_destroy(letters);
 	CHECK(close(gate[1]) == 0);
 	/* Those of the parent, those of the two children that pushed to its stream, and the one that was held. */
 	do {

@@ -23,7 +23,7 @@ static void report(const char *line, void *arg)
 	if (strstr(line, "dead letter"))
 		__atomic_fetch_add(&letters, 1, __ATOMIC_RELAXED);
 	if (strstr(line, "the handler returned"))
-		CHECK(strstr(line, "the handler returned 77; allowed are 0 to 2"));
+		CHECK(strstr(line, "the handler returned 77; allowed are 0 to 3"));
 	if (strstr(line, "not a number"))
 		CHECK(strstr(line, "after 1 attempt(s): not a number"));
 }
@@ -198,6 +198,97 @@ static void time_limit(const char *server)
 	CHECK(counters.abandoned == 0 && counters.uncommitted == 0 && counters.held == 0);
 }
 
+/* Hands its job back twice, and the third run has the first attempt still. */
+static int not_now(struct uw_bridge_job *job, void *arg)
+{
+	CHECK(uw_bridge_job_attempt(job) == 1 && !uw_bridge_job_last_error(job));
+	if (__atomic_add_fetch((int *)arg, 1, __ATOMIC_RELAXED) > 2)
+		return UW_BRIDGE_DONE;
+	CHECK(uw_bridge_job_set_error(job, "the database does not answer") == 0);
+	return UW_BRIDGE_NOT_NOW;
+}
+
+static void says_that_it_pauses(const char *line, void *arg)
+{
+	if (strstr(line, "the database does not answer; no job is fetched until one can run"))
+		__atomic_fetch_add((int *)arg, 1, __ATOMIC_RELAXED);
+}
+
+static void hand_back(const char *server)
+{
+	const char *stream = "paused";
+	int runs = 0, lines = 0;
+	struct uw_bridge_handler handler = { NULL, not_now, &runs };
+	struct uw_bridge_config config = UW_BRIDGE_CONFIG_INIT;
+	struct uw_bridge_push job = { .payload = "x", .length = 1 };
+	struct uw_bridge_producer *producer;
+	struct uw_bridge_counters counters;
+	struct uw_bridge *bridge;
+
+	config.servers = &server, config.server_count = 1;
+	config.streams = &stream, config.stream_count = 1;
+	config.patience = 100;
+	config.attempts_max = 1;
+	producer = uw_bridge_producer_create(&config);
+	CHECK(producer && uw_bridge_push(producer, &job, 1, NULL) == 0);
+	uw_bridge_producer_destroy(producer);
+	bridge = uw_bridge_start(&config, &handler, 1, says_that_it_pauses, &lines);
+	CHECK(bridge);
+	wait_for_outcomes(bridge, 1);
+	CHECK(uw_bridge_stop(bridge, LONG_NS, &counters) == 0);
+	CHECK(counters.done == 1 && counters.dead == 0 && counters.retries == 0);
+	CHECK(runs == 3 && lines == 1);
+}
+
+/* Those of main(): "not a number", and that of the handler which returned 77. Another stream has none. */
+static void dead_letters(const char *server)
+{
+	const char *streams[] = { "other", "jobs" };
+	struct uw_bridge_config config = UW_BRIDGE_CONFIG_INIT;
+	const struct uw_bridge_letter *letter;
+	struct uw_bridge_settled counts;
+	struct uw_bridge_dead *dead;
+	char first[64], named[128];
+	int round;
+
+	CHECK(!uw_bridge_dead_create(NULL) && errno == EINVAL);
+	CHECK(!uw_bridge_dead_next(NULL) && errno == EINVAL && !uw_bridge_dead_get(NULL, "1-0") && errno == EINVAL);
+	CHECK(uw_bridge_dead_replay(NULL, NULL, NULL) == -EINVAL && uw_bridge_dead_drop(NULL, NULL, NULL) == -EINVAL);
+	uw_bridge_dead_destroy(NULL);
+	config.servers = &server, config.server_count = 1;
+	config.streams = streams, config.stream_count = 2;
+	config.patience = 100;
+	dead = uw_bridge_dead_create(&config);
+	CHECK(dead);
+	for (round = 0; round < 2; round++) {
+		int refused = 0, strange = 0;
+
+		while ((letter = uw_bridge_dead_next(dead))) {
+			CHECK(!strcmp(letter->stream, "jobs") && letter->entry && !letter->id && !letter->group);
+			snprintf(first, sizeof(first), "%s", letter->number);
+			refused += letter->attempts == 1 && !strcmp(letter->error, "not a number") &&
+				   !strcmp(letter->handler, "refuse") && letter->payload_bytes == 0;
+			strange += letter->attempts == 2 && strstr(letter->error, "the handler returned 77") &&
+				   !letter->handler && letter->length == 1 && !memcmp(letter->payload, "x", 1);
+		}
+		CHECK(errno == 0 && refused == 1 && strange == 1);
+	}
+	snprintf(named, sizeof(named), "jobs/%s", first);
+	letter = uw_bridge_dead_get(dead, named);
+	CHECK(letter && errno == 0 && !strcmp(letter->number, first) && letter->length == letter->payload_bytes);
+	CHECK(!uw_bridge_dead_get(dead, "7-0") && errno == ENOENT);
+	CHECK(!strcmp(uw_error_text(), "there is no dead letter 7-0"));
+	CHECK(!uw_bridge_dead_get(dead, "seven") && errno == EINVAL);
+	CHECK(!uw_bridge_dead_get(dead, NULL) && errno == EINVAL);
+	CHECK(uw_bridge_dead_replay(dead, first, &counts) == 0 && counts.settled == 1 && counts.left == 0);
+	CHECK(uw_bridge_dead_replay(dead, first, NULL) == -ENOENT);
+	CHECK(uw_bridge_dead_drop(dead, named, NULL) == -ENOENT);
+	CHECK(uw_bridge_dead_drop(dead, NULL, &counts) == 0 && counts.settled == 1 && counts.left == 0);
+	CHECK(uw_bridge_dead_replay(dead, NULL, &counts) == 0 && counts.settled == 0);
+	CHECK(!uw_bridge_dead_next(dead) && errno == 0);
+	uw_bridge_dead_destroy(dead);
+}
+
 int main(int argc, char **argv)
 {
 	const char *server = argc > 1 ? argv[1] : NULL, *stream = "jobs";
@@ -245,6 +336,8 @@ int main(int argc, char **argv)
 	CHECK(counters.done == 1 && counters.dead == 2 && counters.retries == 2);
 	CHECK(counters.abandoned == 0 && counters.uncommitted == 0 && counters.held == 0);
 	CHECK(runs == 2);
+	dead_letters(server);
+	hand_back(server);
 	time_limit(server);
 	CHECK(letters == 3);
 	printf("ok\n");
