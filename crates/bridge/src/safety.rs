@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -11,6 +12,7 @@ use redis::{Cmd, Value};
 use crate::consumer::lock;
 use crate::fault::{Error, ErrorKind, Fault, Remedy};
 use crate::greeting::{field, text};
+use crate::report::Reporter;
 use crate::wire::Wire;
 
 /// The interval between two looks at a server.
@@ -30,6 +32,29 @@ impl Findings {
         let over = before.iter().filter(|line| !found.contains(line));
         let new = new.map(|line| format!("{address}: {line}"));
         new.chain(over.map(|line| format!("{address}: no longer: {line}"))).collect()
+    }
+}
+
+/// The refusal of a shard's server that may forget jobs, where the configuration is strict: nothing is
+/// fetched from it.
+#[derive(Default)]
+pub(crate) struct Refusal(AtomicBool);
+
+impl Refusal {
+    /// Begins or ends it, and reports that.
+    pub(crate) fn set(&self, refuses: bool, stream: &str, reporter: &Reporter) {
+        if self.0.swap(refuses, Ordering::Relaxed) != refuses {
+            reporter.say(&match refuses {
+                true => {
+                    format!("{stream}: no job is fetched until its server forgets none (strict)")
+                }
+                false => format!("{stream}: jobs are fetched again"),
+            });
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

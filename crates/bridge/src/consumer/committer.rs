@@ -337,7 +337,7 @@ impl Committer {
                 if is_due {
                     self.next.reclaim[stream] = now + every;
                 }
-                let room = match self.link.is_refused() {
+                let room = match self.link.refusal.is_on() {
                     true => 0,
                     false => shared.room_for_orphans().min(RECLAIM_MAX),
                 };

@@ -14,6 +14,7 @@ use crate::handler::{Failure, Reply};
 use crate::job::{EntryId, Job, Ticket};
 use crate::keys::Keys;
 use crate::policy::{self, Begin, Deliveries};
+use crate::safety::Refusal;
 
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
@@ -42,8 +43,7 @@ pub(crate) struct Link {
     arrived: Condvar,
     /// A reply that delivers entries may have been lost: the reader looks for them.
     orphans: AtomicBool,
-    /// The server may forget jobs, and the configuration is strict: nothing is fetched from it.
-    refused: AtomicBool,
+    pub(crate) refusal: Refusal,
     /// The committer ends when it has committed everything.
     closing: AtomicBool,
 }
@@ -59,7 +59,7 @@ impl Link {
             waiting: Mutex::default(),
             arrived: Condvar::new(),
             orphans: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
+            refusal: Refusal::default(),
             closing: AtomicBool::new(false),
         })
     }
@@ -320,23 +320,6 @@ impl Link {
             self.deliver(Outcome { place, id: None, attempt, twice, end: End::Lost });
         }
         is_news
-    }
-
-    /// Begins or ends the refusal of the server. Reports it.
-    pub(crate) fn refuse(&self, refuses: bool) {
-        if self.refused.swap(refuses, Ordering::Relaxed) != refuses {
-            let stream = &self.streams[0].0;
-            self.shared.reporter.say(&match refuses {
-                true => {
-                    format!("{stream}: no job is fetched until its server forgets none (strict)")
-                }
-                false => format!("{stream}: jobs are fetched again"),
-            });
-        }
-    }
-
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn seek_orphans(&self) {

@@ -39,16 +39,20 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         if Instant::now() >= next_look {
             let looked = super::look(link, &mut wire, false);
             match &looked {
-                Ok(forgets) => link.refuse(*forgets && link.shared.config.strict),
-                Err(fault) if link.is_refused() => _ = faults.failed(fault),
+                Ok(forgets) => {
+                    let shared = &link.shared;
+                    let refuses = *forgets && shared.config.strict;
+                    link.refusal.set(refuses, &link.streams[0].0, &shared.reporter);
+                }
+                Err(fault) if link.refusal.is_on() => _ = faults.failed(fault),
                 // It is met again, and reported, by the next read.
                 Err(_) => {}
             }
-            let is_done = looked.is_ok() && !link.is_refused();
+            let is_done = looked.is_ok() && !link.refusal.is_on();
             next_look = Instant::now() + if is_done { LOOK_EVERY } else { LOOK_AGAIN };
             continue;
         }
-        if link.is_refused() {
+        if link.refusal.is_on() {
             pause(next_look.saturating_duration_since(Instant::now()), || {
                 link.shared.is_stopping()
             });

@@ -13,12 +13,16 @@ const GUIDE: &str = include_str!("../../../../docs/bridge.md");
 fn tests_in(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    files.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()).collect()
+    let text = |file| fs::read_to_string(file).unwrap();
+    let texts: String = files.filter(|file| file.is_file()).map(text).collect();
+    // The tests of a module of the source are indented.
+    texts.lines().map(|line| line.trim_start().to_owned() + "\n").collect()
 }
 
 #[test]
 fn each_row_of_the_table_of_failures_names_tests_that_exist() {
-    let tests = tests_in("tests/bridge") + &tests_in("../cli/tests/command");
+    let folders = ["tests/bridge", "../cli/tests/command", "src", "src/consumer"];
+    let tests: String = folders.map(tests_in).concat();
     let table = GUIDE.split("| what fails | what happens | shown by |\n").nth(1).unwrap();
     let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10, "{rows:?}");

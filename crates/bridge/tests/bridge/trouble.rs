@@ -26,6 +26,8 @@ fn replies_of_a_server_in_trouble_are_waited_for() {
         "-CLUSTERDOWN The cluster is down",
         "-MASTERDOWN Link with MASTER is down",
         "-TRYAGAIN Multiple keys request during rehashing of slot",
+        "-OOM command not allowed when used memory > 'maxmemory'.",
+        "-ASK 3999 127.0.0.1:1",
     ] {
         let name = "replies_of_a_server_in_trouble";
         let Some(redis) = Redis::start(name, &[]) else { return };
