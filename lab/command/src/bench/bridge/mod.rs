@@ -19,6 +19,7 @@
 mod backlog;
 mod bare;
 mod child;
+mod cluster;
 mod failover;
 mod group;
 mod peers;
