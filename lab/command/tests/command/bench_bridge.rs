@@ -14,11 +14,18 @@ fn bench(args: &[&str]) -> Output {
     output(command.args(["bench", "bridge"]).args(args))
 }
 
+fn has_server(name: &str) -> bool {
+    let found = Command::new("redis-server").arg("--version").output().is_ok();
+    if !found {
+        left_out(name, "redis-server is not installed");
+    }
+    found
+}
+
 /// Runs the benchmark, and returns the values of its records by variant and metric. None where no
 /// redis-server is installed.
 fn run(name: &str, args: &[&str]) -> Option<BTreeMap<(String, String), f64>> {
-    if Command::new("redis-server").arg("--version").output().is_err() {
-        left_out(name, "redis-server is not installed");
+    if !has_server(name) {
         return None;
     }
     let folder = Folder::new();
@@ -77,12 +84,62 @@ fn a_failover_is_timed_after_a_kill_and_after_a_stop() {
 }
 
 #[test]
-fn a_torture_loses_no_job() {
-    let args = ["--case", "torture", "--seconds", "2", "--jobs", "1000"];
-    let Some(values) = run("a_torture_loses_no_job", &args) else { return };
-    let value = |metric: &str| values[&(String::new(), metric.to_owned())];
-    assert_eq!((value("lost_jobs"), value("dead_letters")), (0.0, 0.0));
-    assert!(value("kills") + value("cuts") > 0.0);
+fn a_torture_loses_no_job_and_buries_only_poisonous_ones() {
+    let Some(torture) = torture("a_torture_loses_no_job", &["--quick"]) else { return };
+    assert!(torture.is_good, "{}", torture.line);
+    assert!(torture.line.starts_with("torture: passed: 20000 jobs, 0 lost"), "{}", torture.line);
+    for fault in ["lost_jobs", "innocent_dead_letters", "unburied_poison", "unexplained_runs"] {
+        assert_eq!(torture.values[fault], 0.0, "{fault}: {}", torture.line);
+    }
+    for disturbance in ["poison_jobs", "kills", "stops", "restarts", "failovers", "clock_steps"] {
+        assert!(torture.values[disturbance] > 0.0, "{disturbance}");
+    }
+}
+
+#[test]
+fn a_torture_finds_a_dropped_job_a_doubled_run_and_an_innocent_dead_letter() {
+    let args = ["--seconds", "1", "--jobs", "1000", "--seed", "5", "--plant-faults"];
+    let Some(torture) = torture("a_torture_finds", &args) else { return };
+    assert!(!torture.is_good && torture.line.contains("FAILED"), "{}", torture.line);
+    assert!(torture.line.contains("seed 5; see "), "{}", torture.line);
+    assert_eq!((torture.values["lost_jobs"], torture.values["innocent_dead_letters"]), (1.0, 1.0));
+    assert!(torture.values["unexplained_runs"] >= 1.0, "{}", torture.line);
+    let file = torture.line.split("see ").nth(1).expect("the line names the file");
+    let faults = std::fs::read_to_string(file).expect("the file is there");
+    for fault in ["lost: job 30 ", "innocent: ", ": job 34 ", "run without a reason", ": job 32 "] {
+        assert!(faults.contains(fault), "{fault}: {faults}");
+    }
+    let folder = std::path::Path::new(file).parent().expect("a folder");
+    std::fs::remove_dir_all(folder).expect("the records are the test's own");
+}
+
+struct Torture {
+    values: BTreeMap<String, f64>,
+    line: String,
+    is_good: bool,
+}
+
+/// The records of a torture, and its last line. None where no redis-server is installed.
+fn torture(name: &str, args: &[&str]) -> Option<Torture> {
+    if !has_server(name) {
+        return None;
+    }
+    let folder = Folder::new();
+    let file = folder.file("records.json");
+    let output = bench(&[&["--case", "torture", "--json", &file], args].concat());
+    let records = std::fs::read_to_string(file).unwrap_or_default();
+    let records: Vec<Value> = serde_json::from_str(&records)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let value = |record: &Value| {
+        let name = record["metric"].as_str().expect("text").to_owned();
+        (name, record["value"].as_f64().expect("a number"))
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(Torture {
+        values: records.iter().map(value).collect(),
+        line: said.lines().last().unwrap_or_default().to_owned(),
+        is_good: output.status.success(),
+    })
 }
 
 #[test]

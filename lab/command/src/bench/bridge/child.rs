@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use uwork_bridge::{Bridge, Config, Handlers, Job, Producer, Push, Reply};
 
 use super::takeover::{HEARTBEAT, LONG, MAX_ACTIVE, WATCHED};
+use super::torture::Task;
 use super::{group, patience, server_at};
 use crate::UserError;
 use crate::bench::measured::again;
@@ -22,14 +23,16 @@ pub(super) struct Order {
     pub(super) url: String,
     pub(super) jobs: usize,
     pub(super) patience: u32,
+    /// For [`Role::Torture`].
+    pub(super) task: Option<Task>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Role {
     Push,
     Work,
-    /// Counts each run of each job on the server.
-    Count,
+    /// Records each run of each job.
+    Torture,
     /// Runs the job that is watched until it is killed, and others for a time.
     Takeover,
     /// The bare consumers.
@@ -39,9 +42,17 @@ pub(super) enum Role {
 
 /// Starts a consumer that says nothing.
 pub(super) fn start(role: Role, url: &str) -> Result<Child, UserError> {
-    let order =
-        Order { role, case: String::new(), url: url.to_owned(), jobs: 0, patience: patience() };
-    let mut command = again("bridge", &order)?;
+    start_with(role, url, None)
+}
+
+/// Starts a consumer of the torture.
+pub(super) fn start_torture(task: Task) -> Result<Child, UserError> {
+    start_with(Role::Torture, "", Some(task))
+}
+
+fn start_with(role: Role, url: &str, task: Option<Task>) -> Result<Child, UserError> {
+    let (case, url, patience) = (String::new(), url.to_owned(), patience());
+    let mut command = again("bridge", &Order { role, case, url, jobs: 0, patience, task })?;
     group::lead(&mut command);
     let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     started.map_err(|error| UserError(format!("a consumer: {error}")))
@@ -56,6 +67,9 @@ pub(super) fn kill(consumer: &mut Child) {
 
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
+    if let Some(task) = &order.task {
+        return super::torture::run(task);
+    }
     let server = server_at(&order.url)?;
     if order.role == Role::Push {
         let mut producer = Producer::new(vec![server], "jobs", 1).map_err(fail)?;
@@ -72,11 +86,6 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     }
     let mut config = Config::new(server, "jobs");
     let handlers = match order.role {
-        Role::Count => {
-            config.attempts_max = 1_000_000;
-            config.heartbeat = Duration::from_secs(2);
-            counting(&order.url, |_| {})?
-        }
         Role::Takeover => {
             config.heartbeat = HEARTBEAT;
             config.max_active = MAX_ACTIVE;
@@ -95,7 +104,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
             handlers(&order.case)
         }
     };
-    let is_quiet = matches!(order.role, Role::Count | Role::Takeover);
+    let is_quiet = order.role == Role::Takeover;
     let report = move |line: &str| {
         if !is_quiet {
             eprintln!("{line}");

@@ -59,6 +59,11 @@ impl Group {
         self.signal(libc::SIGSTOP);
     }
 
+    /// Continues them after a stop.
+    pub(super) fn resume(self) {
+        self.signal(libc::SIGCONT);
+    }
+
     fn signal(self, signal: libc::c_int) {
         // SAFETY: a negative number means the group; its leader was not waited for, so it is this
         // group. The call fails only if it has ended.

@@ -13,8 +13,8 @@
 //! Four cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
 //! backlogs of 10^5 to 10^7 jobs. `takeover`: the time from the death of a consumer until its job
 //! begins elsewhere. `failover`: the time from the death of a cluster's master until the next job
-//! begins, and of that the server's own failover. `torture`: consumers are killed at random,
-//! connections are cut, the server is killed and starts again on its log. It fails if a job is lost.
+//! begins, and of that the server's own failover. `torture`: see [`torture`]. It fails if a job is
+//! lost, if an innocent one is buried, or if one runs again without a reason.
 
 mod backlog;
 mod bare;
@@ -28,7 +28,7 @@ mod server;
 mod takeover;
 mod torture;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::process::{ExitCode, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,6 +42,7 @@ use self::child::{Order, Role};
 use self::group::Group as Processes;
 use self::peers::{BARE, Peer, RUNNERS, folder};
 use self::server::Redis;
+use self::torture::{Said, Wanted, time};
 use super::UserError;
 use super::contestant::{Contestant, Group, Names, RatioTo};
 use super::measured::{ChildArgs, Measured};
@@ -96,13 +97,20 @@ pub(super) struct Args {
     /// failover: kills [default: 10; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// torture: how long consumers are killed and connections cut [default: 600; --quick: 10]
+    /// torture: how long consumers and servers are disturbed [default: 600; --quick: 10]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seconds: Option<String>,
     /// torture: the number of jobs [default: 1000000; --quick: 20000]; backlog: the largest
     /// [default: 10000000; --quick: 100000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<String>,
+    /// torture: the schedule of the disturbances follows from this number [default: another one each
+    /// time, which is printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+    /// torture: drop a job, run one twice and bury one, which must be found
+    #[arg(long, hide = true)]
+    plant_faults: bool,
     /// Multiplies the time limits of the bridge's exchanges with the server, for machines so busy that
     /// a server that works exceeds them
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -125,10 +133,16 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         let default = if quick { (10, 20_000) } else { (600, 1_000_000) };
         let seconds = count_or("--seconds", &args.seconds, 1..=86_400, default.0)?;
         let jobs = count_or("--jobs", &args.jobs, 1_000..=100_000_000, default.1)?;
-        let is_lost = Rc::new(Cell::new(false));
-        let group = torture::group(Duration::from_secs(seconds as u64), jobs, &is_lost);
-        let code = alone(group, &args.output)?;
-        return Ok(if is_lost.get() { ExitCode::FAILURE } else { code });
+        let wanted = Wanted {
+            time: Duration::from_secs(seconds as u64),
+            jobs: jobs as u64,
+            seed: args.seed.unwrap_or_else(|| time::now_us() as u32),
+            has_faults: args.plant_faults,
+        };
+        let said = Rc::new(RefCell::new(Said::default()));
+        let code = alone(torture::group(wanted, &said), &args.output)?;
+        println!("{}", said.borrow().line);
+        return Ok(if said.borrow().is_good { code } else { ExitCode::FAILURE });
     }
     if args.case == [BACKLOG] {
         let default = if quick { 100_000 } else { 10_000_000 };

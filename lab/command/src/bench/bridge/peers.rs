@@ -77,7 +77,8 @@ impl Peer {
                     (role, _) => role,
                 };
                 let (case, url) = (case.to_owned(), url.to_owned());
-                return again("bridge", &Order { role, case, url, jobs, patience: patience() });
+                let patience = patience();
+                return again("bridge", &Order { role, case, url, jobs, patience, task: None });
             }
             "bullmq" => {
                 let mut command = Command::new("node");

@@ -14,6 +14,9 @@ use crate::bench::address::Address;
 const START_MAX: Duration = Duration::from_secs(600);
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 
+/// Flags of a server that has each command on the disk before its reply.
+const LOG: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 pub(super) struct Redis {
     child: Child,
     address: Address,
@@ -21,14 +24,20 @@ pub(super) struct Redis {
     flags: Vec<String>,
     /// The port of a node for the others of its cluster.
     bus: Option<Address>,
+    /// A library that the server loads before all others.
+    preload: Option<PathBuf>,
 }
 
 impl Redis {
     /// Starts a server; with `log` each command is on the disk before its reply.
     pub(super) fn start(log: bool) -> Result<Redis, UserError> {
-        let flags: &[&str] =
-            if log { &["--appendonly", "yes", "--appendfsync", "always"] } else { &[] };
-        Redis::start_with(flags.iter().map(|&flag| flag.to_owned()).collect(), None)
+        let flags: &[&str] = if log { &LOG } else { &[] };
+        Redis::start_with(flags.iter().map(|&flag| flag.to_owned()).collect(), None, None)
+    }
+
+    /// Starts a server with a log that loads this library before all others.
+    pub(super) fn start_preloaded(library: Option<PathBuf>) -> Result<Redis, UserError> {
+        Redis::start_with(LOG.map(str::to_owned).into(), None, library)
     }
 
     /// Starts a node for a cluster.
@@ -38,17 +47,21 @@ impl Redis {
         let flags = ["--cluster-enabled", "yes", "--cluster-port", &port, "--cluster-node-timeout"];
         let at_once = ["--repl-diskless-sync-delay", "0", "--appendonly", "yes"];
         let flags = flags.into_iter().chain([timeout.as_str()]).chain(at_once);
-        Redis::start_with(flags.map(str::to_owned).collect(), Some(bus))
+        Redis::start_with(flags.map(str::to_owned).collect(), Some(bus), None)
     }
 
-    fn start_with(flags: Vec<String>, bus: Option<Address>) -> Result<Redis, UserError> {
+    fn start_with(
+        flags: Vec<String>,
+        bus: Option<Address>,
+        preload: Option<PathBuf>,
+    ) -> Result<Redis, UserError> {
         let fail = |error: std::io::Error| UserError(format!("redis-server: {error}"));
         let address = Address::reserve().map_err(fail)?;
         let name = format!("uwork-bench-bridge-{}-{}", std::process::id(), address.port());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).map_err(fail)?;
-        let child = spawn(address.port(), &folder, &flags)?;
-        let mut redis = Redis { child, address, folder, flags, bus };
+        let child = spawn(address.port(), &folder, &flags, preload.as_deref())?;
+        let mut redis = Redis { child, address, folder, flags, bus, preload };
         redis.wait()?;
         Ok(redis)
     }
@@ -56,7 +69,7 @@ impl Redis {
     /// Kills the server and starts it again on its files.
     pub(super) fn restart(&mut self) -> Result<(), UserError> {
         self.kill();
-        self.child = spawn(self.port(), &self.folder, &self.flags)?;
+        self.child = spawn(self.port(), &self.folder, &self.flags, self.preload.as_deref())?;
         self.wait()
     }
 
@@ -70,6 +83,11 @@ impl Redis {
     /// Stops the server's process: its connections exist, and it answers nothing.
     pub(super) fn pause(&self) {
         Group::of(self.child.id()).pause();
+    }
+
+    /// Ends a pause.
+    pub(super) fn resume(&self) {
+        Group::of(self.child.id()).resume();
     }
 
     fn wait(&mut self) -> Result<(), UserError> {
@@ -132,8 +150,16 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &Path, flags: &[String]) -> Result<Child, UserError> {
+fn spawn(
+    port: u16,
+    folder: &Path,
+    flags: &[String],
+    preload: Option<&Path>,
+) -> Result<Child, UserError> {
     let mut command = Command::new("redis-server");
+    if let Some(library) = preload {
+        command.env("LD_PRELOAD", library);
+    }
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(folder).args(flags);
     super::group::lead(&mut command);

@@ -1,0 +1,81 @@
+//! A process of a consumer: the two sides with the default settings, and handlers that record their
+//! runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use uwork_bridge::{Bridge, Config, ErrorKind, Failure, Handlers, Job, Reply, Server};
+
+use super::super::server_at;
+use super::jobs::{Jobs, Kind};
+use super::oracle::End;
+use super::records::Recorder;
+use crate::UserError;
+
+/// What a process needs to know.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(in super::super) struct Task {
+    /// The address of the plain server.
+    pub(super) plain: String,
+    /// Nodes of the cluster.
+    pub(super) cluster: Vec<String>,
+    pub(super) record: PathBuf,
+    pub(super) jobs: Jobs,
+}
+
+/// The servers at these addresses.
+pub(super) fn servers(urls: &[String]) -> Result<Vec<Server>, UserError> {
+    urls.iter().map(|url| server_at(url)).collect()
+}
+
+/// Runs jobs until it is killed.
+pub(in super::super) fn run(task: &Task) -> Result<(), UserError> {
+    let recorder = Arc::new(Recorder::create(&task.record)?);
+    recorder.watch_stalls()?;
+    let plain = [task.plain.clone()];
+    let sides = [&plain[..], &task.cluster].map(|urls| start(urls, &recorder, task.jobs));
+    let _bridges = sides.into_iter().collect::<Result<Vec<_>, _>>()?;
+    loop {
+        thread::park();
+    }
+}
+
+fn start(urls: &[String], recorder: &Arc<Recorder>, jobs: Jobs) -> Result<Bridge, UserError> {
+    let servers = servers(urls)?;
+    loop {
+        let mut config = Config::new(servers[0].clone(), "jobs");
+        config.servers = servers.clone();
+        let recorder = recorder.clone();
+        let handlers = Handlers::new().otherwise(move |job| work(job, &recorder, jobs));
+        match Bridge::start(config, handlers, |_| {}) {
+            // The server may be down for a moment, by the torture.
+            Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy) => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            other => return other.map_err(|error| UserError(error.to_string())),
+        }
+    }
+}
+
+fn work(job: &Job, recorder: &Recorder, jobs: Jobs) -> Result<Reply, Failure> {
+    let number = std::str::from_utf8(job.payload()).ok().and_then(|text| text.parse().ok());
+    // The oracle meets a number that no job has.
+    let number = number.unwrap_or(u64::MAX);
+    recorder.begin(number);
+    match jobs.kind(number) {
+        Kind::Poison => {
+            // SAFETY: the call has no preconditions.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+        Kind::FailsOnce if job.attempt() == 1 => {
+            recorder.end(number, End::Failed);
+            return Err(Failure::again("a planned failure"));
+        }
+        Kind::Plain(time) if !time.is_zero() => thread::sleep(time),
+        _ => {}
+    }
+    recorder.end(number, End::Done);
+    Ok(Reply::done())
+}

@@ -1,0 +1,89 @@
+//! The jobs: what each does follows from its number, which is its payload and its id.
+
+use std::time::Duration;
+
+/// Where a job is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The server with a log, whose clock steps.
+    Plain,
+    /// The cluster, whose masters die.
+    Cluster,
+}
+
+pub(super) const SIDES: [Side; 2] = [Side::Plain, Side::Cluster];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Returns after this time.
+    Plain(Duration),
+    /// Fails in its first attempt.
+    FailsOnce,
+    /// Is pushed with a delay.
+    Delayed,
+    /// Kills its consumer in each attempt.
+    Poison,
+}
+
+/// Jobs with a poisonous one among them.
+const POISON_EVERY: u64 = 50_000;
+const POISON_MAX: u64 = 10;
+
+/// All jobs of a torture.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(in super::super) struct Jobs {
+    pub(super) count: u64,
+}
+
+impl Jobs {
+    pub(super) fn side(job: u64) -> Side {
+        SIDES[(job % 2) as usize]
+    }
+
+    pub(super) fn of(side: Side, count: u64) -> impl Iterator<Item = u64> {
+        (0..count).filter(move |&job| Jobs::side(job) == side)
+    }
+
+    /// The number of poisonous jobs: half of them on each side. None in a small torture, since each
+    /// takes five heartbeats.
+    pub(super) fn poison(self) -> u64 {
+        match self.count {
+            ..10_000 => 0,
+            count => (count / POISON_EVERY).clamp(2, POISON_MAX),
+        }
+    }
+
+    pub(super) fn kind(self, job: u64) -> Kind {
+        // Evenly over the first half, so that all are dead letters soon after the end of the time. The
+        // distance is even, so the remainder chooses the side.
+        let every = (self.count / 4 / self.poison().max(1)).max(1) * 2;
+        let nth = job / every;
+        if nth < self.poison() && job == nth * every + nth % 2 {
+            return Kind::Poison;
+        }
+        match job % 1000 {
+            10 | 11 => Kind::Plain(Duration::from_millis(200)),
+            12..20 => Kind::Plain(Duration::from_millis(20)),
+            20..24 => Kind::FailsOnce,
+            24..28 => Kind::Delayed,
+            _ => Kind::Plain(Duration::ZERO),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_poisonous_jobs_are_as_many_as_stated_and_half_on_each_side() {
+        for count in [1_000, 20_000, 50_000, 123_457, 1_000_000] {
+            let jobs = Jobs { count };
+            let poison = |side| {
+                Jobs::of(side, count).filter(|&job| jobs.kind(job) == Kind::Poison).count() as u64
+            };
+            assert_eq!(poison(Side::Plain) + poison(Side::Cluster), jobs.poison(), "{count}");
+            assert!(poison(Side::Plain).abs_diff(poison(Side::Cluster)) <= 1, "{count}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Torture: jobs are pushed and run with the default settings while consumers are killed and stopped,
+//! connections are cut in the middle of a reply, a server is killed and starts again on its log, its
+//! clock steps by minutes, and the masters of a cluster die.
+//!
+//! Each consumer records the begin and the end of each run in a file, and the torture records each
+//! disturbance. An [oracle](oracle.rs) judges what became of the jobs from that.
+
+mod clock;
+mod consumer;
+mod consumers;
+mod jobs;
+mod oracle;
+mod producer;
+mod records;
+mod report;
+mod schedule;
+mod servers;
+pub(super) mod time;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use uwork_bridge::{Producer, Push, Stat, placed};
+
+use self::clock::Clock;
+pub(super) use self::consumer::{Task, run};
+use self::consumers::{CONSUMERS, Consumers};
+use self::jobs::{Jobs, Side};
+use self::oracle::{Cause, DIED, Evidence, Letter, SLACK_US, Victim};
+use self::producer::Pushing;
+pub(super) use self::report::Said;
+use self::schedule::Schedule;
+use self::servers::{Log, Servers, asked, try_connect};
+use self::time::now_us;
+use super::proxy::Proxy;
+use super::uwork;
+use crate::UserError;
+use crate::bench::contestant::{Group, RatioTo};
+use crate::bench::measured::Measured;
+
+/// What is left at the end of the time is finished within this time, or it is lost.
+const REST_MAX: Duration = Duration::from_secs(1_800);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The jobs of the planted faults: all on the plain server, and of no special kind.
+const PLANTED_LOST: u64 = 30;
+const PLANTED_TWICE: u64 = 32;
+const PLANTED_DEAD: u64 = 34;
+
+/// What is wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) time: Duration,
+    pub(super) jobs: u64,
+    pub(super) seed: u32,
+    /// A job is dropped, one runs twice, and one is buried, to test the oracle.
+    pub(super) has_faults: bool,
+}
+
+/// One torture.
+pub(super) fn group(wanted: Wanted, said: &Rc<RefCell<Said>>) -> Group<Measured> {
+    let said = said.clone();
+    let Wanted { time, jobs, seed, .. } = wanted;
+    Group {
+        title: format!("bridge: torture of {} s, {jobs} jobs, seed {seed}", time.as_secs()),
+        contestants: vec![uwork("torture", "", move |_| {
+            let folder = folder()?;
+            let evidence = torture(wanted, &folder)?;
+            let verdict = evidence.judge();
+            *said.borrow_mut() = report::said(wanted.seed, &evidence, &verdict, &folder)?;
+            Ok(Measured::new(report::figures(wanted.seed, &evidence, &verdict)))
+        })],
+        samples: 1,
+        ratio_to: RatioTo::Nothing,
+    }
+}
+
+/// A folder for records, which is left where a fault was found.
+fn folder() -> Result<PathBuf, UserError> {
+    let name = format!("uwork-bench-torture-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let made = fs::create_dir_all(&folder);
+    made.map(|()| folder).map_err(|error| UserError(format!("records: {error}")))
+}
+
+/// What runs.
+struct Torture {
+    wanted: Wanted,
+    begun: Instant,
+    schedule: Schedule,
+    log: Log,
+    proxies: Vec<Proxy>,
+    /// The addresses of each side.
+    sides: [Vec<String>; 2],
+    /// The nodes of the cluster that have the jobs.
+    pair: Vec<String>,
+    consumers: Consumers,
+    producers: Vec<JoinHandle<Result<(), UserError>>>,
+    tormentor: JoinHandle<Result<(), UserError>>,
+    /// All blows are over.
+    is_quiet: Arc<AtomicBool>,
+    /// The servers may end.
+    is_over: Arc<AtomicBool>,
+}
+
+fn torture(wanted: Wanted, folder: &Path) -> Result<Evidence, UserError> {
+    eprintln!("torture: seed {}", wanted.seed);
+    let mut torture = Torture::start(wanted, folder)?;
+    torture.disturb()?;
+    torture.rest()?;
+    torture.end()
+}
+
+impl Torture {
+    fn start(wanted: Wanted, folder: &Path) -> Result<Torture, UserError> {
+        let clock = Clock::build(folder)?;
+        if clock.is_none() {
+            eprintln!("torture: no C compiler (cc), so the server's clock does not step");
+        }
+        let log = Log::default();
+        let servers = Servers::start(clock, log.clone())?;
+        let sides = [vec![servers.plain_url()], servers.cluster_urls()];
+        let pair = servers.pair_urls();
+        // One for each consumer, and the last for the producer.
+        let proxies = (0..=CONSUMERS).map(|_| Proxy::to(servers.plain_port()));
+        let proxies = proxies.collect::<Result<Vec<_>, _>>()?;
+        let jobs = Jobs { count: wanted.jobs };
+        let consumers = Consumers::start(folder, jobs, &proxies, &sides[1], log.clone())?;
+        let schedule = Schedule::new(wanted.seed, wanted.time, CONSUMERS);
+        let (begun, time) = (Instant::now(), wanted.time);
+        let (is_quiet, is_over): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
+        let (quiet, over, blows) = (is_quiet.clone(), is_over.clone(), schedule.blows.clone());
+        let tormentor = thread::spawn(move || servers.torment(begun, time, &blows, &over, &quiet));
+        let pushing = |side, urls: &[String], pair: Vec<String>| {
+            let pushing = Pushing {
+                servers: consumer::servers(urls)?,
+                side,
+                pair,
+                jobs,
+                left_out: wanted.has_faults.then_some(PLANTED_LOST),
+                time,
+                time_max: time + REST_MAX,
+            };
+            Ok::<_, UserError>(thread::spawn(move || pushing.run()))
+        };
+        let producers = vec![
+            pushing(Side::Plain, &[proxies[CONSUMERS].url()], Vec::new())?,
+            pushing(Side::Cluster, &sides[1], pair.clone())?,
+        ];
+        Ok(Torture {
+            wanted,
+            begun,
+            schedule,
+            log,
+            proxies,
+            sides,
+            pair,
+            consumers,
+            producers,
+            tormentor,
+            is_quiet,
+            is_over,
+        })
+    }
+
+    fn disturb(&mut self) -> Result<(), UserError> {
+        for &(at, hit) in &self.schedule.hits {
+            self.consumers.wait_until(self.begun + at)?;
+            self.consumers.strike(hit, &self.proxies)?;
+        }
+        self.consumers.wait_until(self.begun + self.wanted.time)
+    }
+
+    /// Waits until all jobs are pushed, and none is left.
+    fn rest(&mut self) -> Result<(), UserError> {
+        self.wait_while(|of| {
+            let is_pushed = of.producers.iter().all(JoinHandle::is_finished);
+            Ok(!(is_pushed && of.is_quiet.load(Ordering::Relaxed)))
+        })?;
+        for producer in self.producers.drain(..) {
+            producer.join().map_err(|_| UserError("a producer has panicked".to_owned()))??;
+        }
+        self.wait_while(|of| Ok(of.consumers.has_stopped() || !of.is_drained()?))?;
+        if self.wanted.has_faults {
+            self.plant()?;
+            self.wait_while(|of| Ok(!of.is_drained()?))?;
+        }
+        Ok(())
+    }
+
+    fn wait_while(
+        &mut self,
+        mut goes_on: impl FnMut(&Torture) -> Result<bool, UserError>,
+    ) -> Result<(), UserError> {
+        let late = self.begun + self.wanted.time + REST_MAX;
+        while goes_on(self)? && Instant::now() < late && !self.tormentor.is_finished() {
+            self.consumers.wait_until(Instant::now() + LOOK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    fn is_drained(&self) -> Result<bool, UserError> {
+        for urls in &self.sides {
+            for (server, stream) in placed(&consumer::servers(urls)?, "jobs", 1) {
+                // A server may be too busy for an answer.
+                let Ok(stat) = Stat::read(server, &stream, "uwork") else { return Ok(false) };
+                if stat.lag + stat.in_flight + stat.delayed > 0 {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Plants what the oracle must find: a run too many and an innocent dead letter, when no
+    /// disturbance can explain them. A third job was not pushed.
+    fn plant(&mut self) -> Result<(), UserError> {
+        let last = self.log.all().iter().map(|of| of.to_us).max().unwrap_or(0);
+        self.wait_while(|_| Ok(now_us() < last + 2 * SLACK_US))?;
+        let fail = |error: uwork_bridge::Error| UserError(error.to_string());
+        let servers = consumer::servers(&self.sides[0])?;
+        let mut producer = Producer::new(servers, "jobs", 1).map_err(fail)?;
+        producer.push_all(vec![Push::new(PLANTED_TWICE.to_string()); 2]).map_err(fail)?;
+        let letter = redis::cmd("XADD")
+            .arg("{jobs}:dead")
+            .arg(&["*", "p", &PLANTED_DEAD.to_string(), "n", "5", "e", DIED])
+            .exec(&mut try_connect(&self.sides[0][0]).ok_or_else(unanswered)?);
+        letter.map_err(|error| UserError(error.to_string()))
+    }
+
+    fn end(self) -> Result<Evidence, UserError> {
+        // The other node of the cluster answers MOVED.
+        let of_pair = self.pair.iter().find_map(|url| letters(url)).ok_or_else(unanswered)?;
+        let mut letters = letters(&self.sides[0][0]).ok_or_else(unanswered)?;
+        letters.extend(of_pair);
+        let runs = self.consumers.end()?;
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.tormentor.join();
+        ended.map_err(|_| UserError("the torture of the servers has panicked".to_owned()))??;
+        for (of, proxy) in self.proxies.iter().enumerate() {
+            // The producer's own cuts concern no run.
+            let victim = Victim::Consumer(of);
+            proxy.made_us().iter().for_each(|&at| self.log.note(Cause::Cut, victim, at, at));
+        }
+        let (jobs, disturbances) = (Jobs { count: self.wanted.jobs }, self.log.all());
+        Ok(Evidence { jobs, runs, letters, disturbances })
+    }
+}
+
+fn unanswered() -> UserError {
+    UserError("torture: a server does not answer".to_owned())
+}
+
+/// The dead letters of a server; None if it does not have the stream's slot.
+fn letters(url: &str) -> Option<Vec<Letter>> {
+    type Fields = HashMap<String, String>;
+    let found: Vec<(String, Fields)> = asked(&mut try_connect(url)?, "XRANGE {jobs}:dead - +")?;
+    let letter = |(_, mut fields): (String, Fields)| Letter {
+        job: fields.get("p").and_then(|text| text.parse().ok()),
+        error: fields.remove("e").unwrap_or_default(),
+    };
+    Some(found.into_iter().map(letter).collect())
+}

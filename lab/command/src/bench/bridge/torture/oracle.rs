@@ -1,0 +1,287 @@
+//! The oracle: what became of each job, from the pushes, the runs, the dead letters and the
+//! disturbances alone. Pure.
+//!
+//! A run is *explained* if the run before it failed as it should, or if a disturbance could have kept
+//! the server from learning of the run before. An extra run that is not explained is a fault of the
+//! bridge.
+
+use std::collections::HashMap;
+
+use super::jobs::{Jobs, Kind, Side};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    Failed,
+}
+
+/// A run, in the record of its consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) job: u64,
+    pub(super) consumer: usize,
+    pub(super) begun_us: u64,
+    /// None: its consumer was killed.
+    pub(super) end: Option<(u64, End)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Kill,
+    /// The consumer was killed by a poisonous job.
+    Poison,
+    Stop,
+    Cut,
+    /// The machine did not run the consumer, or the server did not answer.
+    Stall,
+    Restart,
+    Step,
+    /// A master was killed or stopped, and its replica took over.
+    Failover,
+    /// A replica took over because the machine was too busy for its master.
+    OwnFailover,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Victim {
+    Consumer(usize),
+    Side(Side),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Disturbance {
+    pub(super) cause: Cause,
+    pub(super) victim: Victim,
+    pub(super) from_us: u64,
+    pub(super) to_us: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Letter {
+    /// None: the payload is not that of a job.
+    pub(super) job: Option<u64>,
+    pub(super) error: String,
+}
+
+/// What an outcome takes until the server has executed it, and what a connection takes to be there
+/// again after a disturbance.
+pub(super) const SLACK_US: u64 = 2_000_000;
+/// The reason of a dead letter whose job killed its consumer.
+pub(super) const DIED: &str = "its consumer died each time";
+
+pub(super) struct Evidence {
+    pub(super) jobs: Jobs,
+    pub(super) runs: Vec<Run>,
+    pub(super) letters: Vec<Letter>,
+    pub(super) disturbances: Vec<Disturbance>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) lost: Vec<u64>,
+    /// Letters of jobs that are not poisonous.
+    pub(super) innocent: Vec<Letter>,
+    /// Poisonous jobs without a letter that says so.
+    pub(super) unburied: Vec<u64>,
+    /// Two consecutive runs of a job, of which the second one is not explained.
+    pub(super) unexplained: Vec<(Run, Run)>,
+    /// Runs of jobs that were never pushed.
+    pub(super) unknown: usize,
+    /// Runs beyond the first of each job, without those after a planned failure and of poisonous jobs.
+    pub(super) extra: u64,
+}
+
+impl Verdict {
+    pub(super) fn is_good(&self) -> bool {
+        self.lost.is_empty()
+            && self.innocent.is_empty()
+            && self.unburied.is_empty()
+            && self.unexplained.is_empty()
+            && self.unknown == 0
+    }
+}
+
+impl Evidence {
+    pub(super) fn judge(&self) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut runs = HashMap::<u64, Vec<Run>>::new();
+        for run in &self.runs {
+            runs.entry(run.job).or_default().push(*run);
+        }
+        let mut letters = HashMap::<u64, &Letter>::new();
+        for letter in &self.letters {
+            match letter.job {
+                Some(job) if job < self.jobs.count && self.jobs.kind(job) == Kind::Poison => {
+                    letters.insert(job, letter);
+                }
+                _ => verdict.innocent.push(letter.clone()),
+            }
+        }
+        let buried: Vec<u64> = verdict.innocent.iter().filter_map(|letter| letter.job).collect();
+        for job in 0..self.jobs.count {
+            let of_job = runs.remove(&job).unwrap_or_default();
+            let is_done = of_job.iter().any(|run| matches!(run.end, Some((_, End::Done))));
+            if self.jobs.kind(job) == Kind::Poison {
+                if letters.get(&job).is_none_or(|letter| !letter.error.contains(DIED)) {
+                    verdict.unburied.push(job);
+                }
+            } else {
+                if !is_done && !buried.contains(&job) {
+                    verdict.lost.push(job);
+                }
+                self.judge_runs(of_job, &mut verdict);
+            }
+        }
+        verdict.unknown = runs.values().map(Vec::len).sum();
+        verdict
+    }
+
+    fn judge_runs(&self, mut runs: Vec<Run>, verdict: &mut Verdict) {
+        runs.sort_by_key(|run| run.begun_us);
+        for pair in runs.windows(2) {
+            let (before, next) = (pair[0], pair[1]);
+            if matches!(before.end, Some((_, End::Failed))) {
+                continue;
+            }
+            verdict.extra += 1;
+            if !self.disturbances.iter().any(|of| of.explains(before, next)) {
+                verdict.unexplained.push((before, next));
+            }
+        }
+    }
+}
+
+impl Disturbance {
+    /// Whether it could have kept the server from learning of a run, or from telling the next runner.
+    fn explains(&self, before: Run, next: Run) -> bool {
+        let to_us = self.to_us + SLACK_US;
+        // The server had not executed the outcome when the disturbance began.
+        let known_us = before.end.map_or(next.begun_us, |(at_us, _)| at_us + SLACK_US);
+        let meets_before = self.from_us <= known_us.min(next.begun_us) && to_us >= before.begun_us;
+        // The next runner had the job and was out of touch while it was taken from it.
+        let meets_next =
+            self.from_us <= next.begun_us && to_us >= before.begun_us.max(next.begun_us);
+        match self.victim {
+            Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
+            Victim::Consumer(of) => {
+                let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
+                (of == before.consumer && meets_before)
+                    || (is_away && of == next.consumer && meets_next)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+    const JOBS: Jobs = Jobs { count: 1_000 };
+
+    fn run(job: u64, consumer: usize, begun_s: u64, end: Option<End>) -> Run {
+        let begun_us = begun_s * SECOND;
+        Run { job, consumer, begun_us, end: end.map(|end| (begun_us + 10, end)) }
+    }
+
+    /// All jobs, run once, well.
+    fn good() -> Evidence {
+        let runs = (0..JOBS.count).map(|job| run(job, 0, 1, Some(End::Done))).collect();
+        Evidence { jobs: JOBS, runs, letters: Vec::new(), disturbances: Vec::new() }
+    }
+
+    fn disturbed(cause: Cause, victim: Victim, from_s: u64, to_s: u64) -> Disturbance {
+        Disturbance { cause, victim, from_us: from_s * SECOND, to_us: to_s * SECOND }
+    }
+
+    #[test]
+    fn jobs_that_ran_once_are_good() {
+        assert!(good().judge().is_good());
+    }
+
+    #[test]
+    fn a_job_without_an_effect_is_lost_also_if_it_began() {
+        let mut evidence = good();
+        evidence.runs[3].end = None;
+        evidence.runs[4].end = Some((SECOND, End::Failed));
+        evidence.runs.remove(9);
+        assert_eq!(evidence.judge().lost, [3, 4, 9]);
+    }
+
+    #[test]
+    fn a_letter_is_innocent_unless_its_job_is_poisonous() {
+        let letter = |job| Letter { job, error: format!("{DIED}; the last error: none") };
+        let mut evidence = good();
+        evidence.letters = vec![letter(Some(7)), letter(None), letter(Some(1_000))];
+        assert_eq!(evidence.judge().innocent.len(), 3);
+        assert!(!evidence.judge().is_good());
+    }
+
+    #[test]
+    fn a_poisonous_job_is_dead_for_its_reason() {
+        let jobs = Jobs { count: 20_000 };
+        let poison: Vec<u64> =
+            (0..jobs.count).filter(|&job| jobs.kind(job) == Kind::Poison).collect();
+        let is_poison = |job| jobs.kind(job) == Kind::Poison;
+        let end = |job| (!is_poison(job)).then_some(End::Done);
+        let runs = (0..jobs.count).map(|job| run(job, 0, 1, end(job))).collect();
+        let letter = |&job| Letter { job: Some(job), error: DIED.to_owned() };
+        let letters: Vec<Letter> = poison.iter().map(letter).collect();
+        let mut evidence = Evidence { jobs, runs, letters, disturbances: Vec::new() };
+        assert!(evidence.judge().is_good());
+        evidence.letters[0].error = "no reason".to_owned();
+        evidence.letters.truncate(1);
+        assert_eq!(evidence.judge().unburied, poison);
+    }
+
+    #[test]
+    fn a_second_run_needs_a_disturbance_of_the_first_ones_consumer_or_server() {
+        use Victim::{Consumer, Side as Of};
+        // Job 2 is on the plain server; consumer 1 ran it after consumer 0.
+        let unexplained = |disturbance: Disturbance| {
+            let mut evidence = good();
+            evidence.runs.push(run(2, 1, 20, Some(End::Done)));
+            evidence.disturbances.push(disturbance);
+            let verdict = evidence.judge();
+            assert_eq!(verdict.extra, 1);
+            verdict.unexplained.len()
+        };
+        for good in [
+            disturbed(Cause::Kill, Consumer(0), 2, 2),
+            disturbed(Cause::Stop, Consumer(0), 0, 15),
+            disturbed(Cause::Stop, Consumer(1), 0, 19),
+            disturbed(Cause::Restart, Of(Side::Plain), 1, 5),
+        ] {
+            assert_eq!(unexplained(good), 0, "{good:?}");
+        }
+        for bad in [
+            // Of another consumer, long after the outcome, before the run, of the other server.
+            disturbed(Cause::Kill, Consumer(1), 2, 2),
+            disturbed(Cause::Kill, Consumer(0), 6, 6),
+            disturbed(Cause::Kill, Consumer(0), 21, 21),
+            disturbed(Cause::Stop, Consumer(1), 0, 12),
+            disturbed(Cause::Failover, Of(Side::Cluster), 1, 5),
+        ] {
+            assert_eq!(unexplained(bad), 1, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_never_ended_is_explained_only_by_what_ended_it() {
+        let mut evidence = good();
+        evidence.runs[2].end = None;
+        evidence.runs.push(run(2, 1, 20, Some(End::Done)));
+        assert_eq!(evidence.judge().unexplained.len(), 1);
+        evidence.disturbances.push(disturbed(Cause::Kill, Victim::Consumer(0), 9, 9));
+        assert!(evidence.judge().is_good());
+    }
+
+    #[test]
+    fn a_planned_failure_explains_the_next_run() {
+        let mut evidence = good();
+        evidence.runs[20].end = Some((SECOND, End::Failed));
+        evidence.runs.push(run(20, 1, 3, Some(End::Done)));
+        let verdict = evidence.judge();
+        assert!(verdict.is_good() && verdict.extra == 0);
+    }
+}
