@@ -69,7 +69,7 @@ fn work(job: &Job, recorder: &Recorder, jobs: Jobs) -> Result<Reply, Failure> {
             // SAFETY: the call has no preconditions.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
-        Kind::FailsOnce if job.attempt() == 1 => {
+        Kind::Fails(times) if job.attempt() <= times => {
             recorder.end(number, End::Failed);
             return Err(Failure::again("a planned failure"));
         }

@@ -17,8 +17,8 @@ pub(super) const SIDES: [Side; 2] = [Side::Plain, Side::Cluster];
 pub(super) enum Kind {
     /// Returns after this time.
     Plain(Duration),
-    /// Fails in its first attempt.
-    FailsOnce,
+    /// Fails in this number of attempts. Of the default 5 the last one may be left.
+    Fails(u32),
     /// Is pushed with a delay.
     Delayed,
     /// Kills its consumer in each attempt.
@@ -63,9 +63,11 @@ impl Jobs {
         }
         match job % 1000 {
             10 | 11 => Kind::Plain(Duration::from_millis(200)),
-            12..20 => Kind::Plain(Duration::from_millis(20)),
-            20..24 => Kind::FailsOnce,
-            24..28 => Kind::Delayed,
+            12..16 => Kind::Delayed,
+            16..20 => Kind::Fails(1),
+            20..24 => Kind::Fails(4),
+            // While these run, others are fetched and wait.
+            100..150 => Kind::Plain(Duration::from_millis(20)),
             _ => Kind::Plain(Duration::ZERO),
         }
     }

@@ -165,7 +165,10 @@ impl Disturbance {
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
-                (of == before.consumer && meets_before)
+                // Only connections to the plain server are cut.
+                let is_elsewhere =
+                    self.cause == Cause::Cut && Jobs::side(before.job) != Side::Plain;
+                (of == before.consumer && meets_before && !is_elsewhere)
                     || (is_away && of == next.consumer && meets_next)
             }
         }
@@ -263,6 +266,16 @@ mod tests {
             disturbed(Cause::Failover, Of(Side::Cluster), 1, 5),
         ] {
             assert_eq!(unexplained(bad), 1, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_cut_explains_no_run_of_the_cluster() {
+        for (job, count) in [(2, 0), (3, 1)] {
+            let mut evidence = good();
+            evidence.runs.push(run(job, 1, 20, Some(End::Done)));
+            evidence.disturbances.push(disturbed(Cause::Cut, Victim::Consumer(0), 2, 2));
+            assert_eq!(evidence.judge().unexplained.len(), count);
         }
     }
 
