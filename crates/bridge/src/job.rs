@@ -169,6 +169,8 @@ pub(crate) struct Fields {
     /// Attempts that have failed.
     pub(crate) attempts: u32,
     pub(crate) last_error: Option<String>,
+    /// The entry of which it is a retry.
+    pub(crate) first: Option<String>,
     /// The group whose retry it is, if the stream has several.
     pub(crate) group: Option<String>,
 }
@@ -190,7 +192,7 @@ impl Fields {
     /// The name of a field that a consumer reads.
     pub(crate) fn known(name: &[u8]) -> Option<u8> {
         match name {
-            &[name] if b"phikneg".contains(&name) => Some(name),
+            &[name] if b"phikneog".contains(&name) => Some(name),
             _ => None,
         }
     }
@@ -209,6 +211,7 @@ impl Fields {
             b'k' => self.key = text(value),
             b'n' => self.attempts = text(value).and_then(|text| text.parse().ok()).unwrap_or(0),
             b'e' => self.last_error = text(value),
+            b'o' => self.first = text(value),
             b'g' => self.group = text(value),
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use super::link::{Link, Place};
+use super::link::{DIED, Link, Lost, Place};
 use super::outcome::{Outcome, Twice};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
@@ -51,11 +51,12 @@ pub(super) fn begin(
 }
 
 /// The sign of life of a consumer that has begun jobs which others own now.
-pub(super) fn spare(link: &Link, stream: usize, places: &[Place]) -> Cmd {
-    let mut command = call(&SCRIPTS.spare, &[&link.streams[stream].1.stream]);
-    command.arg(&link.shared.config.group).arg(&link.shared.consumer);
-    places.iter().for_each(|(_, id)| {
-        command.arg(id.to_string());
+pub(super) fn spare(link: &Link, stream: usize, lost: &[Lost]) -> Cmd {
+    let keys = &link.streams[stream].1;
+    let mut command = call(&SCRIPTS.spare, &[&keys.stream, &keys.dead]);
+    command.arg(&link.shared.config.group).arg(&link.shared.consumer).arg(DIED);
+    lost.iter().for_each(|lost| {
+        command.arg(lost.place.1.to_string()).arg(&lost.first);
     });
     command
 }

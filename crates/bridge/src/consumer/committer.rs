@@ -17,7 +17,7 @@ use super::commands::{self as command_of, has_effects};
 use super::delivered::Delivered;
 use super::failures::Throttle;
 use super::limits::Limits;
-use super::link::{Link, Place};
+use super::link::{Link, Lost, Place};
 use super::memory::Share;
 use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
@@ -73,7 +73,7 @@ struct Committer {
     turns: Turns,
     suspects: Suspects,
     /// Jobs that have begun here and were lost: the server does not know yet that this consumer lives.
-    lost: Vec<Place>,
+    lost: Vec<Lost>,
     /// When the rate was measured last.
     rated: Instant,
     limits: Limits,
@@ -167,7 +167,7 @@ impl Committer {
                     for sent in sent {
                         match sent {
                             Sent::Begin(_, waiting) => self.link.wait(waiting),
-                            Sent::Spare(places) => self.lost.extend(places),
+                            Sent::Spare(_, lost) => self.lost.extend(lost),
                             sent => self.backlog.extend(sent.into_outcomes(self.wire.was_sent())),
                         }
                     }

@@ -19,6 +19,16 @@ use crate::safety::Refusal;
 /// The place of a job: the number of its stream in the link, and its entry.
 pub(crate) type Place = (usize, EntryId);
 
+/// The reason of a burial of which SPARE makes the job ready again.
+pub(super) const DIED: &str = "its consumer died each time";
+
+/// A job that has begun here and that another consumer has taken over.
+pub(super) struct Lost {
+    pub(super) place: Place,
+    /// The entry of which it is a retry, or its own.
+    pub(super) first: String,
+}
+
 /// A job that is held.
 pub(super) struct Held {
     pub(super) ticket: Arc<Ticket>,
@@ -26,6 +36,8 @@ pub(super) struct Held {
     pub(super) attempt: u32,
     /// The server's counter when it was delivered.
     of: Deliveries,
+    /// The entry of which it is a retry.
+    first: Option<String>,
     /// Another consumer owns the entry.
     is_lost: bool,
     /// The memory that is counted for it beside the payload.
@@ -92,6 +104,7 @@ impl Link {
                 };
                 let ticket = Ticket::new();
                 let of = entry.of;
+                let first = entry.fields.as_ref().and_then(|fields| fields.first.clone());
                 let payload = entry.fields.as_ref().and_then(|fields| fields.payload.as_ref());
                 let bytes = delivered.leave(entry.bytes - payload.map_or(0, Vec::len));
                 vacant.insert(Held {
@@ -99,6 +112,7 @@ impl Link {
                     id,
                     attempt,
                     of,
+                    first,
                     is_lost: false,
                     bytes,
                 });
@@ -134,7 +148,7 @@ impl Link {
                 let before = fields.last_error.as_deref().unwrap_or("none was recorded");
                 let text = match of.begun {
                     0 => "all its attempts are used up",
-                    _ => "its consumer died each time, or was cut off",
+                    _ => DIED,
                 };
                 // This attempt is not made.
                 fail(attempt - 1, Failure::dead(format!("{text}; the last error: {before}")));
@@ -305,12 +319,13 @@ impl Link {
         count
     }
 
-    /// Decides the attempt of an entry that another consumer owns now. Returns whether this
-    /// is news of a run that has begun here.
-    pub(crate) fn lose(&self, place: Place) -> bool {
+    /// Decides the attempt of an entry that another consumer owns now. Returns it with
+    /// its first entry if this is news, and its run has begun here.
+    pub(crate) fn lose(&self, place: Place) -> Option<Lost> {
         let mut held = lock(&self.held);
-        let Some(found) = held.get_mut(&place) else { return false };
+        let found = held.get_mut(&place)?;
         let is_news = !std::mem::replace(&mut found.is_lost, true) && found.ticket.has_begun();
+        let first = found.first.clone().unwrap_or_else(|| place.1.to_string());
         // A run that has begun goes on, and its outcome finds the entry gone or in other hands.
         let is_unstarted = found.ticket.settle_unstarted();
         let attempt = found.attempt;
@@ -319,7 +334,7 @@ impl Link {
             let twice = Twice::IfMissing;
             self.deliver(Outcome { place, id: None, attempt, twice, end: End::Lost });
         }
-        is_news
+        is_news.then_some(Lost { place, first })
     }
 
     pub(crate) fn seek_orphans(&self) {

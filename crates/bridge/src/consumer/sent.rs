@@ -1,6 +1,6 @@
 //! What the commands of an exchange are for.
 
-use super::link::Place;
+use super::link::{Lost, Place};
 use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
 use crate::handler::Reply;
@@ -17,7 +17,7 @@ pub(super) enum Sent {
     /// A job that ran alone runs beside others from now on.
     Beside(Place),
     /// The sign of life for jobs that were lost.
-    Spare(Vec<Place>),
+    Spare(usize, Vec<Lost>),
     /// The connections of the server of a stream.
     Connections(usize),
     /// A completion with effects or a result.
@@ -55,7 +55,7 @@ impl Sent {
             | Sent::Begin(..)
             | Sent::Record(..)
             | Sent::Beside(_)
-            | Sent::Spare(_)
+            | Sent::Spare(..)
             | Sent::Present => Purpose::Beats,
             Sent::Connections(stream) | Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
             Sent::Promote(stream) => Purpose::Promote(*stream),
@@ -77,7 +77,7 @@ impl Sent {
             Sent::Begin(..)
             | Sent::Record(..)
             | Sent::Beside(_)
-            | Sent::Spare(_)
+            | Sent::Spare(..)
             | Sent::Connections(_)
             | Sent::Beat(_)
             | Sent::Present

@@ -165,6 +165,32 @@ fn a_job_whose_consumer_is_stopped_is_buried_only_when_that_consumer_is_dead() {
 }
 
 #[test]
+fn a_job_that_was_buried_while_its_consumer_was_cut_off_runs_again() {
+    let Some(redis) = Redis::start("a_job_that_was_buried_while_its_consumer", &[]) else { return };
+    orphans(&redis, &["gated"], BEFORE_LAST);
+    let (count, lines) = (Count::default(), Count::default());
+    let proxy = Proxy::to(redis.port());
+    let cut_off = config(server_at(&proxy.url()), "jobs");
+    let cut_off = Bridge::start(cut_off, gated(&count), lines.reports()).unwrap();
+    until("it runs alone", || runs_alone(&redis));
+    proxy.close();
+    let other = Count::default();
+    let live = config(redis.server(), "jobs");
+    let live = Bridge::start(live, other.handlers(), other.reports()).unwrap();
+    other.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
+    proxy.open();
+    lines.wait_line("is no dead letter any more, and runs again");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 0);
+    count.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    until("the late outcome is answered", || cut_off.counters().held == 0);
+    cut_off.stop(LONG);
+    live.stop(LONG);
+    assert_eq!(count.of("gated") + other.of("gated"), 2);
+}
+
+#[test]
 fn a_consumer_that_was_cut_off_and_lives_takes_its_run_from_the_attempts() {
     let Some(redis) = Redis::start("a_consumer_that_was_cut_off_and_lives", &[]) else { return };
     push(&redis, &["gated"]);

@@ -8,7 +8,7 @@ use redis::Cmd;
 use super::{BEATS_MAX, Committer, RECORD_EVERY};
 use crate::consumer::alone::Alone;
 use crate::consumer::commands as command_of;
-use crate::consumer::link::Place;
+use crate::consumer::link::{Lost, Place};
 use crate::consumer::run::Waiting;
 use crate::consumer::sent::Sent;
 
@@ -45,13 +45,13 @@ impl Committer {
             commands.push(command_of::begin(&self.link, place.0, beside));
             sent.push(Sent::Beside(place));
         }
-        let mut lost: BTreeMap<usize, Vec<Place>> = BTreeMap::new();
-        for place in self.lost.drain(..) {
-            lost.entry(place.0).or_default().push(place);
+        let mut by_stream: BTreeMap<usize, Vec<Lost>> = BTreeMap::new();
+        for lost in self.lost.drain(..) {
+            by_stream.entry(lost.place.0).or_default().push(lost);
         }
-        for (stream, places) in lost {
-            commands.push(command_of::spare(&self.link, stream, &places));
-            sent.push(Sent::Spare(places));
+        for (stream, lost) in by_stream {
+            commands.push(command_of::spare(&self.link, stream, &lost));
+            sent.push(Sent::Spare(stream, lost));
         }
         if now < self.record {
             return;

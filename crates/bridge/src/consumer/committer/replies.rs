@@ -73,10 +73,11 @@ impl Committer {
                     self.backlog.push(outcome);
                 }
                 (_, Some(_), Sent::Connections(stream)) => self.suspects.connections(stream, None),
+                (_, Some(found), Sent::Spare(_, lost)) => {
+                    self.lost.extend(lost);
+                    *verdict = Some(found);
+                }
                 (_, Some(found), sent) => {
-                    if let Sent::Spare(places) = &sent {
-                        self.lost.extend(places);
-                    }
                     *verdict = Some(found);
                     self.refused.extend(sent.into_outcomes(false));
                 }
@@ -185,7 +186,8 @@ impl Committer {
                 self.suspects.connections(stream, Some(&text(&reply)));
             }
             Sent::Promote(stream) => self.promoted(stream, &reply),
-            Sent::Reclaim(_) | Sent::Spare(_) | Sent::Present | Sent::Sweep => {}
+            Sent::Spare(stream, _) => self.unburied(stream, &ids(&reply)),
+            Sent::Reclaim(_) | Sent::Present | Sent::Sweep => {}
         }
     }
 
@@ -234,7 +236,18 @@ impl Committer {
     /// Entries that other consumers own. Those that have begun here did not kill this one.
     fn lose(&mut self, stream: usize, ids: Vec<EntryId>) {
         let places = ids.into_iter().map(|id| (stream, id));
-        self.lost.extend(places.filter(|place| self.link.lose(*place)));
+        self.lost.extend(places.filter_map(|place| self.link.lose(place)));
+    }
+
+    /// Jobs that were buried while this consumer, which had begun them, was away.
+    fn unburied(&self, stream: usize, ids: &[EntryId]) {
+        for id in ids {
+            let stream = &self.link.streams[stream].0;
+            self.link.shared.reporter.say(&format!(
+                "{stream}: {id} is no dead letter any more, and runs again: its consumer was cut off, \
+                 and has not died"
+            ));
+        }
     }
 
     fn reclaimed(&mut self, stream: usize, reply: Value, found: Option<Delivered>) {

@@ -1,0 +1,191 @@
+//! The scripts of what a consumer owns: signs of life, begins, takeovers and returns. They alone write
+//! the delivery counter.
+
+/// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero.
+/// Returns the ids that it no longer owns, and those of which an earlier consumer lives.
+pub(super) const BEAT: &str = r"
+local lost, spared = {}, {}
+for i = 3, #ARGV do
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    if row[4] >= 4e13 then spared[#spared + 1] = ARGV[i] end
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+return {lost, spared}
+";
+
+/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
+/// each suspect that is decided its id, its owner, the last sign of life and `dead` or `lives`: takes
+/// over entries that were idle for so long, at most `count`, and ends with the one that reaches
+/// `bytes_max`. It takes `last` that must run alone. One that is used up is a suspect, and stays with
+/// its owner until that is decided. Returns where to go on, for each entry its id, its counter and its
+/// fields, and for each suspect its id, its owner, and between which times that has given the last
+/// sign of life.
+pub(super) const RECLAIM: &str = r"
+local group, me, cursor, count = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
+local bytes, bytes_max, attempts_max = 0, tonumber(ARGV[6]), tonumber(ARGV[7])
+local last, entries, suspects, decided = tonumber(ARGV[8]), {}, {}, {}
+keep_quarantine(KEYS[1], group, ARGV[3])
+for i = 9, #ARGV, 4 do
+  decided[ARGV[i]] = {owner = ARGV[i + 1], seen = tonumber(ARGV[i + 2]), is = ARGV[i + 3]}
+end
+local consumers, from, to
+local function seen(owner)
+  if not consumers then
+    consumers, from = {}, now_ms()
+    for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], group)) do
+      local found = about(row)
+      consumers[found.name] = found.idle
+    end
+    to = now_ms()
+  end
+  local idle = consumers[owner] or 0
+  return from - idle, to - idle
+end
+local function failed(id)
+  local words = (redis.call('XRANGE', KEYS[1], id, id)[1] or {})[2] or {}
+  for i = 1, #words, 2 do
+    if words[i] == 'n' then return tonumber(words[i + 1]) or 0 end
+  end
+  return 0
+end
+-- The counter of an entry that is taken over, or nil.
+local function taken(id, owner, number)
+  local of = counter_of(number)
+  if of.begun > 0 then
+    local used = failed(id) + of.begun
+    if of.alone and used >= attempts_max then
+      local known, after, before = decided[id], seen(owner)
+      local is_decided = known and known.owner == owner
+      if not is_decided or (known.is == 'dead' and after > known.seen) then
+        suspects[#suspects + 1] =
+          {id, owner, string.format('%.0f', after), string.format('%.0f', before)}
+        return nil
+      end
+      if known.is == 'lives' then
+        of.own = false
+        spare(of)
+      end
+    elseif used + 1 >= attempts_max then
+      if last == 0 then return nil end
+      last = last - 1
+    end
+  end
+  of.deliveries = of.deliveries + 1
+  -- What the consumer itself was late to keep alive is its own still.
+  of.own = of.own and owner == me
+  return counter(of)
+end
+for _ = 1, 100 do
+  local most = math.min(10, count - #entries)
+  local rows = redis.call('XPENDING', KEYS[1], group, 'IDLE', ARGV[3], cursor, '+', most)
+  local looked = 0
+  for _, row in ipairs(rows) do
+    if bytes >= bytes_max then break end
+    cursor, looked = '(' .. row[1], looked + 1
+    local number = taken(row[1], row[2], row[4])
+    local found = number and redis.call('XCLAIM', KEYS[1], group, me, ARGV[3], row[1],
+      'RETRYCOUNT', number)[1]
+    if found then
+      entries[#entries + 1] = {found[1], tonumber(number), found[2]}
+      for _, word in ipairs(found[2]) do bytes = bytes + #word end
+    end
+  end
+  if looked == #rows and #rows < most then
+    cursor = '0-0'
+    break
+  end
+  if #entries >= count or bytes >= bytes_max then break end
+end
+if #entries > 0 then tally(KEYS[2], 'reclaimed', #entries) end
+return {cursor, entries, suspects}
+";
+
+/// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its deliveries before: makes
+/// the consumer's entries look idle, without the runs that it has recorded. The next reclaim of any
+/// consumer takes them.
+pub(super) const HAND_BACK: &str = r"
+local returned = 0
+for i = 4, #ARGV, 2 do
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
+    local of = counter_of(row[4])
+    if of.own then of.begun, of.own, of.alone = of.begun - 1, false, false end
+    of.deliveries = tonumber(ARGV[i + 1])
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+      'IDLE', ARGV[3], 'RETRYCOUNT', counter(of), 'JUSTID')
+    returned = returned + 1
+  end
+end
+return returned
+";
+
+/// KEYS stream; ARGV group consumer, then of each entry its id and 1 if its run is alone: records a run
+/// of each of the consumer's entries, once, and is a sign of life. Returns the ids that it no longer
+/// owns.
+pub(super) const BEGIN: &str = r"
+local lost = {}
+for i = 3, #ARGV, 2 do
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if row and row[2] == ARGV[2] then
+    local of = counter_of(row[4])
+    if not of.own then of.begun, of.own = of.begun + 1, true end
+    of.alone = ARGV[i + 1] == '1'
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
+      'RETRYCOUNT', counter(of), 'JUSTID')
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+return lost
+";
+
+/// KEYS stream dead; ARGV group consumer died, then of each entry its id and its first entry: a consumer
+/// that has begun these jobs lives. Of those that others own, the counters keep only the run of the
+/// owner. Those that were buried meanwhile, with a reason that begins with `died`, are ready again:
+/// they are looked for among the next 1000 letters, or 4 MiB of them. Returns their ids.
+pub(super) const SPARE: &str = r"
+local function unburied(id, first)
+  local at, bytes = id, 0
+  for _ = 1, 1000 do
+    local letter = redis.call('XRANGE', KEYS[2], at, '+', 'COUNT', 1)[1]
+    if not letter or bytes > 4194304 then return false end
+    local of, fields = {}, {}
+    for i = 1, #letter[2], 2 do
+      local name, value = letter[2][i], letter[2][i + 1]
+      bytes = bytes + #name + #value
+      of[name] = value
+      if not made[name] or name == 'g' then
+        fields[#fields + 1] = name
+        fields[#fields + 1] = value
+      end
+    end
+    local is_of_group = not of.g or of.g == ARGV[1]
+    if of.o == first and of.p and is_of_group and of.e and of.e:sub(1, #ARGV[3]) == ARGV[3] then
+      -- A right that is missing is met before a job has two places.
+      redis.call('XDEL', KEYS[2], '0-1')
+      redis.call('XADD', KEYS[1], '*', unpack(fields))
+      redis.call('XDEL', KEYS[2], letter[1])
+      return true
+    end
+    at = '(' .. letter[1]
+  end
+  return false
+end
+local ready = {}
+for i = 4, #ARGV, 2 do
+  local row = pending(KEYS[1], ARGV[1], ARGV[i])
+  if not row then
+    if unburied(ARGV[i], ARGV[i + 1]) then ready[#ready + 1] = ARGV[i] end
+  elseif row[2] ~= ARGV[2] then
+    local of = counter_of(row[4])
+    spare(of)
+    redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, ARGV[i],
+      'IDLE', row[3], 'RETRYCOUNT', counter(of), 'JUSTID')
+  end
+end
+return ready
+";
