@@ -163,6 +163,9 @@ impl Committer {
                 Err(fault) => {
                     // A reply with entries for this consumer may be among the lost ones.
                     self.link.seek_orphans();
+                    // Before the outcomes are sent again: an outcome whose job is another consumer's
+                    // ends it here, and only a job that is held is spared.
+                    self.next.beat = Instant::now();
                     // Their fate is unknown, and all transitions may be sent twice.
                     for sent in sent {
                         match sent {

@@ -166,6 +166,13 @@ fn a_job_whose_consumer_is_stopped_is_buried_only_when_that_consumer_is_dead() {
 
 #[test]
 fn a_job_that_was_buried_while_its_consumer_was_cut_off_runs_again() {
+    for ends_meanwhile in [false, true] {
+        buried_and_ready_again(ends_meanwhile);
+    }
+}
+
+/// `ends_meanwhile`: the run ends while its consumer is cut off.
+fn buried_and_ready_again(ends_meanwhile: bool) {
     let Some(redis) = Redis::start("a_job_that_was_buried_while_its_consumer", &[]) else { return };
     orphans(&redis, &["gated"], BEFORE_LAST);
     let (count, lines) = (Count::default(), Count::default());
@@ -179,6 +186,10 @@ fn a_job_that_was_buried_while_its_consumer_was_cut_off_runs_again() {
     let live = Bridge::start(live, other.handlers(), other.reports()).unwrap();
     other.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
     assert_eq!(redis.number("XLEN {jobs}:dead"), 1);
+    if ends_meanwhile {
+        count.add("open");
+        count.wait_for("gated", 1);
+    }
     proxy.open();
     lines.wait_line("is no dead letter any more, and runs again");
     assert_eq!(redis.number("XLEN {jobs}:dead"), 0);
