@@ -104,6 +104,8 @@ struct file *filp_open(const char *path, int flags, umode_t mode)
 			return &new->file;
 		}
 		error = errno;
+		if (new->fd >= 0)
+			close(new->fd);
 	}
 	free(new);
 	return ERR_PTR(-error);

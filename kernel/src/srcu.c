@@ -56,13 +56,29 @@ unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
 	return state;
 }
 
-/* The item runs all callbacks that were added before it was queued, so the next run is the last one to wait for. */
+/* A callback of srcu_barrier, behind those it waits for. */
+struct last {
+	struct rcu_head head;
+	bool ran;
+};
+
+static void note_run(struct rcu_head *head)
+{
+	UW_CONTAINER_OF(head, struct last, head)->ran = true;
+}
+
+/* Callbacks run in the order in which they were added. The flush alone does not tell that they ran: it returns where the
+ * caller would wait for itself, and after a shutdown has removed the item. */
 void srcu_barrier(struct srcu_struct *ssp)
 {
+	struct last last = { .ran = false };
+
 	if (uw_kernel_context() & UW_KERNEL_IN_HOOK)
 		uw_kernel_bug("srcu_barrier: a thread hook must not wait", __FILE__, __LINE__);
-	if (uw_current_work() == &ssp->uw_item)
-		uw_kernel_bug("srcu_barrier: the caller is a callback of this domain", __FILE__, __LINE__);
-	if (uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item) < 0 || uw_work_flush(&ssp->uw_item) < 0)
-		uw_kernel_bug("srcu_barrier: the callbacks have not run: the library is shut down", __FILE__, __LINE__);
+	call_srcu(ssp, &last.head, note_run);
+	uw_work_flush(&ssp->uw_item);
+	/* The list holds a head on this stack, so there is no way back. */
+	if (!last.ran)
+		uw_kernel_bug("srcu_barrier: the callbacks have not run: the caller is one of them, or the library is shut down",
+			      __FILE__, __LINE__);
 }

@@ -3,6 +3,9 @@
  * Waits for grace periods and for callbacks where they cannot wait: each ends the process with a message. If it
  * returned, its caller would free what is still in use. Each scene is a process of its own.
  */
+#include <pthread.h>
+#include <sched.h>
+
 #include <linux/async.h>
 #include <linux/completion.h>
 #include <linux/rcupdate.h>
@@ -71,6 +74,75 @@ static void srcu_barrier_in_a_callback(void)
 
 	call_srcu(&domain, &head, wait_for_domain);
 	wait_for_completion(&never);
+}
+
+static struct work_struct helped;
+static pthread_t helper;
+
+static void wait_below_a_callback(struct work_struct *work)
+{
+	(void)work;
+	/* A worker was faster than the helper. */
+	if (!pthread_equal(pthread_self(), helper))
+		return;
+	srcu_barrier(&domain);
+	/* Only a barrier that has not waited gets here. */
+	_exit(3);
+}
+
+static void help(struct rcu_head *head)
+{
+	(void)head;
+	helper = pthread_self();
+	for (;;) {
+		queue_work(system_dfl_wq, &helped);
+		uw_work_flush_helping(uw_kernel_work(&helped));
+	}
+}
+
+/* A callback runs an item on its own stack, and that item waits for the callback. */
+static void srcu_barrier_below_a_callback(void)
+{
+	DECLARE_COMPLETION_ONSTACK(never);
+	static struct rcu_head head;
+
+	INIT_WORK(&helped, wait_below_a_callback);
+	call_srcu(&domain, &head, help);
+	wait_for_completion(&never);
+}
+
+static void *wait_for_dropped(void *unused)
+{
+	(void)unused;
+	srcu_barrier(&domain);
+	_exit(3);
+}
+
+static void ignore(struct rcu_head *head)
+{
+	(void)head;
+}
+
+/* A reader keeps the first callback waiting. The shutdown removes the domain's item, which is queued again behind it. */
+static void srcu_barrier_of_removed_callbacks(void)
+{
+	static struct rcu_head first, second;
+	int index = srcu_read_lock(&domain);
+	pthread_t waiter;
+
+	call_srcu(&domain, &first, ignore);
+	/* The item takes its callbacks when it runs. */
+	while (__atomic_load_n(&domain.uw_callbacks, __ATOMIC_RELAXED))
+		sched_yield();
+	call_srcu(&domain, &second, ignore);
+	if (pthread_create(&waiter, NULL, wait_for_dropped, NULL) != 0)
+		_exit(1);
+	/* Its callback is the newest one. */
+	while (__atomic_load_n(&domain.uw_callbacks, __ATOMIC_RELAXED) == &second)
+		sched_yield();
+	uw_shutdown(UW_CANCEL, 0, NULL);
+	srcu_read_unlock(&domain, index);
+	pthread_join(waiter, NULL);
 }
 
 static void barrier_of_domain(void)
@@ -145,7 +217,9 @@ static int __init grace_init(void)
 	check_abort("synchronize_rcu by a reader", synchronize_as_a_reader, "no grace period has passed");
 	check_abort("rcu_barrier in a callback", barrier_in_a_callback, "the callbacks have not run");
 	check_abort("srcu_barrier after a shutdown", srcu_barrier_after_shutdown, "the callbacks have not run");
-	check_abort("srcu_barrier in a callback", srcu_barrier_in_a_callback, "a callback of this domain");
+	check_abort("srcu_barrier in a callback", srcu_barrier_in_a_callback, "the caller is one of them");
+	check_abort("srcu_barrier below a callback", srcu_barrier_below_a_callback, "the caller is one of them");
+	check_abort("srcu_barrier of removed callbacks", srcu_barrier_of_removed_callbacks, "or the library is shut down");
 	check_abort("synchronize_rcu in a thread hook", synchronize_in_a_hook, "a thread hook must not wait");
 	check_abort("rcu_barrier in a thread hook", barrier_in_a_hook, "a thread hook must not wait");
 	check_abort("srcu_barrier in a thread hook", srcu_barrier_in_a_hook, "a thread hook must not wait");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Values: numbers, strings, parameters, times, memory, atomics, per-CPU data, files. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/module.h>
@@ -251,6 +254,35 @@ static void lost_file(void)
 	close(memory);
 }
 
+#if !IS_INSTRUMENTED
+static __thread bool fstat_fails;
+
+/* Instead of the C library's. */
+int fstat(int number, struct stat *identity)
+{
+	if (fstat_fails) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return fstatat(number, "", identity, AT_EMPTY_PATH);
+}
+
+static void file_without_an_identity(void)
+{
+	int memory = memfd_create("lost", 0);
+	struct file *file;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory);
+	fstat_fails = true;
+	file = filp_open(path, O_RDWR, 0);
+	fstat_fails = false;
+	CHECK(PTR_ERR(file) == -ENOMEM);
+	CHECK(other_number(memory) == -1);
+	close(memory);
+}
+#endif
+
 static void files(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("values", WQ_UNBOUND | WQ_SYSFS, 0);
@@ -283,6 +315,9 @@ static int __init values_init(void)
 	atomics();
 	files();
 	lost_file();
+#if !IS_INSTRUMENTED
+	file_without_an_identity();
+#endif
 	return checked();
 }
 module_init(values_init)
