@@ -84,6 +84,8 @@ manual_pages() {
     mandoc -T lint -W error "$installed"/share/man/man1/*
 }
 
+part "failures.sh" "$log" crates/capi/tests/failures-test.sh
+
 # The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lane of
 # ci/all.sh.
 #

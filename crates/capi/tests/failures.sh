@@ -4,6 +4,8 @@
 
 failures=${UWORK_FAILURES:-$out/failures}
 mkdir -p "$failures"
+# Those of scripts that ran earlier, with this folder.
+earlier=$(ls "$failures")
 
 # failed NAME REASON [FILE]: keeps a failure, with the last lines of the file.
 failed() {
@@ -36,11 +38,11 @@ part() {
     [ "$part_status" = 0 ] || [ "$before" != "$(ls "$failures")" ] || failed "$name" "exit code $part_status" "$log"
 }
 
-# Lists all failures, each with the end of its output, and returns whether there are none. A script whose caller lists
-# them does not.
+# Lists all failures, each with the end of its output, and returns whether there are none of this script. A script whose
+# caller lists them does not.
 report_failures() {
     local kept=("$failures"/*) status=0
-    [ ! -e "${kept[0]}" ] || status=1
+    [ "$earlier" = "$(ls "$failures")" ] || status=1
     if [ "$status" = 1 ] && [ -z "${UWORK_FAILURES:-}" ]; then
         printf '\n'
         cat "${kept[@]}"
