@@ -94,7 +94,12 @@ pub(crate) unsafe fn checked(config: *const UwBridgeConfig) -> Result<UwBridgeCo
     let mut given = MaybeUninit::<UwBridgeConfig>::zeroed();
     // SAFETY: the caller's structure has this size, which is not larger than that of the copy.
     unsafe { ptr::copy_nonoverlapping(config.cast::<u8>(), given.as_mut_ptr().cast(), size) };
-    // SAFETY: pointers, numbers and a truth value, all of them written or zero.
+    if size == FIRST_SIZE {
+        // In that version these bytes were padding, which no program writes.
+        // SAFETY: within the copy.
+        unsafe { (&raw mut (*given.as_mut_ptr()).strict).write(false) };
+    }
+    // SAFETY: pointers, numbers and truth values, all of them written or zero.
     Ok(unsafe { given.assume_init() })
 }
 

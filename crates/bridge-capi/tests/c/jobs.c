@@ -316,7 +316,14 @@ int main(int argc, char **argv)
 	config.strict = true;
 	CHECK(!uw_bridge_producer_create(&config) && errno == EPROTO && strstr(uw_error_text(), "append-only"));
 	CHECK(!uw_bridge_start(&config, handlers, 3, report, &letters) && errno == EPROTO);
-	config.strict = false;
+	/* In the structure of 0.2 this byte is padding. */
+	config.size = offsetof(struct uw_bridge_config, patience);
+	memset((char *)&config + offsetof(struct uw_bridge_config, strict), 0xa5, 1);
+	producer = uw_bridge_producer_create(&config);
+	CHECK(producer);
+	uw_bridge_producer_destroy(producer);
+	config.size = sizeof(config);
+	memset((char *)&config + offsetof(struct uw_bridge_config, strict), 0, 1);
 	producer = uw_bridge_producer_create(&config);
 	CHECK(producer);
 	CHECK(uw_bridge_push(producer, jobs, 4, outcomes) == 0);
