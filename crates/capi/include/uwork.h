@@ -507,7 +507,8 @@ void uw_job_detach(struct uw_job *job);
  * a while (ETIMEDOUT). From an item of the queue only the functions with _try are allowed (EDEADLK).
  * An item of yours reserves a place before it is queued, and its function releases it first.
  * uw_bounded_destroy() leaves the queue alone. `capacity` is 1 to 2^40 - 1 (EINVAL). In a forked child
- * all places are free, except those that items of a queue with UW_FORK_INHERITED have.
+ * all places are free, except those that items of a queue with UW_FORK_INHERITED have: a place that was
+ * reserved before the fork is not released there (EINVAL).
  */
 struct uw_bounded;
 

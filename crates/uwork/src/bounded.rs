@@ -246,6 +246,7 @@ impl BoundedQueue {
     }
 
     fn reserve_until(&self, deadline: Option<Instant>) -> Result<Reservation, Error> {
+        self.queue.0.engine().assert_may_wait();
         if self.queue.0.runs_here() {
             return Err(QueueError::WouldDeadlock.into());
         }

@@ -27,6 +27,7 @@ struct record {
 static char argument;
 static sem_t rescuer_started, rescuer_ended, dedicated_ended, item_ended;
 static struct uw_queue *shared;
+static struct uw_bounded *bounded;
 static struct uw_thread_hooks *hooks;
 static sem_t queued_ran, slow_inside, slow_go;
 static struct uw_work queued;
@@ -44,6 +45,12 @@ static long never(void *arg)
 {
 	(void)arg;
 	abort();
+}
+
+static void *never_run(void *arg)
+{
+	abort();
+	return arg;
 }
 
 static void never_on(int cpu, void *arg)
@@ -71,6 +78,12 @@ static void *start(const struct uw_thread *thread, void *arg)
 		CHECK(uw_work_cancel_sync(&queued) == -ENOTRECOVERABLE);
 		CHECK(uw_work_on_cpu(0, never, NULL, NULL) == -ENOTRECOVERABLE);
 		CHECK(uw_on_each_cpu(never_on, NULL) == -ENOTRECOVERABLE);
+		CHECK(uw_bounded_reserve(bounded) == -ENOTRECOVERABLE);
+		CHECK(uw_bounded_reserve_timeout(bounded, 1) == -ENOTRECOVERABLE);
+		CHECK(!uw_bounded_spawn(bounded, never_run, NULL) && errno == ENOTRECOVERABLE);
+		CHECK(!uw_bounded_spawn_timeout(bounded, never_run, NULL, 1) && errno == ENOTRECOVERABLE);
+		/* It does not wait. */
+		CHECK(uw_bounded_try_reserve(bounded) == 0 && uw_bounded_release(bounded) == 0);
 		CHECK(uw_shutdown(UW_DRAIN, UINT64_MAX, NULL) == -ENOTRECOVERABLE);
 	}
 	if (thread->queue && strcmp(thread->queue, "slow") == 0 && getpid() == parent) {
@@ -144,6 +157,7 @@ static void child(struct uw_queue *slow)
 	own = uw_queue_create_attrs("own", &attrs);
 	CHECK(own && kind_of_worker(own) == UW_THREAD_DEDICATED);
 	CHECK(uw_queue_destroy(own) == 0);
+	uw_bounded_destroy(bounded);
 	/* Both pairs of hooks. */
 	sem_wait(&dedicated_ended);
 	sem_wait(&dedicated_ended);
@@ -212,6 +226,8 @@ int main(void)
 
 	shared = uw_queue_create("shared", 0, 0);
 	CHECK(shared && kind_of_worker(shared) == UW_THREAD_WORKER);
+	bounded = uw_bounded_create(shared, 1);
+	CHECK(bounded);
 	bh = uw_queue_create("bh", UW_BH, 0);
 	CHECK(bh && kind_of_worker(bh) == UW_THREAD_BH);
 	attrs.dedicated = true;

@@ -15,7 +15,7 @@ use crate::support::machine::cpus;
 use crate::support::{self, received};
 use uwork::percpu::{Bundle, PerCpu};
 use uwork::threads::{self, Hooks, ThreadKind};
-use uwork::{ErrorKind, Queue, Report, Shutdown, Work};
+use uwork::{BoundedQueue, ErrorKind, Queue, Report, Shutdown, Work};
 
 /// What `f` returns in an item of this queue, on a worker.
 fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -161,6 +161,7 @@ type Wait<'a> = Box<dyn FnOnce() + 'a>;
 
 /// Every call that may wait for an item, by name.
 fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
+    let bounded = || BoundedQueue::new(queue, 1).expect("a place is allowed");
     static IDLE: Idle = Idle { work: Work::new() };
     let cpu = cpus()[0];
     let limit = Duration::from_secs(60);
@@ -182,6 +183,10 @@ fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
         ("work_on_cpu", Box::new(move || _ = uwork::work_on_cpu(cpu, || ()))),
         ("on_each_cpu", Box::new(|| _ = uwork::on_each_cpu(|_| ()))),
         ("drain_all", Box::new(|| _ = Bundle::new(1, |_: Drain<'_, u32>| ()).drain_all())),
+        ("reserve", Box::new(move || _ = bounded().reserve())),
+        ("reserve_timeout", Box::new(move || _ = bounded().reserve_timeout(limit))),
+        ("bounded spawn", Box::new(move || _ = bounded().spawn(|| ()))),
+        ("bounded spawn_timeout", Box::new(move || _ = bounded().spawn_timeout(|| (), limit))),
         ("shutdown", Box::new(move || _ = uwork::shutdown(Shutdown::Drain, limit))),
     ]
 }
