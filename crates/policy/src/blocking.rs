@@ -126,7 +126,7 @@ pub const PRESUME_BLOCKED_AFTER: u32 = 8;
 const BLOCK_SCORE_MAX: u32 = 2 * PRESUME_BLOCKED_AFTER - 2;
 
 /// The number of runs in a row that may be presumed to block without a look at the one presumed
-/// last, where all runs of late have blocked. A look is several system calls.
+/// last, where all recent runs have blocked. A look is several system calls.
 pub const UNVERIFIED_MAX: u32 = 3;
 
 /// Whether one more run is presumed to block without a look at the one presumed last, after
@@ -136,15 +136,15 @@ pub const UNVERIFIED_MAX: u32 = 3;
 /// let sure = (0..100).fold(0, |block_score, _| block_score_after(block_score, true));
 /// assert!(trusts_presumption(sure, 0));
 /// assert!(!trusts_presumption(sure, UNVERIFIED_MAX));
-/// assert!(!trusts_presumption(block_score_after(sure, false), 0), "one of late has not blocked");
+/// assert!(!trusts_presumption(block_score_after(sure, false), 0), "a recent one has not blocked");
 /// ```
 pub fn trusts_presumption(block_score: u32, unverified: u32) -> bool {
     block_score >= BLOCK_SCORE_MAX && unverified < UNVERIFIED_MAX
 }
 
-/// The number of runs in a row that may be presumed to block where the one presumed last has hardly
-/// run yet.
-pub const TOO_EARLY_MAX: u32 = 8;
+/// Presumptions in a row without a verification, at most, where the run presumed last has hardly run
+/// yet.
+pub const UNDECIDED_MAX: u32 = 8;
 
 /// The run that was last presumed to block, when another one may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub enum Presumption {
     /// It blocks: the next one is presumed to block.
     Verified,
     /// It has hardly run yet, so nothing is known: the next one is presumed to block.
-    TooEarly,
+    Undecided,
     /// It computes: the next one is not presumed to block.
     Refuted,
 }
@@ -175,26 +175,26 @@ pub enum Presumption {
 /// CPU, the run may not even go on until the replacement has parked.
 /// ```
 /// use uwork_policy::blocking::{
-///     PresumedRun, Presumption, REPLACE_COST_NS, TOO_EARLY_MAX, WAKE_COST_NS, judge_presumed,
+///     PresumedRun, Presumption, REPLACE_COST_NS, UNDECIDED_MAX, WAKE_COST_NS, judge_presumed,
 /// };
 /// let run = PresumedRun { sleeps: false, since_ns: 5_000, cpu_ns: 5_000, unverified: 3 };
-/// assert_eq!(judge_presumed(run), Presumption::TooEarly);
+/// assert_eq!(judge_presumed(run), Presumption::Undecided);
 /// let waits_for_cpu = PresumedRun { since_ns: 1_000_000, ..run };
-/// assert_eq!(judge_presumed(waits_for_cpu), Presumption::TooEarly);
+/// assert_eq!(judge_presumed(waits_for_cpu), Presumption::Undecided);
 /// let computes = PresumedRun { since_ns: WAKE_COST_NS, cpu_ns: REPLACE_COST_NS, ..run };
 /// assert_eq!(judge_presumed(computes), Presumption::Refuted);
-/// assert_eq!(judge_presumed(PresumedRun { unverified: TOO_EARLY_MAX, ..run }), Presumption::Refuted);
+/// assert_eq!(judge_presumed(PresumedRun { unverified: UNDECIDED_MAX, ..run }), Presumption::Refuted);
 /// assert_eq!(judge_presumed(PresumedRun { sleeps: true, ..run }), Presumption::Verified);
 /// ```
 #[must_use]
 pub fn judge_presumed(run: PresumedRun) -> Presumption {
     match run {
         PresumedRun { sleeps: true, .. } => Presumption::Verified,
-        PresumedRun { unverified: TOO_EARLY_MAX.., .. } => Presumption::Refuted,
+        PresumedRun { unverified: UNDECIDED_MAX.., .. } => Presumption::Refuted,
         PresumedRun { since_ns, cpu_ns, .. }
             if since_ns < WAKE_COST_NS || cpu_ns < REPLACE_COST_NS =>
         {
-            Presumption::TooEarly
+            Presumption::Undecided
         }
         _ => Presumption::Refuted,
     }

@@ -342,7 +342,7 @@ impl<H: Host> Pool<H> {
         let verdict = judge_presumed(self.presumed_run(engine, now));
         match verdict {
             Presumption::Verified => self.blocking.note_verified(),
-            Presumption::TooEarly => self.blocking.note_unverified(),
+            Presumption::Undecided => self.blocking.note_unverified(),
             // This run is not presumed. If it blocks, it must be found.
             Presumption::Refuted => self.blocking.expect_more(now),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use uwork_engine::{Kind, QueueSpec, Queued};
-use uwork_policy::blocking::{TOO_EARLY_MAX, Tier};
+use uwork_policy::blocking::{Tier, UNDECIDED_MAX};
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
@@ -102,7 +102,7 @@ fn few_workers_presumed_blocked_compute_at_once() {
             // The pool's two CPUs, the workers whose block is presumed and not verified, and one that
             // is being replaced.
             let most = most.load(Ordering::Relaxed);
-            assert!((2..=3 + 1 + TOO_EARLY_MAX).contains(&most), "{tier}: {most}");
+            assert!((2..=3 + 1 + UNDECIDED_MAX).contains(&most), "{tier}: {most}");
         });
     }
 }
