@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use crate::{relax, stack, task};
 
@@ -80,15 +81,25 @@ pub(super) fn keep_forks_out() -> MutexGuard<'static, ()> {
 /// The lock, for the time of a fork.
 pub(crate) struct Held(#[expect(dead_code, reason = "unlocks")] MutexGuard<'static, ()>);
 
+/// Rounds of [`hold`] without a signal: some microseconds, in which an accept ends that does not wait.
+const ROUNDS_WITHOUT: u32 = 64;
+/// The time between two signals. The first one may come before the call, or find no room in the user's
+/// queue of signals.
+const BETWEEN: Duration = Duration::from_millis(1);
+
 /// Before a fork: no client is half accepted until the guard is dropped. Takes some microseconds.
 pub(crate) fn hold() -> Held {
+    let mut signal_at = None;
     for round in 0.. {
         match ACCEPTS.try_lock() {
             Ok(held) => return Held(held),
             Err(TryLockError::Poisoned(held)) => return Held(held.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
-        interrupt();
+        if round >= ROUNDS_WITHOUT && signal_at.is_none_or(|at| at <= Instant::now()) {
+            interrupt();
+            signal_at = Some(Instant::now() + BETWEEN);
+        }
         relax(round);
     }
     unreachable!("the lock is free some time")

@@ -33,12 +33,12 @@ pub(super) fn serve(service: &'static dyn Service) {
         let mut clients = Clients { service, connections: Vec::new(), accepts_at: None };
         loop {
             calls.rearm();
-            let Some(listener) = listener::current() else { break };
-            let any = clients.accept_if_due(Instant::now(), || listener.accept(&calls));
+            let listener = listener::current();
+            let any = clients.accept_from(listener.as_deref(), &calls);
             if !any && clients.connections.is_empty() && clients.accepts_at.is_none() {
                 break;
             }
-            clients.wait(listener.number(), &calls);
+            clients.wait(listener.map(|listener| listener.number()), &calls);
             clients.serve();
         }
         drop((clients, calls));
@@ -59,6 +59,18 @@ struct Clients {
 }
 
 impl Clients {
+    /// Accepts those that wait at the socket, unless a pause lasts. False if none did. Without a socket,
+    /// as the program has closed it, the clients that are connected stay.
+    fn accept_from(&mut self, listener: Option<&listener::Listening>, calls: &Calls) -> bool {
+        match listener {
+            Some(listener) => self.accept_if_due(Instant::now(), || listener.accept(calls)),
+            None => {
+                self.accepts_at = None;
+                false
+            }
+        }
+    }
+
     /// Accepts those that wait, unless a pause lasts. False if none did.
     fn accept_if_due(
         &mut self,
@@ -102,7 +114,7 @@ impl Clients {
     }
 
     /// Waits until there is something to do, or another thread ends the wait.
-    fn wait(&self, listener: RawFd, calls: &Calls) {
+    fn wait(&self, listener: Option<RawFd>, calls: &Calls) {
         let mut files = self.watched(listener);
         let left = self.until().map(|at| at.saturating_duration_since(Instant::now()));
         let left = left.map(|left| left + Duration::from_millis(1));
@@ -114,9 +126,10 @@ impl Clients {
 
     /// The files to poll. A client whose descriptor the program has closed is dropped when it is
     /// served.
-    fn watched(&self, listener: RawFd) -> Vec<libc::pollfd> {
+    fn watched(&self, listener: Option<RawFd>) -> Vec<libc::pollfd> {
         let watched = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        let listener = self.accepts_at.is_none().then(|| watched(listener, libc::POLLIN));
+        let listener = listener.filter(|_| self.accepts_at.is_none());
+        let listener = listener.map(|number| watched(number, libc::POLLIN));
         let clients = self.connections.iter();
         let clients = clients.map(|client| watched(client.number(), client.wants()));
         listener.into_iter().chain(clients).collect()
@@ -206,11 +219,11 @@ mod tests {
                 assert!(!clients.accept_if_due(now, refused));
                 assert!(!clients.accept_if_due(now + PAUSE / 2, refused));
                 assert_eq!((attempts.get(), clients.until()), (round, Some(now + PAUSE)));
-                assert!(clients.watched(0).is_empty());
+                assert!(clients.watched(Some(0)).is_empty());
             }
             let none = || Err(io::Error::from_raw_os_error(libc::EAGAIN));
             assert!(!clients.accept_if_due(now + 9 * PAUSE, none));
-            assert_eq!((clients.until(), clients.watched(0).len()), (None, 1));
+            assert_eq!((clients.until(), clients.watched(Some(0)).len()), (None, 1));
         }
     }
 }

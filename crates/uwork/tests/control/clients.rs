@@ -3,12 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use crate::support::child::become_nobody;
+use crate::support::descriptors::{open_descriptors, until_at_rest};
 use crate::support::forked::in_child;
-use crate::support::{queue, until, watchdog};
+use crate::support::{queue, until, watchdog, within};
 use crate::{Client, scene, socket, threads_named};
 
 #[test]
@@ -193,5 +196,50 @@ fn all_items_run_beside_hostile_clients() {
             let stream = UnixStream::connect(&path).expect("a listener");
             BufReader::new(stream).read_line(&mut first).is_ok_and(|_| first.starts_with("uwork-c"))
         });
+    });
+}
+
+/// The descriptors of sockets that listen.
+fn listeners() -> Vec<RawFd> {
+    let listens = |number: &RawFd| {
+        let (mut listens, mut length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as u32);
+        let (option, at) = (libc::SO_ACCEPTCONN, (&raw mut listens).cast());
+        // SAFETY: the structures are live and of the given length. It fails for other files.
+        unsafe { libc::getsockopt(*number, libc::SOL_SOCKET, option, at, &raw mut length) };
+        listens == 1
+    };
+    open_descriptors().into_iter().filter(listens).collect()
+}
+
+// Catches: clients that lose their connections, as the program has closed the listening socket alone.
+#[test]
+fn clients_stay_when_the_program_closes_the_listening_socket_alone() {
+    let _watchdog = watchdog();
+    scene("clients_stay_when_the_program_closes_the_listening_socket_alone", || {
+        let path = socket();
+        let inode = |path: &Path| fs::metadata(path).map(|found| found.ino()).ok();
+        let mut first = Client::connect(&path);
+        for _ in 0..4 {
+            let before = inode(&path);
+            assert!(first.ask("help").is_ok());
+            until_at_rest();
+            let listeners = listeners();
+            assert_eq!(listeners.len(), 1);
+            // SAFETY: the library expects that a program closes its descriptors.
+            assert_eq!(unsafe { libc::close(listeners[0]) }, 0);
+            // By the thread that has lost the socket.
+            assert!(first.ask("help").is_ok());
+            let queue = queue("goes on").build().unwrap();
+            until("the socket is open again", || {
+                assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+                inode(&path).is_some_and(|now| Some(now) != before)
+            });
+            assert!(first.ask("help").is_ok());
+            let path = path.clone();
+            within("another client is served", move || {
+                assert!(Client::connect(&path).ask("help").is_ok());
+            });
+            assert!(first.ask("help").is_ok());
+        }
     });
 }
