@@ -1,6 +1,7 @@
 //! Names of functions, from the program's debug information or symbol table.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Frame;
 
@@ -17,20 +18,55 @@ pub(crate) fn hold() -> Held {
     RESOLVES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A call of the resolver.
+type Call = Box<dyn FnOnce() + Send>;
+
 /// Calls the resolver, which opens and closes files by the standard library: on a thread with a table of
 /// descriptors of its own, of which the program closes none, and which closes none of the program's. It
-/// is empty, so that no file of the program's stays open by it. On the calling thread if the system
-/// refuses one more.
-fn apart<R: Send + 'static>(resolve: impl Fn() -> R + Clone + Send + 'static) -> R {
-    let _held = hold();
-    let (tell, told) = mpsc::channel();
-    let there = resolve.clone();
-    let main = move || {
-        own_table();
-        let _ = tell.send(there());
-    };
-    let begun = crate::thread::start("uw/names", main);
-    begun.ok().and_then(|()| told.recv().ok()).unwrap_or_else(resolve)
+/// is empty, so that no file of the program's stays open by it. The thread is made by the first call, and
+/// ends with this value.
+#[derive(Default)]
+pub(super) struct Apart {
+    thread: Option<Sender<Call>>,
+}
+
+impl Apart {
+    /// What `resolve` returns there, or on the calling thread if the system refuses one more.
+    fn run<R: Send + 'static>(&mut self, resolve: impl Fn() -> R + Clone + Send + 'static) -> R {
+        let _held = hold();
+        let (tell, told) = mpsc::channel();
+        let there = resolve.clone();
+        let call: Call = Box::new(move || _ = tell.send(there()));
+        let sent = self.thread().and_then(|thread| thread.send(call).ok());
+        sent.and_then(|()| told.recv().ok()).unwrap_or_else(resolve)
+    }
+
+    fn thread(&mut self) -> Option<&Sender<Call>> {
+        if self.thread.is_none() {
+            let (ask, asked) = mpsc::channel::<Call>();
+            let main = move || {
+                own_table();
+                asked.into_iter().for_each(|call| call());
+            };
+            self.thread = crate::thread::start("uw/names", main).ok().map(|()| ask);
+        }
+        self.thread.as_ref()
+    }
+
+    /// See [`name`](super::name).
+    pub(super) fn name(&mut self, address: usize) -> Option<String> {
+        self.run(move || {
+            let mut name = None;
+            // The resolver expects a return address and looks up the byte before it.
+            let after = std::ptr::without_provenance_mut(address.wrapping_add(1));
+            backtrace::resolve(after, |symbol| {
+                // The outermost function comes last, after functions that were inlined at its first
+                // instruction.
+                name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
+            });
+            name
+        })
+    }
 }
 
 /// Gives the calling thread an empty table of descriptors, or before Linux 5.9 a copy.
@@ -42,21 +78,6 @@ fn own_table() {
             libc::unshare(libc::CLONE_FILES);
         }
     }
-}
-
-/// The function at this address. Reads the program's file at first use: milliseconds, and memory
-/// for the symbols found. Takes locks of its own; call it without any of the engine's held.
-pub fn name(address: usize) -> Option<String> {
-    apart(move || {
-        let mut name = None;
-        // The resolver expects a return address and looks up the byte before it.
-        backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
-            // The outermost function comes last, after functions that were inlined at its first
-            // instruction.
-            name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
-        });
-        name
-    })
 }
 
 /// A position in a function, as found on a stack.
@@ -75,9 +96,9 @@ fn shortened(file: &str) -> &str {
 }
 
 /// The functions at these positions, the innermost of each first: several if some were inlined, a
-/// frame without a name if nothing is known. As [`name`].
+/// frame without a name if nothing is known. As [`name`](super::name).
 pub(crate) fn frames(places: Vec<Place>) -> Vec<Frame> {
-    apart(move || places.iter().copied().flat_map(frames_at).collect())
+    Apart::default().run(move || places.iter().copied().flat_map(frames_at).collect())
 }
 
 fn frames_at(place: Place) -> Vec<Frame> {
@@ -97,4 +118,18 @@ fn frames_at(place: Place) -> Vec<Frame> {
         frames.push(Frame { address, symbol: None, location: None });
     }
     frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Catches: a thread for each function of a dump.
+    #[test]
+    fn all_lookups_of_a_resolver_are_on_one_thread_and_not_the_callers() {
+        let mut apart = Apart::default();
+        let threads: Vec<_> = (0..3).map(|_| apart.run(crate::thread::id)).collect();
+        assert_eq!(threads, [threads[0]; 3]);
+        assert_ne!(threads[0], crate::thread::id());
+    }
 }

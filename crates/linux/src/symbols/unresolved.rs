@@ -1,8 +1,14 @@
 //! No names of functions: the feature `symbols` is off.
 
-/// Always None.
-pub fn name(_: usize) -> Option<String> {
-    None
+/// No thread.
+#[derive(Default)]
+pub(super) struct Apart;
+
+impl Apart {
+    /// Always None.
+    pub(super) fn name(&mut self, _: usize) -> Option<String> {
+        None
+    }
 }
 
 /// See [`hold`].
