@@ -21,10 +21,11 @@
 //!
 //! **Identity** is the file's device and inode. All eventfds and perf events have one inode in
 //! common; so files without a type of their own are marked by a signal (`F_SETSIG`) that no program
-//! chooses for a file, and that is never switched on. Every process sees the same mark, in another
-//! namespace too. A use checks the mark alone, which takes half the time of the whole identity; a
-//! close checks both. A number that the library itself has got again since is told apart by the list:
-//! an older descriptor is not in it any more.
+//! chooses for a file, and that is never switched on. Each of the three kinds has its own signal: the
+//! program may duplicate the eventfd of a notifier to the number of a lost ring. Every process sees the
+//! same marks, in another namespace too. A use checks the mark alone, which takes half the time of the
+//! whole identity; a close checks both. A number that the library itself has got again since is told
+//! apart by the list: an older descriptor is not in it any more.
 
 pub(crate) mod identity;
 #[cfg(test)]
@@ -252,7 +253,8 @@ impl OwnDescriptor {
         let mut list = list();
         list.make_room()?;
         let (number, value) = open()?;
-        let known = expected.identity_of(number).and_then(|identity| mark(number, identity));
+        let known =
+            expected.identity_of(number).and_then(|identity| mark(number, expected, identity));
         let kept = known.and_then(|identity| {
             let number = if is_raised { raise(number, identity)? } else { number };
             Some((number, identity))
@@ -316,28 +318,24 @@ pub(crate) struct Untaken {
     number: RawFd,
     /// `None` if the number belongs to a file of another kind.
     identity: Option<Identity>,
-    /// It is that socket, and not one that has got the number since.
-    is_certain: bool,
 }
 
 #[cfg(feature = "ring")]
 impl Untaken {
-    /// `is_it`: whether the socket of that number is certainly the one.
-    pub(crate) fn new(number: RawFd, is_it: impl FnOnce(RawFd) -> bool) -> Untaken {
-        let identity = Expected::Socket.identity_of(number);
-        let is_certain = identity.is_some() && is_it(number);
-        Untaken { number, identity, is_certain }
+    pub(crate) fn new(number: RawFd) -> Untaken {
+        Untaken { number, identity: Expected::Socket.identity_of(number) }
     }
 
     /// Gives it up, for an owner that closes it. `None` if the program has closed it.
     pub(crate) fn take(self) -> Option<RawFd> {
-        let Untaken { number, identity, .. } = self;
+        let Untaken { number, identity } = self;
         identity.filter(|&identity| is_of(number, identity)).map(|_| number)
     }
 
-    /// Closes it, unless the program may have done so.
-    pub(crate) fn close(self) {
-        if let Some(identity) = self.identity.filter(|_| self.is_certain) {
+    /// Closes it, unless the program may have done so. `is_it`: whether the socket of that number is that
+    /// socket, and not one that had got the number before this value was made.
+    pub(crate) fn close(self, is_it: impl FnOnce(RawFd) -> bool) {
+        if let Some(identity) = self.identity.filter(|_| is_it(self.number)) {
             close(self.number, identity);
         }
     }

@@ -10,16 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Identity {
     device: libc::dev_t,
     inode: libc::ino_t,
-    /// It has no type, and the library's mark.
-    is_marked: bool,
+    /// The library's mark, for a file without a type; 0: none.
+    mark: libc::c_int,
 }
 
 /// Constants of fcntl(2) that libc does not have: the signal for a file that is ready.
 pub(crate) const F_SETSIG: libc::c_int = 10;
 const F_GETSIG: libc::c_int = 11;
 
-/// The mark of a file without a type: a signal that no driver sends.
-pub(super) const MARK: libc::c_int = libc::SIGSTKFLT;
+/// The marks of files without a type: signals that no driver sends. Each kind has its own. The program
+/// has eventfds of the library, and may give a duplicate of one to any number.
+const MARKS: [libc::c_int; 3] = [EVENT, RING, PERF];
+pub(super) const EVENT: libc::c_int = libc::SIGSTKFLT;
+pub(super) const RING: libc::c_int = libc::SIGXFSZ;
+const PERF: libc::c_int = libc::SIGXCPU;
 
 /// What a new descriptor must refer to.
 #[derive(Clone, Copy)]
@@ -31,8 +35,11 @@ pub(crate) enum Expected<'a> {
     Socket,
     /// An event of perf_event_open(2).
     PerfEvent,
-    /// A file without a type: an eventfd, an io_uring.
-    NoType,
+    /// An eventfd.
+    Event,
+    /// An io_uring.
+    #[cfg(feature = "ring")]
+    Ring,
 }
 
 impl Expected<'_> {
@@ -44,10 +51,23 @@ impl Expected<'_> {
             Expected::Process => is_of_proc(identity.device),
             Expected::On(path) => device_of(path) == Some(identity.device),
             Expected::Socket => kind == libc::S_IFSOCK,
-            Expected::NoType => kind == NO_TYPE,
+            Expected::Event => kind == NO_TYPE,
+            #[cfg(feature = "ring")]
+            Expected::Ring => kind == NO_TYPE,
             Expected::PerfEvent => kind == NO_TYPE && is_perf_event(number),
         };
         is_met.then_some(identity)
+    }
+
+    /// The mark of this kind.
+    fn mark(self) -> Option<libc::c_int> {
+        match self {
+            Expected::Event => Some(EVENT),
+            #[cfg(feature = "ring")]
+            Expected::Ring => Some(RING),
+            Expected::PerfEvent => Some(PERF),
+            Expected::Process | Expected::On(_) | Expected::Socket => None,
+        }
     }
 }
 
@@ -97,34 +117,39 @@ pub(super) fn look(number: RawFd) -> Option<(Identity, libc::mode_t)> {
     // SAFETY: the call has filled it.
     let stat = unsafe { stat.assume_init() };
     let kind = stat.st_mode & libc::S_IFMT;
-    let is_marked = kind == NO_TYPE && has_mark(number);
-    Some((Identity { device: stat.st_dev, inode: stat.st_ino, is_marked }, kind))
+    let mark = if kind == NO_TYPE { mark_of(number) } else { 0 };
+    Some((Identity { device: stat.st_dev, inode: stat.st_ino, mark }, kind))
 }
 
-/// False for a closed number.
-fn has_mark(number: RawFd) -> bool {
+/// 0 for a closed number, and for a file without one of the marks.
+fn mark_of(number: RawFd) -> libc::c_int {
     // SAFETY: no pointers.
-    unsafe { libc::fcntl(number, F_GETSIG) == MARK }
+    let signal = unsafe { libc::fcntl(number, F_GETSIG) };
+    if MARKS.contains(&signal) { signal } else { 0 }
 }
 
 /// Whether a number still belongs to this file, for a use. One system call.
 pub(super) fn is_of(number: RawFd, identity: Identity) -> bool {
-    if identity.is_marked { has_mark(number) } else { identity_of(number) == Some(identity) }
+    match identity.mark {
+        0 => identity_of(number) == Some(identity),
+        mark => mark_of(number) == mark,
+    }
 }
 
 pub(super) fn identity_of(number: RawFd) -> Option<Identity> {
     look(number).map(|(identity, _)| identity)
 }
 
-/// Marks a new file, if it has no type. Returns its identity from then on.
-pub(super) fn mark(number: RawFd, identity: Identity) -> Option<Identity> {
-    let (now, kind) = look(number)?;
-    if now != identity || kind != NO_TYPE {
-        return (now == identity).then_some(now);
+/// Marks a new file, if its kind has a mark. Returns its identity from then on.
+pub(super) fn mark(number: RawFd, expected: Expected, identity: Identity) -> Option<Identity> {
+    let (now, _) = look(number)?;
+    if now != identity {
+        return None;
     }
+    let Some(mark) = expected.mark() else { return Some(now) };
     // SAFETY: no pointers. If a filter refuses the call, the mark is missing.
-    let outcome = unsafe { libc::fcntl(number, F_SETSIG, MARK) };
-    Some(Identity { is_marked: outcome == 0, ..identity })
+    let outcome = unsafe { libc::fcntl(number, F_SETSIG, mark) };
+    Some(Identity { mark: if outcome == 0 { mark } else { 0 }, ..identity })
 }
 
 /// Closes a number, if it still belongs to this file.

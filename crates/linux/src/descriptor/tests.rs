@@ -4,7 +4,7 @@ use std::io::{PipeReader, Read, pipe};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use super::identity::{F_SETSIG, MARK, PROC, look};
+use super::identity::{EVENT, F_SETSIG, PROC, RING, look};
 use super::*;
 
 fn eventfd() -> RawFd {
@@ -13,7 +13,7 @@ fn eventfd() -> RawFd {
 }
 
 fn own_eventfd() -> OwnDescriptor {
-    OwnDescriptor::open(Expected::NoType, eventfd).expect("room")
+    OwnDescriptor::open(Expected::Event, eventfd).expect("room")
 }
 
 fn is_open(number: RawFd) -> bool {
@@ -48,7 +48,7 @@ fn a_file_that_is_lost_at_birth_does_not_close_the_file_of_the_program() {
     let open = OwnDescriptor::open_within::<OwnedFd>;
     #[cfg(not(feature = "ring"))]
     let open = |expected, open| OwnDescriptor::open_as::<OwnedFd>(expected, open, false);
-    let outcome = open(Expected::NoType, || {
+    let outcome = open(Expected::Event, || {
         number = eventfd();
         replace(number, reader.as_raw_fd());
         // SAFETY: the test's own.
@@ -78,7 +78,7 @@ fn files_with_signals_of_the_programs_are_not_ours() {
     const F_SETOWN_EX: libc::c_int = 15;
     // SAFETY: no arguments.
     let owner: [libc::pid_t; 2] = [0, unsafe { libc::getpid() }];
-    for signal in [0, libc::SIGIO, libc::SIGRTMIN(), libc::SIGRTMAX()] {
+    for signal in [0, RING, libc::SIGIO, libc::SIGRTMIN(), libc::SIGRTMAX()] {
         let (ours, foreign) = (own_eventfd(), eventfd());
         let number = ours.number();
         replace(number, foreign);
@@ -96,7 +96,7 @@ fn files_with_signals_of_the_programs_are_not_ours() {
     let ((reader, writer), number) = (pipe().expect("a pipe"), ours.number());
     replace(number, writer.into_raw_fd());
     // SAFETY: the test's own.
-    assert_eq!(unsafe { libc::fcntl(number, F_SETSIG, MARK) }, 0);
+    assert_eq!(unsafe { libc::fcntl(number, F_SETSIG, EVENT) }, 0);
     drop(ours);
     assert!(is_open(number));
     drop(reader);

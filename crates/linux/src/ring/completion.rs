@@ -7,6 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use io_uring::cqueue;
 
 use super::buffers::Buffer;
+use super::reactor::Names;
 use crate::descriptor::Untaken;
 
 /// An operation's outcome, or one of several of a multishot operation.
@@ -16,8 +17,8 @@ pub struct Completion {
     result: i32,
     flags: u32,
     buffer: Option<Buffer>,
-    /// The accepted socket, while it has no other owner.
-    socket: Option<Untaken>,
+    /// The accepted socket, while it has no other owner, and the names that it may have.
+    socket: Option<(Untaken, Names)>,
 }
 
 impl Completion {
@@ -25,7 +26,7 @@ impl Completion {
         entry: &cqueue::Entry,
         token: u64,
         buffer: Option<Buffer>,
-        socket: Option<Untaken>,
+        socket: Option<(Untaken, Names)>,
     ) -> Completion {
         Completion { token, result: entry.result(), flags: entry.flags(), buffer, socket }
     }
@@ -73,7 +74,7 @@ impl Completion {
     /// has closed the descriptor since it was accepted.
     pub fn into_fd(mut self) -> io::Result<OwnedFd> {
         self.result()?;
-        let socket = self.socket.take().ok_or_else(|| {
+        let (socket, _) = self.socket.take().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the operation was not an accept")
         })?;
         let number = socket.take().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
@@ -84,8 +85,8 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        if let Some(socket) = self.socket.take() {
-            socket.close();
+        if let Some((socket, names)) = self.socket.take() {
+            socket.close(|number| names.are_of(number));
         }
     }
 }

@@ -48,7 +48,7 @@ impl Descriptor {
         }
         // SAFETY: no pointers.
         let open = || unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        let new = Box::into_raw(Box::new(OwnDescriptor::open(Expected::NoType, open)?));
+        let new = Box::into_raw(Box::new(OwnDescriptor::open(Expected::Event, open)?));
         let old = self.file.swap(new, Ordering::AcqRel);
         if !old.is_null() {
             settle();

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use crate::support::child::alone;
-use crate::support::descriptors::{CloseAll, Files};
+use crate::support::descriptors::{CloseAll, Files, is_open};
 use crate::support::{received, watchdog};
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -117,6 +117,35 @@ fn a_reactor_goes_on_without_its_descriptor() {
         // The thread's places for rings were freed: it has 16.
         for _ in 0..40 {
             drop(Reactor::builder().build().unwrap());
+        }
+    });
+}
+
+// Catches: a duplicate of a notifier's descriptor that is taken for a lost ring, and closed.
+#[test]
+fn a_duplicate_of_a_notifiers_descriptor_may_have_the_number_of_a_lost_ring() {
+    use uwork::ring::Reactor;
+
+    alone("a_duplicate_of_a_notifiers_descriptor_may_have_the_number_of_a_lost_ring", || {
+        let _watchdog = watchdog();
+        let Ok(reactor) = Reactor::builder().build() else {
+            return eprintln!("skipped: no io_uring");
+        };
+        let numbers = CloseAll::AtOnce.run();
+        let notifier = task::notifier().unwrap();
+        let own = notifier.as_fd().as_raw_fd();
+        let places: Vec<_> = numbers.into_iter().filter(|&number| number != own).collect();
+        assert!(!places.is_empty());
+        for &number in &places {
+            // SAFETY: both numbers are the test's.
+            assert_eq!(unsafe { libc::dup2(own, number) }, number);
+        }
+        drop(reactor);
+        assert_eq!(task::notifier().unwrap().as_fd().as_raw_fd(), own);
+        for number in places {
+            assert!(is_open(number), "{number} was closed");
+            // SAFETY: the test's own.
+            assert_eq!(unsafe { libc::close(number) }, 0);
         }
     });
 }

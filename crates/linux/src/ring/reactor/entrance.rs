@@ -56,7 +56,7 @@ impl Entrance {
     /// Makes a ring.
     pub(super) fn open(builder: &Builder, entries: u32) -> Result<(Entrance, IoUring), Error> {
         let build = || builder.build(entries).map(|ring| (ring.as_raw_fd(), ring));
-        let (descriptor, ring) = OwnDescriptor::open_within(Expected::NoType, build)?;
+        let (descriptor, ring) = OwnDescriptor::open_within(Expected::Ring, build)?;
         let mut entrance = Entrance { descriptor, index: None };
         let data = entrance.descriptor.number() as u64;
         let mut update = Update { offset: u32::MAX, reserved: 0, data };

@@ -18,7 +18,8 @@ use io_uring::IoUring;
 use io_uring::types::Timespec;
 
 use entrance::Entrance;
-use name::Name;
+use name::Accepts;
+pub(super) use name::Names;
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
@@ -87,8 +88,7 @@ pub struct Reactor {
     /// Other threads refer to its descriptor.
     entrance: ManuallyDrop<Box<Entrance>>,
     buffers: Option<Rc<Buffers>>,
-    /// The names of the listeners that accept.
-    listeners: Vec<Name>,
+    accepts: Accepts,
     target: Arc<Target>,
     /// The poll of the eventfd has ended and is to be queued again.
     poll_ended: bool,
@@ -124,7 +124,7 @@ impl Reactor {
             ring: ManuallyDrop::new(ring),
             entrance: ManuallyDrop::new(Box::new(entrance)),
             buffers,
-            listeners: Vec::new(),
+            accepts: Accepts::default(),
             target,
             poll_ended: true,
             not_send: PhantomData,
@@ -228,8 +228,9 @@ impl Reactor {
         Ok(ran)
     }
 
-    /// The next completion, if one is ready. Makes no system call: [`Reactor::wait`] and
-    /// [`Reactor::submit`] do.
+    /// The next completion, if one is ready. Fetches none from the system: [`Reactor::wait`] and
+    /// [`Reactor::submit`] do. Makes a system call for an accepted connection, a look at its identity,
+    /// and none otherwise.
     #[allow(clippy::should_implement_trait, reason = "others come after it has given none")]
     pub fn next(&mut self) -> Option<Completion> {
         loop {
@@ -245,9 +246,10 @@ impl Reactor {
                 unsafe { buffers.take(id, u32::try_from(entry.result()).unwrap_or(0)) }
             });
             let (kind, token) = (entry.user_data() & KIND, entry.user_data() & TOKEN_MAX);
-            let is_socket = kind == ACCEPT && entry.result() >= 0;
-            let is_accepted = |number| self.listeners.contains(&Name::of(number));
-            let socket = is_socket.then(|| Untaken::new(entry.result(), is_accepted));
+            let is_last = !io_uring::cqueue::more(entry.flags());
+            let names = (kind == ACCEPT).then(|| self.accepts.names(token, is_last));
+            let names = names.filter(|_| entry.result() >= 0);
+            let socket = names.map(|names| (Untaken::new(entry.result()), names));
             return Some(Completion::new(&entry, token, buffer, socket));
         }
     }

@@ -8,7 +8,7 @@ use io_uring::{opcode, squeue};
 
 use crate::task::NOTICE;
 
-use super::{GROUP, Name, Reactor};
+use super::{GROUP, Reactor};
 #[cfg(doc)]
 use crate::ring::{Builder, Completion};
 
@@ -72,7 +72,9 @@ impl Reactor {
     ///
     /// Submits it together with all queued operations. Without a free descriptor (`EMFILE`) the
     /// operation ends at once, and connections wait: queue it again when a descriptor was closed,
-    /// not before.
+    /// not before. A connection that is not taken is closed with its completion, unless it may be
+    /// another socket of the program's by then: one with another address than the listener has
+    /// (`IP_TRANSPARENT`) stays open.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -82,10 +84,7 @@ impl Reactor {
         let accept = opcode::AcceptMulti::new(fd).flags(flags).build();
         // SAFETY: no memory is involved.
         unsafe { self.queue(accept.user_data(ACCEPT | check(token)?))? };
-        let name = Name::of(number);
-        if !self.listeners.contains(&name) {
-            self.listeners.push(name);
-        }
+        self.accepts.begin(token, number);
         self.submit_all()
     }
 
