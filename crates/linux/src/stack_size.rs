@@ -9,7 +9,6 @@
 
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The sizes that may be chosen: enough for the library's own frames, and what an address space has.
@@ -46,7 +45,7 @@ pub(crate) fn of_service() -> usize {
 /// what glibc holds ready for objects that are loaded later.
 fn static_data() -> usize {
     type Minimum = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
-    static SIZE: OnceLock<usize> = OnceLock::new();
+    static SIZE: Known = Known::new();
     let measure = || {
         if !cfg!(target_env = "gnu") {
             return 0;
@@ -69,7 +68,27 @@ fn static_data() -> usize {
         }
     };
     // Once: a later `dlsym` would wait for a thread that loads an object, which may wait for an item.
-    *SIZE.get_or_init(measure)
+    SIZE.get(measure)
+}
+
+/// A size that is determined by the first call. Not a `OnceLock`: a fork could find it half initialised,
+/// and the child's first thread would wait for ever. Concurrent first calls determine it each.
+struct Known(AtomicUsize);
+
+impl Known {
+    const fn new() -> Known {
+        Known(AtomicUsize::new(usize::MAX))
+    }
+
+    fn get(&self, determine: impl FnOnce() -> usize) -> usize {
+        let known = self.0.load(Ordering::Relaxed);
+        if known != usize::MAX {
+            return known;
+        }
+        let size = determine();
+        self.0.store(size, Ordering::Relaxed);
+        size
+    }
 }
 
 /// The sum of the static data of all objects of the process, each with its alignment.
@@ -114,9 +133,9 @@ fn default() -> usize {
 /// The least stack of the threads of a Rust program, `RUST_MIN_STACK`. 0 if it is not set. Read once, as
 /// the standard library does: a program in C may change its environment later.
 fn rust_minimum() -> usize {
-    static MINIMUM: OnceLock<usize> = OnceLock::new();
+    static MINIMUM: Known = Known::new();
     let read = || std::env::var("RUST_MIN_STACK").ok()?.parse().ok();
-    *MINIMUM.get_or_init(|| read().unwrap_or(0))
+    MINIMUM.get(|| read().unwrap_or(0))
 }
 
 /// A permitted size: a number of bytes, or of the unit `K`, `M` or `G` that follows it.
@@ -147,6 +166,14 @@ mod tests {
         assert_eq!(of_items(), (64 << 20) + static_data());
         assert_eq!(of_service(), SERVICE + static_data());
         choose(0);
+    }
+
+    // Catches: a lock that the child of a fork finds taken.
+    #[test]
+    fn a_size_that_another_thread_determines_makes_no_thread_wait() {
+        let known = Known::new();
+        let outer = known.get(|| known.get(|| 5) + 1);
+        assert_eq!((outer, known.get(|| 7)), (6, 6));
     }
 
     #[test]

@@ -65,10 +65,10 @@ pub(crate) fn hold() -> Held {
     Held(KEPT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Whether the event is open that records nothing, and makes others cheap to open. False also if
-/// another thread uses the files.
-pub(super) fn is_anchored() -> bool {
-    lock().is_some_and(|kept| kept.anchor.as_ref().is_some_and(|event| event.get().is_some()))
+/// Whether the event is open that records nothing, and makes others cheap to open. `None` if another
+/// thread uses the files.
+pub(super) fn is_anchored() -> Option<bool> {
+    lock().map(|kept| kept.anchor.as_ref().is_some_and(|event| event.get().is_some()))
 }
 
 /// Keeps that event, in place of one that was lost.
@@ -234,6 +234,13 @@ mod tests {
         assert_ne!(number_of(&mut kept, thread), Some(number));
         // SAFETY: no pointers.
         assert_eq!(unsafe { libc::close(number) }, 0, "the foreign file was closed");
+    }
+
+    // Catches: an event that is taken for lost, and opened again, as another thread uses the files.
+    #[test]
+    fn the_anchor_is_unknown_while_another_thread_uses_the_files() {
+        let _held = hold();
+        assert_eq!(is_anchored(), None);
     }
 
     /// A thread queries another one again and again, and so has the lock most of the time.

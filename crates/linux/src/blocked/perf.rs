@@ -100,10 +100,16 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// while the kernel patches its code for context switches; a second after the last such event it
 /// patches it back. An event that records nothing keeps it patched. A thread of its own opens that
 /// event, as the watcher has other work meanwhile. The first call starts the thread, and so does the
-/// first one after the program, or a fork, has closed the event.
+/// first one after the program, or a fork, has closed the event. False also where that is not known, as
+/// another thread uses the files: the next sample asks again.
 fn is_warm() -> bool {
-    if kept::is_anchored() || REFUSED.load(Ordering::Relaxed) {
+    if REFUSED.load(Ordering::Relaxed) {
         return true;
+    }
+    match kept::is_anchored() {
+        Some(true) => return true,
+        Some(false) => {}
+        None => return false,
     }
     if !BEGUN.swap(true, Ordering::Relaxed) {
         let observed = crate::thread::id();
