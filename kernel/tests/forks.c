@@ -12,6 +12,7 @@
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/srcu.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
@@ -211,6 +212,31 @@ static void fork_with_polled(void)
 		schedule_timeout_interruptible(1);
 }
 
+DEFINE_STATIC_SRCU(domain);
+
+/* The parent has asked for a grace period, which has not begun at the fork. */
+static void fork_with_polled_domain(void)
+{
+	struct uw_queue *queue = uw_system_queue(UW_SYSTEM_DFL_LONG);
+	unsigned long state;
+	pid_t child;
+
+	CHECK(uw_queue_pause(queue) == 0);
+	state = start_poll_synchronize_srcu(&domain);
+	child = fork();
+	if (child == 0) {
+		uw_queue_resume(queue);
+		while (!poll_state_synchronize_srcu(&domain, state))
+			schedule_timeout_interruptible(1);
+		_exit(0);
+	}
+	wait_for_child(child);
+	CHECK(!poll_state_synchronize_srcu(&domain, state));
+	CHECK(uw_queue_resume(queue) == 0);
+	while (!poll_state_synchronize_srcu(&domain, state))
+		schedule_timeout_interruptible(1);
+}
+
 static int stop_repeating;
 
 /* Each callback queues another one behind it. */
@@ -246,6 +272,7 @@ static int __init forks_init(void)
 		forks();
 		fork_with_callback();
 		fork_with_polled();
+		fork_with_polled_domain();
 	}
 	barriers();
 	return checked();

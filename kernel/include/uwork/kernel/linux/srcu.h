@@ -137,6 +137,9 @@ static inline bool poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned
 {
 	bool has_passed = (long)(__atomic_load_n(&ssp->uw_periods, __ATOMIC_SEQ_CST) - state) >= 0;
 
+	/* In a forked child, where the item is idle, this begins the grace period that the parent has asked for. */
+	if (!has_passed && __atomic_load_n(&ssp->uw_is_polled, __ATOMIC_RELAXED) && !uw_work_is_pending(&ssp->uw_item))
+		uw_queue_work(uw_system_queue(UW_SYSTEM_DFL_LONG), &ssp->uw_item);
 	/* What the caller frees now is not accessed before this. */
 	smp_mb();
 	return has_passed;
