@@ -5,15 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::delivered::Delivered;
 use super::outcome::{End, Outcome, Twice};
-use super::pause::Trial;
-use super::run::{Run, Waiting};
+use super::run::Waiting;
 use super::shared::{Shared, lock};
-use crate::handler::{Failure, Reply};
-use crate::job::{EntryId, Job, Ticket};
+use crate::job::{EntryId, Ticket};
 use crate::keys::Keys;
-use crate::policy::{self, Begin, Deliveries};
+use crate::policy::Deliveries;
 use crate::safety::Refusal;
 
 /// The place of a job: the number of its stream in the link, and its entry.
@@ -35,13 +32,13 @@ pub(super) struct Held {
     pub(super) id: Option<String>,
     pub(super) attempt: u32,
     /// The server's counter when it was delivered.
-    of: Deliveries,
+    pub(super) of: Deliveries,
     /// The entry of which it is a retry.
-    first: Option<String>,
+    pub(super) first: Option<String>,
     /// Another consumer owns the entry.
-    is_lost: bool,
+    pub(super) is_lost: bool,
     /// The memory that is counted for it beside the payload.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// One shard: its streams, what is held of them, and what is to be committed.
@@ -74,122 +71,6 @@ impl Link {
             refusal: Refusal::default(),
             closing: AtomicBool::new(false),
         })
-    }
-
-    /// Takes entries that the server has delivered to this consumer, and queues their jobs. Entries
-    /// that are held already are skipped, and those without memory are handed back.
-    pub(super) fn admit(self: &Arc<Self>, stream: usize, mut delivered: Delivered) {
-        let entries = std::mem::take(&mut delivered.entries);
-        if entries.is_empty() {
-            return;
-        }
-        self.shared.has_read(delivered.largest);
-        let was_slow = delivered.since.elapsed() > self.shared.config.heartbeat / 2;
-        let mut jobs = Vec::with_capacity(entries.len());
-        {
-            let mut held = lock(&self.held);
-            if self.shared.sealed.load(Ordering::Relaxed) {
-                return;
-            }
-            for entry in entries {
-                let place = (stream, entry.id);
-                let (id, attempts) = match &entry.fields {
-                    Some(fields) => (fields.id.clone(), fields.attempts),
-                    None => (None, 0),
-                };
-                let before = attempts.saturating_add(entry.of.begun);
-                let attempt = before.saturating_add(1);
-                let std::collections::hash_map::Entry::Vacant(vacant) = held.entry(place) else {
-                    continue;
-                };
-                let ticket = Ticket::new();
-                let of = entry.of;
-                let first = entry.fields.as_ref().and_then(|fields| fields.first.clone());
-                let payload = entry.fields.as_ref().and_then(|fields| fields.payload.as_ref());
-                let bytes = delivered.leave(entry.bytes - payload.map_or(0, Vec::len));
-                vacant.insert(Held {
-                    ticket: ticket.clone(),
-                    id,
-                    attempt,
-                    of,
-                    first,
-                    is_lost: false,
-                    bytes,
-                });
-                jobs.push((place, attempt, of, ticket, entry.fields));
-            }
-            // Before another thread can decide and release them: the count would fall below zero.
-            self.shared.add(jobs.len());
-        }
-        for (place, attempt, of, ticket, fields) in jobs {
-            let Some(fields) = fields else {
-                let twice = Twice::IfMissing;
-                if ticket.settle_unstarted() {
-                    self.deliver(Outcome { place, id: None, attempt, twice, end: End::HandBack });
-                }
-                continue;
-            };
-            let fail = |attempt, failure| {
-                if ticket.settle() {
-                    let id = fields.id.clone();
-                    let (twice, end) = (Twice::IfMissing, End::Failed(failure));
-                    self.deliver(Outcome { place, id, attempt, twice, end });
-                }
-            };
-            if fields.group.as_ref().is_some_and(|group| *group != self.shared.config.group) {
-                if ticket.settle() {
-                    let (twice, end) = (Twice::Skipped, End::Done(Reply::done()));
-                    self.deliver(Outcome { place, id: None, attempt, twice, end });
-                }
-                continue;
-            }
-            let begin = policy::how_to_begin(fields.attempts, of, self.shared.config.attempts_max);
-            if begin == Begin::Never {
-                let before = fields.last_error.as_deref().unwrap_or("none was recorded");
-                let text = match of.begun {
-                    0 => "all its attempts are used up",
-                    _ => DIED,
-                };
-                // This attempt is not made.
-                fail(attempt - 1, Failure::dead(format!("{text}; the last error: {before}")));
-                continue;
-            }
-            let trial = Trial::take(&self.shared, &ticket);
-            let is_late = self.shared.pause.is_on() && trial.is_none();
-            if self.shared.is_alone() || is_late {
-                // It was on its way when the job began that runs alone, or when the pause did.
-                let (id, twice) = (fields.id, Twice::IfMissing);
-                if ticket.settle_unstarted() {
-                    self.deliver(Outcome { place, id, attempt, twice, end: End::HandBack });
-                }
-                continue;
-            }
-            let Some(payload) = fields.payload else {
-                fail(attempt, Failure::dead("the entry has no field \"p\", the payload"));
-                continue;
-            };
-            let payload_bytes = payload.len();
-            let job = Job {
-                stream: self.streams[stream].0.clone(),
-                entry: place.1,
-                payload,
-                handler: fields.handler,
-                id: fields.id,
-                key: fields.key,
-                attempt,
-                last_error: fields.last_error,
-                limit: self.shared.config.limit,
-                ticket,
-                trial,
-            };
-            let is_again = of.is_again();
-            // The server may know another owner of it by now, or none.
-            let is_doubted = was_slow || delivered.are_orphans;
-            let record = (begin != Begin::Now || is_doubted).then_some(begin == Begin::Alone);
-            let bytes = delivered.leave(payload_bytes);
-            let run = Run { link: self.clone(), place, is_again, record, bytes, job: Some(job) };
-            drop(self.shared.queue.spawn(move || run.run()));
-        }
     }
 
     /// Adds runs whose begin is to be recorded.

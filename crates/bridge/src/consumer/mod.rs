@@ -1,5 +1,6 @@
 //! A consumer: jobs of streams become items of a queue. The protocol is in the README.
 
+mod admit;
 mod alone;
 mod commands;
 mod committer;
