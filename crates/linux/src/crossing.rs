@@ -169,8 +169,8 @@ fn masks_of_all_threads() -> Result<Mask, Stays> {
             all.add(&mask);
         }
     };
-    let outcome =
-        briefly(Expected::Process, open, |folder| for_each_thread(folder, &mut add)).flatten();
+    let outcome = briefly(Expected::Process, open, |folder| for_each_thread(folder, &mut add))
+        .and_then(|all| all);
     outcome.map_err(|error| Stays::NoThreads(Errno(error)))?;
     Ok(all)
 }
