@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::time::Duration;
 
-use uwork_bridge::{DeadLetter, DeadLetters, Settled, placed};
+use uwork_bridge::{DeadLetter, DeadLetters, Settled};
 use uwork_capi::error::{fail, guard, guarded, misuse};
 use uwork_capi::memory::{can_create, can_hold};
 use uwork_capi::set_errno;
@@ -218,13 +218,10 @@ pub unsafe extern "C" fn uw_bridge_dead_create(config: *const UwBridgeConfig) ->
             let (servers, streams) = (config.servers()?, config.streams()?);
             (config, servers, streams)
         };
-        let of_stream = |stream: &String| placed(&servers, stream, config.shards());
-        let letters = |(server, shard): (_, String)| {
-            let letters = DeadLetters::new(server, &shard);
-            match config.window_ns {
-                0 => letters,
-                window_ns => letters.window(Duration::from_nanos(window_ns)),
-            }
+        let of_stream = |stream: &String| DeadLetters::of_shards(&servers, stream, config.shards());
+        let letters = |letters: DeadLetters| match config.window_ns {
+            0 => letters,
+            window_ns => letters.window(Duration::from_nanos(window_ns)),
         };
         let all = streams.iter().flat_map(of_stream).map(letters).collect();
         Ok(UwBridgeDead { all, at: (0, None), page: VecDeque::new(), lent: None })

@@ -1,13 +1,16 @@
 //! Dead letters: to look at, to replay, to remove. Each is settled in one step of the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::fault::{Error, ErrorKind};
+use crate::config::placed;
+use crate::fault::{Error, ErrorKind, Fault};
 use crate::job::{EntryId, Fields};
-use crate::keys::Keys;
+use crate::keys::{Keys, shard_of};
 use crate::process::Process;
+use crate::producer::route;
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
 use crate::wire::Wire;
@@ -56,7 +59,8 @@ return {now_ms(), letters}
 /// acknowledges it, and deletes it if no other group needs it.
 ///
 /// `to` is `+` in the first call, and then what that call has returned: the last letter that existed
-/// then. Returns how many it has settled, how many it has left, the last it has looked at, and `to`.
+/// then. Returns how many it has settled, how many it has left, the last it has looked at, `to`, and the
+/// ids whose marks it has renewed.
 pub(crate) const SETTLE: &str = r"
 -- No entry has this number. A right that is missing is met here, before a job has two places.
 redis.call('XDEL', KEYS[1], '0-1')
@@ -85,7 +89,7 @@ if to == '+' then
     if about[i] == 'last-generated-id' then to = about[i + 1] end
   end
 end
-local settled, left, last = 0, 0, ''
+local settled, left, last, ids = 0, 0, '', {}
 while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
   local found = redis.call('XRANGE', KEYS[1], from, to, 'COUNT', 1)
   if #found == 0 then break end
@@ -113,6 +117,7 @@ while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
     -- A mark that cannot be written keeps no job from its place.
     if of.i and is_replay and ARGV[6] ~= '0' then
       redis.pcall('SET', ARGV[5] .. of.i, last, 'NX', 'PX', ARGV[6])
+      ids[#ids + 1] = of.i
     elseif of.i and not is_replay then
       redis.pcall('SET', ARGV[5] .. of.i, '', 'PXAT', 1)
     end
@@ -120,7 +125,7 @@ while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
   end
   from = '(' .. last
 end
-return {settled, left, last, to}
+return {settled, left, last, to, ids}
 ";
 
 /// A job that has failed for good.
@@ -164,8 +169,8 @@ pub struct Settled {
     pub left: u64,
 }
 
-/// The dead letters of one stream, or of one shard of a stream ([`placed`](crate::placed)). In a forked
-/// child it makes a connection of its own.
+/// The dead letters of one stream, or of one shard of a stream ([`DeadLetters::of_shards`]). In a
+/// forked child it makes a connection of its own.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), uwork_bridge::Error> {
@@ -184,14 +189,30 @@ pub struct DeadLetters {
     process: Process,
     keys: Keys,
     window: Duration,
+    /// All shards of the stream, and the number of this one.
+    shards: Arc<[(Server, String)]>,
+    shard: usize,
 }
 
 impl DeadLetters {
     /// The dead letters of a stream. It connects at the first question.
     pub fn new(server: Server, stream: &str) -> DeadLetters {
+        DeadLetters::of(&[(server, stream.to_owned())].into(), 0)
+    }
+
+    /// The dead letters of each shard of a stream, dealt out to the servers as
+    /// [`Config`](crate::Config) does. A replay tells the other shards where the job of an id is.
+    pub fn of_shards(servers: &[Server], stream: &str, shards: u32) -> Vec<DeadLetters> {
+        let shards: Arc<[(Server, String)]> = placed(servers, stream, shards).into();
+        (0..shards.len()).map(|shard| DeadLetters::of(&shards, shard)).collect()
+    }
+
+    fn of(shards: &Arc<[(Server, String)]>, shard: usize) -> DeadLetters {
+        let (server, stream) = &shards[shard];
+        let (wire, keys) = (Wire::new(server.clone()), Keys::of(stream));
         let window = Duration::from_secs(3_600);
-        let (wire, process) = (Wire::new(server), Process::current());
-        DeadLetters { wire, process, keys: Keys::of(stream), window }
+        let process = Process::current();
+        DeadLetters { wire, process, keys, window, shards: shards.clone(), shard }
     }
 
     /// The time after a replay in which a second job of the id is not added; an hour if not set. A
@@ -343,11 +364,38 @@ impl DeadLetters {
         command.arg(self.keys.marks()).arg(ms(self.window)).arg(u8::from(is_replay));
         let reply = self.ask(command)?;
         let Value::Array(parts) = &reply else { return Err(self.unknown()) };
-        let [Value::Int(settled), Value::Int(left), last, end] = &parts[..] else {
+        let [Value::Int(settled), Value::Int(left), last, end, Value::Array(ids)] = &parts[..]
+        else {
             return Err(self.unknown());
         };
+        self.route(ids)?;
         let (settled, left) = (settled.cast_unsigned(), left.cast_unsigned());
         Ok((Settled { settled, left }, text(last), text(end)))
+    }
+
+    /// Makes the homes of replayed ids name this shard, so that a push with another key finds their
+    /// marks.
+    fn route(&self, ids: &[Value]) -> Result<(), Error> {
+        let count = self.shards.len();
+        let mut by_home = vec![Vec::new(); count];
+        for id in ids.iter().map(text) {
+            // It fits: there are at most `SHARDS_MAX`.
+            by_home[shard_of(&id, count as u32) as usize].push(id);
+        }
+        for (home, ids) in by_home.into_iter().enumerate() {
+            if home == self.shard || ids.is_empty() {
+                continue;
+            }
+            let (server, stream) = &self.shards[home];
+            let keys = Keys::of(stream);
+            let command = |id: &String| route(&keys, id, self.shard, count, self.window);
+            let commands: Vec<Cmd> = ids.iter().map(command).collect();
+            let mut wire = Wire::new(server.clone());
+            let replies = wire.ask(&commands).map_err(|fault| fault.error)?;
+            let fault = replies.iter().find_map(|reply| Fault::in_reply(reply, &wire.name()));
+            fault.map_or(Ok(()), |fault| Err(fault.error))?;
+        }
+        Ok(())
     }
 
     fn ask(&mut self, command: Cmd) -> Result<Value, Error> {

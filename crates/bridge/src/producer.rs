@@ -267,14 +267,10 @@ impl Producer {
         Some(shard_of(id, self.shards.len() as u32) as usize)
     }
 
-    /// Asks the home of an id for the shard of its job, and names one if it knows none. A mark lives
-    /// for a window after its job was added, and the route to it, which each push renews, for longer.
+    /// Asks the home of an id for the shard of its job, and names one if it knows none.
     fn route(&self, home: usize, push: &Push) -> Cmd {
-        let mark = self.shards[home].id(push.id.as_deref().unwrap_or_default());
-        let mut command = call(&SCRIPTS.route, &[&mark]);
-        command.arg(format!("{}{}", ROUTE as char, self.shard(push)));
-        command.arg(ms(self.window).saturating_mul(2)).arg(self.shards.len());
-        command
+        let id = push.id.as_deref().unwrap_or_default();
+        route(&self.shards[home], id, self.shard(push), self.shards.len(), self.window)
     }
 
     /// The shard that a mark names.
@@ -338,6 +334,15 @@ impl Producer {
         let text = format!("{}: an unknown reply", self.wires[shard].name());
         Error::new(ErrorKind::Refused, text)
     }
+}
+
+/// Names a shard for an id at its home, unless that has a mark. A mark lives for a window after its job
+/// was added, and the route to it, which each push renews, for longer.
+pub(crate) fn route(home: &Keys, id: &str, shard: usize, shards: usize, window: Duration) -> Cmd {
+    let mut command = call(&SCRIPTS.route, &[home.id(id)]);
+    command.arg(format!("{}{shard}", ROUTE as char));
+    command.arg(ms(window).saturating_mul(2)).arg(shards);
+    command
 }
 
 /// The numbers of jobs of each exchange.

@@ -78,6 +78,41 @@ fn a_replay_keeps_the_id_taken_and_a_removal_sets_it_free() {
 }
 
 #[test]
+fn the_id_of_a_replayed_job_is_found_from_each_shard() {
+    const SHARDS: u32 = 4;
+    let Some(redis) = Redis::start("the_id_of_a_replayed_job_is_found", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", SHARDS).unwrap();
+    let ids: Vec<String> = (0..20).map(|n| format!("id {n}")).collect();
+    let push = |id: &String, key: &str| Push::new("job").id(id.as_str()).key(key);
+    producer.push_all(ids.iter().map(|id| push(id, "a")).collect()).unwrap();
+    let mut settings = config(redis.server(), "jobs");
+    settings.shards = SHARDS;
+    let handlers = Handlers::new().otherwise(|_| Err(Failure::dead("no")));
+    let bridge = Bridge::start(settings, handlers, |_| {}).unwrap();
+    until("the jobs are dead", || bridge.counters().dead == ids.len() as u64);
+    bridge.stop(LONG);
+    // The windows of the pushes are over, and the routes.
+    for id in &ids {
+        for shard in 0..SHARDS {
+            let (mut connection, key) = (connection(&redis), format!("jobs.{{{shard}}}:id:{id}"));
+            redis::cmd("DEL").arg(key).exec(&mut connection).unwrap();
+        }
+    }
+    let all = DeadLetters::of_shards(&[redis.server()], "jobs", SHARDS);
+    let replayed: u64 = all.into_iter().map(|mut of| of.replay_all().unwrap().settled).sum();
+    assert_eq!(replayed, ids.len() as u64);
+    for key in ["b", "c", "d", "e"] {
+        for id in &ids {
+            assert_eq!(producer.push(push(id, key)).unwrap(), Pushed::Duplicate, "{id} {key}");
+        }
+    }
+}
+
+fn connection(redis: &Redis) -> redis::Connection {
+    redis::Client::open(redis.url()).unwrap().get_connection().unwrap()
+}
+
+#[test]
 fn a_replay_that_is_refused_leaves_the_letter_and_nothing_else() {
     let Some(redis) = Redis::start("a_replay_that_is_refused", &[]) else { return };
     redis.ask("XADD {jobs}:dead 5-0 p payload i 7 n 3 e why o 1-0");

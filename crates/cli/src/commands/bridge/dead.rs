@@ -106,11 +106,16 @@ struct SettleArgs {
 
 /// The dead letters of each stream and shard, and whether all streams exist.
 fn all_of(streams: &Streams) -> Result<(Vec<DeadLetters>, bool), UserError> {
+    let servers = streams.place.servers()?;
     // Letters belong to the stream, whatever its groups.
     let found = streams.look("uwork")?;
     let is_complete = found.is_complete;
-    let letters = found.existing().map(|(server, stat)| DeadLetters::new(server, &stat.stream));
-    Ok((letters.collect(), is_complete))
+    let existing: Vec<String> = found.existing().map(|(_, stat)| stat.stream).collect();
+    let of_stream =
+        |stream: &String| DeadLetters::of_shards(&servers, stream, streams.place.shards);
+    let mut letters: Vec<DeadLetters> = streams.stream.iter().flat_map(of_stream).collect();
+    letters.retain(|letters| existing.iter().any(|stream| stream == letters.stream()));
+    Ok((letters, is_complete))
 }
 
 /// Runs the command.
