@@ -84,7 +84,8 @@ struct uw_bridge_word {
 /*
  * Sets the command that the server runs in one step with the acknowledgement, if and only if this
  * attempt acknowledges the job. Its keys are on the stream's node. The words are copied. A command
- * that fails has changed nothing: the attempt has failed, and the job is tried again.
+ * that fails has changed nothing: the attempt has failed, and the job is tried again. A right that
+ * the user lacks fails no attempt: the consumer reports it, holds the job, and asks again.
  *
  * Several changes are a script: EVAL, its text, the number of keys, the keys, the arguments. It
  * checks before it writes. A script that fails keeps what it has written, so its job becomes a dead

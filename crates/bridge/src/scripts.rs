@@ -56,7 +56,7 @@ end
 redis.call('SET', KEYS[3], '', 'PXAT', 1)
 redis.call('XACK', KEYS[1], ARGV[1], '0-1')
 -- Runs the handler's script of these words. Returns why it has failed, and whether it may have
--- written before.
+-- written before. Valkey names the server's functions in two ways.
 local function run_effect(from, to)
   local reads = {}
   for name in ([[EXISTS GET MGET STRLEN GETRANGE TTL PTTL TYPE HGET HMGET HGETALL HEXISTS HLEN LLEN
@@ -82,9 +82,9 @@ local function run_effect(from, to)
   local last = first - 1 + ARGV[from + 2]
   for i = first, last do keys[#keys + 1] = ARGV[i] end
   for i = last + 1, to do args[#args + 1] = ARGV[i] end
-  local run, reply = loadstring('local KEYS, ARGV, redis = ... ' .. ARGV[from + 1], '=effect')
+  local run, reply = loadstring('local KEYS, ARGV, redis, server = ... ' .. ARGV[from + 1], '=effect')
   local ran = false
-  if run then ran, reply = pcall(run, keys, args, watched) end
+  if run then ran, reply = pcall(run, keys, args, watched, watched) end
   if not ran and type(reply) ~= 'table' then reply = {err = tostring(reply)} end
   return type(reply) == 'table' and reply.err, wrote or not denied
 end
