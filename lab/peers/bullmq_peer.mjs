@@ -1,5 +1,7 @@
-// BullMQ: bullmq_peer.mjs URL push|work CASE JOBS.
+// BullMQ: bullmq_peer.mjs URL push|work CASE JOBS. lab/peers/README.md has the settings' sources.
 
+import cluster from "node:cluster";
+import { availableParallelism } from "node:os";
 import { Queue, Worker } from "bullmq";
 
 const [url, role, name, count] = process.argv.slice(2);
@@ -23,7 +25,10 @@ if (role === "push") {
     await queue.addBulk(batch);
   }
   await queue.close();
+} else if (cluster.isPrimary) {
+  // A process has one thread, so each CPU has a process.
+  for (let cpu = 0; cpu < availableParallelism(); cpu++) cluster.fork();
 } else {
-  // One thread: the concurrency hides the round trips.
-  new Worker("q", jobs[name], { connection, concurrency: name === "sleep" ? 256 : 64 });
+  // The concurrency hides the round trips.
+  new Worker("q", jobs[name], { connection, concurrency: name === "sleep" ? 256 / availableParallelism() : 64 });
 }

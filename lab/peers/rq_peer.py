@@ -1,6 +1,10 @@
-"""RQ: rq_peer.py URL push|work CASE JOBS. The worker forks no process for each job."""
+"""RQ: rq_peer.py URL push|work CASE JOBS. The worker forks no process for each job.
+
+lab/peers/README.md has the settings' sources.
+"""
 
 import multiprocessing
+import os
 import sys
 
 from redis import Redis
@@ -25,7 +29,7 @@ if __name__ == "__main__":
             left -= batch
     else:
         # A worker runs one job at a time.
-        number = 16 if case == "sleep" else 2
+        number = 16 if case == "sleep" else len(os.sched_getaffinity(0))
         workers = [multiprocessing.Process(target=work, args=(url,)) for _ in range(number)]
         for worker in workers:
             worker.start()

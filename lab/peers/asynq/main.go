@@ -1,15 +1,20 @@
-// asynq: asynq_peer URL push|work CASE JOBS.
+// asynq: asynq_peer URL push|work CASE JOBS. lab/peers/README.md has the settings' sources.
 package main
 
 import (
 	"context"
 	"log"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/hibiken/asynq"
 )
+
+// Set in all processes but the first.
+const another = "ASYNQ_PEER_IS_ANOTHER"
 
 func noop(context.Context, *asynq.Task) error { return nil }
 
@@ -44,9 +49,20 @@ func main() {
 		}
 		return
 	}
+	// A server fetches one job after the other, so each CPU has a process.
+	if os.Getenv(another) == "" {
+		for range runtime.NumCPU() - 1 {
+			command := exec.Command(os.Args[0], os.Args[1:]...)
+			command.Env = append(os.Environ(), another+"=yes")
+			command.Stderr = os.Stderr
+			if err := command.Start(); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
 	concurrency := 64
 	if name == "sleep" {
-		concurrency = 256
+		concurrency = 256 / runtime.NumCPU()
 	}
 	mux := asynq.NewServeMux()
 	mux.HandleFunc("noop", noop)
