@@ -103,6 +103,20 @@ fn files_with_signals_of_the_programs_are_not_ours() {
     drop_number(number);
 }
 
+// Catches: a duplicate of a notifier's file, which the program has, taken for a lost ring and closed.
+#[cfg(feature = "ring")]
+#[test]
+fn a_file_of_another_kind_of_the_librarys_is_not_the_lost_one() {
+    let (ring, event) =
+        (OwnDescriptor::open(Expected::Ring, eventfd).expect("room"), own_eventfd());
+    let number = ring.number();
+    replace(number, event.number());
+    assert_eq!((ring.get(), event.get()), (None, Some(event.number())));
+    drop(ring);
+    assert!(is_open(number));
+    drop_number(number);
+}
+
 // Catches: a list that grows with each descriptor that the program has closed.
 #[test]
 fn entries_of_lost_files_make_room_for_new_ones() {

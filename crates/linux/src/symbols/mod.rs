@@ -15,12 +15,12 @@ pub(crate) use lookup::{Place, frames};
 /// child that is forked meanwhile.
 pub fn names() -> impl FnMut(usize) -> Option<String> {
     let mut known: HashMap<usize, Option<String>> = HashMap::new();
-    let mut apart = Apart::default();
+    let mut apart = Apart::new();
     move |address| known.entry(address).or_insert_with(|| apart.name(address)).clone()
 }
 
 /// The function at this address. Reads the program's file at first use: milliseconds, and memory
 /// for the symbols found. Takes locks of its own; call it without any of the engine's held.
 pub fn name(address: usize) -> Option<String> {
-    Apart::default().name(address)
+    Apart::new().name(address)
 }

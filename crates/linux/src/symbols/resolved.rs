@@ -25,12 +25,15 @@ type Call = Box<dyn FnOnce() + Send>;
 /// descriptors of its own, of which the program closes none, and which closes none of the program's. It
 /// is empty, so that no file of the program's stays open by it. The thread is made by the first call, and
 /// ends with this value.
-#[derive(Default)]
 pub(super) struct Apart {
     thread: Option<Sender<Call>>,
 }
 
 impl Apart {
+    pub(super) fn new() -> Apart {
+        Apart { thread: None }
+    }
+
     /// What `resolve` returns there, or on the calling thread if the system refuses one more.
     fn run<R: Send + 'static>(&mut self, resolve: impl Fn() -> R + Clone + Send + 'static) -> R {
         let _held = hold();
@@ -98,7 +101,7 @@ fn shortened(file: &str) -> &str {
 /// The functions at these positions, the innermost of each first: several if some were inlined, a
 /// frame without a name if nothing is known. As [`name`](super::name).
 pub(crate) fn frames(places: Vec<Place>) -> Vec<Frame> {
-    Apart::default().run(move || places.iter().copied().flat_map(frames_at).collect())
+    Apart::new().run(move || places.iter().copied().flat_map(frames_at).collect())
 }
 
 fn frames_at(place: Place) -> Vec<Frame> {
@@ -127,7 +130,7 @@ mod tests {
     // Catches: a thread for each function of a dump.
     #[test]
     fn all_lookups_of_a_resolver_are_on_one_thread_and_not_the_callers() {
-        let mut apart = Apart::default();
+        let mut apart = Apart::new();
         let threads: Vec<_> = (0..3).map(|_| apart.run(crate::thread::id)).collect();
         assert_eq!(threads, [threads[0]; 3]);
         assert_ne!(threads[0], crate::thread::id());
