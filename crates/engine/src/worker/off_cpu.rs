@@ -1,8 +1,10 @@
 //! Measures how long a worker's batches are off the CPU.
 //!
-//! A measurement reads the thread's CPU clock before and after a batch. If the batch was off the
-//! CPU, the next one is measured too, and with it how long the thread waited for a CPU: that is no
-//! sleep. The system tells it by a file, which takes longer to read than the clock.
+//! A measurement reads the thread's CPU clock before and after a batch, and how often the thread has
+//! waited. A batch without a wait that was off the CPU had lost it to other threads: that is no sleep.
+//! After one with a wait the next one is measured too, and with it how long the thread waited for a
+//! CPU, which is no sleep either. The system tells that by a file, which takes longer to read than the
+//! clock.
 
 use std::cell::Cell;
 
@@ -24,6 +26,7 @@ pub(super) struct OffCpuMeter {
 pub(super) struct Begun {
     began: u64,
     cpu_ns: u64,
+    waits: Option<u64>,
     delay_ns: Option<u64>,
 }
 
@@ -48,8 +51,9 @@ impl OffCpuMeter {
     fn begin_measured<H: Host>(&self, engine: &Engine<H>, pool: &Pool<H>) -> Option<Begun> {
         self.declared.set(false);
         let delay_ns = if pool.leaves_cpu() { engine.observer().run_delay() } else { None };
+        let waits = engine.host().waits();
         // The two clocks next to each other: the worker's own time must not appear as time off the CPU.
-        Some(Begun { cpu_ns: cpu_time(engine)?, delay_ns, began: engine.host().now() })
+        Some(Begun { waits, cpu_ns: cpu_time(engine)?, delay_ns, began: engine.host().now() })
     }
 
     /// The worker has declared a wait.
@@ -65,7 +69,11 @@ impl OffCpuMeter {
         let (wall_ns, cpu_ns) =
             (ended.saturating_sub(begun.began), cpu_ns.saturating_sub(begun.cpu_ns));
         let mut measured = Measured { wall_ns, cpu_ns, delay_ns: 0 };
-        let left_cpu = measured.left_cpu();
+        let mut left_cpu = measured.left_cpu();
+        if left_cpu && begun.waits.is_some() && begun.waits == engine.host().waits() {
+            measured.delay_ns = wall_ns.saturating_sub(cpu_ns);
+            left_cpu = false;
+        }
         if left_cpu {
             // Unknown at the first such batch. The next one tells.
             let Some(before) = begun.delay_ns else { return pool.note_leaves_cpu(true) };

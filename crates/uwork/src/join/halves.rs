@@ -187,7 +187,9 @@ where
     A: FnOnce() -> RA,
     B: FnOnce() -> RB,
 {
-    let (frame, forked) = (Frame::<B, RB>::new(b), forks());
+    let forked = forks();
+    // Not in one tuple with the number: that copies the frame, in pieces that the CPU cannot forward.
+    let frame = Frame::<B, RB>::new(b);
     // Of the whole frame, of which a thief uses more than the half.
     let entry = NonNull::from(&frame).cast::<Half>();
     let host = engine().host();
@@ -218,6 +220,25 @@ where
             Err(payload) => panic_without(b, payload),
         };
     }
+    // SAFETY: a thief has taken it.
+    unsafe { join_stolen(owner, &frame, forked, a) }
+}
+
+/// The end of a join whose second closure a thief has taken. Out of line: most joins do not come here.
+///
+/// # Safety
+/// The frame was pushed by `owner`, of this thread, after `forked` forks, and the pop found it stolen.
+#[cold]
+#[inline(never)]
+unsafe fn join_stolen<B, RA, RB>(
+    owner: &'static Forker,
+    frame: &Frame<B, RB>,
+    forked: u32,
+    a: Result<RA, Box<dyn Any + Send>>,
+) -> (RA, RB)
+where
+    B: FnOnce() -> RB,
+{
     if !frame.half.wait(owner, forked) {
         // No thread of this process uses the frame.
         match a {
