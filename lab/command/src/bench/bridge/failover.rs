@@ -48,6 +48,11 @@ fn failover(is_kill: bool) -> Result<Measured, UserError> {
     let server = Server::new(&nodes[master].url()).map_err(fail)?;
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).map_err(fail)?;
     producer.push_all(vec![Push::new("{}"); BACKLOG]).map_err(fail)?;
+    // A master sends a replica nothing until its first acknowledgement, up to a second after the link
+    // is up. What the replica has not received is lost with the master.
+    let mut pushed = nodes[master].connect()?;
+    ask::<String>(&mut pushed, "SET {jobs}:probe 0")?;
+    until("the replica has the backlog", || Ok(ask::<usize>(&mut pushed, "WAIT 1 100")? > 0))?;
     let begins = Arc::new(Mutex::new(Vec::new()));
     let begun = begins.clone();
     let handlers = Handlers::new().otherwise(move |_| {
