@@ -23,8 +23,8 @@
  *   ENOTRECOVERABLE   an internal error; uw_error_text() has its message
  *
  * After fork() the child may start consumers of its own. Producers and dead letters work in both
- * processes. A consumer of the parent runs no job in the child: uw_bridge_stop() frees the child's copy and fails
- * with ECANCELED, as uw_bridge_get_counters() does.
+ * processes. A consumer of the parent runs no job in the child: uw_bridge_stop() frees the child's
+ * copy and fails with ECANCELED, as uw_bridge_get_counters() does.
  *
  * No function is a cancellation point, as in uwork.h.
  */
@@ -126,7 +126,7 @@ struct uw_bridge_handler {
 /* Begin with UW_BRIDGE_CONFIG_INIT. A member that is 0 or NULL leaves its setting at the default. */
 struct uw_bridge_config {
 	size_t size;                /* sizeof(struct uw_bridge_config) */
-	const char *const *servers; /* redis://127.0.0.1:6379; shards are dealt out to them in turn: docs/bridge.md */
+	const char *const *servers; /* redis://127.0.0.1:6379; shards are dealt out to them in turn */
 	size_t server_count;
 	const char *const *streams; /* by falling priority; at least 1. A producer uses the first */
 	size_t stream_count;
@@ -137,19 +137,19 @@ struct uw_bridge_config {
 	const char *ca_file;        /* for rediss://: the authority's certificate; the system's */
 	const char *cert_file;      /* the client's certificate and its key; none */
 	const char *key_file;
-	uint64_t heartbeat_ns;      /* when the jobs of a silent consumer are taken over, 100 ms to 24 h; 10 s */
+	uint64_t heartbeat_ns;      /* after which a silent consumer's jobs are taken over, 100 ms to 24 h; 10 s */
 	uint64_t limit_ns;          /* after which an attempt counts as failed, at least 1 ms; none */
 	uint64_t retry_first_ns;    /* the delay before the second attempt, which doubles; 1 s */
 	uint64_t retry_max_ns;      /* the longest delay; 10 minutes */
-	uint64_t result_key_ns;     /* each result to a key, which lives for so long; dropped */
-	uint64_t result_stream_max; /* all results to a stream, which keeps about so many; dropped */
+	uint64_t result_key_ns;     /* each result to a key, which expires after this time; dropped */
+	uint64_t result_stream_max; /* all results to a stream, and about how many it keeps; dropped */
 	uint64_t dead_max;          /* about how many dead letters are kept; all */
-	size_t payload_bytes_max;   /* the memory for payloads that are held; 64 MiB */
+	size_t payload_bytes_max;   /* the memory for jobs that are held; 64 MiB */
 	unsigned attempts_max;      /* the attempts after which a job becomes a dead letter; 5 */
 	bool keep;                  /* entries stay in the stream when they are done */
 	bool strict;                /* EPROTO for a server that evicts keys, has no append-only file, is a
-	                             * replica, or does not tell, and no job is fetched while it becomes
-	                             * such a one later; without it a consumer reports it */
+	                             * replica, or does not tell; if a server begins to do so later, no job
+	                             * is fetched from it until that ends; without it a consumer reports it */
 	uint64_t window_ns;         /* of a producer: in which a second job of an id is not added; 1 h */
 	unsigned patience;          /* the factor of all time limits of exchanges with a server; 1 */
 };
@@ -161,12 +161,13 @@ struct uw_bridge;
 
 /*
  * Starts a consumer: connects, creates the groups that do not exist, and begins to fetch. A server
- * that is not ready gets 10 s, times `patience`. The configuration and the names are copied. `report` gets one line
- * for each fault that begins or ends and for each dead letter, on any thread, and must not block.
- * With NULL the lines go to standard error.
+ * that is not ready gets 10 s, times `patience`. The configuration and the names are copied.
+ * `report` gets one line for each fault that begins or ends and for each dead letter, on any thread,
+ * and must not block. With NULL the lines go to standard error.
  */
-struct uw_bridge *uw_bridge_start(const struct uw_bridge_config *config, const struct uw_bridge_handler *handlers,
-				  size_t count, void (*report)(const char *line, void *arg), void *arg);
+struct uw_bridge *uw_bridge_start(const struct uw_bridge_config *config,
+				  const struct uw_bridge_handler *handlers, size_t count,
+				  void (*report)(const char *line, void *arg), void *arg);
 
 /* The name of the consumer on the server: the configured one, made unique. */
 const char *uw_bridge_consumer(const struct uw_bridge *bridge);
@@ -190,9 +191,9 @@ int uw_bridge_get_counters(const struct uw_bridge *bridge, struct uw_bridge_coun
 /*
  * Ends a consumer and frees it: stops fetching, hands back jobs that have not begun, waits for
  * running ones up to the limit, hands back the rest, and acknowledges. It takes at most 6 s longer
- * than the limit, or 12 s if a server does not answer, times `patience`. `counters` may be NULL. A handler that is
- * still running after the limit goes on, and its arguments must live on. From a handler of this
- * consumer it waits for itself up to the limit.
+ * than the limit, or 12 s if a server does not answer, times `patience`. `counters` may be NULL. A
+ * handler that is still running after the limit goes on, and its arguments must live on. From a
+ * handler of this consumer it waits for itself up to the limit.
  */
 int uw_bridge_stop(struct uw_bridge *bridge, uint64_t limit_ns, struct uw_bridge_counters *counters);
 
@@ -232,10 +233,13 @@ int uw_bridge_push(struct uw_bridge_producer *producer, const struct uw_bridge_p
 
 /* ----------------------------------------------------------------------------------- dead letters */
 
-/* The dead letters of all streams of a configuration, and of their shards. One thread uses it at a time. */
+/* The dead letters of all streams of a configuration, and of their shards: for one thread at a time. */
 struct uw_bridge_dead;
 
-/* Connects at the first question. `window_ns` is the time after a replay in which a second job of its id is not added. */
+/*
+ * Connects at the first question. `window_ns` is the time after a replay in which a second job of its
+ * id is not added.
+ */
 struct uw_bridge_dead *uw_bridge_dead_create(const struct uw_bridge_config *config);
 
 /* NULL is allowed. */
@@ -256,6 +260,7 @@ struct uw_bridge_letter {
 	uint64_t payload_bytes; /* of the whole payload */
 	uint64_t age_ns;        /* since the job became a dead letter, by the server's clock */
 	unsigned attempts;      /* that have failed */
+	const char *quarantine; /* the entry that has the job, if that cannot be moved, or NULL */
 };
 
 /*
@@ -282,10 +287,12 @@ struct uw_bridge_settled {
  * unknown whether a job was moved; it is in one place in any case. ENOENT: also a letter that is no
  * job.
  */
-int uw_bridge_dead_replay(struct uw_bridge_dead *dead, const char *number, struct uw_bridge_settled *counts);
+int uw_bridge_dead_replay(struct uw_bridge_dead *dead, const char *number,
+			  struct uw_bridge_settled *counts);
 
 /* Removes a letter, or with NULL all that exist now. Their ids may be pushed again. */
-int uw_bridge_dead_drop(struct uw_bridge_dead *dead, const char *number, struct uw_bridge_settled *counts);
+int uw_bridge_dead_drop(struct uw_bridge_dead *dead, const char *number,
+			struct uw_bridge_settled *counts);
 
 #ifdef __cplusplus
 #pragma GCC diagnostic pop

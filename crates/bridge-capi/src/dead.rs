@@ -61,6 +61,8 @@ pub struct UwBridgeLetter {
     pub age_ns: u64,
     /// The attempts that have failed.
     pub attempts: c_uint,
+    /// The entry in quarantine, or NULL.
+    pub quarantine: *const c_char,
 }
 
 /// `struct uw_bridge_settled`.
@@ -75,7 +77,7 @@ pub struct UwBridgeSettled {
 /// A letter for C, with what its pointers lead to.
 struct Lent {
     letter: UwBridgeLetter,
-    _texts: [Option<CString>; 8],
+    _texts: [Option<CString>; 9],
     _payload: Vec<u8>,
 }
 
@@ -93,8 +95,9 @@ impl Lent {
             some(&of.key),
             some(&of.group),
             text(&of.error),
+            some(&of.quarantine),
         ];
-        let [stream, number, entry, id, handler, key, group, error] =
+        let [stream, number, entry, id, handler, key, group, error, quarantine] =
             texts.each_ref().map(|text| text.as_ref().map_or(ptr::null(), |text| text.as_ptr()));
         let letter = UwBridgeLetter {
             stream,
@@ -110,6 +113,7 @@ impl Lent {
             payload_bytes: of.payload_bytes,
             age_ns: u64::try_from(of.age.as_nanos()).unwrap_or(u64::MAX),
             attempts: of.attempts,
+            quarantine,
         };
         Lent { letter, _texts: texts, _payload: of.payload }
     }

@@ -83,7 +83,8 @@ fn assertions() -> String {
             length,
             payload_bytes,
             age_ns,
-            attempts
+            attempts,
+            quarantine
         ),
         layout!(UwBridgeSettled, "uw_bridge_settled", settled, left),
         layout!(UwBridgePush, "uw_bridge_push", payload, length, handler, id, key, delay_ns),

@@ -24,9 +24,9 @@ pub enum Results {
     /// Nowhere.
     #[default]
     Dropped,
-    /// Each to a key, `{STREAM}:result:ID`, which lives for so long.
+    /// Each to a key, `{STREAM}:result:ID`, which expires after this time.
     Key(Duration),
-    /// All to the stream `{STREAM}:results`, which keeps about so many.
+    /// All to the stream `{STREAM}:results`, and about how many it keeps.
     Stream(u64),
 }
 
@@ -65,8 +65,8 @@ pub struct Config {
     /// the stream have acknowledged them.
     pub keep: bool,
     /// A server that forgets jobs fails the start: one that evicts keys, that has no append-only
-    /// file, that is a replica, or that does not tell. A server that becomes such a one later gets no
-    /// further reads until that ends. Without it such a server is reported.
+    /// file, that is a replica, or that does not tell. If a server begins to do so later, no job is
+    /// fetched from it until that ends. Without it such a server is reported.
     pub strict: bool,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,

@@ -72,14 +72,9 @@ local function is_kept(group, id)
   local is_read, found = pcall(owned, KEYS[2], group, keeper, id)
   return is_read and found
 end
-local function release(group, id)
-  if is_replay then
-    needs('XCLAIM', KEYS[2], group, keeper, 0, id)
-    redis.call('XCLAIM', KEYS[2], group, 'released', 0, id, 'IDLE', 200000000, 'RETRYCOUNT', 0, 'JUSTID')
-  else
-    needs('XACK', KEYS[2], group, id)
-    ended(KEYS[2], group, id, '0')
-  end
+local function remove(group, id)
+  needs('XACK', KEYS[2], group, id)
+  ended(KEYS[2], group, id, '0')
 end
 local from, to, bytes = ARGV[1], ARGV[2], 0
 if to == '+' then
@@ -108,8 +103,10 @@ while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
   if is_replay and not kept and not (of.p and of.n and #fields <= words_max + 20) then
     left = left + 1
   else
-    if kept then
-      release(of.g, of.q)
+    if kept and is_replay then
+      release(KEYS[2], of.g, of.q)
+    elseif kept then
+      remove(of.g, of.q)
     elseif is_replay then
       redis.call('XADD', KEYS[2], '*', unpack(fields))
     end

@@ -148,7 +148,7 @@ impl fmt::Write for Description {
     }
 }
 
-/// The first bytes of a text, at most so many, cut between characters.
+/// The first bytes of a text, at most `max`, cut between characters.
 fn first_bytes(text: &str, max: usize) -> &str {
     let end = (0..=text.len().min(max)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]

@@ -32,7 +32,7 @@ impl Window {
         self.rate_per_s += (rate - self.rate_per_s) * NEWEST;
     }
 
-    /// Learns the largest entry of a read. A large one is forgotten by halves.
+    /// Learns the largest entry of a read. The maximum decays by half at each read.
     pub(crate) fn read(&mut self, largest_bytes: usize) {
         let before = self.entry_bytes.unwrap_or(0);
         self.entry_bytes = Some(largest_bytes.max(before / 2));
@@ -42,7 +42,7 @@ impl Window {
         ((self.rate_per_s * AHEAD.as_secs_f64()) as usize).clamp(1, AHEAD_MAX)
     }
 
-    /// Whether a consumer that holds so many jobs fetches more: when half of what was fetched ahead
+    /// Whether a consumer that holds `total` jobs fetches more: when half of what was fetched ahead
     /// is used up. So a read brings many jobs, and the other half lasts until they arrive.
     pub(crate) fn reads_at(&self, held: usize, bytes_left: usize, permits: usize) -> bool {
         let size = self.size(held, bytes_left, permits);

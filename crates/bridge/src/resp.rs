@@ -231,7 +231,7 @@ fn number(text: &[u8]) -> io::Result<i64> {
     text.and_then(|text| text.parse().ok()).ok_or_else(|| malformed("a number"))
 }
 
-fn malformed(what: &str) -> io::Error {
+pub(crate) fn malformed(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("the reply is malformed: {what}"))
 }
 
@@ -239,7 +239,7 @@ fn malformed(what: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A stream whose reads bring so many bytes at once.
+    /// A stream, and the bytes that each of its reads brings.
     struct Parts<'a>(&'a [u8], usize);
 
     impl Read for Parts<'_> {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -36,14 +36,37 @@ impl Findings {
 }
 
 /// The refusal of a shard's server that may forget jobs, where the configuration is strict: nothing is
-/// fetched from it.
+/// fetched from it. The same holds for a server that is new or unknown, until it was asked.
 #[derive(Default)]
-pub(crate) struct Refusal(AtomicBool);
+pub(crate) struct Refusal {
+    refuses: AtomicBool,
+    /// How often a thread has lost its server, and how many of these times are settled.
+    doubts: AtomicU64,
+    settled: AtomicU64,
+}
+
+/// The doubts that a look at the server settles.
+pub(crate) struct Doubts(u64);
 
 impl Refusal {
-    /// Begins or ends it, and reports that.
-    pub(crate) fn set(&self, refuses: bool, stream: &str, reporter: &Reporter) {
-        if self.0.swap(refuses, Ordering::Relaxed) != refuses {
+    /// The next connection may lead to another server.
+    pub(crate) fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubts.load(Ordering::Relaxed) != self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Those until now. To be called before a look.
+    pub(crate) fn doubts(&self) -> Doubts {
+        Doubts(self.doubts.load(Ordering::Relaxed))
+    }
+
+    /// Begins or ends the refusal, and reports that. Only the reader settles doubts.
+    pub(crate) fn set(&self, refuses: bool, until: &Doubts, stream: &str, reporter: &Reporter) {
+        self.settled.store(until.0, Ordering::Relaxed);
+        if self.refuses.swap(refuses, Ordering::Relaxed) != refuses {
             reporter.say(&match refuses {
                 true => {
                     format!("{stream}: no job is fetched until its server forgets none (strict)")
@@ -54,7 +77,7 @@ impl Refusal {
     }
 
     pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.refuses.load(Ordering::Relaxed) || self.is_doubted()
     }
 }
 
@@ -140,6 +163,21 @@ mod tests {
         assert!(findings(&safe.replace("enabled:1", "enabled:0"))[0].contains("append-only"));
         assert!(findings(&safe.replace("master", "slave"))[0].contains("a replica"));
         assert!(findings("").is_empty());
+    }
+
+    #[test]
+    fn a_server_that_was_lost_during_a_look_is_asked_again() {
+        let (refusal, reporter) = (Refusal::default(), Reporter::new(|_| {}));
+        assert!(!refusal.is_on());
+        refusal.doubt();
+        let doubts = refusal.doubts();
+        refusal.doubt();
+        refusal.set(false, &doubts, "jobs", &reporter);
+        assert!(refusal.is_on() && refusal.is_doubted());
+        refusal.set(true, &refusal.doubts(), "jobs", &reporter);
+        assert!(refusal.is_on() && !refusal.is_doubted());
+        refusal.set(false, &refusal.doubts(), "jobs", &reporter);
+        assert!(!refusal.is_on());
     }
 
     #[test]

@@ -62,10 +62,16 @@ ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
 return 1
 ";
 
-/// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max: moves a job to the
-/// dead-letter stream, if the consumer owns it. Returns as RETRY.
+/// KEYS stream dead stats; ARGV group consumer id keep attempt error dead_max died: moves a job to the
+/// dead-letter stream, if the consumer owns it. Returns as RETRY; or 4, and changes nothing, if it is
+/// buried for the deaths of its consumers (`died`) and one of them has said meanwhile that it lives.
 const BURY: &str = r"
-if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
+local row = pending(KEYS[1], ARGV[1], ARGV[3])
+if not row or row[2] ~= ARGV[2] then return row and 0 or 2 end
+if ARGV[8] == '1' then
+  local of = counter_of(row[4])
+  if of.lives and of.begun == 0 then return 4 end
+end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields and ARGV[7] == '0' then
@@ -178,7 +184,7 @@ return due and 'delayed' or added
 ";
 
 /// KEYS stream; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
-/// one, and those that are idle for so long. A consumer with entries stays, since removing it would
+/// one, and those that are idle for `idle_ms`. A consumer with entries stays, since removing it would
 /// lose them. With several groups it also deletes entries that each has acknowledged, the last one
 /// being of a program that deletes none.
 const LEAVE: &str = r"

@@ -1,7 +1,7 @@
 //! What becomes of an entry that the server has delivered: it is held, and its job is queued, decided or
 //! handed back.
 
-use std::collections::hash_map::Entry::Vacant;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -52,7 +52,15 @@ impl Link {
         }
         for Entry { id, of, fields, bytes } in entries {
             let place = (stream, id);
-            let Vacant(vacant) = held.entry(place) else { continue };
+            let vacant = match held.entry(place) {
+                Vacant(vacant) => vacant,
+                Occupied(mut back) => {
+                    // Another consumer had it meanwhile. Its run here is news again if that one takes
+                    // it once more.
+                    back.get_mut().is_lost = false;
+                    continue;
+                }
+            };
             let known = fields.as_ref();
             let before = known.map_or(0, |fields| fields.attempts).saturating_add(of.begun);
             let attempt = before.saturating_add(1);

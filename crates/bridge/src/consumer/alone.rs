@@ -10,7 +10,7 @@ use super::link::Place;
 const WAIT: u32 = 2;
 /// The longest wait: no run is waited for longer.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// The time between two waits is so many times as long as the first of them.
+/// The time between two waits, as a multiple of the first of them.
 const REST: u32 = 10;
 /// How long nothing runs beside the job, in heartbeats.
 const RUN: u32 = 10;
@@ -71,12 +71,12 @@ impl Alone {
         (self.since, self.has_begun) = (now, true);
     }
 
-    /// It has waited for the others for so long that it is handed back.
+    /// It has waited for the others as long as it may, and is handed back.
     pub(super) fn is_in_vain(&self, now: Instant, turns: &Turns) -> bool {
         !self.has_begun && now - self.since >= turns.wait
     }
 
-    /// It has run alone for so long that others may run beside it.
+    /// It has run alone as long as it may: others may run beside it.
     pub(super) fn is_long(&self, now: Instant) -> bool {
         self.has_begun && now - self.since >= self.run_max
     }

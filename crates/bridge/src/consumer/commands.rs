@@ -107,15 +107,22 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
     let attempt = outcome.attempt.min(link.attempt(&outcome.place).unwrap_or(u32::MAX));
     let (max, is_final) = (config.attempts_max, failure.is_final);
     let fate = after_failure(attempt, max, is_final, config.backoff, fastrand::f64());
-    let (script, place, last) = match fate {
-        Fate::Retry(delay) => (&SCRIPTS.retry, &keys.delayed, ms(delay)),
-        Fate::Bury => (&SCRIPTS.bury, &keys.dead, config.dead_max),
+    let (mut command, last) = match fate {
+        Fate::Retry(delay) => {
+            let keys = [&keys.stream, &keys.delayed, &keys.stats, &keys.dead];
+            (call(&SCRIPTS.retry, &keys), ms(delay))
+        }
+        Fate::Bury => {
+            (call(&SCRIPTS.bury, &[&keys.stream, &keys.dead, &keys.stats]), config.dead_max)
+        }
     };
-    let mut command = call(script, &[&keys.stream, place, &keys.stats, &keys.dead]);
     command.arg(&config.group).arg(&link.shared.consumer).arg(entry.to_string());
     command.arg(u8::from(config.keep)).arg(attempt);
     let text = failure.text.as_bytes();
     command.arg(&text[..text.len().min(ERROR_MAX)]).arg(last);
+    if fate == Fate::Bury {
+        command.arg(u8::from(failure.text.starts_with(DIED)));
+    }
     (command, fate)
 }
 

@@ -161,6 +161,7 @@ impl Committer {
                     }
                 }
                 Err(fault) => {
+                    self.link.doubt();
                     // A reply with entries for this consumer may be among the lost ones.
                     self.link.seek_orphans();
                     // Before the outcomes are sent again: an outcome whose job is another consumer's
@@ -203,6 +204,9 @@ impl Committer {
         }
         if !self.backlog.is_empty() {
             return Instant::now();
+        }
+        if !self.lost.is_empty() {
+            at = at.min(self.next.spare);
         }
         if self.refused.is_empty() { at } else { at.min(self.hold_until) }
     }
@@ -295,15 +299,19 @@ impl Committer {
     }
 
     fn add_beats(&self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
-        // The server may have executed a hand-back whose reply was lost. A heartbeat would undo it.
-        let waiting = self.backlog.iter().chain(&self.refused);
-        let returned: HashSet<Place> = waiting
-            .filter(|outcome| matches!(outcome.end, End::HandBack))
-            .map(|outcome| outcome.place)
-            .collect();
+        // The server may have executed an outcome whose reply was lost. A heartbeat would undo a
+        // hand-back. A job that is done would look lost: its outcome tells, in this exchange.
+        let over = |outcome: &&Outcome| match outcome.end {
+            End::HandBack => true,
+            End::Done(_) => outcome.twice.is_repeated(),
+            End::Failed(_) | End::Lost => false,
+        };
+        let refused = self.refused.iter().filter(|of| matches!(of.end, End::HandBack));
+        let over: HashSet<Place> =
+            self.backlog.iter().filter(over).chain(refused).map(|outcome| outcome.place).collect();
         for stream in 0..self.link.streams.len() {
             let mut ids: Vec<EntryId> = self.link.held_of(stream).into_iter().collect();
-            ids.retain(|&id| !returned.contains(&(stream, id)));
+            ids.retain(|&id| !over.contains(&(stream, id)));
             if ids.is_empty() {
                 commands.push(command_of::present(&self.link, stream));
                 sent.push(Sent::Present);
@@ -387,7 +395,7 @@ impl Committer {
         let shared = &self.link.shared;
         let of_stream = |(_, keys): &(Arc<str>, crate::keys::Keys)| {
             let mut command = call(&SCRIPTS.leave, &[&keys.stream]);
-            // No other consumer is idle for so long.
+            // No consumer is idle for 136 years.
             let never_ms = u64::from(u32::MAX) * 1_000;
             command.arg(&shared.config.group).arg(never_ms).arg(&shared.consumer);
             command.arg(u8::from(shared.config.keep));
@@ -421,7 +429,7 @@ fn taken_over(
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::handler::Handlers;
+    use crate::handler::{Handlers, Reply};
     use crate::job::{Entry, Fields};
     use crate::policy::Deliveries;
     use crate::report::Reporter;
@@ -438,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_go_before_hand_backs_and_leave_out_what_is_handed_back() {
+    fn heartbeats_go_before_outcomes_and_leave_out_what_may_be_over() {
         let mut committer = committer();
         committer.next.beat = Instant::now();
         let of = Deliveries::read(1);
@@ -446,21 +454,24 @@ mod tests {
             let fields = Some(Fields::default());
             Entry { id: EntryId(ms, 0), of, fields, bytes: 0 }
         };
-        let delivered = Delivered::with(&committer.link.shared, vec![entry(1), entry(2)]);
+        let entries = (1..=4).map(entry).collect();
+        let delivered = Delivered::with(&committer.link.shared, entries);
         committer.link.admit(0, delivered);
-        let place = (0, EntryId(1, 0));
-        committer.backlog.push(Outcome {
-            place,
-            id: None,
-            attempt: 1,
-            twice: Twice::IfMissing,
-            end: End::HandBack,
-        });
+        let outcome = |ms, twice, end| {
+            let place = (0, EntryId(ms, 0));
+            Outcome { place, id: None, attempt: 1, twice, end }
+        };
+        committer.backlog.push(outcome(1, Twice::IfMissing, End::HandBack));
+        // Its reply was lost. Its outcome says whether it was executed.
+        committer.backlog.push(outcome(2, Twice::Repeated, End::Done(Reply::done())));
+        // It is pending for sure.
+        committer.backlog.push(outcome(3, Twice::IfMissing, End::Done(Reply::done())));
         let (commands, sent) = committer.commands();
         let position = |purpose| sent.iter().position(|sent| sent.purpose() == purpose).unwrap();
         assert!(position(Purpose::Beats) < position(Purpose::Outcomes));
         let beat = commands[position(Purpose::Beats)].get_packed_command();
         let beat = String::from_utf8_lossy(&beat);
-        assert!(beat.contains("2-0") && !beat.contains("1-0"), "{beat}");
+        let beaten = ["1-0", "2-0", "3-0", "4-0"].map(|id| beat.contains(id));
+        assert_eq!(beaten, [false, false, true, true], "{beat}");
     }
 }

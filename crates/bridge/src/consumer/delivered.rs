@@ -49,7 +49,7 @@ impl Delivered {
         }
     }
 
-    /// Reads so many entries, and calls `admit` with those at hand from time to time, and at the end.
+    /// Reads `count` entries, and calls `admit` with those at hand from time to time, and at the end.
     /// Each is an id and fields, or an id, its counter and fields.
     pub(super) fn read(
         mut self,
@@ -171,7 +171,7 @@ impl Delivered {
         self.shared.memory.give(bytes);
     }
 
-    /// Leaves the bytes of an entry to the caller, who gives them back.
+    /// Leaves the bytes of an entry to the caller, which gives them back.
     pub(super) fn leave(&mut self, bytes: usize) -> usize {
         self.bytes -= bytes;
         bytes

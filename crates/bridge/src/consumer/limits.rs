@@ -13,7 +13,7 @@ use crate::scripts::ms;
 
 /// The interval at which time limits are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// Runs beyond their limit may have all permits for so long. A command is killed by then.
+/// How long runs beyond their limit may have all permits. A command is killed by then.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Without a time limit a run is reported after this time.
 const LONG: Duration = Duration::from_secs(60);

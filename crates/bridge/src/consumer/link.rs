@@ -218,6 +218,13 @@ impl Link {
         is_news.then_some(Lost { place, first })
     }
 
+    /// After a fault: the next connection may lead to a server that forgets jobs.
+    pub(crate) fn doubt(&self) {
+        if self.shared.config.strict {
+            self.refusal.doubt();
+        }
+    }
+
     pub(crate) fn seek_orphans(&self) {
         self.orphans.store(true, Ordering::Relaxed);
     }

@@ -110,7 +110,7 @@ impl Pause {
         is_taken
     }
 
-    /// Ends the pause if the trial has run for so long that it must have started: a handler in Rust
+    /// Ends the pause if the trial has run for `DELAY_MAX`: it must have started, but a handler in Rust
     /// or C does not say when.
     pub(crate) fn look(&self, reporter: &Reporter) {
         let runs = |trial: &Arc<Ticket>| trial.running_ms().is_some_and(|of| of >= ms(DELAY_MAX));

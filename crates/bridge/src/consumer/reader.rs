@@ -13,14 +13,14 @@ use super::memory::Share;
 use crate::fault::{Fault, Remedy};
 use crate::job::EntryId;
 use crate::report::pause;
-use crate::resp::{Head, Replies};
+use crate::resp::{Head, Replies, malformed};
 use crate::safety::LOOK_EVERY;
 use crate::scripts::ms;
 use crate::wire::Wire;
 
-/// How long a read waits on the server. A stop takes so long at most.
+/// How long a read waits on the server, and at most delays a stop.
 pub(super) const BLOCK: Duration = Duration::from_millis(500);
-/// One read in so many begins with the last stream.
+/// Every how many reads one begins with the last stream.
 const LAST_FIRST: u64 = 16;
 /// Entries of one read.
 const READ_MAX: usize = 1_000;
@@ -35,20 +35,23 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     let mut reads = 0;
     let mut connects = wire.connects();
     let mut next_look = Instant::now() + LOOK_EVERY;
+    let mut has_answered = true;
     while !link.shared.is_stopping() {
-        if Instant::now() >= next_look {
+        if Instant::now() >= next_look || (link.refusal.is_doubted() && has_answered) {
+            let doubts = link.refusal.doubts();
             let looked = super::look(link, &mut wire, false);
             match &looked {
                 Ok(forgets) => {
                     let shared = &link.shared;
                     let refuses = *forgets && shared.config.strict;
-                    link.refusal.set(refuses, &link.streams[0].0, &shared.reporter);
+                    link.refusal.set(refuses, &doubts, &link.streams[0].0, &shared.reporter);
                 }
                 Err(fault) if link.refusal.is_on() => _ = faults.failed(fault),
                 // It is met again, and reported, by the next read.
                 Err(_) => {}
             }
-            let is_done = looked.is_ok() && !link.refusal.is_on();
+            has_answered = looked.is_ok();
+            let is_done = has_answered && !link.refusal.is_on();
             next_look = Instant::now() + if is_done { LOOK_EVERY } else { LOOK_AGAIN };
             continue;
         }
@@ -80,6 +83,7 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         match outcome {
             Ok(()) => faults.succeeded(&wire.name()),
             Err(fault) => {
+                link.doubt();
                 link.shared.tally.faults(1);
                 let delay = faults.failed(&fault);
                 if fault.remedy == Remedy::MakeGroup && make_groups(link, &mut wire).is_ok() {
@@ -133,7 +137,9 @@ fn fetch(link: &Arc<Link>, wire: &mut Wire, of: Cmd, block: Duration) -> Result<
 /// Admits the entries of a stream: its name and they are the next values.
 fn receive(link: &Arc<Link>, replies: &mut Replies<'_>) -> io::Result<usize> {
     let _name_and_entries = replies.array()?;
-    let Value::BulkString(name) = replies.value()? else { return Ok(0) };
+    let Value::BulkString(name) = replies.value()? else {
+        return Err(malformed("the name of a stream"));
+    };
     let stream = link.streams.iter().position(|(known, _)| known.as_bytes() == name);
     let delivered = Delivered::new(&link.shared, Share::Reader);
     let count = replies.array()?;

@@ -14,8 +14,8 @@ impl Shared {
         let window = lock(&self.window).clone();
         let reads = |total| match self.pause.gate() {
             Gate::Open => window.reads_at(total, self.bytes_left(), self.places()),
-            // Others may run for hours.
-            Gate::Trial => total < self.places(),
+            // Others may run for hours. Without memory the trial would be handed back.
+            Gate::Trial => total < self.places() && self.bytes_left() > 0,
             Gate::Closed(_) => false,
         };
         let limit = match self.pause.gate() {
@@ -51,8 +51,8 @@ impl Shared {
     fn size(&self, total: usize) -> usize {
         match self.pause.gate() {
             Gate::Open => lock(&self.window).size(total, self.bytes_left(), self.places()),
-            Gate::Trial => self.places().min(total + 1),
-            Gate::Closed(_) => 0,
+            Gate::Trial if self.bytes_left() > 0 => self.places().min(total + 1),
+            Gate::Trial | Gate::Closed(_) => 0,
         }
     }
 

@@ -62,6 +62,10 @@ impl Run {
             // The same, unless the job is decided.
             return;
         }
+        if shared.pause.is_on() && !is_trial {
+            // It has begun meanwhile.
+            return;
+        }
         let Some(job) = self.job.take() else { return };
         if !job.ticket.begin() {
             return;

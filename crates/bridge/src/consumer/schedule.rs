@@ -12,6 +12,8 @@ pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// The next times of the periodic commands.
 pub(super) struct Schedule {
     pub(super) beat: Instant,
+    /// The earliest time of the next sign of life for jobs that were lost.
+    pub(super) spare: Instant,
     /// Of each stream.
     pub(super) reclaim: Vec<Instant>,
     /// Of each stream.
@@ -23,6 +25,7 @@ impl Schedule {
     pub(super) fn new(now: Instant, heartbeat: Duration, streams: usize) -> Schedule {
         Schedule {
             beat: now + heartbeat / 3,
+            spare: now,
             reclaim: vec![now; streams],
             promote: vec![now; streams],
             sweep: now + SWEEP_EVERY,

@@ -12,10 +12,8 @@ pub(super) enum Sent {
     Complete(Vec<Place>, Twice),
     /// Begins that their runs wait for.
     Begin(usize, Vec<Waiting>),
-    /// Begins of runs.
+    /// Begins of runs. One that was alone is no longer.
     Record(usize, Vec<Place>),
-    /// A job that ran alone runs beside others from now on.
-    Beside(Place),
     /// The sign of life for jobs that were lost.
     Spare(usize, Vec<Lost>),
     /// The connections of the server of a stream.
@@ -40,6 +38,7 @@ pub(super) enum Purpose {
     Exchange,
     Outcomes,
     Beats,
+    Spare,
     Reclaim(usize),
     Promote(usize),
     Sweep,
@@ -51,12 +50,8 @@ impl Sent {
             Sent::Complete(..) | Sent::Effects(_) | Sent::Failed(..) | Sent::HandBack(_) => {
                 Purpose::Outcomes
             }
-            Sent::Beat(_)
-            | Sent::Begin(..)
-            | Sent::Record(..)
-            | Sent::Beside(_)
-            | Sent::Spare(..)
-            | Sent::Present => Purpose::Beats,
+            Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) | Sent::Present => Purpose::Beats,
+            Sent::Spare(..) => Purpose::Spare,
             Sent::Connections(stream) | Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
             Sent::Promote(stream) => Purpose::Promote(*stream),
             Sent::Sweep => Purpose::Sweep,
@@ -76,7 +71,6 @@ impl Sent {
             Sent::HandBack(places) => all(places, Twice::IfMissing, || End::HandBack),
             Sent::Begin(..)
             | Sent::Record(..)
-            | Sent::Beside(_)
             | Sent::Spare(..)
             | Sent::Connections(_)
             | Sent::Beat(_)

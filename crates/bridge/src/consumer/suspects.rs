@@ -4,7 +4,7 @@
 //! | since the first look | verdict |
 //! |---|---|
 //! | less than [`HOLDS`] heartbeats | none: the owner may be stopped, cut off, or its server's clock has jumped |
-//! | the owner has given a sign of life, though not for this job | it lives |
+//! | the owner has given [`SIGNS`] signs of life, though none for this job | it lives |
 //! | no sign of life, and the server has a connection of the owner | none: it is stopped |
 //! | no sign of life, and no connection | it has died |
 
@@ -18,8 +18,11 @@ use crate::server::client_name;
 const HOLDS: u32 = 3;
 /// The same, at least: a consumer that was cut off connects again within this time.
 const HOLD_MIN: Duration = Duration::from_secs(3);
-/// A server that does not tell its connections: so many times as long.
+/// The factor of this time for a server that does not tell its connections.
 const UNKNOWN: u32 = 10;
+/// The signs of life of an owner that lives. It gives nine in three heartbeats. One may be of another
+/// consumer: SPARE names the owner of the job, and the server takes that for a sign of the owner.
+const SIGNS: u32 = 3;
 
 /// A suspect, as a look at the server shows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,11 +34,13 @@ pub(super) struct Seen {
 }
 
 struct Suspect {
-    first: Seen,
+    /// Its last sign of life.
+    last: Seen,
+    /// The signs of life since the first look.
+    signs: u32,
     /// How long it has been a suspect, as far as the server has answered.
     waited: Duration,
     looked: Instant,
-    lives: bool,
     /// The server has no connection of its owner.
     is_dead: bool,
 }
@@ -43,6 +48,12 @@ struct Suspect {
 pub(super) struct Suspects {
     all: HashMap<Place, Suspect>,
     heartbeat: Duration,
+}
+
+impl Suspect {
+    fn lives(&self) -> bool {
+        self.signs >= SIGNS
+    }
 }
 
 impl Suspects {
@@ -57,19 +68,15 @@ impl Suspects {
     /// Learns what a look has found. A time without looks, in which the owner could give no sign of
     /// life either, counts for a part.
     pub(super) fn look(&mut self, now: Instant, place: Place, seen: Seen) {
-        let new = |first| Suspect {
-            first,
-            waited: Duration::ZERO,
-            looked: now,
-            lives: false,
-            is_dead: false,
-        };
+        let new =
+            |last| Suspect { last, signs: 0, waited: Duration::ZERO, looked: now, is_dead: false };
         match self.all.get_mut(&place) {
-            Some(known) if known.first.owner == seen.owner => {
+            Some(known) if known.last.owner == seen.owner => {
                 known.waited += (now - known.looked).min(self.heartbeat / 2);
                 known.looked = now;
-                if seen.after_ms > known.first.before_ms {
-                    (known.lives, known.is_dead) = (true, false);
+                if seen.after_ms > known.last.before_ms {
+                    (known.last, known.is_dead) = (seen, false);
+                    known.signs += 1;
                 }
             }
             _ => drop(self.all.insert(place, new(seen))),
@@ -86,7 +93,7 @@ impl Suspects {
     pub(super) fn needs_connections(&self, stream: usize) -> bool {
         let hold = self.hold();
         let needs =
-            |suspect: &Suspect| !suspect.lives && !suspect.is_dead && suspect.waited >= hold;
+            |suspect: &Suspect| !suspect.lives() && !suspect.is_dead && suspect.waited >= hold;
         self.all.iter().any(|((of, _), suspect)| *of == stream && needs(suspect))
     }
 
@@ -94,10 +101,10 @@ impl Suspects {
     pub(super) fn connections(&mut self, stream: usize, list: Option<&str>) {
         let hold = self.hold();
         for (_, suspect) in self.all.iter_mut().filter(|((of, _), _)| *of == stream) {
-            if suspect.lives || suspect.waited < hold {
+            if suspect.lives() || suspect.waited < hold {
                 continue;
             }
-            let name = format!("name={}", client_name(&suspect.first.owner));
+            let name = format!("name={}", client_name(&suspect.last.owner));
             suspect.is_dead = match list {
                 None => suspect.waited >= hold * UNKNOWN,
                 Some(list) => !list.split_ascii_whitespace().any(|word| word == name),
@@ -114,10 +121,10 @@ impl Suspects {
         let hold = self.hold();
         let of_stream = self.all.iter().filter(move |((of, _), _)| *of == stream);
         let is_decided =
-            move |suspect: &Suspect| suspect.waited >= hold && (suspect.lives || suspect.is_dead);
+            move |suspect: &Suspect| suspect.waited >= hold && (suspect.lives() || suspect.is_dead);
         of_stream
             .filter(move |(_, suspect)| is_decided(suspect))
-            .map(|(place, suspect)| (*place, &suspect.first, suspect.is_dead))
+            .map(|(place, suspect)| (*place, &suspect.last, suspect.is_dead))
     }
 }
 
@@ -173,8 +180,16 @@ mod tests {
     #[test]
     fn an_owner_that_gives_signs_of_life_lives_whatever_the_clock_says() {
         assert_eq!(of(70, |nth| 1_000 + u64::from(nth / 7) * 3_333, Some("")), Some(false));
-        let jump = |nth| if nth < 10 { 1_000 } else { 3_600_000 };
+        let jump = |nth| 1_000 + u64::from(nth / 7) + if nth < 10 { 0 } else { 3_600_000 };
         assert_eq!(of(70, jump, Some("")), Some(false));
+    }
+
+    #[test]
+    fn signs_that_other_consumers_give_for_an_owner_do_not_make_it_live() {
+        for signs in 0..=SIGNS {
+            let ms = |nth: u32| 1_000 * u64::from((nth / 4).min(signs));
+            assert_eq!(of(90, ms, Some("")), Some(signs < SIGNS), "{signs}");
+        }
     }
 
     #[test]

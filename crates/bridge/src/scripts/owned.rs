@@ -18,12 +18,12 @@ return {lost, spared}
 ";
 
 /// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
-/// each suspect that is decided its id, its owner, the last sign of life and `dead` or `lives`: takes
-/// over entries that were idle for so long, at most `count`, and ends with the one that reaches
-/// `bytes_max`. It takes `last` that must run alone. One that is used up is a suspect, and stays with
-/// its owner until that is decided. Returns where to go on, for each entry its id, its counter and its
-/// fields, and for each suspect its id, its owner, and between which times that has given the last
-/// sign of life.
+/// each decided suspect its id, its owner, the last sign of life and `dead` or `lives`: takes over
+/// entries that were idle for `idle_ms`, at most `count`, and ends with the one that reaches
+/// `bytes_max`. At most `last` of them must run alone. An entry that is used up by its owner's run is a
+/// suspect, and stays with its owner until it is decided. Returns where to go on, for each entry its id,
+/// its counter and its fields, and for each suspect its id, its owner, and the two times between which
+/// the owner gave its last sign of life.
 pub(super) const RECLAIM: &str = r"
 local group, me, cursor, count = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 local bytes, bytes_max, attempts_max = 0, tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -57,7 +57,7 @@ local function taken(id, owner, number)
   local of = counter_of(number)
   if of.begun > 0 then
     local used = failed(id) + of.begun
-    if of.alone and used >= attempts_max then
+    if of.alone and used >= attempts_max and of.own then
       local known, after, before = decided[id], seen(owner)
       local is_decided = known and known.owner == owner
       if not is_decided or (known.is == 'dead' and after > known.seen) then
@@ -69,14 +69,16 @@ local function taken(id, owner, number)
         of.own = false
         spare(of)
       end
+    elseif of.alone and used >= attempts_max then
+      -- Decided by an earlier takeover, after which it was handed back.
     elseif used + 1 >= attempts_max then
       if last == 0 then return nil end
       last = last - 1
     end
   end
   of.deliveries = of.deliveries + 1
-  -- What the consumer itself was late to keep alive is its own still.
-  of.own = of.own and owner == me
+  -- What the consumer itself was late to keep alive is its own still. Another one knows the runs.
+  of.own, of.lives = of.own and owner == me, of.lives and owner == me
   return counter(of)
 end
 for _ = 1, 100 do
@@ -146,45 +148,49 @@ return lost
 /// KEYS stream dead; ARGV group consumer died, then of each entry its id and its first entry: a consumer
 /// that has begun these jobs lives. Of those that others own, the counters keep only the run of the
 /// owner. Those that were buried meanwhile, with a reason that begins with `died`, are ready again:
-/// they are looked for among the next 1000 letters, or 4 MiB of them. Returns their ids.
+/// they are looked for among the newest 1000 letters, or 4 MiB of them. Returns their ids.
 pub(super) const SPARE: &str = r"
-local function unburied(id, first)
-  local at, bytes = id, 0
-  for _ = 1, 1000 do
-    local letter = redis.call('XRANGE', KEYS[2], at, '+', 'COUNT', 1)[1]
-    if not letter or bytes > 4194304 then return false end
-    local of, fields = {}, {}
-    for i = 1, #letter[2], 2 do
-      local name, value = letter[2][i], letter[2][i + 1]
-      bytes = bytes + #name + #value
-      of[name] = value
-      if not made[name] or name == 'g' then
-        fields[#fields + 1] = name
-        fields[#fields + 1] = value
-      end
-    end
-    local is_of_group = not of.g or of.g == ARGV[1]
-    if of.o == first and of.p and is_of_group and of.e and of.e:sub(1, #ARGV[3]) == ARGV[3] then
-      -- A right that is missing is met before a job has two places.
-      redis.call('XDEL', KEYS[2], '0-1')
-      redis.call('XADD', KEYS[1], '*', unpack(fields))
-      redis.call('XDEL', KEYS[2], letter[1])
-      return true
-    end
-    at = '(' .. letter[1]
-  end
-  return false
-end
-local ready = {}
+local gone, count, ready = {}, 0, {}
 for i = 4, #ARGV, 2 do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
-  if not row then
-    if unburied(ARGV[i], ARGV[i + 1]) then ready[#ready + 1] = ARGV[i] end
+  if not row or row[2] == keeper then
+    gone[ARGV[i + 1]], count = ARGV[i], count + 1
   elseif row[2] ~= ARGV[2] then
     local of = counter_of(row[4])
     spare(of)
     redis.call('XCLAIM', KEYS[1], ARGV[1], row[2], 0, ARGV[i],
       'IDLE', row[3], 'RETRYCOUNT', counter(of), 'JUSTID')
+  end
+end
+local at, bytes = '+', 0
+for _ = 1, 1000 do
+  if count == 0 or bytes > 4194304 then break end
+  local letter = redis.call('XREVRANGE', KEYS[2], at, '-', 'COUNT', 1)[1]
+  if not letter then break end
+  at = '(' .. letter[1]
+  local of, fields = {}, {}
+  for i = 1, #letter[2], 2 do
+    local name, value = letter[2][i], letter[2][i + 1]
+    bytes = bytes + #name + #value
+    of[name] = value
+    if not made[name] or name == 'g' then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  local id = of.o and gone[of.o]
+  local is_of_group = not of.g or of.g == ARGV[1]
+  if id and is_of_group and of.e and of.e:sub(1, #ARGV[3]) == ARGV[3] then
+    gone[of.o], count = nil, count - 1
+    -- A right that is missing is met before a job has two places.
+    redis.call('XDEL', KEYS[2], '0-1')
+    if of.q == id and owned(KEYS[1], ARGV[1], keeper, id) then
+      release(KEYS[1], ARGV[1], id)
+    elseif of.p then
+      redis.call('XADD', KEYS[1], '*', unpack(fields))
+    end
+    redis.call('XDEL', KEYS[2], letter[1])
+    ready[#ready + 1] = id
   end
 end
 return ready

@@ -161,14 +161,21 @@ local function quarantine(stream, dead, group, id, attempt, reason, first)
   redis.call('XADD', dead, '*', 'n', attempt, 'e', reason, 'o', first, 'q', id, 'g', group)
   redis.call('XCLAIM', stream, group, keeper, 0, id, 'JUSTID')
 end
+-- The next takeover of any consumer finds it, with all attempts left.
+local function release(stream, group, id)
+  needs('XCLAIM', stream, group, keeper, 0, id)
+  redis.call('XCLAIM', stream, group, 'released', 0, id, 'IDLE', 200000000, 'RETRYCOUNT', 0, 'JUSTID')
+end
+-- At most 1000 of them, so that the server is not busy for long.
 local function keep_quarantine(stream, group, idle_ms)
-  repeat
+  for _ = 1, 10 do
     local rows = redis.call('XPENDING', stream, group, 'IDLE', math.ceil(idle_ms / 2), '-', '+', 100,
       keeper)
     for _, row in ipairs(rows) do
       redis.call('XCLAIM', stream, group, keeper, 0, row[1], 'JUSTID')
     end
-  until #rows == 0
+    if #rows < 100 then break end
+  end
 end
 -- Whether a route leads to a shard that exists.
 local function leads(route, shards)

@@ -43,15 +43,10 @@ impl Committer {
         {
             let beside = std::iter::once((place, false));
             commands.push(command_of::begin(&self.link, place.0, beside));
-            sent.push(Sent::Beside(place));
+            sent.push(Sent::Record(place.0, vec![place]));
         }
-        let mut by_stream: BTreeMap<usize, Vec<Lost>> = BTreeMap::new();
-        for lost in self.lost.drain(..) {
-            by_stream.entry(lost.place.0).or_default().push(lost);
-        }
-        for (stream, lost) in by_stream {
-            commands.push(command_of::spare(&self.link, stream, &lost));
-            sent.push(Sent::Spare(stream, lost));
+        if now >= self.next.spare || self.link.is_closing() {
+            self.add_spares(commands, sent);
         }
         if now < self.record {
             return;
@@ -62,6 +57,21 @@ impl Committer {
                 let begins = runs.iter().map(|place| (*place, false));
                 commands.push(command_of::begin(&self.link, stream, begins));
                 sent.push(Sent::Record(stream, runs.to_vec()));
+            }
+        }
+    }
+
+    /// Signs of life for jobs that were lost.
+    fn add_spares(&mut self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
+        let mut by_stream: BTreeMap<usize, Vec<Lost>> = BTreeMap::new();
+        for lost in self.lost.drain(..) {
+            by_stream.entry(lost.place.0).or_default().push(lost);
+        }
+        for (stream, mut lost) in by_stream {
+            while !lost.is_empty() {
+                let rest = lost.split_off(lost.len().min(BEATS_MAX));
+                commands.push(command_of::spare(&self.link, stream, &lost));
+                sent.push(Sent::Spare(stream, std::mem::replace(&mut lost, rest)));
             }
         }
     }

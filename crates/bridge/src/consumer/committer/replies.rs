@@ -74,7 +74,10 @@ impl Committer {
                 }
                 (_, Some(_), Sent::Connections(stream)) => self.suspects.connections(stream, None),
                 (_, Some(found), Sent::Spare(_, lost)) => {
-                    self.lost.extend(lost);
+                    // A stop does not wait for it: a run too many stays in the counter.
+                    if !self.link.is_closing() {
+                        self.lost.extend(lost);
+                    }
                     *verdict = Some(found);
                 }
                 (_, Some(found), sent) => {
@@ -117,6 +120,7 @@ impl Committer {
             // An exchange that fails as a whole is the caller's.
             Purpose::Outcomes | Purpose::Exchange => self.hold_until = until,
             Purpose::Beats => self.next.beat = self.next.beat.min(until),
+            Purpose::Spare => self.next.spare = until,
             Purpose::Reclaim(stream) => self.next.reclaim[stream] = until,
             Purpose::Promote(stream) => self.next.promote[stream] = until,
             Purpose::Sweep => self.next.sweep = self.next.sweep.min(until),
@@ -145,6 +149,7 @@ impl Committer {
             Sent::Record(stream, places) => {
                 self.lose(stream, ids(&reply));
                 self.link.recorded(&places);
+                places.into_iter().for_each(|place| self.runs_beside(place));
             }
             Sent::HandBack(places) => {
                 tally.handed_back(number);
@@ -166,6 +171,11 @@ impl Committer {
                         self.lose(outcome.place.0, vec![outcome.place.1]);
                     }
                     (_, 2) if !outcome.twice.is_repeated() => tally.lost(1),
+                    (_, 4) => {
+                        // Its owner lives, and said so before the burial.
+                        self.backlog.push(Outcome { end: End::HandBack, ..outcome });
+                        return;
+                    }
                     (_, 3) => self.buried(&outcome, ", and its entry stays in the stream"),
                     (Fate::Retry(_), _) => tally.retries(1),
                     (Fate::Bury, _) => self.buried(&outcome, ""),
@@ -177,10 +187,6 @@ impl Committer {
                 let [lost, spared] = &parts[..] else { return };
                 ids(spared).into_iter().for_each(|id| self.link.spare(&(stream, id)));
                 self.lose(stream, ids(lost));
-            }
-            Sent::Beside(place) => {
-                self.lose(place.0, ids(&reply));
-                self.runs_beside(place);
             }
             Sent::Connections(stream) => {
                 self.suspects.connections(stream, Some(&text(&reply)));

@@ -241,7 +241,7 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
     };
     format!(
         "letter       {}\nstream       {}\nage          {}\nattempts     {}\nfirst entry  {}\n\
-         handler      {}\nid           {}\nkey          {}\ngroup        {}\nerror        {}\n\
+         handler      {}\nid           {}\nkey          {}\ngroup        {}\nquarantine   {}\nerror        {}\n\
          payload      {} bytes\n             {}{rest}\n",
         letter.number,
         shown(stream.as_bytes()),
@@ -252,6 +252,7 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
         cell(&letter.id),
         cell(&letter.key),
         cell(&letter.group),
+        cell(&letter.quarantine),
         shown(letter.error.as_bytes()),
         letter.payload_bytes,
         shown(cut),

@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     max_active: Option<u32>,
 
-    /// Kill a job after so many seconds; it is tried again. Without it a run has no limit, and is
+    /// Kill a job after SEC seconds; it is tried again. Without it a run has no limit, and is
     /// reported after a minute.
     #[arg(long, value_name = "SEC", value_parser = seconds)]
     limit: Option<Duration>,
@@ -63,11 +63,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
     heartbeat: Duration,
 
-    /// Keep each job's standard output for so many seconds, in the key {STREAM}:result:ID.
+    /// Keep each job's standard output for SEC seconds, in the key {STREAM}:result:ID.
     #[arg(long, value_name = "SEC", value_parser = seconds, conflicts_with = "result_stream")]
     result_keys: Option<Duration>,
 
-    /// Add each job's standard output to the stream {STREAM}:results, which keeps about so many.
+    /// Add each job's standard output to the stream {STREAM}:results, which keeps about N of them.
     #[arg(long, value_name = "N")]
     result_stream: Option<u64>,
 
@@ -80,8 +80,8 @@ pub(super) struct Args {
     keep: bool,
 
     /// Refuse a server that forgets jobs: that evicts keys, has no append-only file, is a replica, or
-    /// does not tell. While a server becomes such a one later, no job is fetched from it. Without
-    /// this option such a server is reported.
+    /// does not tell. If a server begins to do so later, no job is fetched from it until that ends.
+    /// Without this option such a server is reported.
     #[arg(long)]
     strict: bool,
 
@@ -89,7 +89,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     dead_max: u64,
 
-    /// At a signal, wait so many seconds for running jobs; what still runs is killed and handed
+    /// At a signal, wait SEC seconds for running jobs; what still runs is killed and handed
     /// back. A second signal ends the wait.
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "30")]
     stop_limit: Duration,
