@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -272,55 +272,92 @@ fn malformed_first(stderr: &str) -> String {
 }
 
 #[test]
-fn a_malformed_checksum_file_is_refused_before_anything_is_checked() {
+fn a_checksum_file_that_is_missing_or_malformed_is_reported_and_the_others_are_checked() {
     let place = Place::new();
     place.write("good", "");
     place.write("NONSENSE", "nonsense\n\n# comment\n");
     place.write("EMPTY", "");
     place.write("MIXED", format!("{EMPTY}  good\nnonsense\n"));
     place.write("GOOD", format!("{EMPTY}  good\n"));
-    assert_refused(
-        &place.sum(["-c", "NONSENSE"]),
-        "NONSENSE: no properly formatted SHA256 checksum lines found",
-    );
-    assert_refused(
-        &place.sum(["-c", "EMPTY"]),
-        "EMPTY: no properly formatted SHA256 checksum lines found",
-    );
-    assert_refused(&place.sum(["-c", "GOOD", "NONSENSE"]), "NONSENSE: no properly formatted");
-    assert_refused(
-        &place.sum(["-a", "crc32c", "-c", "GOOD"]),
-        "GOOD: no properly formatted CRC32C",
-    );
-    assert_refused(
-        &place.sum(["-c", "--strict", "MIXED"]),
-        "MIXED: 2: improperly formatted SHA256 checksum line",
-    );
-    assert_refused(&place.sum(["-c", "nowhere"]), "uwork: nowhere: No such file or directory\n");
-    assert_refused(&place.sum(["-c", "."]), "uwork: .: Is a directory\n");
+    for (list, reason) in [
+        ("NONSENSE", "NONSENSE: no properly formatted SHA256 checksum lines found"),
+        ("EMPTY", "EMPTY: no properly formatted SHA256 checksum lines found"),
+        ("nowhere", "nowhere: No such file or directory\n"),
+        (".", ".: Is a directory\n"),
+    ] {
+        for lists in [[list, "GOOD"], ["GOOD", list]] {
+            let arguments = [&["-c"][..], &lists].concat();
+            let (output, theirs) = (place.sum(&arguments), place.sha256sum(&arguments));
+            let stderr = text(&output.stderr);
+            assert!(stderr.starts_with(&format!("uwork: {reason}")), "{stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+            assert_eq!(text(&output.stdout), "good: OK\n");
+            assert_eq!(text(&output.stdout), text(&theirs.stdout));
+            assert_eq!((output.status.code(), theirs.status.code()), (Some(1), Some(1)));
+        }
+    }
+    let other = place.sum(["-a", "crc32c", "-c", "GOOD"]);
+    assert!(text(&other.stderr).contains("GOOD: no properly formatted CRC32C"));
+    assert_eq!(other.status.code(), Some(1));
     let warning = "uwork: WARNING: 1 line is improperly formatted\n";
     assert_output(&place.sum(["-c", "MIXED"]), 0, b"good: OK\n", warning);
+    let theirs = place.sha256sum(["-c", "--strict", "MIXED"]);
+    let code = theirs.status.code().unwrap();
+    assert_output(&place.sum(["-c", "--strict", "MIXED"]), code, &theirs.stdout, warning);
 }
 
 #[test]
-fn a_missing_argument_is_refused_before_anything_is_read() {
+fn a_missing_argument_is_reported_in_its_turn_and_the_others_are_summed() {
+    let place = Place::new();
+    place.write("plain", "a");
+    place.write("d/x", "x");
+    symlink("nowhere", place.path("dangling")).unwrap();
+    for arguments in [
+        &["nosuch", "plain"][..],
+        &["plain", "nosuch"],
+        &["plain", "no where", "d/x", "dangling", "plain"],
+        &["plain/below", "", "d/x"],
+        &["nosuch"],
+    ] {
+        let theirs = place.sha256sum(arguments);
+        let stderr = text(&theirs.stderr).replace("sha256sum: ", "uwork: ");
+        assert_output(&place.sum(arguments), 1, &theirs.stdout, &stderr);
+    }
+    let expected = place.sha256sum(["d/x", "plain"]).stdout;
+    let stderr = "uwork: nosuch: No such file or directory\n";
+    assert_output(&place.sum(["nosuch", "d", "plain"]), 1, &expected, stderr);
+}
+
+#[test]
+fn an_invalid_command_line_is_refused_before_anything_is_read() {
     let place = Place::new();
     place.write("file", "");
-    symlink("nowhere", place.path("dangling")).unwrap();
-    assert_refused(
-        &place.sum(["file", "no where"]),
-        "uwork: 'no where': No such file or directory\n",
-    );
-    assert_refused(
-        &place.sum(["file", "dangling"]),
-        "uwork: dangling: No such file or directory\n",
-    );
-    assert_refused(&place.sum(["file/below"]), "uwork: file/below: Not a directory\n");
-    assert_refused(&place.sum([""]), "uwork: '': No such file or directory\n");
     assert_refused(&place.sum(["-a", "md4", "file"]), "sha256");
     assert_refused(&place.sum(["--quiet", "file"]), "--check");
     assert_refused(&place.sum(["-z", "-c", "file"]), "--check");
+    assert_refused(&place.sum(["-v", "-c", "file"]), "--check");
     assert_refused(&place.sum(["--scope", "galaxy", "file"]), "galaxy");
+}
+
+#[test]
+fn verbose_counts_skipped_entries_once() {
+    let place = Place::new();
+    make_tree(&place);
+    let _socket = UnixListener::bind(place.path("tree/socket")).unwrap();
+    symlink("plain", place.path("tree/sort/link")).unwrap();
+    let expected = place.sha256sum_tree("tree", "");
+    let skipped = "uwork: skipped: 5 symbolic links, 1 fifo, 1 socket\n";
+    assert_output(&place.sum(["-v", "tree"]), 0, &expected, skipped);
+    assert_output(&place.sum(["tree"]), 0, &expected, "");
+    assert_output(
+        &place.sum(["-v", "tree/sort/a"]),
+        0,
+        &place.sha256sum(["tree/sort/a"]).stdout,
+        "",
+    );
+    let twice = place.sum(["-v", "tree/sort", "nosuch", "tree/sort"]);
+    let stderr = "uwork: nosuch: No such file or directory\nuwork: skipped: 2 symbolic links\n";
+    assert_eq!((text(&twice.stderr).as_str(), twice.status.code()), (stderr, Some(1)));
 }
 
 /// Makes a root's command run as the user nobody. It changes the user in the directory where the

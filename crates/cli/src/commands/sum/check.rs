@@ -10,7 +10,6 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::UserError;
 use super::digest::{Algorithm, Digest};
 use super::job::{FILES_PER_ITEM, Job, Tally, Work};
 use super::names;
@@ -22,7 +21,7 @@ pub(super) struct Mode {
     pub(super) quiet: bool,
     /// Print no result lines and no closing warnings.
     pub(super) status: bool,
-    /// A malformed line is an error.
+    /// A malformed line makes the exit code 1.
     pub(super) strict: bool,
     /// Do not report files that do not exist.
     pub(super) ignore_missing: bool,
@@ -52,13 +51,13 @@ impl Check {
     /// Parses the text of a checksum file; messages call the file `source`.
     ///
     /// # Errors
-    /// No line is properly formatted, or `strict` is set and a line is malformed.
+    /// No line is properly formatted. The error is a line for standard error.
     pub(super) fn parse(
         source: String,
         text: &[u8],
         algorithm: Algorithm,
         mode: Mode,
-    ) -> Result<Self, UserError> {
+    ) -> Result<Self, String> {
         let tag = algorithm.tag();
         let mut check = Self {
             source,
@@ -78,19 +77,19 @@ impl Check {
                 None => check.malformed.push(i + 1),
             }
         }
-        let allowed = format!("allowed: 'HASH  NAME', 'HASH *NAME', '{tag} (NAME) = HASH'");
-        let source = &check.source;
         if check.entries.is_empty() {
-            return Err(UserError(format!(
-                "{source}: no properly formatted {tag} checksum lines found ({allowed})"
-            )));
+            return Err(format!(
+                "uwork: {}: no properly formatted {tag} checksum lines found (allowed: 'HASH  NAME', \
+                 'HASH *NAME', '{tag} (NAME) = HASH')\n",
+                check.source
+            ));
         }
-        match check.malformed.first() {
-            Some(line) if mode.strict => Err(UserError(format!(
-                "{source}: {line}: improperly formatted {tag} checksum line ({allowed})"
-            ))),
-            _ => Ok(check),
-        }
+        Ok(check)
+    }
+
+    /// Whether a malformed line makes the exit code 1.
+    pub(super) fn is_refused(&self) -> bool {
+        self.mode.strict && !self.malformed.is_empty()
     }
 
     /// The jobs that check all lines.
@@ -323,8 +322,10 @@ mod tests {
             (check.entries.len(), &check.malformed[..], &check.names[..]),
             (1, &[4][..], &b"a"[..])
         );
-        let error = parse(Mode { strict: true, ..Mode::default() }).err().unwrap();
-        assert!(error.0.starts_with("F: 4: improperly formatted CRC32C checksum line"), "{error}");
+        assert!(!check.is_refused());
+        let check = parse(Mode { strict: true, warn: true, ..Mode::default() }).ok().unwrap();
+        let warning = "uwork: F: 4: improperly formatted CRC32C checksum line\n";
+        assert_eq!((check.is_refused(), check.opening_warnings().as_str()), (true, warning));
     }
 
     proptest! {

@@ -120,19 +120,53 @@ pub(super) struct Text {
     pub(super) tally: Tally,
 }
 
-/// The counts that determine the exit code and the closing warnings.
+/// The counts that determine the exit code and the closing reports.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Tally {
     pub(super) matched: u64,
     pub(super) mismatched: u64,
     pub(super) unreadable: u64,
+    pub(super) skipped: Skipped,
+}
+
+/// Entries below directories that are neither regular files nor directories, by kind.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Skipped {
+    pub(super) links: u64,
+    pub(super) fifos: u64,
+    pub(super) sockets: u64,
+    pub(super) devices: u64,
+}
+
+impl Skipped {
+    fn counts(&mut self) -> [&mut u64; 4] {
+        [&mut self.links, &mut self.fifos, &mut self.sockets, &mut self.devices]
+    }
+
+    /// The counts in words, or `None` if nothing was skipped.
+    pub(super) fn spoken(mut self) -> Option<String> {
+        let words = [
+            ("symbolic link", "symbolic links"),
+            ("fifo", "fifos"),
+            ("socket", "sockets"),
+            ("device", "devices"),
+        ];
+        let counts = self.counts().into_iter().zip(words).filter(|(n, _)| **n > 0);
+        let parts: Vec<String> = counts
+            .map(|(n, (one, many))| format!("{n} {}", if *n == 1 { one } else { many }))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, mut other: Self) {
         self.matched += other.matched;
         self.mismatched += other.mismatched;
         self.unreadable += other.unreadable;
+        for (sum, more) in self.skipped.counts().into_iter().zip(other.skipped.counts()) {
+            *sum += *more;
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use self::check::{Check, Mode};
 use self::digest::Algorithm;
-use self::job::{FILES_PER_ITEM, Job, Shared, Tally};
+use self::job::{FILES_PER_ITEM, Job, Shared};
 use self::output::Printer;
 use self::progress::Progress;
 use self::walk::Listing;
@@ -31,13 +31,16 @@ use super::UserError;
 const DETAILS: &str = "\
 A line is HASH, two spaces, NAME. Lines come in the order of the PATHs. A directory stands for the
 regular files below it, in the order of their paths' bytes (that of LC_ALL=C sort). Symbolic links
-are followed where they are a PATH, not below a directory. A backslash, newline or carriage return
+are followed where they are a PATH, not below a directory; --verbose counts the entries below
+directories that are skipped. A backslash, newline or carriage return
 in a name is escaped as by GNU coreutils, and the line then starts with a backslash.
 
 With -c, the lines of a checksum file are 'HASH  NAME', 'HASH *NAME' or 'SHA256 (NAME) = HASH'.
 
-Exit code: 0; 1 if a file could not be read or did not match; 2 if a PATH does not exist or the
-command line or a checksum file is invalid; in that case nothing is hashed.";
+A PATH that does not exist or cannot be read is reported, and the others are processed.
+
+Exit code: 0; 1 if a file could not be read or did not match, or a checksum file has no valid line;
+2 if the command line is invalid; in that case nothing is hashed.";
 
 /// The command line of `uwork sum`.
 #[derive(clap::Args)]
@@ -56,7 +59,7 @@ pub(crate) struct Args {
     /// With -c: print no results; only the exit code reports them
     #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"])]
     status: bool,
-    /// With -c: reject a checksum file that has a malformed line
+    /// With -c: exit with 1 if a checksum file has a malformed line
     #[arg(long, requires = "check")]
     strict: bool,
     /// With -c: ignore listed files that do not exist
@@ -71,6 +74,10 @@ pub(crate) struct Args {
     /// The queue's affinity scope
     #[arg(long, value_name = "SCOPE", value_parser = super::scope::parser(), default_value = "default")]
     scope: uwork::AffinityScopeChoice,
+    /// At the end, report how many entries below directories were skipped: symbolic links, fifos,
+    /// sockets and devices
+    #[arg(short, long, conflicts_with = "check")]
+    verbose: bool,
     /// Draw no progress line, even on a terminal
     #[arg(long)]
     no_progress: bool,
@@ -84,15 +91,11 @@ const BROKEN_PIPE: u8 = 128 + 13;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let plan = match args.check {
-        true => Plan::Check(read_checks(&args)?),
-        false => Plan::Sum(examine(&paths(&args))?),
-    };
     let queue = uwork::Queue::builder("sum").unbound().affinity_scope(args.scope).build();
     let queue = queue.map_err(|error| UserError(error.to_string()))?;
     let progress = Progress::new(!args.no_progress && !args.status);
     let shared = Shared::new(queue, args.algorithm, args.zero, progress);
-    let outcome = carry_out(&shared, plan);
+    let outcome = carry_out(&shared, &args);
     shared.progress.finish();
     match outcome {
         Ok(true) => Ok(ExitCode::SUCCESS),
@@ -103,12 +106,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// The work to do, after all checks that can refuse the command line.
-enum Plan {
-    Sum(Vec<Argument>),
-    Check(Vec<Check>),
 }
 
 enum Argument {
@@ -124,32 +121,54 @@ fn paths(args: &Args) -> Vec<&OsStr> {
     }
 }
 
-/// Checks each argument before any file is read: a missing file is an error at once, an unreadable
-/// file is reported in its turn.
-fn examine(paths: &[&OsStr]) -> Result<Vec<Argument>, UserError> {
+/// The kinds of the arguments. One that does not exist is a file here: its open fails in its turn,
+/// with a report.
+fn examine(paths: &[&OsStr]) -> Vec<Argument> {
     let look = |path: &&OsStr| {
         let bytes = path.as_bytes().to_vec();
         if *path == "-" {
-            return Ok(Argument::StandardInput);
+            return Argument::StandardInput;
         }
         match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => Ok(Argument::Directory(bytes)),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Err(UserError(format!("{}: {}", names::quoted(&bytes), names::reason(&error))))
-            }
-            _ => Ok(Argument::File(bytes)),
+            Ok(metadata) if metadata.is_dir() => Argument::Directory(bytes),
+            _ => Argument::File(bytes),
         }
     };
     paths.iter().map(look).collect()
 }
 
-/// Parses all checksum files before any listed file is checked.
-fn read_checks(args: &Args) -> Result<Vec<Check>, UserError> {
+/// Reads and parses a checksum file. The error is a line for standard error.
+fn read_check(path: &OsStr, algorithm: Algorithm, mode: Mode) -> Result<Check, String> {
+    let mut text = Vec::new();
+    let (source, outcome) = match path.as_bytes() {
+        b"-" => {
+            ("'standard input'".to_owned(), io::stdin().lock().read_to_end(&mut text).map(drop))
+        }
+        bytes => (names::quoted(bytes), std::fs::read(path).map(|read| text = read)),
+    };
+    match outcome {
+        Ok(()) => Check::parse(source, &text, algorithm, mode),
+        Err(error) => Err(format!("uwork: {source}: {}\n", names::reason(&error))),
+    }
+}
+
+/// Does the work. Returns false if a file could not be read or did not match.
+fn carry_out(shared: &Arc<Shared>, args: &Args) -> io::Result<bool> {
+    let mut printer = Printer::new(shared.clone(), output::standard_output()?);
+    if args.check {
+        return check_all(&mut printer, args);
+    }
+    let tally = printer.print(jobs(shared, &examine(&paths(args))))?;
+    if args.verbose
+        && let Some(counts) = tally.skipped.spoken()
+    {
+        printer.complain(&format!("uwork: skipped: {counts}\n"))?;
+    }
+    Ok(tally.unreadable == 0)
+}
+
+/// Checks the files of each checksum file.
+fn check_all(printer: &mut Printer<std::fs::File>, args: &Args) -> io::Result<bool> {
     let mode = Mode {
         quiet: args.quiet,
         status: args.status,
@@ -157,38 +176,23 @@ fn read_checks(args: &Args) -> Result<Vec<Check>, UserError> {
         ignore_missing: args.ignore_missing,
         warn: args.warn,
     };
-    let read = |path: &OsStr| {
-        let mut text = Vec::new();
-        let (source, outcome) = match path.as_bytes() {
-            b"-" => {
-                ("'standard input'".to_owned(), io::stdin().lock().read_to_end(&mut text).map(drop))
+    let mut good = true;
+    for path in paths(args) {
+        let check = match read_check(path, args.algorithm, mode) {
+            Ok(check) => Arc::new(check),
+            Err(line) => {
+                printer.complain(&line)?;
+                good = false;
+                continue;
             }
-            bytes => (names::quoted(bytes), std::fs::read(path).map(|read| text = read)),
         };
-        match outcome {
-            Ok(()) => Check::parse(source, &text, args.algorithm, mode),
-            Err(error) => Err(UserError(format!("{source}: {}", names::reason(&error)))),
-        }
-    };
-    paths(args).into_iter().map(read).collect()
-}
-
-/// Executes the plan. Returns false if a file could not be read or did not match.
-fn carry_out(shared: &Arc<Shared>, plan: Plan) -> io::Result<bool> {
-    let mut printer = Printer::new(shared.clone(), output::standard_output()?);
-    match plan {
-        Plan::Sum(arguments) => Ok(printer.print(jobs(shared, &arguments))? == Tally::default()),
-        Plan::Check(checks) => {
-            let mut good = true;
-            for check in checks.into_iter().map(Arc::new) {
-                printer.complain(&check.opening_warnings())?;
-                let tally = printer.print(check.jobs())?;
-                printer.complain(&check.closing_warnings(tally))?;
-                good &= tally.mismatched == 0 && tally.unreadable == 0 && tally.matched > 0;
-            }
-            Ok(good)
-        }
+        printer.complain(&check.opening_warnings())?;
+        let tally = printer.print(check.jobs())?;
+        printer.complain(&check.closing_warnings(tally))?;
+        good &= tally.mismatched == 0 && tally.unreadable == 0 && tally.matched > 0;
+        good &= !check.is_refused();
     }
+    Ok(good)
 }
 
 /// The jobs for the arguments. Adjacent files share items.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, RawDir};
 use rustix::io::Errno;
 
-use super::job::{self, Charge, FILES_PER_ITEM, Job, Shared, Work};
+use super::job::{self, Charge, FILES_PER_ITEM, Job, Shared, Skipped, Work};
 use super::read::{self, Warmth};
 
 /// Bytes of directory entries read by one system call.
@@ -105,7 +105,8 @@ pub(super) fn directory(work: &mut Work<'_>, path: Vec<u8>, named: bool) {
         Warmth::Cached => list(&dir),
         Warmth::Cold => uwork::blocking(|| list(&dir)),
     };
-    let List { names, entries, error } = outcome;
+    let List { names, entries, skipped, error } = outcome;
+    work.answer.text.tally.skipped = skipped;
     if let Some(error) = error {
         work.answer.unreadable(&path, &io::Error::from(error));
     }
@@ -178,6 +179,7 @@ fn hash_run(work: &mut Work<'_>, dir: BorrowedFd<'_>, listing: &Arc<Listing>, ru
 struct List {
     names: Vec<u8>,
     entries: Vec<Range<usize>>,
+    skipped: Skipped,
     /// The error that ended the listing early; the entries read before it are kept.
     error: Option<Errno>,
 }
@@ -187,6 +189,7 @@ fn list(dir: &OwnedFd) -> List {
     let mut buffer = Vec::with_capacity(LIST_BYTES);
     let mut names = Vec::new();
     let mut entries = Vec::new();
+    let mut skipped = Skipped::default();
     let mut error = None;
     let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(entry) = raw.next() {
@@ -213,9 +216,13 @@ fn list(dir: &OwnedFd) -> List {
             FileType::Directory if name != b"." && name != b".." => {
                 entries.push(append(&mut names, &[name, b"/"]));
             }
+            FileType::Symlink => skipped.links += 1,
+            FileType::Fifo => skipped.fifos += 1,
+            FileType::Socket => skipped.sockets += 1,
+            FileType::CharacterDevice | FileType::BlockDevice => skipped.devices += 1,
             _ => {}
         }
     }
     entries.sort_unstable_by(|a, b| names[a.clone()].cmp(&names[b.clone()]));
-    List { names, entries, error }
+    List { names, entries, skipped, error }
 }
