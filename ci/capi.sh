@@ -101,7 +101,7 @@ done
 built dev dev ""
 built bridge dev "" libuwork-bridge
 with_library dev abi ci/abi.sh
-with_library dev capi crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input porting
+with_library dev capi crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input porting valgrind
 with_library bridge bridge-capi crates/bridge-capi/tests/run.sh "$target/libuwork-dev"
 with_library dev kernel kernel/tests/run.sh "$target/libuwork-dev" headers missing flags own modules documented plain debug
 

@@ -69,6 +69,7 @@ readonly EXTRAS="\
 clang|have clang|the C tests with a second compiler
 cmake|have cmake|the example of CMake
 mandoc|have mandoc|the check of the manual pages
+valgrind|have valgrind|the C tests under memcheck
 redis-tools|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
 liburcu-dev|pkg-config --exists liburcu|the example liburcu.c
 redis-server|have redis-server|the tests of the bridge, and its examples

@@ -7,7 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use uwork_bridge::{Config, Results, Server};
-use uwork_capi::error::{fail, misuse};
+use uwork_capi::error::{Written, fail, misuse};
 
 use crate::error::failed;
 use crate::given::{array, text};
@@ -158,6 +158,12 @@ impl UwBridgeConfig {
         let (group, name) = unsafe { (text("group", self.group)?, text("name", self.name)?) };
         config.group = group.unwrap_or(config.group);
         config.name = name.unwrap_or(config.name);
+        // The bridge would report another number.
+        if c_int::try_from(self.max_active).is_err() {
+            let given = Written(self.max_active);
+            let text = format!("max_active {given}: allowed are 1 to 2048");
+            return Err(fail(libc::EINVAL, text));
+        }
         set(&mut config.max_active, self.max_active);
         set(&mut config.attempts_max, self.attempts_max);
         set(&mut config.payload_bytes_max, self.payload_bytes_max);

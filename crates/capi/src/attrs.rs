@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong};
 use uwork::{AffinityScope, AffinityScopeChoice, CpuSet};
 
 use crate::delayed::duration_of;
-use crate::error::{done, fail, failed, misuse};
+use crate::error::{Written, done, fail, failed, misuse};
 use crate::queue::{UwQueue, change_queue, queue, with_queue};
 
 /// `enum uw_scope` without `UW_SCOPE_DEFAULT`, which is 0.
@@ -26,12 +26,25 @@ pub(crate) fn scope_of(number: c_uint) -> Result<Option<AffinityScopeChoice>, c_
         Some(index) => match SCOPES.get(index as usize) {
             Some(&scope) => Ok(Some(AffinityScopeChoice::Explicit(scope))),
             None => {
-                let text =
-                    format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
+                let text = format!(
+                    "{} is no affinity scope; allowed are 0 to {}",
+                    Written(number),
+                    SCOPES.len()
+                );
                 Err(fail(libc::EINVAL, text))
             }
         },
     }
+}
+
+/// A `max_active`, whose range the library checks. A negative one is refused here, because the
+/// library would report another number.
+pub(crate) fn limit_of(number: c_uint) -> Result<u32, c_int> {
+    if c_int::try_from(number).is_ok() {
+        return Ok(number);
+    }
+    let given = Written(number);
+    Err(fail(libc::EINVAL, format!("max_active {given} is out of range; allowed are 1 to 2048")))
 }
 
 /// A CPU number. This function does not check that the CPU exists.
@@ -132,7 +145,9 @@ pub extern "C" fn uw_queue_max_active(handle: *const UwQueue) -> c_int {
 /// Changes that.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_max_active(handle: *mut UwQueue, max_active: c_uint) -> c_int {
-    with_queue(handle, |queue| done(queue.set_max_active(max_active)))
+    with_queue(handle, |queue| {
+        limit_of(max_active).map_or_else(|code| code, |limit| done(queue.set_max_active(limit)))
+    })
 }
 
 /// The part of `max_active` that each NUMA node is guaranteed.

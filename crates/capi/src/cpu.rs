@@ -6,7 +6,7 @@ use uwork::foreign::must_return;
 use uwork::topology::Machine;
 
 use crate::attrs::{cpu_of, write_cpus};
-use crate::error::{done, fail, failed, guard, misuse};
+use crate::error::{Written, done, fail, failed, guard, misuse};
 
 /// A function of the program, with its argument.
 struct Call<F> {
@@ -89,7 +89,10 @@ pub unsafe extern "C" fn uw_cpus(which: c_uint, mask: *mut c_ulong, bytes: usize
             ALLOWED => &machine.allowed,
             POSSIBLE => machine.topology.possible(),
             ISOLATED => machine.topology.isolated(),
-            _ => return fail(libc::EINVAL, format!("{which} is not a set of CPUs; see uwork.h")),
+            _ => {
+                let text = format!("{} is not a set of CPUs; see uwork.h", Written(which));
+                return fail(libc::EINVAL, text);
+            }
         };
         // SAFETY: by uwork.h.
         unsafe { write_cpus(cpus, mask, bytes) }

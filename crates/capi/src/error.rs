@@ -1,7 +1,8 @@
 //! Errors: an errno value, and a text kept per thread.
 
 use std::cell::Cell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_uint};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
@@ -34,6 +35,16 @@ pub fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
     kept[..count].copy_from_slice(&text[..count]);
     let _ = TEXT.try_with(|place| place.set(kept));
     -errno
+}
+
+/// An `unsigned` as the caller wrote it. C turns a negative `int` into a number beyond `INT_MAX`
+/// without a warning, so such a number is shown as the negative one.
+pub struct Written(pub c_uint);
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.cast_signed().fmt(f)
+    }
 }
 
 /// Like [`fail`], for an error that is always a bug of the program. With `UWORK_DEBUG=objects` it

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uwork::{Builder, Flags, Queue};
 
-use crate::attrs::{cpus_of, scope_of};
+use crate::attrs::{cpus_of, limit_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
 use crate::memory;
 use crate::quarantine;
@@ -285,7 +285,7 @@ fn describe(mut builder: Builder, attrs: &UwQueueAttrs) -> Result<Builder, c_int
         builder = dedicated(builder, flags, places)?;
     }
     if attrs.max_active != 0 {
-        builder = builder.max_active(attrs.max_active);
+        builder = builder.max_active(limit_of(attrs.max_active)?);
     }
     if attrs.nice != NICE_UNSET {
         builder = builder.nice(attrs.nice);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uwork::percpu::Mode;
 use uwork::{BlockingTier, Setup, SetupError, watchdog};
 
-use crate::error::{fail, guard, misuse};
+use crate::error::{Written, fail, guard, misuse};
 
 /// `enum uw_blocking_tier` without `UW_TIER_BEST`, which is 0.
 const TIERS: [BlockingTier; 4] =
@@ -62,7 +62,8 @@ fn chosen<T: Copy>(what: &str, number: c_uint, choices: &[T]) -> Result<Option<T
     match number.checked_sub(1) {
         None => Ok(None),
         Some(index) => choices.get(index as usize).copied().map(Some).ok_or_else(|| {
-            let text = format!("{number} is not a {what}; allowed are 0 to {}", choices.len());
+            let (number, last) = (Written(number), choices.len());
+            let text = format!("{number} is not a {what}; allowed are 0 to {last}");
             fail(libc::EINVAL, text)
         }),
     }

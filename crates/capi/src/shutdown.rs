@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uwork::{Shutdown, freeze};
 
-use crate::error::{fail, failed, give, guard};
+use crate::error::{Written, fail, failed, give, guard};
 
 /// Begins to freeze the freezable queues.
 #[unsafe(no_mangle)]
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn uw_shutdown(
             DRAIN => Shutdown::Drain,
             CANCEL => Shutdown::Cancel,
             _ => {
-                let text = format!("shutdown {how}: UW_DRAIN and UW_CANCEL are allowed");
+                let text = format!("shutdown {}: UW_DRAIN and UW_CANCEL are allowed", Written(how));
                 return fail(libc::EINVAL, text);
             }
         };

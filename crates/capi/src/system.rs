@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use uwork::{Queue, system};
 
-use crate::error::{fail, guarded};
+use crate::error::{Written, fail, guarded};
 use crate::queue::{SYSTEM, UwQueue, set_errno};
 
 /// `enum uw_system_queue`.
@@ -35,7 +35,8 @@ static TOKENS: [u64; QUEUES.len()] = {
 /// A system queue. The first use creates it.
 pub(crate) fn queue_of(number: usize) -> Result<&'static Queue, c_int> {
     let Some(queue) = QUEUES.get(number) else {
-        return Err(fail(libc::EINVAL, format!("{number} is not a system queue; see uwork.h")));
+        let given = Written(number as c_uint);
+        return Err(fail(libc::EINVAL, format!("{given} is not a system queue; see uwork.h")));
     };
     // A panic here means that no thread could be created.
     guarded(queue).map_err(|_| -libc::EAGAIN)

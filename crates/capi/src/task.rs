@@ -12,7 +12,7 @@ use uwork::task::{self, Added, Delivery, HasTaskWork, Notify, TaskHandle, TaskIt
 use crate::cpu::given;
 use uwork::foreign::{TASK_WORK_ENDED, must_return, task_work_has_ended};
 
-use crate::error::{fail, guard, guarded, misuse};
+use crate::error::{Written, fail, guard, guarded, misuse};
 use crate::memory::{Room, has_reserve};
 use crate::queue::set_errno;
 
@@ -186,6 +186,7 @@ pub unsafe extern "C" fn uw_task_work_add(
         1 => Notify::Resume,
         2 => Notify::Signal,
         other => {
+            let other = Written(other);
             let text =
                 format!("notification {other}: UW_NOTIFY_NONE to UW_NOTIFY_SIGNAL are allowed");
             return fail(libc::EINVAL, text);
@@ -303,6 +304,7 @@ pub extern "C" fn uw_task_set_delivery(delivery: c_uint) -> c_int {
         1 => Delivery::Light,
         2 => Delivery::Signal,
         other => {
+            let other = Written(other);
             let text =
                 format!("delivery {other}: UW_DELIVERY_AUTO to UW_DELIVERY_SIGNAL are allowed");
             return fail(libc::EINVAL, text);

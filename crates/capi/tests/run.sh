@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of uwork.h and uwork.hpp against a built library. Arguments: the folder of the library, and the parts to
-# run: headers, plain, debug, address, thread, bad-input, porting.
+# run: headers, plain, debug, address, thread, bad-input, porting, valgrind.
 set -euo pipefail
 cd "$(dirname "$0")"
 suite=capi
@@ -108,6 +108,25 @@ porting_part() {
     grep -q "a bounded backlog, in $(wc -l <"$capi/../../examples/c/pool.h") lines" <(tr '\n' ' ' <"$guide") ||
         failed capi/porting "pool.h has another number of lines"
     say porting "$count programs, and the names in the tables: ran"
+}
+
+# memcheck, with the suppressions of the manual page: no error, and no leak of the library's.
+valgrind_part() {
+    if ! command -v valgrind >/dev/null; then
+        echo "left out: valgrind is not installed"
+        return
+    fi
+    local test
+    sed -n '/suppressions: begin/,/suppressions: end/p' "$capi/man/uwork.7" | grep -v '^\.' >"$out/uwork.supp"
+    for test in shutdown functions; do
+        start_link "valgrind/$test" "c/$test.c" -std=gnu11
+    done
+    finish_links
+    for test in shutdown functions; do
+        run "valgrind/$test" valgrind --quiet --leak-check=full --errors-for-leak-kinds=possible \
+            --show-leak-kinds=possible --suppressions="$out/uwork.supp" --error-exitcode=9 "$out/$test"
+    done
+    say valgrind "memcheck and the suppressions of uwork(7): ran"
 }
 
 run_parts "$@"

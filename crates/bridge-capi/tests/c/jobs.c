@@ -115,6 +115,9 @@ static void refusals(const char *server)
 	config.max_active = 5000;
 	CHECK(!uw_bridge_start(&config, &handler, 1, NULL, NULL) && errno == EINVAL);
 	CHECK(!strcmp(uw_error_text(), "max_active 5000: allowed are 1 to 2048"));
+	config.max_active = (unsigned)-1;
+	CHECK(!uw_bridge_start(&config, &handler, 1, NULL, NULL) && errno == EINVAL);
+	CHECK(!strcmp(uw_error_text(), "max_active -1: allowed are 1 to 2048"));
 	config.max_active = 0;
 	config.result_key_ns = config.result_stream_max = 1;
 	CHECK(!uw_bridge_start(&config, &handler, 1, NULL, NULL) && errno == EINVAL);

@@ -11,7 +11,7 @@ use uwork::percpu::Bundle;
 
 use super::{count, made, there};
 use crate::cpu::given;
-use crate::error::{fail, guard, guarded, quick};
+use crate::error::{Written, fail, guard, guarded, quick};
 
 /// An item: an arbitrary pointer of the program.
 #[repr(transparent)]
@@ -92,7 +92,8 @@ pub unsafe extern "C" fn uw_percpu_batch_create(
     made(|| {
         let sink = given(sink)?;
         if !(1..=CAPACITY_MAX).contains(&capacity) {
-            let text = format!("a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed");
+            let given = Written(capacity);
+            let text = format!("a batch of {given} items: 1 to {CAPACITY_MAX} are allowed");
             return Err(fail(libc::EINVAL, text));
         }
         static BATCHES: AtomicU64 = AtomicU64::new(0);

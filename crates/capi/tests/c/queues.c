@@ -32,6 +32,12 @@ static void attributes(void)
 	CHECK(uw_queue_max_active(queue) == 7);
 	CHECK(uw_queue_set_max_active(queue, 9) == 0 && uw_queue_max_active(queue) == 9);
 	CHECK(uw_queue_set_max_active(queue, 5000) == -EINVAL && strstr(uw_error_text(), "2048"));
+	/* A negative number is reported as it was written. */
+	CHECK(uw_queue_set_max_active(queue, (unsigned)-1) == -EINVAL && strstr(uw_error_text(), "max_active -1 is"));
+	CHECK(!uw_queue_create("negative", 0, (unsigned)-5) && errno == EINVAL && strstr(uw_error_text(), "max_active -5 is"));
+	CHECK(!uw_queue_create("negative", UW_BH, 1u << 31) && strstr(uw_error_text(), "max_active -2147483648 is"));
+	CHECK(uw_queue_set_scope(queue, (unsigned)-1) == -EINVAL && strstr(uw_error_text(), "-1 is no affinity scope"));
+	CHECK(uw_queue_max_active(queue) == 9);
 	CHECK(uw_queue_set_min_active(queue, 2) == 0 && uw_queue_min_active(queue) == 2);
 	CHECK(uw_queue_scope(queue, text, sizeof(text)) > 0 && strcmp(text, "numa") == 0);
 	CHECK(uw_queue_set_scope(queue, UW_SCOPE_SYSTEM) == 0);
