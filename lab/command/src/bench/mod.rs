@@ -42,6 +42,7 @@ mod summary;
 mod taskwork;
 mod timers;
 mod uwork_pool;
+mod verdict;
 mod warning;
 mod workqueue;
 

@@ -22,12 +22,14 @@ pub(super) struct Output {
 }
 
 type Show<S> = Box<dyn Fn(&GroupOutcome<S>) -> String>;
+type Closing<S> = Box<dyn Fn(&[GroupOutcome<S>]) -> String>;
 
 /// A benchmark that is ready to run.
 pub(super) struct Plan<S> {
     name: &'static str,
     groups: Vec<Group<S>>,
     show: Show<S>,
+    closing: Closing<S>,
     warnings: Vec<Warning>,
     one_sample_suffices: bool,
     producers: Option<usize>,
@@ -41,6 +43,7 @@ impl<S: Sampled + 'static> Plan<S> {
             name,
             groups,
             show,
+            closing: Box::new(|_| String::new()),
             warnings: Vec::new(),
             one_sample_suffices: false,
             producers: None,
@@ -55,6 +58,15 @@ impl<S: Sampled + 'static> Plan<S> {
     /// Another form than a table.
     pub(super) fn shown_by(mut self, show: impl Fn(&GroupOutcome<S>) -> String + 'static) -> Self {
         self.show = Box::new(show);
+        self
+    }
+
+    /// Text after the tables of all groups and the warnings.
+    pub(super) fn closed_by(
+        mut self,
+        text: impl Fn(&[GroupOutcome<S>]) -> String + 'static,
+    ) -> Self {
+        self.closing = Box::new(text);
         self
     }
 
@@ -77,10 +89,11 @@ impl<S: Sampled + 'static> Plan<S> {
         self
     }
 
-    /// Measures the groups, prints each when it is complete, then the warnings, and writes the
-    /// records.
+    /// Measures the groups, prints each when it is complete, then the warnings and the closing text,
+    /// and writes the records.
     pub(super) fn run(self, output: &Output) -> Result<ExitCode, UserError> {
-        let Self { name, mut groups, show, mut warnings, one_sample_suffices, producers } = self;
+        let Self { name, mut groups, show, closing, mut warnings, one_sample_suffices, producers } =
+            self;
         groups.retain(|group| !group.contestants.is_empty());
         if groups.is_empty() {
             let advice = "nothing to run: add --rivals, or choose with --runner";
@@ -95,6 +108,7 @@ impl<S: Sampled + 'static> Plan<S> {
         for warning in warnings {
             eprintln!("warning: {warning}");
         }
+        print!("{}", closing(&results));
         if let Some(target) = target {
             target.write(&record::records(name, producers, &results))?;
         }

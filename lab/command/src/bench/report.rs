@@ -1,4 +1,5 @@
-//! The table of a group: one row per contestant, fastest first, with a bar scaled to the fastest.
+//! The tables of a group, one for each case: a row per contestant, fastest first, with a bar scaled
+//! to the fastest.
 
 use std::fmt::Write;
 
@@ -12,28 +13,41 @@ const BAR_CELLS: usize = 24;
 /// A cell that is filled by 0 to 7 eighths.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// The table, ready to print. The group must have contestants.
+/// The tables, ready to print. The group must have contestants.
 pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
-    let columns = Columns::of(group);
-    let mut ranked: Vec<(&Outcome<S>, Figure)> =
-        group.outcomes.iter().map(|o| (o, summary::lead(o).1)).collect();
+    let mut cases: Vec<&str> = Vec::new();
+    for case in group.outcomes.iter().map(|outcome| outcome.names.case) {
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    let of_case = |case: &&str| {
+        let subtitle = if cases.len() > 1 { format!("\n{case}\n") } else { String::new() };
+        subtitle + &table_of(group, case)
+    };
+    let tables: String = cases.iter().map(of_case).collect();
+    format!("\n{}\n{tables}{}", group.title, yardsticks(group))
+}
+
+fn table_of<S: Sampled>(group: &GroupOutcome<S>, case: &str) -> String {
+    let of_case = group.outcomes.iter().filter(|outcome| outcome.names.case == case);
+    let mut ranked: Vec<(&Outcome<S>, Figure)> = of_case.map(|o| (o, summary::lead(o).1)).collect();
+    let base = base(group, case).map(summary::lead_median);
+    let columns = Columns::of(&ranked, base.is_some());
     ranked.sort_by(|a, b| summary::faster_first::<S>(a.1.median, b.1.median));
     let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
     let of_fastest = |median| if S::LOWER_IS_BETTER { fastest / median } else { median / fastest };
 
     let mut rows = vec![columns.header()];
-    rows.extend(ranked.iter().map(|(outcome, rate)| {
-        let base = base(group, outcome.names.case).map(summary::lead_median);
-        columns.row(outcome, *rate, base)
-    }));
-    let mut text = format!("\n{}\n", group.title);
+    rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate, base)));
+    let mut text = String::new();
     let bars = std::iter::once(String::new())
         .chain(ranked.iter().map(|(_, rate)| bar(of_fastest(rate.median))));
     for (line, bar) in aligned(&rows).into_iter().zip(bars) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", format!("{line}  {bar}").trim_end());
     }
-    text + &yardsticks(group)
+    text
 }
 
 /// One line for each figure, in the order in which the contestants ran: for contestants that do
@@ -102,8 +116,6 @@ fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
 
 /// The optional columns of a table.
 struct Columns {
-    /// Present if the contestants are of several cases.
-    case: bool,
     /// The metric that the table is sorted by.
     lead: Metric,
     /// Whether there are ratios.
@@ -113,26 +125,19 @@ struct Columns {
 }
 
 impl Columns {
-    fn of<S: Sampled>(group: &GroupOutcome<S>) -> Self {
-        let outcomes = &group.outcomes;
-        let (lead, _) = summary::lead(&outcomes[0]);
+    fn of<S: Sampled>(outcomes: &[(&Outcome<S>, Figure)], ratio: bool) -> Self {
+        let (lead, _) = summary::lead(outcomes[0].0);
         let mut metrics: Vec<Metric> = Vec::new();
-        for (metric, _) in outcomes.iter().flat_map(summary::all) {
+        for (metric, _) in outcomes.iter().flat_map(|(outcome, _)| summary::all(outcome)) {
             if metric.name != lead.name && metrics.iter().all(|known| known.name != metric.name) {
                 metrics.push(metric);
             }
         }
-        Self {
-            case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
-            lead,
-            ratio: base(group, outcomes[0].names.case).is_some(),
-            metrics,
-        }
+        Self { lead, ratio, metrics }
     }
 
     fn header(&self) -> Vec<String> {
         let mut header = vec!["runner", "variant"];
-        header.extend(self.case.then_some("case"));
         header.extend([self.lead.title, "[min .. max]"]);
         header.extend(self.ratio.then_some("ratio"));
         header.extend(self.metrics.iter().map(|metric| metric.title));
@@ -147,7 +152,6 @@ impl Columns {
     ) -> Vec<String> {
         let names = &outcome.names;
         let mut row = vec![names.runner.to_owned(), names.variant.clone()];
-        row.extend(self.case.then(|| names.case.to_owned()));
         row.push(scaled(rate.median));
         row.push(format!("[{} .. {}]", scaled(rate.min), scaled(rate.max)));
         row.extend(base.map(|base| format!("{:.2}x", rate.median / base)));
@@ -249,10 +253,11 @@ mod tests {
             let words = text.split_whitespace().filter(|word| word.ends_with('x'));
             words.map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(ratios(&group), ["20.00x", "2.00x", "1.00x"]);
+        assert_eq!(ratios(&group), ["2.00x", "1.00x", "20.00x"]);
         group.outcomes.push(outcome("join", "rayon", Some(Standing::Pool), 30.0));
         assert_eq!(ratios(&group), ["2.00x", "1.00x", "2.00x", "1.00x"]);
         let text = table(&group);
+        assert_eq!(text.matches("runner  variant").count(), 2, "a table for each case: {text}");
         for base in ["rayon (wait), the fastest rival", "rayon (join), the fastest rival"] {
             assert_eq!(text.matches(base).count(), 1, "{text}");
         }

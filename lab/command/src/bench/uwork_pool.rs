@@ -38,7 +38,7 @@ pub(super) const BATCHES: [&str; 2] = [EXECUTE_ALL, ENQUEUE_ALL];
 const EXECUTE_ALL: &str = "execute-all";
 const ENQUEUE_ALL: &str = "enqueue-all";
 /// The variant of case `join` that is `uwork::join`.
-const HALVES: &str = "halves";
+pub(super) const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 

@@ -10,7 +10,7 @@ use super::measured::ChildArgs;
 use super::options::{self, OptionArgs, Options, count, count_or};
 use super::pingpong::{self, Burn};
 use super::pipeline::Plan;
-use super::{UserError, burner, hold, uwork_pool};
+use super::{UserError, burner, hold, uwork_pool, verdict};
 
 const PRODUCERS: usize = 8;
 const BATCH: usize = 100;
@@ -95,7 +95,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
-    let plan = Plan::new("workqueue", selection.groups(&options));
+    let plan = Plan::new("workqueue", selection.groups(&options)).closed_by(verdict::text);
     // The case `pingpong` chooses the number itself.
     let plan = if selection.pingpong.is_none() { plan.producers(options.producers) } else { plan };
     plan.run(&options.output)
