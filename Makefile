@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-run: ## from a fresh checkout to the main job: build, quick benchmark, checksums of a real tree
+run: ## from a fresh checkout to the main job: build, checksums of a real tree, quick benchmark with a verdict
 	@ci/tour.sh
 
 test: ## from a fresh checkout to a green test run: every step of ci/, with a summary

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main uses from a fresh checkout: builds the commands, runs the quick benchmark against other thread pools,
-# checksums a real tree of this machine and verifies the sums.
+# The main uses from a fresh checkout: builds the commands, checksums a real tree of this machine and verifies the sums,
+# runs the quick benchmark against other thread pools. The last 12 lines are for a reader who sees only them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,13 +8,17 @@ cd "$(dirname "$0")/.."
 readonly BENCH_SECONDS_MAX=110
 readonly SUM_SECONDS_MAX=30
 readonly VERIFY_SECONDS_MAX=30
+# Where cargo's own bar is not drawn.
+readonly PROGRESS_SECONDS=10
 
 started=$SECONDS
 target=${CARGO_TARGET_DIR:-target}
-uwork=$target/release/uwork
-lab=$target/release/uwork-lab
+uwork=$target/tour/uwork
+lab=$target/tour/uwork-lab
 sums=$target/tour.sha256
-summary=()
+# Without link-time optimization and without jemalloc, whose build takes as long as uwork's.
+choice=(--package uwork-cli --package uwork-lab --no-default-features)
+times=()
 
 # step NAME SECONDS_MAX COMMAND...: runs and times the command; 0 means no limit. Only the command writes to standard
 # output, so that the caller can capture it.
@@ -23,13 +27,51 @@ step() {
     shift 2
     printf '\n== %s: %s\n' "$name" "$*" >&2
     before=$EPOCHREALTIME
-    timeout --foreground "$limit" "$@" </dev/null || status=$?
-    summary+=("$(awk -v name="$name" -v before="$before" -v after="$EPOCHREALTIME" \
-        'BEGIN { printf "%-8s %7.2f s", name, after - before }')")
+    if [ "$limit" = 0 ]; then
+        "$@" </dev/null || status=$?
+    else
+        timeout --foreground "$limit" "$@" </dev/null || status=$?
+    fi
+    times+=("$(awk -v name="$name" -v before="$before" -v after="$EPOCHREALTIME" \
+        'BEGIN { printf "%s %.1f s", name, after - before }')")
     [ "$status" != 0 ] || return 0
     [ "$status" != 124 ] || echo "$name was still running after $limit s" >&2
     echo "$name FAILED: exit code $status" >&2
     exit 1
+}
+
+# lines_of_progress CRATES: turns the lines of cargo, one for each crate, into a line every 10 seconds. Others pass.
+lines_of_progress() {
+    local crates=$1 begun=0 start=$SECONDS printed=$SECONDS line status
+    while :; do
+        status=0
+        IFS= read -r -t "$PROGRESS_SECONDS" line || status=$?
+        # Above 128: no line within the time. Otherwise the input has ended.
+        [ "$status" = 0 ] || [ "$status" -gt 128 ] || break
+        if [ "$status" = 0 ]; then
+            case $line in
+                *" Compiling "*) begun=$((begun + 1)) ;;
+                *" Downloaded "*) ;;
+                *) printf '%s\n' "$line" ;;
+            esac
+        fi
+        if [ $((SECONDS - printed)) -ge "$PROGRESS_SECONDS" ]; then
+            echo "  crate $begun of $crates, after $((SECONDS - start)) s"
+            printed=$SECONDS
+        fi
+    done
+}
+
+build() {
+    local crates
+    crates=$(cargo tree "${choice[@]}" --edges normal,build --prefix none --no-dedupe | awk '{ print $1, $2 }' | sort -u | wc -l)
+    echo "$crates crates; with two CPUs this takes some two minutes"
+    # On a terminal cargo draws a bar.
+    if [ -t 2 ]; then
+        cargo build --profile tour "${choice[@]}"
+    else
+        cargo build --profile tour "${choice[@]}" 2> >(lines_of_progress "$crates" >&2)
+    fi
 }
 
 for tree in /usr/include /usr/share/doc /usr/share; do
@@ -37,16 +79,19 @@ for tree in /usr/include /usr/share/doc /usr/share; do
 done
 
 step deps 0 ci/deps.sh
-step build 0 cargo build --release --package uwork-cli --package uwork-lab
-step bench "$BENCH_SECONDS_MAX" "$lab" bench workqueue --quick --rivals
+step build 0 build
 step sum "$SUM_SECONDS_MAX" "$uwork" sum -a sha256 "$tree" >"$sums"
 step verify "$VERIFY_SECONDS_MAX" "$uwork" sum -a sha256 -c --quiet "$sums"
+verified="by uwork sum -c"
 if command -v sha256sum >/dev/null; then
     step check "$VERIFY_SECONDS_MAX" sha256sum -c --quiet "$sums"
+    verified+=" and sha256sum -c"
 fi
+step bench "$BENCH_SECONDS_MAX" "$lab" bench workqueue --quick --rivals
 
-printf '\n== summary\n'
-printf '%s\n' "${summary[@]}"
-printf '%-8s %4d    s\n' all "$((SECONDS - started))"
-printf '%s files of %s (%s) summed and verified; the sums are in %s\n' \
-    "$(wc -l <"$sums")" "$tree" "$(du -shL "$tree" 2>/dev/null | cut -f 1)" "$sums"
+printf '\nleft out of this first look: pools that are not written in Rust (make native), link-time optimization (make bench:\n'
+printf 'every benchmark, more than an hour; BENCH=--quick: minutes). The README says what the figures mean.\n'
+printf 'uwork sum: %s files of %s (%s) in %s, verified %s\n' \
+    "$(wc -l <"$sums")" "$tree" "$(du -shL "$tree" 2>/dev/null | cut -f 1)" "$sums" "$verified"
+printf -v all '%s, ' "${times[@]}"
+printf 'times: %sall %d s\n' "$all" "$((SECONDS - started))"

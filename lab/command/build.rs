@@ -24,8 +24,16 @@ fn main() {
     let rustc =
         std::env::var("RUSTC").ok().and_then(|rustc| output_of(&rustc, &["--version"], &root));
     println!("cargo:rustc-env=UWORK_RUSTC={}", rustc.unwrap_or_default());
-    let profile = std::env::var("PROFILE").unwrap_or_default();
+    let profile = profile().or_else(|| std::env::var("PROFILE").ok()).unwrap_or_default();
     println!("cargo:rustc-env=UWORK_PROFILE={profile}");
+}
+
+/// The name of the profile, by the folder of its builds. Cargo's own variable has the name of the
+/// profile that it inherits from.
+fn profile() -> Option<String> {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR")?);
+    let folder = out.ancestors().skip(1).find(|folder| folder.ends_with("build"))?.parent()?;
+    Some(folder.file_name()?.to_str()?.to_owned())
 }
 
 /// Whether `root` is the top of a repository. Unpacked sources may lie inside an unrelated

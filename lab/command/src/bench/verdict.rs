@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use uwork_rivals::Standing;
 
+use super::contestant::cpus;
 use super::interleave::{GroupOutcome, Outcome};
 use super::summary::{self, Sampled};
 use super::uwork_pool::{CLOSURES, HALVES, RUNNER};
@@ -104,8 +105,9 @@ impl Row {
 fn verdict(rows: &[Row]) -> String {
     let rounds = rows.iter().map(|row| row.rounds).min().unwrap_or(0);
     let mut text = format!(
-        "\nuwork against the fastest other pool: its rate over the other's, \
-         [least .. greatest] of {rounds} rounds\n"
+        "\nuwork against the fastest other pool on {} CPU(s): its rate over the other's, and in brackets \
+         the range of {rounds} rounds\n",
+        cpus()
     );
     for row in rows {
         let Row { title, ratio, range: (least, greatest), what, rival, .. } = row;

@@ -4,11 +4,17 @@
 //! allocator.
 
 mod bare;
+#[cfg(feature = "jemalloc")]
+mod jemalloc;
+#[cfg(not(feature = "jemalloc"))]
+#[path = "jemalloc/disabled.rs"]
+mod jemalloc;
 mod lists;
 mod spin;
 mod thread_local;
 
 pub use bare::Bare;
+pub use jemalloc::Jemalloc;
 pub use lists::BareLists;
 pub use spin::SpinLock;
 pub use thread_local::ThreadLocal;
@@ -59,22 +65,5 @@ impl Allocator for Mimalloc {
     unsafe fn free(&self, object: *mut u8) {
         // SAFETY: by this function's contract.
         unsafe { libmimalloc_sys::mi_free(object.cast()) };
-    }
-}
-
-/// jemalloc.
-pub struct Jemalloc;
-
-impl Allocator for Jemalloc {
-    #[inline(always)]
-    fn alloc(&self) -> *mut u8 {
-        // SAFETY: no preconditions.
-        unsafe { tikv_jemalloc_sys::malloc(OBJECT) }.cast()
-    }
-
-    #[inline(always)]
-    unsafe fn free(&self, object: *mut u8) {
-        // SAFETY: by this function's contract.
-        unsafe { tikv_jemalloc_sys::free(object.cast()) };
     }
 }

@@ -77,7 +77,7 @@ fn measure(order: &Order) -> Result<Timed, UserError> {
         (_, THREAD_LOCAL) => allocate(order, &ThreadLocal),
         (_, "glibc") => allocate(order, &Glibc),
         (_, "mimalloc") => allocate(order, &Mimalloc),
-        (_, "jemalloc") => allocate(order, &Jemalloc),
+        (_, "jemalloc") => allocate(order, Jemalloc::get().ok_or_else(|| no_such(order))?),
         _ => return Err(no_such(order)),
     };
     Ok(measured)

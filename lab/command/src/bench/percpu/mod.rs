@@ -37,6 +37,7 @@ mod threads;
 use std::process::ExitCode;
 
 use uwork_rivals::Standing;
+use uwork_rivals::alloc::Jemalloc;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::legend::{self, Word};
@@ -158,6 +159,7 @@ fn variants(case: &str, runner: &str) -> &'static [&'static str] {
         (BARE, "count" | "batch") if is_alone => ONE,
         (BARE, _) if is_alone => &["", LOCKED],
         (THREAD_LOCAL, "lock" | "threads") => &[],
+        ("jemalloc", _) if Jemalloc::get().is_none() => &[],
         (THREAD_LOCAL, _)
         | (
             "glibc" | "mimalloc" | "jemalloc",
