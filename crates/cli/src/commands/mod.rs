@@ -3,6 +3,7 @@
 pub(crate) mod about;
 pub(crate) mod bridge;
 pub(crate) mod process;
+pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod scope;
 pub(crate) mod signals;

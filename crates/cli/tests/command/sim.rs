@@ -1,7 +1,10 @@
 //! `uwork sim`: its output, its trace, and its messages for bad input.
 
-use std::fs;
-use std::process::{Command, Output};
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 const SCRIPT: &str = "machine core:2\nqueue q percpu\nitem a q: burn 5us; sleep 1ms; burn 5us\n\
     thread: queue a; flush a\n";
@@ -156,4 +159,32 @@ fn scale_has_a_row_for_each_size_and_a_picture() {
     assert_eq!(rows, ["smt 4 4", "numa 4 1"], "{shown}");
     let refused = sim(&["scale", "--cpus", "1025"]);
     assert!(!refused.status.success());
+}
+
+#[test]
+fn a_run_shows_its_progress_on_a_terminal_only() {
+    let small: [&[&str]; 3] = [
+        &["scale", "--cpus", "2", "--batches", "2", "--scope", "cpu"],
+        &["bench", "--machine", "core:1", "--quick", "--scope", "cpu"],
+        &["power", "--machine", "socket", "--seconds", "1", "--draws", "1"],
+    ];
+    for (args, part) in small.into_iter().zip(["0/2 done", "0/3 done", "the socket"]) {
+        assert_eq!(text(&sim(args).stderr), "", "{args:?}");
+        let mut ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map(File::from).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let path = ptsname(&ours, Vec::new()).unwrap();
+        let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+        command.arg("sim").args(args).env("TERM", "xterm-256color");
+        let mut child = command.stdout(Stdio::null()).stderr(theirs).spawn().unwrap();
+        // The command has a copy of the terminal's end, whose last close ends the reads.
+        drop(command);
+        let mut shown = Vec::new();
+        // The end is an error (EIO) on Linux.
+        let _ = ours.read_to_end(&mut shown);
+        assert!(child.wait().unwrap().success());
+        let shown = String::from_utf8_lossy(&shown);
+        assert!(shown.contains(part), "{args:?}: {shown:?}");
+    }
 }

@@ -10,6 +10,7 @@ use uwork_sim::machines::THIS;
 
 use super::{UserError, costs, machines};
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 /// A case, as `uwork-lab bench workqueue` has it: how many items are outstanding, and how many a
 /// producer submits in all.
@@ -58,10 +59,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "{:<8} {:<12} {:>12} {:>12} {:>10} {:>12}",
         "case", "scope", "items/s", "enq p99 ns", "wakes/item", "CPU-s/Mitem"
     );
+    let progress = Progress::new(Some(CASES.len() * args.scopes.len()));
     for (case, outstanding, items) in CASES {
         let items = if args.quick { items / QUICK } else { items };
         let batch = outstanding.min(items);
         for &scope in &args.scopes {
+            progress.begin(format!("{case}, {scope}"));
             let (warm_up, batches) = (WARM_UP_ITEMS.div_ceil(batch), items / batch);
             let load = Load { producers, batch, warm_up, batches, ..Load::new(scope) };
             let outcome = play(&machine, &figures, Queue::Engine, load).map_err(UserError)?;
@@ -77,7 +80,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
                 outcome.wakes_per_item(),
                 outcome.busy_ns_per_item() / 1e3,
             );
+            progress.done();
         }
     }
+    drop(progress);
     print(&text)
 }

@@ -11,6 +11,7 @@ use uwork_sim::power::model::Energy;
 
 use super::UserError;
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -42,6 +43,8 @@ const PUBLISHED: [(&str, f64, f64); 2] =
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let wanted = |model: Model| args.machine.is_none_or(|only| only == model);
     let mut text = String::new();
+    let progress = Progress::new(None);
+    progress.begin("the board");
     if wanted(Model::Board) {
         on_board(&mut text, args);
     }
@@ -49,8 +52,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         if !text.is_empty() {
             text.push('\n');
         }
+        progress.begin("the socket");
         on_socket(&mut text, args);
     }
+    drop(progress);
     print(&text)
 }
 

@@ -14,6 +14,7 @@ use uwork_sim::tape::{Call, What};
 use uwork_sim::{machines as named, perfetto};
 
 use super::{UserError, costs, machines};
+use crate::commands::progress::Progress;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -65,10 +66,13 @@ fn read(args: &Args) -> Result<(Script, Topology), UserError> {
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let (script, machine) = read(args)?;
     let costs = args.costs.as_deref().map(costs::read).transpose()?;
+    let progress = Progress::new(None);
+    progress.begin("playing the script");
     let run = match &costs {
         Some(costs) => play_with(&script, &machine, costs),
         None => play(&script, &machine, None),
     };
+    drop(progress);
     let run = run.map_err(UserError)?;
     if args.verbose {
         print!("{}", run.tape);

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::ProgressBar;
 use uwork_policy::scope::{
     AffinityScope, AffinityScopeChoice, DEFAULT_SHARD_SIZE, Pods, effective_scope,
 };
@@ -16,6 +14,7 @@ use uwork_sim::machines::machine;
 
 use super::{UserError, costs};
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 /// The sizes of machines.
 const CPUS: [usize; 8] = [1, 2, 4, 8, 32, 128, 512, 1024];
@@ -129,16 +128,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     ))?;
     let mut points: Vec<Point> = Vec::new();
     let sizes = usize::from(args.from)..=usize::from(args.cpus);
+    let sizes: Vec<usize> = CPUS.into_iter().filter(|cpus| sizes.contains(cpus)).collect();
+    let progress = Progress::new(Some(args.scopes.len() * sizes.len()));
     for &scope in &args.scopes {
-        for cpus in CPUS.into_iter().filter(|cpus| sizes.contains(cpus)) {
-            let bar = ProgressBar::new_spinner().with_message(format!("{scope}, {cpus} CPUs"));
-            bar.enable_steady_tick(Duration::from_millis(200));
-            let point = measure(args, &figures, scope, cpus);
-            bar.finish_and_clear();
-            points.push(point?);
-            let _ = print(&row(&points))?;
+        for &cpus in &sizes {
+            progress.begin(format!("{scope}, {cpus} CPUs"));
+            points.push(measure(args, &figures, scope, cpus)?);
+            progress.done();
+            let _ = progress.suspend(|| print(&row(&points)))?;
         }
     }
+    drop(progress);
     match &args.svg {
         None => Ok(ExitCode::SUCCESS),
         Some(path) => {

@@ -16,6 +16,7 @@ use uwork_sim::tape::What;
 
 use super::{UserError, costs};
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -105,12 +106,25 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let mut text = String::new();
     put(&mut text, format_args!("costs: {}", figures.source));
     let batch = (BATCH.0, usize::from(args.batches));
+    let progress = Progress::new(Some(6));
+    progress.begin("the times of the deferred wake-up");
     let path = path(&figures, batch, args.held_ns)?;
+    progress.done();
+    progress.begin("the deferred wake-up, batch");
     deferred(&mut text, &figures, "batch", batch, path)?;
+    progress.done();
+    progress.begin("the deferred wake-up, wait");
     deferred(&mut text, &figures, "wait", WAIT, path)?;
+    progress.done();
+    progress.begin("one last-level cache");
     single_cache(&mut text, &figures)?;
+    progress.done();
+    progress.begin("affinity scopes");
     affinity(&mut text, &figures, args.pinned)?;
+    progress.done();
+    progress.begin("example scenarios");
     golden(&mut text)?;
+    drop(progress);
     print(&text)
 }
 
