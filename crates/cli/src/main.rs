@@ -1,5 +1,8 @@
 //! The `uwork` command: topology, sum and sim; the bridge to Redis Streams; looking into processes.
 
+// Both panic where a reader has closed its end; `say!` and `complain!` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod client;
 mod commands;
 
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("uwork: {error}");
+            commands::complain_line(format_args!("uwork: {error}"));
             ExitCode::from(2)
         }
     }

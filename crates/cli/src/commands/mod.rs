@@ -1,5 +1,19 @@
 //! One module per subcommand; each has `Args` and `run`.
 
+/// Writes a line to standard output, as `print` does; returns from the function on an error.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::commands::say_line(format_args!($($text)*))?
+    };
+}
+
+/// Writes a line to standard error. Nothing can report that its reader has gone.
+macro_rules! complain {
+    ($($text:tt)*) => {
+        $crate::commands::complain_line(format_args!($($text)*))
+    };
+}
+
 pub(crate) mod about;
 pub(crate) mod bridge;
 pub(crate) mod process;
@@ -14,6 +28,10 @@ pub(crate) mod topology;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// A user error: one line that states what is wrong and which values are allowed. The exit code is
 /// 2.
@@ -28,11 +46,50 @@ impl fmt::Display for UserError {
 
 /// Prints to standard output. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<ExitCode, UserError> {
+    written(text.as_bytes()).map(|_| ExitCode::SUCCESS)
+}
+
+/// Writes to standard output. False if its reader has gone, as `head` does: a command with more
+/// output ends then, without a message.
+pub(crate) fn written(bytes: &[u8]) -> Result<bool, UserError> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(UserError(format!("standard output: {error}")))
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(UserError(format!("standard output: {error}"))),
+    }
+}
+
+/// See `say!`.
+pub(crate) fn say_line(text: fmt::Arguments<'_>) -> Result<(), UserError> {
+    print(&format!("{text}\n")).map(|_| ())
+}
+
+/// See `complain!`.
+pub(crate) fn complain_line(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Waits for so long. True as soon as the reader of standard output has gone: an idle command would
+/// learn that from its next line only.
+pub(crate) fn reader_goes_within(time: Duration) -> bool {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut watched = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::empty())];
+        // A time beyond the range of the system's is longer than any interval.
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut watched, timeout.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => {
+                let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+                return watched[0].revents().intersects(gone);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => {
+                std::thread::sleep(left);
+                return false;
+            }
         }
-        _ => Ok(ExitCode::SUCCESS),
     }
 }

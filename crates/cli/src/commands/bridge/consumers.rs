@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         let held = HeldJob::read(server, stream, group, args.jobs.clamp(1, 1_000)).map_err(user)?;
         if held.is_empty() {
             let (stream, group) = (shown(stream.as_bytes()), shown(group.as_bytes()));
-            eprintln!("uwork: {stream}: the group {group} has no consumer");
+            complain!("uwork: {stream}: the group {group} has no consumer");
         }
         for (consumer, jobs) in &held {
             let is_alive = consumer.idle <= args.heartbeat;

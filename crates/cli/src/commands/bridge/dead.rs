@@ -1,6 +1,5 @@
 //! `uwork bridge dead`: dead letters, to look at, to replay, to remove.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
 use super::json::{bytes, line};
 use super::{Streams, code, seconds, user};
-use crate::commands::{UserError, print};
+use crate::commands::{UserError, print, written};
 
 /// Letters of one question.
 const PAGE: usize = 500;
@@ -136,7 +135,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
         "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} error",
         "stream", "letter", "age", "attempts", "first entry", "handler", "id"
     );
-    if !args.json && !written(&format!("{title}\n"))? {
+    if !args.json && !written(format!("{title}\n").as_bytes())? {
         return Ok(ExitCode::SUCCESS);
     }
     for letters in &mut all {
@@ -152,14 +151,14 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
                 false => row(width, letters.stream(), letter),
             };
             let text: String = page.iter().map(row).collect();
-            if !written(&text)? {
+            if !written(text.as_bytes())? {
                 return Ok(ExitCode::SUCCESS);
             }
         }
         let more = if left == 0 { letters.count().map_err(user)? } else { 0 };
         if more > args.count {
             let (stream, count) = (shown(letters.stream().as_bytes()), args.count);
-            eprintln!("uwork: {stream}: {count} of {more} letters are listed; --count 0 lists all");
+            complain!("uwork: {stream}: {count} of {more} letters are listed; --count 0 lists all");
         }
     }
     Ok(code(is_complete))
@@ -217,9 +216,9 @@ fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
         };
         let stream = letters.stream();
         let is_open = match (args.payload, args.json) {
-            (true, _) => write_all(&letter.payload)?,
-            (_, true) => written(&line(&object(stream, &letter)))?,
-            _ => written(&page(stream, &letter))?,
+            (true, _) => written(&letter.payload)?,
+            (_, true) => written(line(&object(stream, &letter)).as_bytes())?,
+            _ => written(page(stream, &letter).as_bytes())?,
         };
         if !is_open {
             break;
@@ -332,7 +331,7 @@ fn find(all: &mut [DeadLetters], name: &str) -> Result<Option<(usize, String)>, 
 }
 
 fn missing(name: &str) {
-    eprintln!("uwork: there is no dead letter {}", shown(name.as_bytes()));
+    complain!("uwork: there is no dead letter {}", shown(name.as_bytes()));
 }
 
 /// A time in the largest unit that it fills.
@@ -343,20 +342,6 @@ pub(super) fn age(time: Duration) -> String {
         120..7_200 => format!("{} min", seconds / 60),
         7_200..172_800 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-fn written(text: &str) -> Result<bool, UserError> {
-    write_all(text.as_bytes())
-}
-
-/// Writes to standard output. False if its reader has closed it, as `head` does.
-fn write_all(bytes: &[u8]) -> Result<bool, UserError> {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(UserError(format!("standard output: {error}"))),
     }
 }
 

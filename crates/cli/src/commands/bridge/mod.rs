@@ -178,7 +178,7 @@ impl Streams {
             if !exists {
                 found.is_complete = false;
                 let stream = shown(stream.as_bytes());
-                eprintln!("uwork: there is no stream {stream}: no job was pushed to it");
+                complain!("uwork: there is no stream {stream}: no job was pushed to it");
             }
         }
         Ok(found)

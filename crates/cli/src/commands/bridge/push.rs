@@ -65,7 +65,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if args.strict && !found.is_empty() {
         return Err(UserError(found.join("; ")));
     }
-    found.iter().for_each(|line| eprintln!("uwork bridge: {line}"));
+    found.iter().for_each(|line| complain!("uwork bridge: {line}"));
     if args.lines {
         return push_lines(&args, &mut producer);
     }

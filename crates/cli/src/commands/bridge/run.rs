@@ -122,14 +122,14 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let signals = Signals::block();
     let running = exec.clone();
     let handlers = Handlers::new().otherwise(move |job| exec.run(job));
-    let bridge = Bridge::start(config, handlers, |line| eprintln!("uwork bridge: {line}"));
+    let bridge = Bridge::start(config, handlers, |line| complain!("uwork bridge: {line}"));
     let bridge = bridge.map_err(user)?;
-    eprintln!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
+    complain!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
     signals.wait();
     let hurried = running.clone();
     let impatient = move || {
         let signal = signals.wait();
-        eprintln!("uwork bridge: a second signal: running jobs are left to other consumers");
+        complain!("uwork bridge: a second signal: running jobs are left to other consumers");
         hurried.kill_all();
         std::process::exit(128 + signal);
     };
@@ -139,7 +139,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     // The process ends before the runs that were abandoned see it.
     running.kill_all();
     let counters = stopped.counters;
-    eprintln!(
+    complain!(
         "uwork bridge: {} done, {} retried, {} dead, {} handed back, {} killed, {} left to others",
         counters.done,
         counters.retries,

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     })?;
     for stat in stats.iter().filter(|stat| stat.exists && !stat.group_exists) {
         let (stream, group) = (shown(stat.stream.as_bytes()), shown(args.of.group.as_bytes()));
-        eprintln!("uwork: {stream}: there is no group {group}: no consumer has started");
+        complain!("uwork: {stream}: there is no group {group}: no consumer has started");
     }
     Ok(code(is_complete))
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
 
-use super::{MonitorArgs, UserError, interval, print, time};
+use super::{MonitorArgs, UserError, interval, time};
 use crate::client::{Client, Failure, Table};
+use crate::commands::{reader_goes_within, written};
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
 type Before = HashMap<String, (u64, u64)>;
@@ -46,14 +47,16 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
     let mut client = Client::connect(&args.process)?;
     let (mut before, mut last, mut shown) = (Before::new(), Instant::now(), 0);
     while count.is_none_or(|count| shown < count) {
-        if shown > 0 {
-            std::thread::sleep(interval.saturating_sub(last.elapsed()));
+        if shown > 0 && reader_goes_within(interval.saturating_sub(last.elapsed())) {
+            break;
         }
         let since = last.elapsed();
         last = Instant::now();
         let table = queues(&mut client, &args.names)?;
         let text = render(&table, &names, &mut before, (shown > 0).then_some(since));
-        let _ = print(&text)?;
+        if !written(text.as_bytes())? {
+            break;
+        }
         shown += 1;
     }
     Ok(ExitCode::SUCCESS)

@@ -66,14 +66,14 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let text = trace.file(process, &|thread| thread_name(process, thread));
     fs::write(&args.output, text).map_err(file)?;
     let of = ran.map_or(String::new(), |ran| format!(" of about {ran}"));
-    eprintln!(
+    complain!(
         "{} runs{of} in {seconds:.1} s, {} records lost; ui.perfetto.dev opens {}",
         trace.runs.len(),
         trace.lost,
         args.output.display()
     );
     let Some(reason) = ended else { return Ok(ExitCode::SUCCESS) };
-    eprintln!("uwork: {reason}; the file has what came before");
+    complain!("uwork: {reason}; the file has what came before");
     Ok(ExitCode::from(1))
 }
 
@@ -95,8 +95,8 @@ impl End {
     fn explain(self) {
         match self {
             End::Time => {}
-            End::Signal => eprintln!("uwork: ended by a signal; the file has what came before"),
-            End::Full => eprintln!(
+            End::Signal => complain!("uwork: ended by a signal; the file has what came before"),
+            End::Full => complain!(
                 "uwork: a file has at most {RECORDS_MAX} records, so the trace has ended early"
             ),
         }

@@ -20,6 +20,7 @@ use uwork_sim::costs::load::{self, Load, run as play};
 use uwork_sim::costs::{Cost, Costs, FIGURES};
 
 use super::UserError;
+use crate::commands::print;
 
 /// Rounds of which the median counts.
 const ROUNDS: usize = 15;
@@ -371,7 +372,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     match &args.output {
         Some(path) => std::fs::write(path, text)
             .map_err(|error| UserError(format!("{}: {error}", path.display())))?,
-        None => print!("{text}"),
+        None => _ = print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

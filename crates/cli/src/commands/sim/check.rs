@@ -142,9 +142,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         None => args.first,
     };
     if start >= end {
-        println!(
+        say!(
             "simulated: all {} histories from seed {} on were played before",
-            args.seeds, args.first
+            args.seeds,
+            args.first
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -169,28 +170,30 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     outcome?;
     let seconds = began.elapsed().as_secs_f64();
     let entries = shared.entries.into_inner() as f64;
-    println!("simulated: histories of {ITEMS} items, seeds {start} to {}, no costs", end - 1);
-    println!(
+    say!("simulated: histories of {ITEMS} items, seeds {start} to {}, no costs", end - 1);
+    say!(
         "{:.0} histories and {:.2} million steps a second on {threads} CPUs",
         (end - start) as f64 / seconds,
         entries / seconds / 1e6,
     );
-    println!("records: digest {:016x}", shared.digest.into_inner());
+    say!("records: digest {:016x}", shared.digest.into_inner());
     let mut failed = shared.progress.into_inner().expect("no panic under this lock").failed;
     if failed.is_empty() {
-        println!("violations: none");
+        say!("violations: none");
         return Ok(ExitCode::SUCCESS);
     }
     failed.sort_by_key(|(seed, _)| *seed);
     for (seed, found) in failed.iter().take(LISTED) {
-        found.iter().for_each(|violation| println!("seed {seed}: {violation}"));
+        for violation in found {
+            say!("seed {seed}: {violation}");
+        }
     }
-    println!("violations: in {} histories", failed.len());
+    say!("violations: in {} histories", failed.len());
     let (seed, found) = &failed[0];
     let checker = found[0].checker;
     let fails = |script: &Script| violations(script).0.iter().any(|one| one.checker == checker);
     let small = shrink(&draw(*seed), TRIES, fails);
-    println!("seed {seed} as a test:\n\n{}", as_test(&small, &format!("seed_{seed}_{checker}")));
+    say!("seed {seed} as a test:\n\n{}", as_test(&small, &format!("seed_{seed}_{checker}")));
     Ok(ExitCode::FAILURE)
 }
 

@@ -25,19 +25,20 @@ pub(super) fn read(text: &str) -> Result<Costs, UserError> {
 }
 
 /// Prints what threads paid, and the lines that took the most time.
-pub(super) fn print(bill: &Bill, busy_ns: u64) {
-    println!(
+pub(super) fn print(bill: &Bill, busy_ns: u64) -> Result<(), UserError> {
+    say!(
         "{} us of CPU time, of which {} us spinning for locks; {} sleeps for locks",
         busy_ns / 1_000,
         bill.spun_ns() / 1_000,
         bill.slept()
     );
-    println!("{:<6} {:>10} {:>14}  first used", "line", "transfers", "us of CPUs");
+    say!("{:<6} {:>10} {:>14}  first used", "line", "transfers", "us of CPUs");
     for (name, hot) in bill.hottest().iter().take(LISTED).filter(|(_, hot)| hot.transfers > 0) {
         let us = hot.ps as f64 / 1e6;
         let (file, line) = (place(hot.here.file()), hot.here.line());
-        println!("{name:<6} {:>10} {us:>14.3}  {file}:{line}", hot.transfers);
+        say!("{name:<6} {:>10} {us:>14.3}  {file}:{line}", hot.transfers);
     }
+    Ok(())
 }
 
 /// The end of a path, from the crate's sources on.

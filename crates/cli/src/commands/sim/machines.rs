@@ -25,9 +25,10 @@ pub(super) fn read(text: &str) -> Result<Topology, UserError> {
         .map_err(|error| UserError(format!("{text}:{}: {}", error.line(), error.message())))
 }
 
-pub(super) fn list() {
-    println!("{THIS:<12} the machine on which this command runs");
+pub(super) fn list() -> Result<(), UserError> {
+    say!("{THIS:<12} the machine on which this command runs");
     for preset in PRESETS {
-        println!("{:<12} {} ({})", preset.name, preset.about, preset.notation);
+        say!("{:<12} {} ({})", preset.name, preset.about, preset.notation);
     }
+    Ok(())
 }

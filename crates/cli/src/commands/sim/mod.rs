@@ -50,7 +50,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Command::Scale(args) => scale::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Machines => {
-            machines::list();
+            machines::list()?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -14,6 +14,7 @@ use uwork_sim::tape::{Call, What};
 use uwork_sim::{machines as named, perfetto};
 
 use super::{UserError, costs, machines};
+use crate::commands::print;
 use crate::commands::progress::Progress;
 
 #[derive(clap::Args)]
@@ -75,19 +76,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     drop(progress);
     let run = run.map_err(UserError)?;
     if args.verbose {
-        print!("{}", run.tape);
+        let _ = print(&run.tape.to_string())?;
     }
     let cpus = machine.online().len();
-    println!("simulated: {} ({cpus} CPUs), seed {}", script.machine, script.seed);
+    say!("simulated: {} ({cpus} CPUs), seed {}", script.machine, script.seed);
     match &costs {
-        Some(costs) => println!("costs: {}", costs.source),
-        None => println!(
-            "costs: none; instructions take no time, only the script's steps and latencies do"
-        ),
+        Some(costs) => say!("costs: {}", costs.source),
+        None => {
+            say!("costs: none; instructions take no time, only the script's steps and latencies do")
+        }
     }
-    print_items(&script, &run);
+    print_items(&script, &run)?;
     let counts = run.counts;
-    println!(
+    say!(
         "{} us in all; {} wakes, {} wake-ups, {} threads created",
         us(run.ended_at),
         counts.wakes,
@@ -95,19 +96,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         counts.spawns
     );
     if let Some(bill) = &run.bill {
-        costs::print(bill, run.busy_ns);
+        costs::print(bill, run.busy_ns)?;
     }
     if let Some(path) = &args.trace {
         std::fs::write(path, perfetto::json(&script, &run))
             .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
-        println!("trace: {}", path.display());
+        say!("trace: {}", path.display());
     }
     let violations = check(&script, &machine, &run);
     for violation in &violations {
-        println!("violation: {violation}");
+        say!("violation: {violation}");
     }
     if violations.is_empty() {
-        println!("violations: none");
+        say!("violations: none");
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
@@ -127,7 +128,7 @@ struct Summary {
 }
 
 /// A line for each item of the script. The copies of an item count as the item.
-fn print_items(script: &Script, run: &Run) {
+fn print_items(script: &Script, run: &Run) -> Result<(), UserError> {
     let mut items: Vec<Summary> = script.items.iter().map(|_| Summary::default()).collect();
     let mut copies = BTreeMap::new();
     for entry in run.tape.entries() {
@@ -146,13 +147,17 @@ fn print_items(script: &Script, run: &Run) {
             _ => {}
         }
     }
-    println!(
+    say!(
         "{:<16} {:>7} {:>7} {:>16} {:>16}",
-        "item", "queued", "runs", "first start us", "last end us"
+        "item",
+        "queued",
+        "runs",
+        "first start us",
+        "last end us"
     );
     for (line, item) in script.items.iter().zip(&items) {
         let time = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), us);
-        println!(
+        say!(
             "{:<16} {:>7} {:>7} {:>16} {:>16}",
             line.name,
             item.queued,
@@ -161,4 +166,5 @@ fn print_items(script: &Script, run: &Run) {
             time(item.last_end)
         );
     }
+    Ok(())
 }

@@ -13,8 +13,8 @@ use uwork_sim::costs::{Costs, TYPICAL};
 use uwork_sim::machines::machine;
 
 use super::{UserError, costs};
-use crate::commands::print;
 use crate::commands::progress::Progress;
+use crate::commands::{print, written};
 
 /// The sizes of machines.
 const CPUS: [usize; 8] = [1, 2, 4, 8, 32, 128, 512, 1024];
@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let figures = costs::read(&args.costs)?;
     let (batch, work, source) = (args.batch, args.work, &figures.source);
     let strict = if args.strict { ", strict" } else { "" };
-    let _ = print(&format!(
+    let titles = format!(
         "simulated: a producer on each CPU, {} batches of {batch} items of {work} ns{strict}\n\
          costs: {source}\n{:<12} {:>5} {:>5} {:>11} {:>8} {:>6} {:>11} {:>8} {:>8} {:>10} {:>8}  {}\n",
         args.batches,
@@ -125,7 +125,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "wakes/item",
         "KiB",
         "line with the most time"
-    ))?;
+    );
+    if !written(titles.as_bytes())? {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut points: Vec<Point> = Vec::new();
     let sizes = usize::from(args.from)..=usize::from(args.cpus);
     let sizes: Vec<usize> = CPUS.into_iter().filter(|cpus| sizes.contains(cpus)).collect();
@@ -135,7 +138,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
             progress.begin(format!("{scope}, {cpus} CPUs"));
             points.push(measure(args, &figures, scope, cpus)?);
             progress.done();
-            let _ = progress.suspend(|| print(&row(&points)))?;
+            if !progress.suspend(|| written(row(&points).as_bytes()))? {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
     }
     drop(progress);

@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Ok(false) => Ok(ExitCode::FAILURE),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::from(BROKEN_PIPE)),
         Err(error) => {
-            eprintln!("uwork: standard output: {}", names::reason(&error));
+            complain!("uwork: standard output: {}", names::reason(&error));
             Ok(ExitCode::FAILURE)
         }
     }
