@@ -11,7 +11,9 @@ use crate::queue::text;
 
 fn errno_of(error: &Error) -> c_int {
     match error {
-        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } => libc::ENOENT,
+        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } | Error::WithoutSysfs { .. } => {
+            libc::ENOENT
+        }
         Error::WrongKind { is_directory: true, .. } => libc::EISDIR,
         Error::WrongKind { .. } => libc::ENOTDIR,
         Error::ReadOnly { .. } => libc::EACCES,

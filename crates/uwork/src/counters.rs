@@ -26,8 +26,8 @@ pub struct Counters {
     pub functions: Vec<FunctionCounters>,
 }
 
-/// The counters of a queue. A change of its attributes that moves it to other pools begins all of
-/// them anew, except the states: `in_flight`, `pending`, `running`, `max_active`, `saturated`.
+/// The counters of a queue, since it was created. A change of its attributes keeps them. These are
+/// states and not counters: `in_flight`, `pending`, `running`, `max_active`, `saturated`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QueueCounters {

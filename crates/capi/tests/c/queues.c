@@ -78,19 +78,13 @@ static void attributes(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
-static void counters(void)
+/* Waits until so many runs of the queue are counted: a batch is counted a moment after the flush returns. */
+static void counted(uint64_t expected)
 {
-	struct uw_queue *queue = uw_queue_create("counted", UW_UNBOUND, 0);
 	struct uw_counters *counters;
 	uint64_t ran = 0, waits = 0, functions = 0;
-	struct item item;
-	char *text;
 
-	CHECK(queue);
-	init(&item);
-	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_queue_flush(queue) == 0);
-	/* The batch is counted a moment after the flush returns. */
-	while (!ran || !waits || !functions) {
+	while (ran < expected || waits < expected || !functions) {
 		counters = uw_counters();
 		CHECK(counters && counters->nr_queues > 0 && counters->workers > 0);
 		for (size_t i = 0; i < counters->nr_queues; i++) {
@@ -105,11 +99,29 @@ static void counters(void)
 			CHECK(counters->functions[0]->run_times.count > 0 && strlen(counters->functions[0]->name) > 0);
 		uw_counters_free(counters);
 	}
-	CHECK(ran == 1 && waits == 1);
+	CHECK(ran == expected && waits == expected);
+}
+
+static void counters(void)
+{
+	struct uw_queue *queue = uw_queue_create("counted", UW_UNBOUND, 0);
+	struct item item;
+	char *text;
+
+	CHECK(queue);
+	init(&item);
+	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_queue_flush(queue) == 0);
+	counted(1);
 	uw_counters_free(NULL);
 	text = uw_metrics();
 	CHECK(text && strstr(text, "uwork_items_started_total{queue=\"counted\"} 1\n"));
 	uw_string_free(text);
+	CHECK(uw_sysfs_get("devices/counted/max_active", NULL, 0) == -ENOENT);
+	CHECK(strstr(uw_error_text(), "the flag SYSFS"));
+	/* Other pools: the counters go with the queue. */
+	CHECK(uw_queue_set_scope(queue, UW_SCOPE_SYSTEM) == 0 && uw_queue_set_nice(queue, 5) == 0);
+	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_queue_flush(queue) == 0);
+	counted(2);
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 

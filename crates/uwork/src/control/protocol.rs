@@ -90,7 +90,9 @@ fn outcome(outcome: Result<String, Error>) -> String {
 
 fn code_of(error: &Error) -> &'static str {
     match error {
-        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } => "not-found",
+        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } | Error::WithoutSysfs { .. } => {
+            "not-found"
+        }
         Error::WrongKind { .. } => "wrong-kind",
         Error::ReadOnly { .. } => "read-only",
         Error::BadValue { .. } => "bad-value",

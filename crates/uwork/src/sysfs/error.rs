@@ -28,6 +28,13 @@ pub enum Error {
         /// The queues in the tree.
         allowed: Vec<String>,
     },
+    /// The queue exists, and was built without the flag [`SYSFS`](crate::Flags::SYSFS).
+    WithoutSysfs {
+        /// The path.
+        path: String,
+        /// The queue's name in it.
+        queue: String,
+    },
     /// The path names a directory where an attribute is needed, or the reverse.
     WrongKind {
         /// The path.
@@ -81,6 +88,11 @@ impl fmt::Display for Error {
                     }
                 }
             }
+            Error::WithoutSysfs { path, queue } => write!(
+                f,
+                "{path:?}: the queue {queue:?} has no attributes here, because it was built without \
+                 `sysfs()`, the flag SYSFS; `uwork get` reads them from outside"
+            ),
             Error::WrongKind { path, is_directory: true } => {
                 write!(f, "{path:?}: a directory, which has no value; it can be listed")
             }

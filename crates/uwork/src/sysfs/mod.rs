@@ -283,6 +283,9 @@ impl Tree {
     }
 
     fn no_queue(self, path: &str, queue: &str) -> Error {
+        if queue::with(Tree { has_every_queue: true }, queue, |_| ()).is_some() {
+            return Error::WithoutSysfs { path: path.to_owned(), queue: queue.to_owned() };
+        }
         let allowed = queue::devices(self).into_iter().map(|entry| entry.name).collect();
         Error::NoSuchQueue { path: path.to_owned(), queue: queue.to_owned(), allowed }
     }

@@ -62,6 +62,87 @@ fn the_page_for_operators_names_every_counter() {
     assert!(count > 10, "{text}");
 }
 
+/// The values of a queue in the tables of the control socket: runs, waits, and items that workers
+/// took.
+fn of_table(name: &str) -> [u64; 3] {
+    let table = uwork::control::answer(&format!("queues {name}"));
+    let mut lines = table.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
+    let (titles, row) = (lines.next().unwrap(), lines.next().expect("a row of the queue"));
+    ["ran", "waits", "started"].map(|column| {
+        let place = titles.iter().position(|title| *title == column).unwrap();
+        row[place].parse().unwrap()
+    })
+}
+
+// Catches: counters of the pwqs that a change of attributes leaves behind are lost, or count twice.
+#[test]
+fn a_change_of_attributes_keeps_the_counters() {
+    const ITEMS: u64 = 100;
+    const CHANGES: [(&str, &str); 9] = [
+        ("affinity_scope", "cpu"),
+        ("affinity_scope", "system"),
+        ("affinity_strict", "1"),
+        ("nice", "5"),
+        ("cpumask", "first"),
+        ("max_active", "3"),
+        ("cpumask", "all"),
+        // Pools that the queue has used before.
+        ("nice", "0"),
+        ("affinity_scope", "cpu"),
+    ];
+    let allowed = uwork::sysfs::get("cpumask").unwrap();
+    for (name, is_ordered) in [("changed-unbound", false), ("changed-ordered", true)] {
+        let builder = Queue::builder(name).sysfs();
+        let builder = if is_ordered { builder.ordered() } else { builder.unbound() };
+        let queue = builder.build().unwrap();
+        let mut total = 0;
+        for change in std::iter::once(None).chain(CHANGES.map(Some)) {
+            if let Some((attribute, value)) =
+                change.filter(|of| !(is_ordered && of.0 == "max_active"))
+            {
+                let value = match value {
+                    "all" => allowed.clone(),
+                    "first" => first_cpu(&allowed),
+                    value => value.to_owned(),
+                };
+                uwork::sysfs::set(&format!("devices/{name}/{attribute}"), &value).unwrap();
+                assert_eq!(of_queue(name).ran, total, "{name}, after {attribute} = {value}");
+            }
+            // Detached, so that no joiner runs them.
+            (0..ITEMS).for_each(|_| drop(queue.spawn(|| ())));
+            queue.flush().unwrap();
+            total += ITEMS;
+            // The flush returns with the last run; its batch may be counted a moment later.
+            while of_queue(name).ran < total {
+                std::thread::yield_now();
+            }
+            let counted = of_queue(name);
+            assert_eq!((counted.ran, counted.waits.count()), (total, total), "{name}, {change:?}");
+            let [ran, waits, started] = of_table(name);
+            assert_eq!((ran, waits), (total, total), "{name}, {change:?}");
+            assert!(started >= total && counted.started >= total, "{name}, {change:?}");
+            let metrics = uwork::control::answer("metrics");
+            let line = format!("\nuwork_run_seconds_count{{queue=\"{name}\"}} {total}\n");
+            assert!(metrics.contains(&line), "{name}, {change:?}: {metrics}");
+        }
+    }
+}
+
+/// The mask with the first CPU of another, both hexadecimal in groups of eight digits.
+fn first_cpu(mask: &str) -> String {
+    let lowest = |digit: char| {
+        let digit = digit.to_digit(16).unwrap();
+        char::from_digit(digit & digit.wrapping_neg(), 16).unwrap()
+    };
+    let last = mask.rfind(|c| !matches!(c, '0' | ',')).expect("a CPU");
+    let digit = |(place, c): (usize, char)| match c {
+        ',' => ',',
+        c if place == last => lowest(c),
+        _ => '0',
+    };
+    mask.char_indices().map(digit).collect()
+}
+
 #[test]
 fn an_item_behind_another_is_counted_with_its_wait() {
     let queue = Queue::builder("behind").ordered().build().unwrap();

@@ -93,7 +93,15 @@ fn the_tree_has_the_kernels_names() {
     let devices = names("devices");
     assert!([&unbound, &per_cpu, &ordered].iter().all(|q| devices.contains(&q.name().to_owned())));
     assert!(!devices.contains(&hidden.name().to_owned()), "without the flag it is not there");
-    assert!(list(&format!("devices/{}", hidden.name())).is_err());
+    for path in [path(&hidden, ""), path(&hidden, "max_active")] {
+        let path = path.trim_end_matches('/');
+        let refused =
+            [list(path).unwrap_err(), get(path).unwrap_err(), set(path, "3").unwrap_err()];
+        for error in refused {
+            assert!(matches!(error, Error::WithoutSysfs { .. }), "{error:?}");
+            assert!(error.to_string().contains("was built without `sysfs()`"), "{error}");
+        }
+    }
     assert_eq!(names(&path(&per_cpu, "")), ["max_active", "per_cpu"]);
     let all = ["affinity_scope", "affinity_strict", "cpumask", "max_active", "nice", "per_cpu"];
     assert_eq!(names(&path(&unbound, "")), all);
