@@ -98,10 +98,15 @@ fn connect_within(patience: Duration, path: &Path) -> io::Result<UnixStream> {
     }
 }
 
-/// Removes the socket of a process that has ended. False if a process listens on it.
+/// Removes the socket of a process that has ended, if this user may. False if a process listens on
+/// it.
 pub(crate) fn remove_if_stale(path: &Path) -> bool {
     let refused = connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    refused && fs::remove_file(path).is_ok()
+    if refused {
+        // Of another user, or another client has removed it.
+        let _ = fs::remove_file(path);
+    }
+    refused
 }
 
 /// Removes the files of processes that were killed before their sockets had got their names.
@@ -116,9 +121,14 @@ pub(crate) fn remove_unnamed() {
     }
 }
 
-/// Whether the process exists.
+/// Whether the process exists and has not ended: a zombie has.
 pub(crate) fn is_alive(process: u32) -> bool {
-    Path::new(&format!("/proc/{process}")).exists()
+    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else {
+        return Path::new(&format!("/proc/{process}")).exists();
+    };
+    // The state stands behind the name, which may have parentheses and spaces.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X'))
 }
 
 /// An open connection.
@@ -329,7 +339,7 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
 
 /// The text without characters that a terminal obeys, or that change the direction of a line: the
 /// process writes what it likes.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let turns = |c| {
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -399,6 +409,12 @@ impl<'a> Row<'a> {
     pub(crate) fn text(&self, name: &str) -> &'a str {
         let place = self.names.iter().position(|known| known == name);
         place.and_then(|place| self.values.get(place)).map_or("", String::as_str)
+    }
+
+    /// Every column with its value.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let values = self.values.iter().map(String::as_str);
+        self.names.iter().map(String::as_str).zip(values)
     }
 
     pub(crate) fn number(&self, name: &str) -> u64 {

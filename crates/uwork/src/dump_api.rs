@@ -10,7 +10,7 @@ use crate::queue::Queue;
 /// A snapshot of all of uwork in this process: machine, pods, pools with their workers, queues, and
 /// the items that run and wait in them. It has the information that the kernel's
 /// `show_all_workqueues` and `wq_dump` print. `Display` writes it as text in stable columns, and
-/// the feature `serde` serializes it.
+/// [`to_json`](crate::dump::Dump::to_json) as JSON.
 ///
 /// Each part of it is correct at some instant, but not all at the same one: nothing is stopped. It
 /// may be called at any time and from any thread, also from inside an item or a

@@ -43,7 +43,6 @@
 //! | `ring` | `task`, and `ring`: threads that wait for io_uring and for task work at once |
 //! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
 //! | `control` (default) | `control`: the socket of operators and of the command `uwork`; `symbols`, `sysfs` |
-//! | `serde` | `Serialize` for dumps and reports |
 //! | `tracing` | a span of `tracing` for each run of an item, an event for each report |
 //! | `locked-wake` | for measurements: workers are woken under the pool's lock, and not after it |
 //!

@@ -26,7 +26,7 @@ const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&["bitflags"]), may_use_under_loom: &[] },
     Layer {
         package: "uwork-engine",
-        may_use: Uses::Only(&["uwork-policy", "serde"]),
+        may_use: Uses::Only(&["uwork-policy"]),
         may_use_under_loom: &["loom"],
     },
     Layer {
@@ -81,7 +81,7 @@ const LAYERS: &[Layer] = &[
     // The same sources as the simulator and the engine, built with the model of costs.
     Layer {
         package: "uwork-engine-recorded",
-        may_use: Uses::Only(&["uwork-policy", "serde"]),
+        may_use: Uses::Only(&["uwork-policy"]),
         may_use_under_loom: &["loom"],
     },
     Layer {

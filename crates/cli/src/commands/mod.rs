@@ -16,6 +16,7 @@ macro_rules! complain {
 
 pub(crate) mod about;
 pub(crate) mod bridge;
+pub(crate) mod json;
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod report;

@@ -11,6 +11,7 @@
 //! have no name of their own, with a resolver of the caller's.
 
 mod functions;
+mod json;
 mod long_runs;
 mod shutdown;
 mod stall;
@@ -36,7 +37,6 @@ pub const ITEMS_MAX: usize = 16;
 
 /// A snapshot of the whole engine.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dump {
     /// When it was taken, on the host's clock, in nanoseconds; all other times are on the same
     /// clock.
@@ -57,28 +57,21 @@ pub struct Dump {
 
 /// See [`Dump`].
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MachineDump {
     /// The CPUs that the process may use.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub allowed: CpuSet,
     /// The CPUs that unbound queues may use.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub unbound: CpuSet,
     /// The CPUs that are isolated.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub isolated: CpuSet,
     /// The scope of queues that did not choose a scope.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub default_scope: AffinityScope,
 }
 
 /// See [`Dump`].
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BlockingDump {
     /// The tier in use.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub tier: Tier,
     /// Why this tier: the requested tier, and what the system refused.
     pub reason: String,
@@ -86,15 +79,12 @@ pub struct BlockingDump {
 
 /// The pods of one scope.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ScopeDump {
     /// The scope.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub scope: AffinityScope,
     /// How many pods it has.
     pub nr_pods: usize,
     /// The CPUs of each.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "all_as_text"))]
     pub pod_cpus: Vec<CpuSet>,
     /// The pod of each possible CPU.
     pub cpu_pod: Vec<(u32, usize)>,
@@ -104,12 +94,10 @@ pub struct ScopeDump {
 
 /// A pool.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PoolDump {
     /// Its id.
     pub id: u32,
     /// The CPUs of its pod.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub cpus: CpuSet,
     /// Its workers' niceness.
     pub nice: i32,
@@ -146,7 +134,6 @@ pub struct PoolDump {
 
 /// A worker's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum WorkerState {
     /// It has nothing to do.
     Idle,
@@ -166,7 +153,6 @@ pub enum WorkerState {
 
 /// A worker, or a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WorkerDump {
     /// The name of its thread; empty for a helper.
     pub thread: String,
@@ -186,7 +172,6 @@ pub struct WorkerDump {
 
 /// A running item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunningInfo {
     /// The number of the run in its slot.
     pub run: u64,
@@ -207,7 +192,6 @@ pub struct RunningInfo {
 
 /// A function, by its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Function {
     /// Its address.
     pub address: usize,
@@ -217,7 +201,6 @@ pub struct Function {
 
 /// Items of one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Items {
     /// How many there are.
     pub total: usize,
@@ -227,7 +210,6 @@ pub struct Items {
 
 /// A pending item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ItemDump {
     /// The item's address.
     pub address: usize,
@@ -237,7 +219,6 @@ pub struct ItemDump {
 
 /// An armed item.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ArmedItem {
     /// The item.
     pub item: ItemDump,
@@ -251,7 +232,6 @@ pub struct ArmedItem {
 
 /// The submitters from which a queue accepts items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Gate {
     /// All.
     Open,
@@ -266,12 +246,10 @@ pub enum Gate {
 
 /// A queue.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct QueueDump {
     /// Its name.
     pub name: String,
     /// Its flags.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub flags: Flags,
     /// `per-cpu`, `bh`, `unbound`, `ordered` or `dedicated`.
     pub kind: &'static str,
@@ -282,7 +260,6 @@ pub struct QueueDump {
     /// The scope, as `affinity_scope` shows it; none for a per-CPU queue.
     pub scope: Option<String>,
     /// The CPUs in use.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub cpus: CpuSet,
     /// The most items that run at once on one pool.
     pub max_active: u32,
@@ -322,7 +299,6 @@ impl QueueDump {
 
 /// The share of a queue's pods on one NUMA node.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeDump {
     /// The node; none for pods that span several.
     pub node: Option<u32>,
@@ -336,7 +312,6 @@ pub struct NodeDump {
 
 /// A queue's rescuer.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RescuerDump {
     /// Its slot.
     pub slot: u32,
@@ -348,7 +323,6 @@ pub struct RescuerDump {
 
 /// One queue's items on one pool.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PwqDump {
     /// Its id.
     pub id: u32,
@@ -393,10 +367,8 @@ pub struct PwqDump {
     /// Items that the rescuer ran.
     pub rescued: u64,
     /// Those runs by their time; the runs of a batch count with their mean.
-    #[cfg_attr(feature = "serde", serde(skip))]
     pub runs: Histogram,
     /// The runs by the time that the first item of their batch had waited for it.
-    #[cfg_attr(feature = "serde", serde(skip))]
     pub waits: Histogram,
 }
 
@@ -406,20 +378,4 @@ impl Dump {
     pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
         self.pools.iter_mut().for_each(|pool| pool.actual_nice = had(pool.nice));
     }
-}
-
-#[cfg(feature = "serde")]
-fn as_text<T: std::fmt::Display, S: serde::Serializer>(
-    value: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
-#[cfg(feature = "serde")]
-fn all_as_text<T: std::fmt::Display, S: serde::Serializer>(
-    values: &[T],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(values.iter().map(ToString::to_string))
 }

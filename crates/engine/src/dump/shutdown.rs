@@ -8,7 +8,6 @@ use crate::plural::Count;
 
 /// The treatment of items that have not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Shutdown {
     /// They run, and so do the items that they queue. Delayed items that are not due do not.
     Drain,
@@ -18,7 +17,6 @@ pub enum Shutdown {
 
 /// The outcome of a shutdown.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ShutdownReport {
     /// The requested treatment.
     pub how: Shutdown,
@@ -36,7 +34,6 @@ pub struct ShutdownReport {
 
 /// A queue that was not empty in time.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Unfinished {
     /// The time of the snapshot on the host's clock, in nanoseconds.
     pub at_ns: u64,
@@ -69,7 +66,6 @@ impl Unfinished {
 
 /// A destructor that a shutdown has started and that has not returned.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Releasing {
     /// The queue's name; empty if the queue no longer existed when its item was removed.
     pub queue: String,

@@ -8,7 +8,6 @@ use crate::host::{Frame, NoStack};
 
 /// Items wait, and nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stall {
     /// The time of the snapshot on the host's clock, in nanoseconds.
     pub at_ns: u64,
@@ -44,7 +43,6 @@ pub const STALLED_WORKERS_MAX: usize = 32;
 
 /// What the items of a stall wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Wants {
     /// A worker of their pool: as many run as should, or no more can be created.
     Worker,
@@ -56,7 +54,6 @@ pub enum Wants {
 
 /// A worker, or another thread that runs an item, in a stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StalledWorker {
     /// Its thread's number on the host; 0 if unknown.
     pub thread: u64,
@@ -71,7 +68,6 @@ pub struct StalledWorker {
 
 /// Why the stack of a worker is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum NoCalls {
     /// It was not asked: it is not in the way, or enough others are.
     NotAsked,
@@ -94,7 +90,6 @@ impl From<NoStack> for NoCalls {
 
 /// An item of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DeadlockedItem {
     /// The slot that it runs in.
     pub slot: u32,
@@ -112,7 +107,6 @@ pub struct DeadlockedItem {
 
 /// What an item of a deadlock waits for. The next item of the deadlock is that, or is in its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Awaited {
     /// An item that has not started.
     Pending {

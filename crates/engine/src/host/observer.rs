@@ -24,7 +24,6 @@ pub struct Detection {
 
 /// One call on a thread's stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Frame {
     /// The address at which the call continues; for the innermost call, the address that the thread
     /// had reached. An inlined function has its caller's address.

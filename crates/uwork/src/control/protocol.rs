@@ -56,7 +56,7 @@ pub fn answer(request: &str) -> String {
         ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
-        ("dump", "json") => json(),
+        ("dump", "json") => text(&crate::dump().to_json()),
         ("stacks", of) => stacks(of),
         ("trace", "read") => trace::read(),
         ("trace", "off") => trace::stop(),
@@ -131,19 +131,6 @@ fn requests() -> String {
     let mut verbs: Vec<&str> = verbs.collect();
     verbs.dedup();
     verbs.join(", ")
-}
-
-#[cfg(feature = "serde")]
-fn json() -> String {
-    serde_json::to_string(&crate::dump())
-        .map_or_else(|error| refusal("failed", &error.to_string()), |json| text(&json))
-}
-
-#[cfg(not(feature = "serde"))]
-fn json() -> String {
-    let reason = "this program was built without the feature `serde` of the crate `uwork`, which the \
-                  JSON needs; `dump` gives the same as text";
-    refusal("unsupported", reason)
 }
 
 #[cfg(test)]

@@ -250,13 +250,40 @@ fn a_dump_keeps_no_queue_alive() {
     looking.join().unwrap();
 }
 
+/// Adds the names of all fields.
+fn fields(value: &serde_json::Value, names: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Array(list) => list.iter().for_each(|value| fields(value, names)),
+        serde_json::Value::Object(object) => object.iter().for_each(|(name, value)| {
+            names.insert(name.clone());
+            fields(value, names);
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_protocol_names_every_field_of_a_dump() {
+    let page = include_str!("../../../../docs/control-protocol.md");
+    let from = page.find("\n## A dump as JSON").unwrap();
+    let section = &page[from..from + page[from..].find("\n## Records").unwrap()];
+    let queue = queue("fields").mem_reclaim().build().unwrap();
+    let json = queue.spawn(|| uwork::dump().to_json()).join().unwrap();
+    assert!(!json.contains('\n'), "on a line");
+    let mut names = std::collections::BTreeSet::new();
+    fields(&serde_json::from_str(&json).unwrap(), &mut names);
+    assert!(names.len() > 60 && names.contains("batch_began_ns"), "{names:?}");
+    for name in names {
+        assert!(section.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
 /// As data: sets of CPUs, flags and scopes have the same text as in the attribute tree.
-#[cfg(feature = "serde")]
 #[test]
 fn a_dump_is_data() {
     let _watchdog = watchdog();
     let queue = queue("data").per_cpu().freezable().build().unwrap();
-    let data = serde_json::to_value(uwork::dump()).unwrap();
+    let data: serde_json::Value = serde_json::from_str(&uwork::dump().to_json()).unwrap();
     let queues = data["queues"].as_array().unwrap();
     let shown = queues.iter().find(|shown| shown["name"] == queue.name()).unwrap();
     assert_eq!((&shown["flags"], &shown["gate"]), (&"FREEZABLE | PERCPU".into(), &"open".into()));

@@ -8,8 +8,8 @@ use serde_json::json;
 use uwork_bridge::{ConsumerStat, HeldJob, shown};
 
 use super::dead::age;
-use super::json::line;
 use super::{GroupOfStreams, code, seconds, user};
+use crate::commands::json::line;
 use crate::commands::{UserError, print};
 
 /// The command line of `uwork bridge consumers`.

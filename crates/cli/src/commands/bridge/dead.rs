@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
-use super::json::{bytes, line};
 use super::{Streams, code, seconds, user};
+use crate::commands::json::{bytes, line};
 use crate::commands::{UserError, print, written};
 
 /// Letters of one question.

@@ -2,7 +2,6 @@
 
 mod consumers;
 mod dead;
-mod json;
 mod push;
 mod run;
 mod stat;

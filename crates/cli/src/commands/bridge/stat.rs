@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use serde_json::json;
 use uwork_bridge::{ConsumerStat, Stat, shown};
 
-use super::json::line;
 use super::{Found, GroupOfStreams, code};
+use crate::commands::json::line;
 use crate::commands::{UserError, print};
 
 /// The command line of `uwork bridge stat`.

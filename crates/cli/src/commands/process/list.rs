@@ -1,46 +1,88 @@
 //! `uwork ls`: the processes, or the attributes of one of them.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
 
 use super::UserError;
-use crate::client::{Client, Failure, fact, remove_if_stale, remove_unnamed, sockets};
+use super::attribute::Attribute;
+use super::named::command_of;
+use crate::client::{Client, Failure, fact, is_alive, remove_if_stale, remove_unnamed, sockets};
+use crate::commands::json::line;
 
-/// A table of the processes that can be looked into. Removes the files of ended ones.
-pub(super) fn processes() -> String {
+/// A process that can be looked into.
+struct Listed {
+    process: u32,
+    command: String,
+    socket: PathBuf,
+    /// The answer to `status`, or why there is none.
+    status: Result<String, String>,
+}
+
+/// The processes that live, as a table or as JSON. Removes the files of ended ones.
+pub(super) fn processes(as_json: bool) -> String {
+    remove_unnamed();
+    let found = sockets().into_iter().filter(|(_, path)| !remove_if_stale(path));
+    let listed = found.map(|(process, socket)| {
+        let status = Client::open_listed(&socket).and_then(|mut client| {
+            client.ask("status").map_err(|failure| UserError::from(failure).0)
+        });
+        Listed { process, command: command_of(process), socket, status }
+    });
+    // A process that has ended meanwhile is no row either.
+    let lives = |listed: &Listed| {
+        listed.status.is_ok() || is_alive(listed.process) && !remove_if_stale(&listed.socket)
+    };
+    let listed = listed.filter(lives);
+    if as_json {
+        return listed.map(|listed| line(&object(&listed))).collect();
+    }
     let mut text = format!(
         "{:>8} {:<16} {:>7} {:>7} {:<10} {}\n",
         "PID", "COMMAND", "QUEUES", "WORKERS", "TIER", "SOCKET"
     );
-    remove_unnamed();
-    for (process, path) in sockets() {
-        if remove_if_stale(&path) {
-            continue;
-        }
-        let status = Client::open_listed(&path).and_then(|mut client| {
-            client.ask("status").map_err(|failure| UserError::from(failure).0)
-        });
-        let command = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-        let command = command.trim_end();
-        let _ = match status {
-            Ok(status) => writeln!(
-                text,
-                "{process:>8} {command:<16} {:>7} {:>7} {:<10} {}",
-                fact(&status, "queues"),
-                fact(&status, "workers"),
-                fact(&status, "blocking_tier"),
-                path.display()
-            ),
-            Err(reason) => {
-                writeln!(text, "{process:>8} {command:<16} {}: {reason}", path.display())
-            }
-        };
-    }
+    listed.for_each(|listed| row(&mut text, &listed));
     text
 }
 
-/// Every attribute below `path`, with its value: `rw` or `ro`, the path, the value.
-pub(super) fn tree(client: &mut Client, path: &str) -> Result<String, UserError> {
+fn row(text: &mut String, listed: &Listed) {
+    let Listed { process, command, socket, status } = listed;
+    let socket = socket.display();
+    // Writing to a string does not fail.
+    let _ = match status {
+        Ok(status) => writeln!(
+            text,
+            "{process:>8} {command:<16} {:>7} {:>7} {:<10} {socket}",
+            fact(status, "queues"),
+            fact(status, "workers"),
+            fact(status, "blocking_tier"),
+        ),
+        Err(reason) => writeln!(text, "{process:>8} {command:<16} {socket}: {reason}"),
+    };
+}
+
+fn object(listed: &Listed) -> Value {
+    let mut object = json!({
+        "pid": listed.process,
+        "command": listed.command,
+        "socket": listed.socket.display().to_string(),
+    });
+    match &listed.status {
+        Ok(status) => {
+            for name in ["queues", "workers"] {
+                object[name] = fact(status, name).parse::<u64>().ok().into();
+            }
+            object["tier"] = fact(status, "blocking_tier").into();
+        }
+        Err(reason) => object["error"] = reason.as_str().into(),
+    }
+    object
+}
+
+/// Every attribute below `path`, with its value: `rw` or `ro`, the path, the value. As JSON the same
+/// as `uwork get --json`.
+pub(super) fn tree(client: &mut Client, path: &str, as_json: bool) -> Result<String, UserError> {
     let mut text = String::new();
     let root = path.trim_matches('/');
     let mut folders = vec![root.to_owned()];
@@ -52,7 +94,10 @@ pub(super) fn tree(client: &mut Client, path: &str) -> Result<String, UserError>
                 continue;
             }
             Err(Failure::Refused(refused)) if refused.code == "wrong-kind" => {
-                return Ok(client.ask(&format!("get {folder}"))?);
+                return match as_json {
+                    true => Ok(Attribute::ask(client, &folder)?.line()),
+                    false => Ok(client.ask(&format!("get {folder}"))?),
+                };
             }
             Err(failure) => return Err(failure.into()),
         };
@@ -63,6 +108,11 @@ pub(super) fn tree(client: &mut Client, path: &str) -> Result<String, UserError>
             let path = below(name);
             match kind {
                 "dir" => folders.push(path),
+                _ if as_json => match Attribute::ask(client, &path) {
+                    Ok(attribute) => text += &attribute.line(),
+                    Err(Failure::Refused(_)) => {}
+                    Err(gone) => return Err(gone.into()),
+                },
                 _ => {
                     let value = match client.ask(&format!("get {path}")) {
                         Err(Failure::Refused(_)) => String::new(),

@@ -1,15 +1,19 @@
 //! The commands that look into a running process and change its attributes: ls, get, set, dump,
 //! monitor, top, trace, doctor.
 
+mod attribute;
 pub(crate) mod doctor;
 mod list;
 mod monitor;
+mod named;
 mod top;
 mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use attribute::Attribute;
 
 use super::{UserError, print};
 use crate::client::Client;
@@ -27,6 +31,10 @@ pub(crate) struct LsArgs {
     /// The part of the attribute tree to list.
     #[arg(value_name = "PATH", default_value = "")]
     path: String,
+
+    /// Print each process, or each attribute, on a line as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The command line of `uwork get`.
@@ -43,6 +51,10 @@ pub(crate) struct GetArgs {
     /// Describe the attribute: type, unit and permitted values.
     #[arg(long)]
     describe: bool,
+
+    /// Print the value and the description as JSON.
+    #[arg(long, conflicts_with = "describe")]
+    json: bool,
 }
 
 /// The command line of `uwork set`.
@@ -68,8 +80,7 @@ pub(crate) struct DumpArgs {
     #[arg(value_name = "PID")]
     process: String,
 
-    /// Print it as JSON. Programs in C can answer; those in Rust need the feature `serde` of the
-    /// crate `uwork`, which is off by default.
+    /// Print it as JSON.
     #[arg(long)]
     json: bool,
 
@@ -93,6 +104,10 @@ pub(crate) struct MonitorArgs {
     /// Print so many tables, then end.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
+
+    /// Print each queue of each table on a line, as JSON.
+    #[arg(long)]
+    json: bool,
 
     /// Show the queues whose names match any of these regular expressions.
     #[arg(value_name = "REGEX")]
@@ -139,15 +154,22 @@ pub(crate) struct DoctorArgs {
 /// Runs `uwork ls`.
 pub(crate) fn ls(args: LsArgs) -> Result<ExitCode, UserError> {
     match args.process {
-        None => print(&list::processes()),
-        Some(process) => print(&list::tree(&mut Client::connect(&process)?, &args.path)?),
+        None => print(&list::processes(args.json)),
+        Some(process) => {
+            let mut client = Client::connect(&process)?;
+            print(&list::tree(&mut client, &args.path, args.json)?)
+        }
     }
 }
 
 /// Runs `uwork get`.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode, UserError> {
+    let mut client = Client::connect(&args.process)?;
+    if args.json {
+        return print(&Attribute::ask(&mut client, &args.path)?.line());
+    }
     let verb = if args.describe { "describe" } else { "get" };
-    print(&Client::connect(&args.process)?.ask(&format!("{verb} {}", args.path))?)
+    print(&client.ask(&format!("{verb} {}", args.path))?)
 }
 
 /// Runs `uwork set`.

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use regex_lite::Regex;
+use serde_json::{Value, json};
 
 use super::{MonitorArgs, UserError, interval, time};
-use crate::client::{Client, Failure, Table};
+use crate::client::{Client, Failure, Row, Table};
 use crate::commands::{reader_goes_within, written};
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
@@ -35,6 +36,9 @@ const COLUMNS: [(&str, usize); 16] = [
     ("run99", 6),
 ];
 
+/// The columns of the answer that are text; all others are numbers.
+const TEXTS: [&str; 5] = ["name", "kind", "flags", "scope", "gate"];
+
 /// Runs the command. The interval includes the time for the request.
 pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
     let interval = interval(&args.interval)?;
@@ -53,7 +57,11 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
         let since = last.elapsed();
         last = Instant::now();
         let table = queues(&mut client, &args.names)?;
-        let text = render(&table, &names, &mut before, (shown > 0).then_some(since));
+        let samples = samples(&table, &names, &mut before, (shown > 0).then_some(since));
+        let text = match args.json {
+            true => lines(&samples, SystemTime::now()),
+            false => render(&samples),
+        };
         if !written(text.as_bytes())? {
             break;
         }
@@ -86,9 +94,21 @@ fn part(names: &[String]) -> Option<&str> {
     (!plain.is_empty() && plain.chars().all(is_plain)).then_some(plain)
 }
 
-/// A table of the queues that match. `since`: the time since the last table, if there was one.
-fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Duration>) -> String {
-    let mut text = line("", &COLUMNS.map(|(title, _)| title.to_owned()));
+/// A queue of a table.
+struct Sample<'a> {
+    row: Row<'a>,
+    /// Runs per second, and runs at a time, since the last table.
+    rates: Option<(f64, f64)>,
+}
+
+/// The queues that match. `since`: the time since the last table, if there was one.
+fn samples<'a>(
+    table: &'a Table,
+    names: &[Regex],
+    before: &mut Before,
+    since: Option<Duration>,
+) -> Vec<Sample<'a>> {
+    let mut samples = Vec::new();
     for row in table.rows() {
         let name = row.text("name");
         let (ran, run_us) = (row.number("ran"), row.number("run_us"));
@@ -96,17 +116,28 @@ fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Dur
         if !names.is_empty() && !names.iter().any(|wanted| wanted.is_match(name)) {
             continue;
         }
-        let rate = |now: u64, then: u64| {
-            since.map(|since| now.saturating_sub(then) as f64 / since.as_secs_f64().max(1e-6))
-        };
         let (ran_before, us_before) = earlier.unwrap_or((ran, run_us));
+        let rate = |now: u64, then: u64, since: Duration| {
+            now.saturating_sub(then) as f64 / since.as_secs_f64().max(1e-6)
+        };
+        let rates =
+            since.map(|since| (rate(ran, ran_before, since), rate(run_us, us_before, since) / 1e6));
+        samples.push(Sample { row, rates });
+    }
+    samples
+}
+
+/// The samples as a table.
+fn render(samples: &[Sample<'_>]) -> String {
+    let mut text = line("", &COLUMNS.map(|(title, _)| title.to_owned()));
+    for Sample { row, rates } in samples {
         let shown = |value: Option<f64>, digits: usize| {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
         let number = |column: &str| row.number(column).to_string();
         let seconds = |us: u64| format!("{:.1}", us as f64 / 1e6);
         let values = [
-            ran.to_string(),
+            number("ran"),
             number("in_flight"),
             number("pending"),
             seconds(row.number("cpu_us")),
@@ -114,19 +145,38 @@ fn render(table: &Table, names: &[Regex], before: &mut Before, since: Option<Dur
             number("replaced"),
             number("maydays"),
             number("rescued"),
-            seconds(run_us),
-            shown(rate(run_us, us_before).map(|us_per_s| us_per_s / 1e6), 2),
-            shown(rate(ran, ran_before), 0),
+            seconds(row.number("run_us")),
+            shown(rates.map(|(_, busy)| busy), 2),
+            shown(rates.map(|(items, _)| items), 0),
             number("saturated"),
             number("stolen"),
             time(row.number("wait_p50_ns")),
             time(row.number("wait_p99_ns")),
             time(row.number("run_p99_ns")),
         ];
-        text += &line(name, &values);
+        text += &line(row.text("name"), &values);
     }
     text.push('\n');
     text
+}
+
+/// The samples as JSON, each on a line: the columns of the answer to `queues`, the time and the
+/// rates.
+fn lines(samples: &[Sample<'_>], at: SystemTime) -> String {
+    let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let object = |sample: &Sample<'_>| {
+        let mut object = json!({
+            "time_s": at.as_millis() as f64 / 1e3,
+            "items_per_s": sample.rates.map(|(items, _)| items),
+            "busy": sample.rates.map(|(_, busy)| busy),
+        });
+        for (column, value) in sample.row.cells() {
+            let number = value.parse::<u64>().ok().filter(|_| !TEXTS.contains(&column));
+            object[column] = number.map_or_else(|| value.into(), Value::from);
+        }
+        crate::commands::json::line(&object)
+    };
+    samples.iter().map(object).collect()
 }
 
 fn line(name: &str, values: &[String; COLUMNS.len()]) -> String {
@@ -147,10 +197,41 @@ mod tests {
         log\t10\t2\t1\t500000\t1\t4096\t400000\t3\t4\t5\t6\t7\t1024\t98304\n\
         io\t5\t0\t0\t7\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\n";
 
+    fn shown(table: &str, names: &[Regex], before: &mut Before, since: Option<Duration>) -> String {
+        render(&samples(&Table::parse(table), names, before, since))
+    }
+
+    #[test]
+    fn a_sample_as_json_has_every_column_and_the_rates() {
+        let (table, mut before) = (Table::parse(FIRST), Before::new());
+        let at = UNIX_EPOCH + Duration::from_millis(1_500);
+        let objects = |before: &mut Before, since| -> Vec<Value> {
+            let text = lines(&samples(&table, &[], before, since), at);
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let first = objects(&mut before, None);
+        assert_eq!(
+            (first.len(), &first[0]["name"], &first[0]["ran"]),
+            (2, &"log".into(), &10.into())
+        );
+        assert_eq!(first[0]["time_s"], 1.5);
+        assert!(first[0]["items_per_s"].is_null() && first[0]["busy"].is_null());
+        for (column, _) in table.rows().next().unwrap().cells() {
+            assert!(!first[0][column].is_null(), "{column}");
+        }
+        let second = objects(&mut before, Some(Duration::from_secs(1)));
+        assert_eq!((&second[0]["items_per_s"], &second[0]["busy"]), (&0.0.into(), &0.0.into()));
+        // A number as a name stays a name.
+        let table = Table::parse("name\tran\n7\t1\n");
+        let text = lines(&samples(&table, &[], &mut Before::new(), None), at);
+        let object: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&object["name"], &object["ran"]), (&"7".into(), &1.into()));
+    }
+
     #[test]
     fn rates_are_those_since_the_last_table() {
         let mut before = Before::new();
-        let first = render(&Table::parse(FIRST), &[], &mut before, None);
+        let first = shown(FIRST, &[], &mut before, None);
         let columns = |text: &str, line: usize| {
             let words = text.lines().nth(line).unwrap().split_whitespace();
             words.map(str::to_owned).collect::<Vec<_>>().join(" ")
@@ -161,14 +242,14 @@ mod tests {
         );
         assert_eq!(columns(&first, 1), "log 10 2 1 0.4 3 4 6 7 0.5 - - 1 5 1us 98us 4us");
         let second = FIRST.replace("log\t10\t2\t1\t500000", "log\t30\t0\t0\t1500000");
-        let second = render(&Table::parse(&second), &[], &mut before, Some(Duration::from_secs(2)));
+        let second = shown(&second, &[], &mut before, Some(Duration::from_secs(2)));
         assert_eq!(columns(&second, 1), "log 30 0 0 0.4 3 4 6 7 1.5 0.50 10 1 5 1us 98us 4us");
     }
 
     #[test]
     fn queues_are_chosen_by_regular_expressions() {
         let names = [Regex::new("^i").unwrap()];
-        let text = render(&Table::parse(FIRST), &names, &mut Before::new(), None);
+        let text = shown(FIRST, &names, &mut Before::new(), None);
         assert!(text.contains("io ") && !text.contains("log "), "{text}");
     }
 

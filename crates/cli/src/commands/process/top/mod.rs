@@ -5,7 +5,6 @@ mod keys;
 mod machine;
 mod view;
 
-use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
+use super::named::command_of;
 use super::{TopArgs, UserError, interval, print};
 use crate::client::{Client, Failure, Refused, is_alive, living};
 use draw::{Screen, Scroll};
@@ -92,8 +92,7 @@ impl Top {
         let client =
             Client::connect(&process.map_or_else(only_process, |one| Ok(one.to_owned()))?)?;
         let number = client.process();
-        let command = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
-        let title = format!("process {number} {}", command.trim_end());
+        let title = format!("process {number} {}", command_of(number));
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
         let (view, input) = (View::new(topology), Input::default());
         Ok(Top { client, title, view, at: None, gone: None, input, scroll: Scroll::default() })

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// An object on a line. Characters that a terminal obeys, and those that change the direction of a
 /// line, are escaped.
-pub(super) fn line(object: &Value) -> String {
+pub(crate) fn line(object: &Value) -> String {
     let mut text = String::new();
     for c in object.to_string().chars() {
         let is_obeyed =
@@ -26,7 +26,7 @@ pub(super) fn line(object: &Value) -> String {
 }
 
 /// Adds bytes under a name: as a string if they are text, else in hexadecimal under `NAME_hex`.
-pub(super) fn bytes(object: &mut Value, name: &str, bytes: &[u8]) {
+pub(crate) fn bytes(object: &mut Value, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object[name] = text.into(),
         Err(_) => {
