@@ -69,6 +69,11 @@ impl Terminal {
 
     /// Starts `uwork top` of this socket.
     fn start(socket: &str, colour: bool) -> Terminal {
+        Terminal::run(&["top", "-i", "0.05", socket], colour)
+    }
+
+    /// Runs the command.
+    fn run(args: &[&str], colour: bool) -> Terminal {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -77,7 +82,7 @@ impl Terminal {
         let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
         let end = || Stdio::from(theirs.try_clone().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
-        command.args(["top", "-i", "0.05", socket]).env("TERM", "xterm-256color");
+        command.args(args).env("TERM", "xterm-256color");
         match colour {
             true => command.env_remove("NO_COLOR"),
             false => command.env("NO_COLOR", "1"),
@@ -259,13 +264,63 @@ fn top_shows_filters_resizes_and_sets_attributes() {
 }
 
 #[test]
+fn several_processes_are_offered_by_their_names() {
+    observed("top::several_processes_are_offered_by_their_names", || {
+        let (_queue, socket) = looked_at("top-chosen");
+        // The parent lives and would listen here, if it used uwork.
+        let parent = std::os::unix::process::parent_id();
+        let path = control::socket().unwrap().with_file_name(format!("{parent}.sock"));
+        let _listener = UnixListener::bind(&path).unwrap();
+        // One that has ended is not offered.
+        drop(UnixListener::bind(path.with_file_name("99999999.sock")).unwrap());
+        let output = command(&["top"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let own = std::process::id();
+        let name = |process| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+        for process in [own, parent] {
+            let offered = format!("{} ({process}, ", name(process).trim_end());
+            assert!(said.contains(&offered), "{offered}: {said}");
+        }
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(!said.contains("99999999"), "{said}");
+        let choose = || {
+            let mut terminal = Terminal::run(&["top"], false);
+            terminal.until_shown("Enter shows the process");
+            terminal.until_shown(&parent.to_string());
+            // The list begins below the titles, and has the processes of other folders, too.
+            let rows: Vec<String> = terminal.parser.screen().rows(0, 80).skip(1).collect();
+            let place = rows.iter().position(|row| row.contains(&format!(" {own} "))).unwrap();
+            terminal.press(&format!("{}\r", "j".repeat(place)));
+            let shown = in_turns(WAIT_MAX, |turn| {
+                let is_shown =
+                    terminal.read_for(turn, |screen| screen.contents().contains("tier "));
+                is_shown.map(|is_shown| is_shown.then_some(())).transpose()
+            });
+            match shown {
+                Ok(Ok(())) => Ok(terminal),
+                Ok(Err(_)) if terminal.shows(NO_ANSWER) => Err(format!("{terminal:?}")),
+                other => panic!("{other:?}: {terminal:?}"),
+            }
+        };
+        let mut terminal = until(choose, |_| true);
+        terminal.until_shown(&format!("process {own} "));
+        terminal.quit();
+        let mut terminal = Terminal::run(&["top"], false);
+        terminal.until_shown("Enter shows the process");
+        terminal.quit();
+        drop(socket);
+    });
+}
+
+#[test]
 fn workers_have_colours_and_functions() {
     observed("top::workers_have_colours_and_functions", || {
         let (queue, socket) = looked_at("top-coloured");
         let (release, wait) = std::sync::mpsc::channel::<()>();
         let waits = queue.spawn(move || wait.recv());
         let mut terminal = Terminal::top(&socket, true);
-        terminal.until_shown("command::top::");
+        // The end of a function's name stays where there is no room for all of it.
+        terminal.until_shown("_functions::");
         assert!(terminal.has_colour());
         release.send(()).unwrap();
         waits.join().unwrap().unwrap();

@@ -117,8 +117,8 @@ pub(crate) struct MonitorArgs {
 /// The command line of `uwork top`.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
-    /// The process, by its number or by the path of its socket; may be left out if it is the only
-    /// one.
+    /// The process, by its number or by the path of its socket. Without it: the only one, or a list
+    /// to choose from.
     #[arg(value_name = "PID")]
     process: Option<String>,
 
@@ -206,14 +206,18 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, UserError> {
     trace::run(args)
 }
 
-/// A time in nanoseconds, rounded down, with a unit; 0 is no time.
+/// A time in nanoseconds, rounded down, with a unit, in at most five characters; 0 is no time.
 fn time(ns: u64) -> String {
+    const S: u64 = 1_000_000_000;
+    const H: u64 = 3_600 * S;
     match ns {
         0 => "-".to_owned(),
         1..1_000 => format!("{ns}ns"),
         1_000..1_000_000 => format!("{}us", ns / 1_000),
         1_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
-        _ => format!("{}s", ns / 1_000_000_000),
+        ns if ns / S < 10_000 => format!("{}s", ns / S),
+        ns if ns / H < 10_000 => format!("{}h", ns / H),
+        _ => format!("{}d", (ns / H / 24).min(9_999)),
     }
 }
 

@@ -1,11 +1,65 @@
-//! What a process is called.
+//! What a process is called: its command, its arguments and its user.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use crate::client::printable;
+
+/// Characters of a command line that are shown.
+const ARGUMENTS_MAX: usize = 60;
 
 /// The name of the command, which the process may have chosen. Empty if the process has ended.
 pub(super) fn command_of(process: u32) -> String {
     let command = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     printable(command.trim_end()).replace(['\n', '\t'], "?")
+}
+
+/// A process as people know it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named {
+    pub(super) process: u32,
+    pub(super) command: String,
+    pub(super) user: String,
+    /// The start of the command line.
+    pub(super) arguments: String,
+}
+
+impl Named {
+    pub(super) fn of(process: u32) -> Named {
+        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let line = printable(line.trim_end()).replace(['\n', '\t'], "?");
+        let user = fs::metadata(format!("/proc/{process}")).map(|folder| folder.uid());
+        Named {
+            process,
+            command: command_of(process),
+            user: user.map_or_else(|_| "-".to_owned(), user_name),
+            arguments: line.chars().take(ARGUMENTS_MAX).collect(),
+        }
+    }
+}
+
+/// The name of a user, or the number of one without a name here.
+fn user_name(user: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(user)).then(|| printable(name))
+    });
+    name.unwrap_or_else(|| user.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_name_a_user_and_a_command_line() {
+        let own = Named::of(std::process::id());
+        assert!(!own.command.is_empty() && !own.user.is_empty(), "{own:?}");
+        assert!(own.arguments.contains("uwork"), "{own:?}");
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(4_000_000_000), "4000000000");
+    }
 }

@@ -5,16 +5,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Block, Borders, Paragraph, TableState};
 
+use super::columns::{Cells, Column, cut_start, fit, longest, parts_that_fit};
 use super::machine::{self, Place};
 use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
 use crate::commands::process::time;
 
-/// The narrowest screens on which the waits have a sparkline as the run times do, and on which both
-/// have all samples.
-const WIDE: u16 = 100;
-const WIDEST: u16 = 140;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// What is drawn beside the view.
@@ -65,7 +62,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, scre
         Constraint::Length(1),
     ])
     .areas(area);
-    frame.render_widget(head_line(view, screen), head);
+    frame.render_widget(head_line(view, screen, head.width.into()), head);
     // The titles take lines of a pane.
     let room = |area: Rect, titles: u16| usize::from(area.height.saturating_sub(titles));
     let shown = view.shown().count();
@@ -76,27 +73,33 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, scre
     draw_queues(frame, queues, scroll.queues, view, screen);
     draw_pools(frame, middle, &places, scroll.pools, view, screen);
     draw_workers(frame, workers, scroll.workers, view, screen);
-    frame.render_widget(Paragraph::new(screen.footer), foot);
+    frame.render_widget(Paragraph::new(foot_line(screen.footer, foot.width.into())), foot);
 }
 
-fn head_line<'a>(view: &'a View, screen: &'a Screen<'_>) -> Paragraph<'a> {
+fn head_line<'a>(view: &View, screen: &Screen<'_>, width: usize) -> Paragraph<'a> {
     if let Some(reason) = screen.gone {
         let style = screen.colour(Color::Red).add_modifier(Modifier::BOLD);
         return Paragraph::new(Line::styled(format!("GONE  {reason}"), style));
     }
     let rate: f64 = view.queues.iter().map(|queue| queue.rate).sum();
-    let mut text = format!(
-        "{}  queues {}  workers {}  {} items/s  tier {}",
-        screen.title,
-        view.queues.len(),
-        view.workers.len(),
-        count(rate),
-        view.tier
-    );
+    let mut parts = vec![screen.title.to_owned(), format!("{} items/s", count(rate))];
     if view.panics > 0 {
-        text.push_str(&format!("  panics {}", view.panics));
+        parts.push(format!("panics {}", count(view.panics as f64)));
     }
+    parts.push(format!("queues {}", view.queues.len()));
+    parts.push(format!("workers {}", view.workers.len()));
+    parts.push(format!("tier {}", view.tier));
+    let text = parts_that_fit(&parts, width);
     Paragraph::new(Line::styled(text, Style::new().add_modifier(Modifier::BOLD)))
+}
+
+/// Of an input the end is shown, of the keys those that have room.
+fn foot_line(footer: &str, width: usize) -> String {
+    if footer.ends_with('_') {
+        return cut_start(footer, width);
+    }
+    let parts: Vec<String> = footer.split("  ").map(str::to_owned).collect();
+    parts_that_fit(&parts, width)
 }
 
 /// A pane with a title on its upper border, which is bold if the keys move in it.
@@ -113,81 +116,92 @@ fn first_shown(before: usize, selected: usize, room: usize, length: usize) -> us
 }
 
 fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, screen: &Screen<'_>) {
+    /// The cells of a name that numbers do not take, and those of a name that are shown at most.
+    const NAME: usize = 16;
+    const NAME_MAX: usize = 40;
     let mark = |order: Order| {
         let arrow = if view.reversed { "↑" } else { "↓" };
         if order == view.order { format!("{}{arrow}", order.title()) } else { order.title().into() }
     };
-    let mut titles = vec![
-        mark(Order::Name),
-        mark(Order::Rate),
-        mark(Order::Busy),
-        mark(Order::InFlight),
-        mark(Order::Pending),
-        "run/max".to_owned(),
-        mark(Order::P99),
-        mark(Order::Wait),
-        "gate".to_owned(),
-        "run time".to_owned(),
-    ];
-    let mut widths = vec![
-        Constraint::Fill(1),
-        Constraint::Length(8),
-        Constraint::Length(5),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(8),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(8),
-    ];
-    let (runs, waits) = match area.width {
-        WIDEST.. => (HISTORY, HISTORY),
-        WIDE.. => (12, 12),
-        _ => (8, 0),
+    let name = longest(view.queues.iter().map(|queue| queue.name.as_str()), 6, NAME_MAX);
+    let samples = |rank| Column { least: 8, wish: HISTORY, rank };
+    let mut cells = Cells {
+        columns: vec![
+            Column { least: name.min(NAME), wish: name, rank: 0 },
+            Column::fixed(8, 1),
+            Column::fixed(5, 8),
+            Column::fixed(5, 4),
+            Column::fixed(5, 2),
+            Column::fixed(10, 5),
+            Column::fixed(5, 6),
+            Column::fixed(5, 7),
+            Column::fixed(8, 3),
+            samples(9),
+            samples(10),
+        ],
+        titles: vec![
+            mark(Order::Name),
+            mark(Order::Rate),
+            mark(Order::Busy),
+            mark(Order::InFlight),
+            mark(Order::Pending),
+            "run/max".to_owned(),
+            mark(Order::P99),
+            mark(Order::Wait),
+            "gate".to_owned(),
+            "run time".to_owned(),
+            "wait time".to_owned(),
+        ],
+        numbers: &[1, 2, 3, 4, 5, 6, 7],
+        kept_end: None,
     };
-    widths.push(Constraint::Length(runs as u16));
-    if waits > 0 {
-        titles.push("wait time".to_owned());
-        widths.push(Constraint::Length(waits as u16));
-    }
+    // The column that sorts the rows is on the screen.
+    let sorting = [Order::Name, Order::Rate, Order::Busy, Order::InFlight, Order::Pending];
+    let place = sorting.iter().position(|order| *order == view.order);
+    let place = place.unwrap_or(if view.order == Order::P99 { 6 } else { 7 });
+    cells.columns[place].rank = cells.columns[place].rank.min(1);
+    let widths = fit(&cells.columns, area.width.into());
+    let samples = [9, 10].map(|place| widths[place].unwrap_or(0));
     let shown = view.shown().count();
     // Only the rows on the screen are made: there may be thousands of queues.
     let height = usize::from(area.height.saturating_sub(2));
-    let sparks = (runs, waits);
-    let rows = view.shown().skip(first).take(height).map(|queue| row(queue, sparks, screen));
+    let rows = view.shown().skip(first).take(height).map(|queue| row(queue, samples, screen));
     let filter = match view.filter.is_empty() {
         true => String::new(),
         false => format!(" with \"{}\"", view.filter),
     };
-    let header = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
-    let table = Table::new(rows, widths)
-        .header(header)
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(pane(format!(" {shown} queues{filter} "), view.focus == Focus::Queues));
+    let title = format!(" {shown} queues{filter} ");
+    let table = cells.table(area.width, rows).block(pane(title, view.focus == Focus::Queues));
     let mut state = TableState::new().with_selected(view.selected - first);
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn row<'a>(queue: &'a Queue, sparks: (usize, usize), screen: &Screen<'_>) -> Row<'a> {
+fn row(queue: &Queue, samples: [usize; 2], screen: &Screen<'_>) -> (Vec<String>, Style) {
     let style = match (queue.gate.as_str(), queue.saturated) {
         ("open", false) => Style::new(),
         ("open", true) => screen.colour(Color::Yellow),
         _ => screen.colour(Color::Red),
     };
-    Row::new([
-        Cell::from(queue.name.as_str()),
-        Cell::from(count(queue.rate)),
-        Cell::from(format!("{:.2}", queue.busy)),
-        Cell::from(count(queue.in_flight as f64)),
-        Cell::from(count(queue.pending as f64)),
-        Cell::from(format!("{}/{}", queue.running, queue.max_active)),
-        Cell::from(time(queue.p99_ns)),
-        Cell::from(time(queue.wait_ns)),
-        Cell::from(if queue.saturated && queue.gate == "open" { "full" } else { &queue.gate }),
-        Cell::from(sparkline(&queue.run_times, sparks.0)),
-        Cell::from(sparkline(&queue.waits, sparks.1)),
-    ])
-    .style(style)
+    let is_full = queue.saturated && queue.gate == "open";
+    let busy = if queue.busy < 10.0 { format!("{:.2}", queue.busy) } else { count(queue.busy) };
+    let cells = vec![
+        queue.name.clone(),
+        count(queue.rate),
+        busy,
+        count(queue.in_flight as f64),
+        count(queue.pending as f64),
+        format!("{}/{}", short(queue.running), short(queue.max_active)),
+        time(queue.p99_ns),
+        time(queue.wait_ns),
+        if is_full { "full".to_owned() } else { queue.gate.clone() },
+        sparkline(&queue.run_times, samples[0]),
+        sparkline(&queue.waits, samples[1]),
+    ];
+    (cells, style)
+}
+
+fn short(number: u64) -> String {
+    count(number as f64)
 }
 
 fn draw_pools(
@@ -200,85 +214,132 @@ fn draw_pools(
 ) {
     let has_focus = view.focus == Focus::Pools;
     let room = usize::from(area.height.saturating_sub(1));
+    let labels = PoolLabels::of(places);
     let lines = places.iter().skip(first).take(room).map(|place| match place {
         Place::Group { depth, name } => Line::raw(format!("{}{name}", "  ".repeat(*depth))),
-        Place::Pool { depth, pool } => pool_line(*depth, pool, screen),
+        Place::Pool { depth, pool } => labels.line(*depth, pool, screen),
     });
     let mut lines: Vec<Line<'static>> = lines.collect();
     if has_focus && let Some(line) = lines.get_mut(view.pool_line - first) {
         *line = std::mem::take(line).style(Style::new().add_modifier(Modifier::REVERSED));
     }
     let pools = places.iter().filter(|place| matches!(place, Place::Pool { .. })).count();
-    let legend = format!(" {pools} pools: # running, . idle, z waits or sleeps ");
+    let legend = format!(" {pools} pools: # runs, z waits, . idle ");
     frame.render_widget(Paragraph::new(lines).block(pane(legend, has_focus)), area);
 }
 
-fn pool_line(depth: usize, pool: &Pool, screen: &Screen<'_>) -> Line<'static> {
-    /// Workers that are drawn, of each kind.
-    const DRAWN: u64 = 16;
-    let others = pool.workers.saturating_sub(pool.running + pool.idle);
-    let drawn = |mark: &str, number: u64| mark.repeat(number.min(DRAWN) as usize);
-    let name =
-        format!("{}pool {} cpus {} nice {} ", "  ".repeat(depth), pool.id, pool.cpus, pool.nice);
-    let mut spans = vec![
-        Span::raw(format!("{name:<36}")),
-        Span::styled(drawn("#", pool.running), screen.of_worker("running")),
-        Span::styled(drawn("z", others), screen.of_worker("asleep")),
-        Span::raw(drawn(".", pool.idle)),
-        Span::raw(format!("  running {}/{} of {}", pool.running, pool.target, pool.workers)),
-    ];
-    if pool.ready > 0 {
-        spans.push(Span::styled(format!("  ready {}", pool.ready), screen.colour(Color::Yellow)));
+/// The widths of what stands at the start of each pool's line. What may be long stands at the end.
+struct PoolLabels {
+    name: usize,
+    workers: usize,
+    ready: usize,
+}
+
+impl PoolLabels {
+    fn of(places: &[Place<'_>]) -> PoolLabels {
+        let mut labels = PoolLabels { name: 0, workers: 0, ready: 0 };
+        for place in places {
+            let Place::Pool { depth, pool } = place else { continue };
+            labels.name = labels.name.max(PoolLabels::name(*depth, pool).len());
+            labels.workers = labels.workers.max(PoolLabels::workers(pool).len());
+            labels.ready = labels.ready.max(PoolLabels::ready(pool).len());
+        }
+        labels
     }
-    Line::from(spans)
+
+    fn name(depth: usize, pool: &Pool) -> String {
+        format!("{}pool {}", "  ".repeat(depth), pool.id)
+    }
+
+    fn workers(pool: &Pool) -> String {
+        let [running, target, workers] = [pool.running, pool.target, pool.workers].map(short);
+        format!("  running {running}/{target} of {workers}")
+    }
+
+    fn ready(pool: &Pool) -> String {
+        if pool.ready == 0 { String::new() } else { format!("  ready {}", short(pool.ready)) }
+    }
+
+    fn line(&self, depth: usize, pool: &Pool, screen: &Screen<'_>) -> Line<'static> {
+        /// Workers that are drawn, of each kind.
+        const DRAWN: u64 = 16;
+        let others = pool.workers.saturating_sub(pool.running.saturating_add(pool.idle));
+        let drawn = |mark: &str, number: u64| mark.repeat(number.min(DRAWN) as usize);
+        let name = PoolLabels::name(depth, pool);
+        Line::from(vec![
+            Span::raw(format!("{name:<0$}", self.name)),
+            Span::raw(format!("{:<1$}", PoolLabels::workers(pool), self.workers)),
+            Span::styled(
+                format!("{:<1$}", PoolLabels::ready(pool), self.ready),
+                screen.colour(Color::Yellow),
+            ),
+            Span::raw("  "),
+            Span::styled(drawn("#", pool.running), screen.of_worker("running")),
+            Span::styled(drawn("z", others), screen.of_worker("asleep")),
+            Span::raw(drawn(".", pool.idle)),
+            Span::raw(format!("  cpus {}  nice {}", pool.cpus, pool.nice)),
+        ])
+    }
 }
 
 fn draw_workers(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, screen: &Screen<'_>) {
+    let wish = |text: fn(&Worker) -> &str, least, most| {
+        longest(view.workers.iter().map(text), least, most)
+    };
+    let queue = wish(|worker| &worker.queue, 5, 40);
+    let function = wish(|worker| &worker.function, 8, 500);
+    let name = wish(|worker| &worker.name, 6, 15);
+    let cells = Cells {
+        columns: vec![
+            Column::fixed(name, 5),
+            Column::fixed(8, 4),
+            Column::fixed(5, 6),
+            Column::fixed(8, 1),
+            Column::fixed(5, 2),
+            Column { least: queue.min(10), wish: queue, rank: 3 },
+            Column { least: function.min(12), wish: function, rank: 0 },
+        ],
+        titles: ["worker", "thread", "pool", "state", "for", "queue", "function"]
+            .map(str::to_owned)
+            .to_vec(),
+        numbers: &[1, 2, 4],
+        kept_end: Some(6),
+    };
     let row = |worker: &Worker| {
-        let style = screen.of_worker(&worker.state);
-        Row::new([
+        let texts = vec![
             worker.name.clone(),
             worker.thread.clone(),
             worker.pool.clone(),
             worker.state.clone(),
-            time(worker.for_us * 1_000),
+            time(worker.for_us.saturating_mul(1_000)),
             worker.queue.clone(),
             worker.function.clone(),
-        ])
-        .style(style)
+        ];
+        (texts, screen.of_worker(&worker.state))
     };
     let height = usize::from(area.height.saturating_sub(2));
-    let rows: Vec<Row<'_>> = view.workers.iter().skip(first).take(height).map(row).collect();
-    let widths = [
-        Constraint::Length(10),
-        Constraint::Length(8),
-        Constraint::Length(4),
-        Constraint::Length(8),
-        Constraint::Length(6),
-        Constraint::Fill(1),
-        Constraint::Fill(2),
-    ];
-    let titles = ["worker", "thread", "pool", "state", "for", "queue", "function"];
-    let header = Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD));
+    let rows = view.workers.iter().skip(first).take(height).map(row);
     let title = format!(" {} workers, the longest run first ", view.workers.len());
     let has_focus = view.focus == Focus::Workers;
-    let table = Table::new(rows, widths)
-        .header(header)
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(pane(title, has_focus));
+    let table = cells.table(area.width, rows).block(pane(title, has_focus));
     let selected = has_focus.then_some(view.worker_line - first);
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(selected));
 }
 
-/// A number in at most six characters.
+/// A number in at most five characters.
 pub(super) fn count(number: f64) -> String {
-    match number {
-        ..0.0 => "0".to_owned(),
-        ..10.0 if number.fract() > 0.0 => format!("{number:.1}"),
-        ..10_000.0 => format!("{number:.0}"),
-        ..10_000_000.0 => format!("{:.0}k", number / 1e3),
-        _ => format!("{:.0}M", number / 1e6),
+    const UNITS: [&str; 9] = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"];
+    let mut scaled = number.max(0.0);
+    if scaled < 9.95 && scaled.fract() > 0.0 {
+        return format!("{scaled:.1}");
     }
+    let mut units = UNITS.into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while scaled.round() >= 10_000.0 {
+        let Some(larger) = units.next() else { return "many".to_owned() };
+        (scaled, unit) = (scaled / 1e3, larger);
+    }
+    format!("{scaled:.0}{unit}")
 }
 
 /// The last samples as bars, relative to the greatest. A sample of 0 is a blank.
@@ -299,6 +360,8 @@ mod tests {
     use uwork_policy::topology::Topology;
 
     use super::*;
+    use crate::commands::process::top::columns::width_of;
+    use crate::commands::process::top::text_of;
     use crate::commands::process::top::view::tests::view;
 
     /// The screen as lines.
@@ -310,20 +373,18 @@ mod tests {
         let buffer = terminal.backend().buffer().clone();
         assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset), "no colour");
         let lines = buffer.content.chunks(width.into());
-        let lines = lines.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
-        lines.map(|line| line.trim_end().to_owned() + "\n").collect()
+        lines.map(|line| text_of(line).trim_end().to_owned() + "\n").collect()
     }
 
     #[test]
     fn a_small_screen_has_queues_pools_and_workers() {
         let text = drawn(&view(), (80, 24), None);
         for part in [
-            "process 7  queues 2  workers 3  100 items/s  tier standby",
+            "process 7  100 items/s  queues 2  workers 3  tier standby",
             "queue ",
             "items/s↓",
             "2 queues",
-            "pool 0 cpus 0 nice 0",
-            "#.  running 1/1 of 2  ready 3",
+            "pool 0  running 1/1 of 2  ready 3  #.  cpus 0  nice 0",
             "app::Write",
             "3 workers, the longest run first",
             "q quit",
@@ -333,7 +394,7 @@ mod tests {
         let log = text.lines().find(|line| line.starts_with("log ")).expect("a row");
         let cells: Vec<&str> = log.split_whitespace().collect();
         assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "50us", "open", "█"]);
-        let wide = drawn(&view(), (100, 24), None);
+        let wide = drawn(&view(), (120, 24), None);
         let log = wide.lines().find(|line| line.starts_with("log ")).expect("a row");
         assert_eq!(log.matches('█').count(), 2, "run time and wait: {log}");
         let io = text.lines().find(|line| line.starts_with("io ")).expect("a row");
@@ -345,6 +406,83 @@ mod tests {
         for size in [(1, 1), (10, 3), (40, 8), (80, 24), (250, 100)] {
             drawn(&view(), size, None);
         }
+    }
+
+    /// The words of the line that begins so.
+    fn words<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+        let line = text.lines().find(|line| line.starts_with(start));
+        line.unwrap_or_else(|| panic!("{start}: {text}")).split_whitespace().collect()
+    }
+
+    #[test]
+    fn no_column_is_cut_or_glued_to_another_at_any_width() {
+        let huge = Queue {
+            in_flight: u64::MAX,
+            pending: 1_234_567,
+            running: 65_534,
+            max_active: 2_048,
+            gate: "draining".to_owned(),
+            rate: 1e25,
+            busy: 65_534.0,
+            p99_ns: u64::MAX,
+            wait_ns: 9_999_999_999_999,
+            run_times: vec![1; HISTORY],
+            waits: vec![1; HISTORY],
+            ..Queue::default()
+        };
+        let names = ["log", "a-queue-with-a-name-of-31-bytes", "待機列-待機列-待機列-待機列"];
+        let mut view = View::new(Topology::flat(2));
+        view.queues = names.map(|name| Queue { name: name.to_owned(), ..huge.clone() }).to_vec();
+        view.workers = vec![Worker {
+            pool: "12345".to_owned(),
+            name: "uw/standby-1234".to_owned(),
+            thread: "4194303".to_owned(),
+            state: "stopped".to_owned(),
+            queue: names[2].to_owned(),
+            function: "app::module::待機::Append::{{closure}}".to_owned(),
+            for_us: u64::MAX,
+        }];
+        // The columns that are shown, in order.
+        let columns = [
+            (40, "10Y 1235k draining"),
+            (60, "10Y 18E 1235k 66k/2048 draining"),
+            (80, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
+            (120, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
+        ];
+        for (width, numbers) in columns {
+            let text = drawn(&view, (width, 24), None);
+            let numbers: Vec<&str> = numbers.split(' ').collect();
+            for start in ["log ", "a-queue-with-a", "待機列-"] {
+                let words = words(&text, start);
+                let shown = numbers.len().min(words.len() - 1);
+                assert_eq!(words[1..=shown], numbers, "{width}: {text}");
+            }
+            let titles = words(&text, "queue");
+            assert_eq!(titles[1], "items/s↓", "{width}: {text}");
+            assert!(text.lines().all(|line| width_of(line) <= width.into()), "{text}");
+            assert!(text.contains("stopped") && text.contains("Append::{"), "{width}: {text}");
+            assert!(!text.contains("4194303") || text.contains(" 4194303 "), "{width}: {text}");
+        }
+        let wide = drawn(&view, (120, 24), None);
+        assert!(names.iter().all(|name| wide.contains(name)), "{wide}");
+    }
+
+    #[test]
+    fn a_narrow_screen_has_names_next_to_their_numbers() {
+        let text = drawn(&view(), (40, 24), None);
+        assert_eq!(words(&text, "log "), ["log", "100", "2", "1", "open"], "{text}");
+        assert!(text.contains("process 7  100 items/s  queues 2"), "{text}");
+        assert!(text.contains("pool 0  running 1/1 of 2  ready 3  #."), "{text}");
+        let mut sorted = view();
+        sorted.order = Order::Wait;
+        assert!(drawn(&sorted, (40, 24), None).contains("wait↓"), "the column that sorts");
+        // The name column is as wide as the longest name, also where there is more room.
+        let text = drawn(&view(), (200, 24), None);
+        let log = text.lines().find(|line| line.starts_with("log ")).unwrap();
+        assert!(log.find("100").unwrap() < 16, "{log}");
+        let footer = "set of queue log: ATTRIBUTE VALUE, as in max_active 64: max_active 7_";
+        assert!(foot_line(footer, 20).ends_with(": max_active 7_"));
+        assert_eq!(foot_line("q quit  Tab list  arrows move", 17), "q quit  Tab list");
     }
 
     #[test]
@@ -407,5 +545,7 @@ mod tests {
     fn counts_are_short() {
         let short = [0.0, 0.25, 7.0, 9_999.0, 1_234_567.0, 5e9].map(count);
         assert_eq!(short, ["0", "0.2", "7", "9999", "1235k", "5000M"]);
+        let odd = [-1.0, 9.96, 9_999.6, 9_999_600.0, u64::MAX as f64, f64::INFINITY, f64::NAN];
+        assert_eq!(odd.map(count), ["0", "10", "10k", "10M", "18E", "many", "0"]);
     }
 }

@@ -1,15 +1,19 @@
 //! `uwork top`: a process on the whole screen. Without a terminal it prints a single picture.
 
+mod choose;
+mod columns;
 mod draw;
 mod keys;
 mod machine;
 mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ratatui::backend::{CrosstermBackend, TestBackend};
+use ratatui::buffer::Cell;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -19,9 +23,9 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
-use super::named::command_of;
+use super::named::{Named, command_of};
 use super::{TopArgs, UserError, interval, print};
-use crate::client::{Client, Failure, Refused, is_alive, living};
+use crate::client::{Client, Failure, Refused, is_alive};
 use draw::{Screen, Scroll};
 use keys::{Effect, Input};
 use view::{Answers, View};
@@ -34,9 +38,17 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
     let interval = interval(&args.interval)?.max(INTERVAL_MIN);
-    let mut top = Top::connect(args.process.as_deref())?;
+    let on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let process = match &args.process {
+        Some(process) => process.clone(),
+        None => match chosen(on_terminal)? {
+            Some(process) => process.to_string(),
+            None => return Ok(ExitCode::SUCCESS),
+        },
+    };
+    let mut top = Top::connect(&process)?;
     top.refresh()?;
-    if io::stdout().is_terminal() && io::stdin().is_terminal() {
+    if on_terminal {
         let mut screen = FullScreen::enter()?;
         return top.follow(&mut screen.0, interval);
     }
@@ -45,8 +57,9 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
     print(&top.picture())
 }
 
-/// The terminal, which is as before when this is dropped.
-struct FullScreen(Terminal<CrosstermBackend<io::Stdout>>);
+/// The terminal, which is as before when this is dropped. It is not dropped itself: that would print
+/// where it has hung up, and panic.
+struct FullScreen(ManuallyDrop<Terminal<CrosstermBackend<io::Stdout>>>);
 
 impl FullScreen {
     fn enter() -> Result<FullScreen, UserError> {
@@ -56,7 +69,7 @@ impl FullScreen {
             CrosstermBackend::new(io::stdout()),
             TerminalOptions { viewport: Viewport::Fullscreen },
         )
-        .map(FullScreen)
+        .map(|terminal| FullScreen(ManuallyDrop::new(terminal)))
         .map_err(|error| {
             let _ = disable_raw_mode();
             failed(error)
@@ -88,9 +101,8 @@ struct Top {
 }
 
 impl Top {
-    fn connect(process: Option<&str>) -> Result<Top, UserError> {
-        let client =
-            Client::connect(&process.map_or_else(only_process, |one| Ok(one.to_owned()))?)?;
+    fn connect(process: &str) -> Result<Top, UserError> {
+        let client = Client::connect(process)?;
         let number = client.process();
         let title = format!("process {number} {}", command_of(number));
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
@@ -211,22 +223,39 @@ impl Top {
                 .buffer
                 .content
                 .chunks(width.into())
-                .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>())
-                .map(|line| line.trim_end().to_owned() + "\n")
+                .map(|line| text_of(line).trim_end().to_owned() + "\n")
                 .collect(),
             Err(never) => match never {},
         }
     }
 }
 
-/// The process, if there is a single one.
-fn only_process() -> Result<String, UserError> {
-    let found: Vec<String> = living().iter().map(|(process, _)| process.to_string()).collect();
+/// The text of a line of cells. A wide character takes the place of the cells behind its own.
+fn text_of(line: &[Cell]) -> String {
+    let mut text = String::new();
+    let mut covered = 0;
+    for cell in line {
+        if covered == 0 {
+            text.push_str(cell.symbol());
+            covered = columns::width_of(cell.symbol());
+        }
+        covered = covered.saturating_sub(1);
+    }
+    text
+}
+
+/// The process, if there is a single one; of several the one that the user chooses, who may end the
+/// command instead.
+fn chosen(on_terminal: bool) -> Result<Option<u32>, UserError> {
+    let found = choose::found();
     match &found[..] {
-        [only] => Ok(only.clone()),
+        [only] => Ok(Some(only.process)),
         [] => Err(UserError("no process of this user has a control socket".to_owned())),
+        _ if on_terminal => choose::choose(found),
         several => {
-            let list = several.join(", ");
+            let name = |it: &Named| format!("{} ({}, {})", it.command, it.process, it.user);
+            let list: Vec<String> = several.iter().map(name).collect();
+            let list = list.join(", ");
             Err(UserError(format!("several processes have a control socket; give one of {list}")))
         }
     }

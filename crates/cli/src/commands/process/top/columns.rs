@@ -1,0 +1,196 @@
+//! The columns of a table on a screen of any width: which of them are shown, and how wide they are.
+//! A column that is shown has room for every number in it, and a gap before it.
+
+use ratatui::layout::Constraint;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
+use ratatui::widgets::{Row, Table};
+
+/// A column, as far as its width is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    /// The narrowest width that is useful.
+    pub(super) least: usize,
+    /// The width that shows everything.
+    pub(super) wish: usize,
+    /// The order in which columns get room: 0 comes first and is always shown.
+    pub(super) rank: u8,
+}
+
+impl Column {
+    /// A column of one width.
+    pub(super) fn fixed(width: usize, rank: u8) -> Column {
+        Column { least: width, wish: width, rank }
+    }
+}
+
+/// The width of each column on a screen of this width; None for those that are left out.
+pub(super) fn fit(columns: &[Column], width: usize) -> Vec<Option<usize>> {
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|&place| columns[place].rank);
+    let mut widths = vec![None; columns.len()];
+    // The gap before the first column is outside of the screen.
+    let mut left = width + 1;
+    for &place in &order {
+        let Column { least, rank, .. } = columns[place];
+        // A narrow column of a low rank does not take the place of a wide one before it.
+        if least < left || rank == 0 {
+            widths[place] = Some(least.min(left.saturating_sub(1)));
+            left = left.saturating_sub(least + 1);
+        } else {
+            break;
+        }
+    }
+    for &place in &order {
+        if let Some(taken) = &mut widths[place] {
+            let more = columns[place].wish.saturating_sub(*taken).min(left);
+            *taken += more;
+            left -= more;
+        }
+    }
+    widths
+}
+
+/// A table of which the columns that have room are shown. `numbers`: those to the right of their
+/// columns.
+pub(super) struct Cells {
+    pub(super) columns: Vec<Column>,
+    pub(super) titles: Vec<String>,
+    pub(super) numbers: &'static [usize],
+    /// The column of which the end is kept, if it is cut.
+    pub(super) kept_end: Option<usize>,
+}
+
+impl Cells {
+    pub(super) fn table<'a>(
+        &self,
+        width: u16,
+        rows: impl Iterator<Item = (Vec<String>, Style)>,
+    ) -> Table<'a> {
+        let widths = fit(&self.columns, width.into());
+        let shown = |(place, text): (usize, &String)| {
+            let width = widths[place]?;
+            let text = match self.kept_end {
+                Some(end) if end == place => cut_start(text, width),
+                _ => cut(text, width),
+            };
+            let left = match self.numbers.contains(&place) {
+                true => width - width_of(&text),
+                false => 0,
+            };
+            Some(format!("{}{text}", " ".repeat(left)))
+        };
+        let line = |texts: &[String]| Row::new(texts.iter().enumerate().filter_map(shown));
+        let rows = rows.map(|(texts, style)| line(&texts).style(style));
+        let constraints = widths.iter().flatten().map(|&width| Constraint::Length(width as u16));
+        Table::new(rows.collect::<Vec<_>>(), constraints)
+            .header(line(&self.titles).style(Style::new().add_modifier(Modifier::BOLD)))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+    }
+}
+
+/// The width of the longest of these texts, within bounds.
+pub(super) fn longest<'a>(
+    texts: impl Iterator<Item = &'a str>,
+    least: usize,
+    most: usize,
+) -> usize {
+    texts.map(width_of).max().unwrap_or(0).clamp(least, most)
+}
+
+/// The cells of a text on a screen.
+pub(super) fn width_of(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The text in at most so many cells. `…` stands for an end that is left out.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if width_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if width_of(&kept) + 1 > width {
+            kept.pop();
+            break;
+        }
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// As [`cut`], but the end is kept: that of a path is what tells it from others. Closures in a path
+/// become `{}` first.
+pub(super) fn cut_start(text: &str, width: usize) -> String {
+    if width_of(text) <= width {
+        return text.to_owned();
+    }
+    let text = &text.replace("{{closure}}", "{}");
+    if width_of(text) <= width {
+        return text.clone();
+    }
+    let mut from = text.len();
+    for (place, _) in text.char_indices().rev() {
+        if width_of(&text[place..]) + 1 > width {
+            break;
+        }
+        from = place;
+    }
+    let mark = if width > 0 { "…" } else { "" };
+    format!("{mark}{}", &text[from..])
+}
+
+/// The parts that have room, in order, with two blanks between them. The first is always there.
+pub(super) fn parts_that_fit(parts: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if !text.is_empty() && width_of(&text) + gap.len() + width_of(part) > width {
+            break;
+        }
+        text = format!("{text}{gap}{part}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_get_room_by_rank_and_then_grow() {
+        let columns =
+            [Column { least: 4, wish: 10, rank: 0 }, Column::fixed(6, 2), Column::fixed(3, 1)];
+        assert_eq!(fit(&columns, 8), [Some(4), None, Some(3)]);
+        assert_eq!(fit(&columns, 15), [Some(4), Some(6), Some(3)]);
+        assert_eq!(fit(&columns, 18), [Some(7), Some(6), Some(3)]);
+        assert_eq!(fit(&columns, 99), [Some(10), Some(6), Some(3)]);
+        assert_eq!(fit(&columns, 2), [Some(2), None, None]);
+        assert_eq!(fit(&columns, 0), [Some(0), None, None]);
+    }
+
+    #[test]
+    fn a_text_is_cut_by_the_cells_that_it_takes() {
+        assert_eq!(cut("queue", 5), "queue");
+        assert_eq!(cut("queues", 5), "queu…");
+        assert_eq!(cut("待機列", 5), "待機…");
+        assert_eq!(cut("待機列", 4), "待…");
+        assert_eq!((cut("ab", 1), cut("ab", 0)), ("…".to_owned(), String::new()));
+        assert_eq!(cut_start("app::Write", 6), "…Write");
+        assert_eq!(cut_start("a待機", 4), "…機");
+        assert_eq!(cut_start("app::write::{{closure}}", 14), "app::write::{}");
+        assert_eq!(cut_start("app::write::{{closure}}", 12), "…::write::{}");
+        assert_eq!((cut_start("ab", 1), cut_start("ab", 0)), ("…".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn parts_are_left_out_whole() {
+        let parts = ["one".to_owned(), "two".to_owned(), "three".to_owned()];
+        assert_eq!(parts_that_fit(&parts, 9), "one  two");
+        assert_eq!(parts_that_fit(&parts, 2), "one");
+        assert_eq!(parts_that_fit(&[], 2), "");
+    }
+}
