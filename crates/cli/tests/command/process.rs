@@ -243,6 +243,13 @@ fn the_answers_as_json_have_the_documented_fields() {
         assert_eq!((samples.len(), &samples[1]["name"]), (2, &"as-json".into()), "{tables}");
         assert!(samples[0]["items_per_s"].is_null() && samples[1]["items_per_s"].is_f64());
         samples.iter().for_each(|sample| documented(sample, "A queue at a time"));
+        // 1: something to look at, on this machine.
+        let findings = answered(&mut command(&["doctor", "--json", &pid]));
+        assert!(matches!(findings.status.code(), Some(0 | 1)), "{findings:?}");
+        let findings = objects(&String::from_utf8(findings.stdout).unwrap());
+        findings.iter().for_each(|finding| documented(finding, "A finding"));
+        let of_process = |finding: &&serde_json::Value| finding["process"] == std::process::id();
+        assert!(findings[0]["process"].is_null() && findings.iter().any(|it| of_process(&it)));
         let dump = text(&["dump", "--json", &pid]);
         assert_eq!(dump.lines().count(), 1, "{dump}");
         for (filter, text, expected) in [

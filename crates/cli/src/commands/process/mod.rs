@@ -149,6 +149,10 @@ pub(crate) struct DoctorArgs {
     /// Processes, by their numbers or by the paths of their sockets. Without any: all processes.
     #[arg(value_name = "PID")]
     processes: Vec<String>,
+
+    /// Print each finding on a line, as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `uwork ls`.

@@ -8,10 +8,12 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use uwork::topology::Machine;
 
 use super::{DoctorArgs, UserError, in_a_path};
 use crate::client::{Client, Failure, Table, fact, is_alive, living};
+use crate::commands::json::line;
 use crate::commands::print;
 
 /// Queues that move nothing for so long while items wait are named.
@@ -36,13 +38,17 @@ impl Finding {
     }
 }
 
+/// What was found of the machine, or of a process.
+struct Section {
+    process: Option<u32>,
+    findings: Vec<Finding>,
+}
+
 /// Runs the command: 0 if everything is well, else 1.
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
-    let mut text = String::new();
-    let mut is_well = section(&mut text, "this machine", machine());
+    let mut sections = vec![Section { process: None, findings: machine() }];
     let mut add = |process: u32, findings| {
-        text.push('\n');
-        is_well &= section(&mut text, &format!("process {process}"), findings);
+        sections.push(Section { process: Some(process), findings });
     };
     // A process that was named must answer; another may have ended meanwhile.
     for name in &args.processes {
@@ -54,16 +60,23 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
         for (process, path) in &living {
             match Client::open_listed(path).and_then(Client::patient) {
                 Ok(mut client) => add(client.process(), answered(&mut client)),
+                // It has ended meanwhile.
+                Err(_) if !is_alive(*process) => {}
                 Err(reason) => {
                     let reason = format!("{}: {reason}", path.display());
                     add(*process, vec![unanswered(reason, *process)]);
                 }
             }
         }
-        if living.is_empty() {
-            text.push_str("\nno process of this user has a control socket\n");
-        }
     }
+    let mut text: String = match args.json {
+        true => sections.iter().flat_map(Section::objects).map(|object| line(&object)).collect(),
+        false => sections.iter().map(Section::text).collect::<Vec<_>>().join("\n"),
+    };
+    if sections.len() == 1 && !args.json {
+        text.push_str("\nno process of this user has a control socket\n");
+    }
+    let is_well = sections.iter().flat_map(|section| &section.findings).all(|it| it.is_good);
     let _ = print(&text)?;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -73,18 +86,36 @@ fn answered(client: &mut Client) -> Vec<Finding> {
     process(client).unwrap_or_else(|failure| vec![unanswered(UserError::from(failure).0, number)])
 }
 
-/// Writes a section. False if anything is bad.
-fn section(text: &mut String, title: &str, findings: Vec<Finding>) -> bool {
-    let _ = writeln!(text, "{title}");
-    for finding in &findings {
-        let _ =
-            writeln!(text, "  {}  {}", if finding.is_good { "ok  " } else { "LOOK" }, finding.what);
-        if !finding.remedy.is_empty() {
-            let _ = writeln!(text, "        {}", finding.remedy);
+impl Section {
+    fn text(&self) -> String {
+        let mut text = match self.process {
+            Some(process) => format!("process {process}\n"),
+            None => "this machine\n".to_owned(),
+        };
+        for finding in &self.findings {
+            let mark = if finding.is_good { "ok  " } else { "LOOK" };
+            let _ = writeln!(text, "  {mark}  {}", finding.what);
+            if !finding.remedy.is_empty() {
+                let _ = writeln!(text, "        {}", finding.remedy);
+            }
+            finding.evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
         }
-        finding.evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
+        text
     }
-    findings.iter().all(|finding| finding.is_good)
+
+    /// An object for each finding.
+    fn objects(&self) -> impl Iterator<Item = Value> {
+        self.findings.iter().map(|finding| {
+            let evidence: Vec<&str> = finding.evidence.lines().map(str::trim_end).collect();
+            json!({
+                "process": self.process,
+                "ok": finding.is_good,
+                "what": finding.what,
+                "remedy": (!finding.remedy.is_empty()).then_some(&finding.remedy),
+                "evidence": evidence,
+            })
+        })
+    }
 }
 
 fn machine() -> Vec<Finding> {
@@ -270,9 +301,13 @@ mod tests {
         findings.extend(defects(status, 7));
         assert_eq!(findings.len(), 5);
         assert!(findings.iter().all(|finding| !finding.is_good && !finding.remedy.is_empty()));
-        let mut text = String::new();
-        assert!(!section(&mut text, "process 7", findings));
-        assert_eq!(text.matches("LOOK").count(), 5);
+        let section = Section { process: Some(7), findings };
+        assert!(section.text().starts_with("process 7\n  LOOK  "), "{}", section.text());
+        assert_eq!(section.text().matches("LOOK").count(), 5);
+        let objects: Vec<Value> = section.objects().collect();
+        assert_eq!((objects.len(), &objects[0]["ok"]), (5, &false.into()));
+        assert_eq!((&objects[0]["process"], &objects[0]["evidence"]), (&7.into(), &json!([])));
+        assert!(objects.iter().all(|object| object["remedy"].is_string()), "{objects:?}");
     }
 
     #[test]
