@@ -1,13 +1,19 @@
 //! The client of the control sockets of other processes. The protocol is in
 //! `docs/control-protocol.md`.
+//!
+//! A process may be stopped, dead, slow or hostile. Its identity is what [`peer`] says, its bytes
+//! come by [`exchange`](crate::exchange), and a connection on which an exchange has failed is closed.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write};
+use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{
@@ -16,17 +22,25 @@ use rustix::net::{
 use rustix::process::geteuid;
 
 use crate::commands::UserError;
+use crate::exchange::{Bounds, Fault, Wire, words_of};
+use crate::peer::{self, Peer};
+
+pub(crate) use crate::exchange::Refused;
+pub(crate) use crate::peer::is_alive;
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;
-/// How long an answer may take: the process may be stopped, or have no CPU.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for each process of a list.
-const PATIENCE_IN_A_LIST: Duration = Duration::from_secs(2);
-/// The longest answer that is read.
-const ANSWER_MAX: u64 = 64 << 20;
-/// The longest line that is read.
-const LINE_MAX: u64 = 64 << 10;
+/// How long all exchanges with a process may take: it may be stopped, or have no CPU. A command is
+/// over within two seconds, its start and its output included.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// The bytes of all answers of a process within that time.
+const BYTES_MAX: usize = 64 << 20;
+/// The same for a process of a list, which is asked for a few facts.
+const BYTES_IN_A_LIST: usize = 64 << 10;
+/// Processes of a list that are asked at the same time. Each takes a thread and a descriptor.
+const AT_ONCE: usize = 512;
+/// The stack of such a thread.
+const STACK: usize = 512 << 10;
 
 /// The folders in which processes have their sockets, the most likely first.
 fn folders() -> Vec<PathBuf> {
@@ -85,19 +99,6 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// As [`connect`], but waits for so long for a place in the listener's queue.
-fn connect_within(patience: Duration, path: &Path) -> io::Result<UnixStream> {
-    let start = Instant::now();
-    loop {
-        match connect(path) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock && start.elapsed() < patience => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 /// Removes the socket of a process that has ended, if this user may. False if a process listens on
 /// it.
 pub(crate) fn remove_if_stale(path: &Path) -> bool {
@@ -121,33 +122,53 @@ pub(crate) fn remove_unnamed() {
     }
 }
 
-/// Whether the process exists and has not ended: a zombie has.
-pub(crate) fn is_alive(process: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else {
-        return Path::new(&format!("/proc/{process}")).exists();
+/// Calls `f` for all items at the same time. The results are in the order of the items.
+pub(crate) fn at_once<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((place, item)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            items.get(place).map(|item| (place, item))
+        } {
+            let result = f(item);
+            results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((place, result));
+        }
     };
-    // The state stands behind the name, which may have parentheses and spaces.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, Some('Z' | 'X'))
+    thread::scope(|scope| {
+        for _ in 1..items.len().min(AT_ONCE) {
+            // Without one more thread, those that exist have more to do.
+            if thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    results.sort_by_key(|&(place, _)| place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What the exchanges of a command, or of one of its rounds, may take from now on.
+pub(crate) fn bounds() -> Bounds {
+    Bounds { until: Instant::now() + PATIENCE, bytes: BYTES_MAX }
+}
+
+/// The same for each process of a list.
+pub(crate) fn bounds_in_a_list() -> Bounds {
+    Bounds { bytes: BYTES_IN_A_LIST, ..bounds() }
 }
 
 /// An open connection.
 pub(crate) struct Client {
-    stream: BufReader<UnixStream>,
+    wire: Wire,
     /// The socket's path.
     path: PathBuf,
-    process: u32,
+    /// The number that the process must have.
+    named: Option<u32>,
+    peer: Peer,
     /// Why the connection was closed. An answer that came late would be read as that to the next
     /// request.
     closed: Option<String>,
-}
-
-/// A request that a process refused.
-pub(crate) struct Refused {
-    /// The code, for programs.
-    pub(crate) code: String,
-    /// The reason, for readers.
-    pub(crate) reason: String,
 }
 
 /// The result of a request.
@@ -168,205 +189,159 @@ impl From<Failure> for UserError {
 }
 
 impl Client {
-    /// Connects to a process: its number, or the path of its socket.
+    /// Connects to a process: its number, or the path of its socket. The deadline of all requests
+    /// begins here, unless [`Client::renew`] moves it.
     pub(crate) fn connect(process: &str) -> Result<Client, UserError> {
+        let bounds = bounds();
         if process.contains('/') {
-            return Client::open(Path::new(process)).map_err(|error| at(process, &error));
+            let path = Path::new(process);
+            let is_ours =
+                path.parent().is_some_and(|parent| folders().iter().any(|known| known == parent));
+            let named = process_named(path).filter(|_| is_ours);
+            return Client::open(path, named, bounds).map_err(|fault| at(process, &fault, named));
         }
         let number: u32 = process.parse().map_err(|_| {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
         })?;
         let mut failed = None;
         for (_, path) in sockets().into_iter().filter(|&(found, _)| found == number) {
-            match Client::open(&path) {
+            match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),
-                Err(error) => failed = Some(at(&path.display().to_string(), &error)),
+                Err(fault) => {
+                    failed = Some(at(&path.display().to_string(), &fault, Some(number)));
+                }
             }
         }
         Err(failed.unwrap_or_else(|| UserError(no_socket(number))))
     }
 
-    /// Connects to a socket.
-    fn open(path: &Path) -> io::Result<Client> {
-        Client::open_within(PATIENCE, path)
+    /// Connects to the socket of a process of a list.
+    pub(crate) fn open_listed(process: u32, path: &Path, bounds: Bounds) -> Result<Client, Fault> {
+        Client::open(path, Some(process), bounds)
     }
 
-    /// Connects to one of many sockets, whose processes may take less time for an answer. The error
-    /// is the reason, in words.
-    pub(crate) fn open_listed(path: &Path) -> Result<Client, String> {
-        Client::open_within(PATIENCE_IN_A_LIST, path).map_err(|error| words_of(&error))
-    }
-
-    fn open_within(patience: Duration, path: &Path) -> io::Result<Client> {
-        let stream = connect_within(patience, path)?;
-        check_peer(&stream, path)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        let mut stream = BufReader::new(stream);
-        let process = read_greeting(&mut stream)?;
-        Ok(Client { stream, path: path.to_owned(), process, closed: None })
+    /// `named`: the number that the process must have.
+    fn open(path: &Path, named: Option<u32>, bounds: Bounds) -> Result<Client, Fault> {
+        let mut wire = Wire::connect(path, bounds)?;
+        let peer = peer::of(wire.stream(), named)?;
+        let number = wire.greeting(VERSION)?;
+        if !peer::may_be_called(peer, number) {
+            let process = peer.process;
+            return Err(Fault::Stranger(format!("process {process} says that it is {number}")));
+        }
+        Ok(Client { wire, path: path.to_owned(), named, peer, closed: None })
     }
 
     /// Connects anew, by the same path. The error is the reason, in words.
     pub(crate) fn reopen(&self) -> Result<Client, String> {
-        Client::open_listed(&self.path)?.patient()
+        let opened = Client::open(&self.path, self.named, bounds());
+        opened.map_err(|fault| reason_of(&fault, Some(self.peer.process)))
     }
 
-    /// Has answers take as long as those of a process that was named.
-    pub(crate) fn patient(self) -> Result<Client, String> {
-        let stream = self.stream.get_ref();
-        let set = stream.set_read_timeout(Some(PATIENCE));
-        let set = set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        set.map(|()| self).map_err(|error| words_of(&error))
+    /// Whether the other connection is to the same process. Another one may have its number.
+    pub(crate) fn is_of_same_process(&self, other: &Client) -> bool {
+        self.peer == other.peer
     }
 
-    /// The process, by its own account.
+    /// Begins a round of requests with a deadline of its own.
+    pub(crate) fn renew(&mut self) {
+        self.wire.renew(bounds());
+    }
+
+    /// The same, but for the deadline of all rounds.
+    pub(crate) fn renew_before(&mut self, last: Instant) {
+        let bounds = bounds();
+        self.wire.renew(Bounds { until: bounds.until.min(last), ..bounds });
+    }
+
+    /// The deadline of a command that takes this time and no longer, if the process answers.
+    pub(crate) fn last_after(&self, time: Duration) -> Instant {
+        self.wire.until() + time
+    }
+
+    /// The process, as the kernel knows it.
     pub(crate) fn process(&self) -> u32 {
-        self.process
+        self.peer.process
+    }
+
+    /// Sends the only request to a process of a list.
+    pub(crate) fn ask_once(mut self, request: &str) -> Result<Result<String, Refused>, Fault> {
+        self.wire.request(&[request.to_owned()])?;
+        self.wire.answer()
     }
 
     /// Sends a request and reads the answer. After [`Failure::Gone`] each further request fails with
     /// the same reason.
     pub(crate) fn ask(&mut self, request: &str) -> Result<String, Failure> {
-        if let Some(reason) = &self.closed {
-            return Err(Failure::Gone(reason.clone()));
+        self.ask_all(&[request.to_owned()]).remove(0)
+    }
+
+    /// As [`Client::ask`], for several requests, which are sent together: on a busy machine each wait
+    /// for an answer takes long. As many answers as requests.
+    pub(crate) fn ask_all(&mut self, requests: &[String]) -> Vec<Result<String, Failure>> {
+        if self.closed.is_none()
+            && let Err(fault) = self.wire.request(requests)
+        {
+            self.close(&fault);
         }
-        self.exchange(request).map_err(|error| Failure::Gone(self.close(&error)))?
+        let mut answer = || match &self.closed {
+            Some(reason) => Err(Failure::Gone(reason.clone())),
+            None => match self.wire.answer() {
+                Ok(answer) => answer.map_err(Failure::Refused),
+                Err(fault) => Err(Failure::Gone(self.close(&fault))),
+            },
+        };
+        requests.iter().map(|_| answer()).collect()
     }
 
     /// Closes the connection, and returns the reason.
-    fn close(&mut self, error: &io::Error) -> String {
-        let reason = match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                format!("process {} does not answer: it is stopped, or gets no CPU", self.process)
-            }
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => {
-                format!("process {} is gone", self.process)
-            }
-            _ => format!("the connection to process {} failed: {error}", self.process),
+    fn close(&mut self, fault: &Fault) -> String {
+        let reason = match fault {
+            Fault::Closed | Fault::Ended => format!("process {} is gone", self.peer.process),
+            fault => reason_of(fault, Some(self.peer.process)),
         };
         // The other end may be closed already.
-        let _ = self.stream.get_ref().shutdown(Shutdown::Both);
+        let _ = self.wire.stream().shutdown(Shutdown::Both);
         self.closed.insert(reason).clone()
     }
-
-    fn exchange(&mut self, request: &str) -> io::Result<Result<String, Failure>> {
-        let line = format!("{}\n", request.replace(['\n', '\r'], " "));
-        self.stream.get_mut().write_all(line.as_bytes())?;
-        read_answer(&mut self.stream)
-    }
 }
 
-/// Whether the process at the other end is the one that the socket's name says, and this user's:
-/// other users may make files in a folder like /run/uwork. Root may look at any user's.
-fn check_peer(stream: &UnixStream, path: &Path) -> io::Result<()> {
-    let peer = peer_of(stream)?;
-    let user = geteuid();
-    if !user.is_root() && peer.uid != user.as_raw() && peer.uid != 0 {
-        let whose = format!("process {} of user {} listens here", peer.pid, peer.uid);
-        return Err(io::Error::other(whose));
-    }
-    let is_ours = path.parent().is_some_and(|folder| folders().iter().any(|known| known == folder));
-    match process_named(path).filter(|_| is_ours) {
-        // The numbers of another namespace mean other processes here.
-        Some(_) if peer.pid == 0 => {
-            Err(io::Error::other("a process of another PID namespace listens here"))
+/// Why a process does not answer, as a sentence.
+fn reason_of(fault: &Fault, process: Option<u32>) -> String {
+    let subject = process.map_or("the process".to_owned(), |number| format!("process {number}"));
+    match (fault, process) {
+        (Fault::Ended, _) => format!("{subject} has ended (`uwork ls` removes the file)"),
+        (Fault::Late, Some(number)) if peer::is_stopped(number) => {
+            format!("{subject} is stopped: `kill -CONT {number}` lets it go on")
         }
-        Some(named) if i64::from(named) != i64::from(peer.pid) => {
-            Err(io::Error::other(format!("process {} listens here, not {named}", peer.pid)))
-        }
-        _ => Ok(()),
+        (Fault::Late, _) => format!("{subject} does not answer: it is stopped, or gets no CPU"),
+        (Fault::Closed, _) => format!("{subject} has closed the connection"),
+        (Fault::Forbidden, _) => "belongs to another user; root may connect".to_owned(),
+        (Fault::Refused(reason) | Fault::Stranger(reason), _) => reason.clone(),
+        (Fault::Malformed(what), _) => format!("{subject} {what}"),
+        (Fault::System(error), _) => words_of(error),
     }
 }
 
-/// The process that listens at the other end, and its user.
-fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
-    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    let (file, option) = (stream.as_raw_fd(), libc::SO_PEERCRED);
-    // SAFETY: the structure is live and of the given length.
-    let outcome = unsafe {
-        let place = (&raw mut peer).cast();
-        libc::getsockopt(file, libc::SOL_SOCKET, option, place, &raw mut length)
-    };
-    if outcome == 0 { Ok(peer) } else { Err(io::Error::last_os_error()) }
+/// The state of a process that does not answer, in few words for a list. None: it has ended.
+pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
+    Some(match fault {
+        Fault::Ended => return None,
+        Fault::System(error) if error.kind() == ErrorKind::NotFound => return None,
+        _ if !is_alive(process) => return None,
+        Fault::Late if peer::is_stopped(process) => "stopped".to_owned(),
+        Fault::Late => "does not answer".to_owned(),
+        Fault::Closed => "closes the connection".to_owned(),
+        Fault::Forbidden => "refused: another user's".to_owned(),
+        Fault::Refused(reason) => format!("refused: {reason}"),
+        Fault::Stranger(reason) => format!("not believed: {reason}"),
+        Fault::Malformed(what) => what.clone(),
+        Fault::System(error) => words_of(error),
+    })
 }
 
-/// Reads the first line of a connection: the process's number.
-fn read_greeting(stream: &mut impl BufRead) -> io::Result<u32> {
-    let greeting = read_line(stream)?;
-    if let Some(refusal) = greeting.strip_prefix("err ") {
-        return Err(io::Error::other(refusal.to_owned()));
-    }
-    let mut words = greeting.split(' ').skip(1);
-    let mut number = || words.next().and_then(|word| word.parse::<u32>().ok());
-    match (greeting.starts_with("uwork-control "), number(), number()) {
-        (true, Some(VERSION), Some(process)) => Ok(process),
-        (true, Some(version), _) => {
-            let other =
-                format!("speaks version {version} of the protocol, and this command {VERSION}");
-            Err(io::Error::other(other))
-        }
-        _ => Err(io::Error::other("is no control socket of uwork")),
-    }
-}
-
-/// Reads an answer.
-fn read_answer(stream: &mut impl BufRead) -> io::Result<Result<String, Failure>> {
-    let first = read_line(stream)?;
-    if let Some(refusal) = first.strip_prefix("err ") {
-        let (code, reason) = refusal.split_once(' ').unwrap_or((refusal, refusal));
-        let refused = Refused { code: code.to_owned(), reason: reason.to_owned() };
-        return Ok(Err(Failure::Refused(refused)));
-    }
-    let length = first.strip_prefix("ok ").and_then(|length| length.parse().ok());
-    let malformed = || io::Error::other(format!("malformed answer {first:?}"));
-    let length: u64 = length.filter(|&length| length <= ANSWER_MAX).ok_or_else(malformed)?;
-    // Grows with what comes, whatever the line has promised.
-    let mut text = Vec::new();
-    if (&mut *stream).take(length).read_to_end(&mut text)? as u64 != length {
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Ok(printable(&String::from_utf8_lossy(&text))))
-}
-
-fn read_line(stream: &mut impl BufRead) -> io::Result<String> {
-    let mut line = Vec::new();
-    (&mut *stream).take(LINE_MAX).read_until(b'\n', &mut line)?;
-    let line = line.strip_suffix(b"\n").ok_or(ErrorKind::UnexpectedEof)?;
-    Ok(printable(&String::from_utf8_lossy(line)))
-}
-
-/// The text without characters that a terminal obeys, or that change the direction of a line: the
-/// process writes what it likes.
-pub(crate) fn printable(text: &str) -> String {
-    let turns = |c| {
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t' || turns(c);
-    text.replace(obeyed, "?")
-}
-
-/// An error as words for the user.
-fn words_of(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            "the process does not answer: it is stopped, or gets no CPU".to_owned()
-        }
-        ErrorKind::ConnectionRefused => {
-            "the process has ended (`uwork ls` removes the file)".to_owned()
-        }
-        ErrorKind::PermissionDenied => "belongs to another user; root may connect".to_owned(),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-            "the process has closed the connection".to_owned()
-        }
-        _ => error.to_string(),
-    }
-}
-
-fn at(place: &str, error: &io::Error) -> UserError {
-    UserError(format!("{place}: {}", words_of(error)))
+fn at(place: &str, fault: &Fault, process: Option<u32>) -> UserError {
+    UserError(format!("{place}: {}", reason_of(fault, process)))
 }
 
 /// Why a process has no socket, as far as it shows from outside.
@@ -380,41 +355,46 @@ fn no_socket(process: u32) -> String {
     }
 }
 
+/// The most columns and rows of a table. A server of 8 MiB of text has fewer.
+const COLUMNS_MAX: usize = 64;
+const ROWS_MAX: usize = 200_000;
+
 /// A table of an answer: a line of names, and lines of values, all separated by tabs.
 pub(crate) struct Table {
-    names: Vec<String>,
-    rows: Vec<Vec<String>>,
+    text: String,
 }
 
 impl Table {
     pub(crate) fn parse(text: &str) -> Table {
-        let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned).collect());
-        Table { names: lines.next().unwrap_or_default(), rows: lines.collect() }
+        Table { text: text.to_owned() }
     }
 
     /// The rows, each as a function from a column's name to the value, which is empty if the server
     /// has no such column.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|values| Row { names: &self.names, values })
+        let mut lines = self.text.lines();
+        let names: Vec<&str> =
+            lines.next().unwrap_or_default().split('\t').take(COLUMNS_MAX).collect();
+        let names = Rc::new(names);
+        lines.take(ROWS_MAX).map(move |line| Row { names: Rc::clone(&names), line })
     }
 }
 
 /// A row of a [`Table`].
 pub(crate) struct Row<'a> {
-    names: &'a [String],
-    values: &'a [String],
+    names: Rc<Vec<&'a str>>,
+    line: &'a str,
 }
 
 impl<'a> Row<'a> {
     pub(crate) fn text(&self, name: &str) -> &'a str {
-        let place = self.names.iter().position(|known| known == name);
-        place.and_then(|place| self.values.get(place)).map_or("", String::as_str)
+        let place = self.names.iter().position(|&known| known == name);
+        place.and_then(|place| self.line.split('\t').nth(place)).unwrap_or_default()
     }
 
     /// Every column with its value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let values = self.values.iter().map(String::as_str);
-        self.names.iter().map(String::as_str).zip(values)
+        self.names.iter().copied().zip(self.line.split('\t'))
     }
 
     pub(crate) fn number(&self, name: &str) -> u64 {
@@ -430,29 +410,10 @@ pub(crate) fn fact<'a>(status: &'a str, name: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
-
-    fn answer_to(bytes: &[u8]) -> io::Result<Result<String, Failure>> {
-        read_answer(&mut &*bytes)
-    }
-
-    #[test]
-    fn control_characters_are_replaced() {
-        let answer = answer_to(b"ok 12\na\tb\x1b[2J\r\xc2\x9bc\n");
-        assert!(matches!(answer, Ok(Ok(text)) if text == "a\tb?[2J??c\n"));
-        let refused = answer_to(b"err failed \x1b]0;x\x07\n");
-        assert!(matches!(refused, Ok(Err(Failure::Refused(it))) if it.reason == "?]0;x?"));
-    }
-
-    #[test]
-    fn an_answer_that_is_cut_or_too_long_is_an_error() {
-        let kind = |bytes| answer_to(bytes).err().map(|error| error.kind());
-        assert_eq!(kind(b"ok 3\nab"), Some(ErrorKind::UnexpectedEof));
-        assert_eq!(kind(b"ok 3"), Some(ErrorKind::UnexpectedEof));
-        for bytes in [&b"ok 99999999999\n"[..], b"ok -1\n", b"ok\n", b"yes\n", b"\n"] {
-            assert_eq!(kind(bytes), Some(ErrorKind::Other), "{bytes:?}");
-        }
-    }
+    use crate::exchange::tests::{answer_to, sent, wide};
 
     #[test]
     fn an_answer_that_comes_late_is_not_that_to_the_next_request() {
@@ -460,16 +421,15 @@ mod tests {
         let path = folder.path().join("1.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let (timed_out, waits) = std::sync::mpsc::channel::<()>();
-        let server = std::thread::spawn(move || {
+        let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(b"uwork-control 1 1\n").unwrap();
+            writeln!(stream, "uwork-control 1 {}", std::process::id()).unwrap();
             waits.recv().unwrap();
             // Refused, if the client has closed the connection.
             let _ = stream.write_all(b"ok 5\nlate\n");
         });
-        let mut client = Client::open(&path).unwrap();
-        let soon = Some(Duration::from_millis(1));
-        client.stream.get_ref().set_read_timeout(soon).unwrap();
+        let mut client = Client::open(&path, None, wide()).map_err(|_| "no greeting").unwrap();
+        client.wire.renew(Bounds { until: Instant::now(), ..wide() });
         let reason = |answer| match answer {
             Err(Failure::Gone(reason)) => reason,
             _ => panic!("no answer was sent"),
@@ -478,7 +438,50 @@ mod tests {
         assert!(first.contains("does not answer"), "{first}");
         timed_out.send(()).unwrap();
         server.join().unwrap();
+        client.renew();
         assert_eq!(reason(client.ask("queues")), first);
+    }
+
+    #[test]
+    fn a_process_that_calls_itself_by_another_number_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"uwork-control 1 1\n").unwrap();
+        });
+        let fault = Client::open(&path, None, wide()).map(|_| ()).unwrap_err();
+        server.join().unwrap();
+        assert!(matches!(fault, Fault::Stranger(why) if why.ends_with("says that it is 1")));
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let items: Vec<usize> = (0..2_000).collect();
+        assert_eq!(at_once(&items, |item| item * 2), (0..4_000).step_by(2).collect::<Vec<_>>());
+        assert!(at_once(&[], |item: &u8| *item).is_empty());
+    }
+
+    #[test]
+    fn a_hundred_items_are_worked_on_at_the_same_time() {
+        let all = std::sync::Barrier::new(100);
+        assert_eq!(at_once(&[0; 100], |_| all.wait()).len(), 100);
+    }
+
+    #[test]
+    fn a_state_is_plain_words() {
+        let own = std::process::id();
+        let of = |fault| state_of(&fault, own).unwrap_or("none".to_owned());
+        let system = |number| Fault::from(io::Error::from_raw_os_error(number));
+        assert_eq!(of(system(libc::EACCES)), "refused: another user's");
+        assert_eq!(of(system(libc::EAGAIN)), "does not answer");
+        assert_eq!(of(system(libc::EMFILE)), "Too many open files");
+        assert_eq!(
+            (of(system(libc::ECONNREFUSED)), of(system(libc::ENOENT))),
+            ("none".into(), "none".into())
+        );
+        assert_eq!(state_of(&Fault::Late, 99_999_998), None, "it has ended");
     }
 
     #[test]
@@ -491,15 +494,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_whose_queue_is_full_does_not_block() {
+    fn a_listener_whose_queue_is_full_is_not_stale() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let _first = connect(&path).unwrap();
-        let error = connect(&path).unwrap_err();
-        assert!(words_of(&error).contains("does not answer"), "{error}");
-        assert!(!remove_if_stale(&path), "a process listens");
+        assert!(connect(&path).is_err() && !remove_if_stale(&path), "a process listens");
     }
 
     proptest::proptest! {
@@ -509,7 +510,7 @@ mod tests {
             let bytes = [&b"ok "[..], b"err ", b"uwork-control ", b""]
                 .map(|prefix| [prefix, &bytes].concat());
             for bytes in &bytes {
-                let _ = read_greeting(&mut &**bytes);
+                let _ = sent(bytes).greeting(VERSION);
                 if let Ok(Ok(text)) = answer_to(bytes) {
                     let _ = fact(&text, "pid");
                     Table::parse(&text).rows().for_each(|row| _ = row.number("name"));

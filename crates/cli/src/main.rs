@@ -1,10 +1,14 @@
 //! The `uwork` command: topology, sum and sim; the bridge to Redis Streams; looking into processes.
 
-// Both panic where a reader has closed its end; `say!` and `complain!` do not.
+// Both panic where a reader has closed its end, and escape nothing of what other processes have
+// written. The ways out are `print`, `say!` and `complain!`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod client;
 mod commands;
+mod exchange;
+mod peer;
+mod printable;
 
 use std::process::ExitCode;
 

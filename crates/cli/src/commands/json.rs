@@ -1,26 +1,13 @@
 //! JSON for programs, which is safe on a terminal too.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
+
+use crate::printable::printable;
 
 /// An object on a line. Characters that a terminal obeys, and those that change the direction of a
 /// line, are escaped.
 pub(crate) fn line(object: &Value) -> String {
-    let mut text = String::new();
-    for c in object.to_string().chars() {
-        let is_obeyed =
-            c.is_control() || !matches!(c, '"' | '\'' | '\\') && c.escape_debug().len() > 1;
-        if !is_obeyed {
-            text.push(c);
-            continue;
-        }
-        // Outside of strings JSON has none of these.
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a string does not fail.
-            let _ = write!(text, "\\u{unit:04x}");
-        }
-    }
+    let mut text = printable(&object.to_string()).into_owned();
     text.push('\n');
     text
 }

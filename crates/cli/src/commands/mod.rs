@@ -1,13 +1,14 @@
 //! One module per subcommand; each has `Args` and `run`.
 
-/// Writes a line to standard output, as `print` does; returns from the function on an error.
+/// Writes a line to standard output, escaped as by `print`; returns from the function on an error.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::commands::say_line(format_args!($($text)*))?
     };
 }
 
-/// Writes a line to standard error. Nothing can report that its reader has gone.
+/// Writes a line to standard error, escaped by `printable`. Nothing can report that its reader has
+/// gone.
 macro_rules! complain {
     ($($text:tt)*) => {
         $crate::commands::complain_line(format_args!($($text)*))
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::printable::printable;
+
 /// A user error: one line that states what is wrong and which values are allowed. The exit code is
 /// 2.
 #[derive(Debug)]
@@ -41,18 +44,23 @@ pub(crate) struct UserError(pub(crate) String);
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&printable(&self.0))
     }
 }
 
-/// Prints to standard output. A closed pipe (`| head`) is not an error.
+/// Prints to standard output, as [`written`] does. A closed pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<ExitCode, UserError> {
-    written(text.as_bytes()).map(|_| ExitCode::SUCCESS)
+    written(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// Writes to standard output. False if its reader has gone, as `head` does: a command with more
-/// output ends then, without a message.
-pub(crate) fn written(bytes: &[u8]) -> Result<bool, UserError> {
+/// Writes to standard output, escaped by [`printable`]. False if its reader has gone, as `head`
+/// does: a command with more output ends then, without a message.
+pub(crate) fn written(text: &str) -> Result<bool, UserError> {
+    written_raw(printable(text).as_bytes())
+}
+
+/// As [`written`], for a payload that the user wants as it is.
+pub(crate) fn written_raw(bytes: &[u8]) -> Result<bool, UserError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -68,7 +76,7 @@ pub(crate) fn say_line(text: fmt::Arguments<'_>) -> Result<(), UserError> {
 
 /// See `complain!`.
 pub(crate) fn complain_line(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+    let _ = io::stderr().write_all(format!("{}\n", printable(&text.to_string())).as_bytes());
 }
 
 /// Waits for so long. True as soon as the reader of standard output has gone: an idle command would

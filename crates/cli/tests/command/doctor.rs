@@ -170,7 +170,7 @@ fn doctor_says_why_it_has_no_stacks() {
         "stacks 100 mute" => "no answer of the protocol\n".to_owned(),
         _ => ok(""),
     });
-    let parts = ["queue mute", "no stacks: the connection to process ", "pending  item 0x5  c::H"];
+    let parts = ["queue mute", "sent a malformed answer, 'no answer of", "pending  item 0x5  c::H"];
     doctor_with(&socket, &parts);
 }
 

@@ -1,9 +1,12 @@
 //! Tests in processes that the command looks into, and bounded waits.
 
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use uwork::{Queue, control};
 
 use crate::guard::Guard;
@@ -50,6 +53,65 @@ pub(crate) fn looked_at(name: &str) -> (Queue, String) {
     let queue = Queue::builder(name).sysfs().build().unwrap();
     until(control::socket, |_| true);
     (queue, std::process::id().to_string())
+}
+
+/// Another process with a queue of this name, whose state a test may change. It is killed when this
+/// is dropped.
+pub(crate) struct Other {
+    child: Child,
+    /// Open until the end: the runner of the tests may write more.
+    _stdout: BufReader<ChildStdout>,
+    pub(crate) socket: String,
+}
+
+/// Set in that process.
+const OTHER: &str = "UWORK_TEST_OTHER";
+
+impl Other {
+    /// Starts the process: this test program again, with the test of this path, which is
+    /// [`observed`]. In that process it does not return.
+    pub(crate) fn start(test: &str, queue: &str) -> Other {
+        if std::env::var_os(OTHER).is_some() {
+            let (_queue, _) = looked_at(queue);
+            println!("\n{}", control::socket().unwrap().display());
+            // Until the end of the input, which is that of the parent.
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            std::process::exit(0);
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(OTHER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = stdout.by_ref().lines().map(Result::unwrap);
+        let socket = lines.find(|line| line.ends_with(".sock")).unwrap();
+        Other { child, _stdout: stdout, socket }
+    }
+
+    pub(crate) fn number(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Returns when it has stopped.
+    pub(crate) fn stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        until(stat, |stat| stat.contains(") T "));
+    }
+
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Calls `turn` until its value is as wanted. Panics with the last one if that is a hang.

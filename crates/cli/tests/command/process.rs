@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use uwork::{Queue, control};
 
 use crate::answering::{answering, ok};
-use crate::observed::{looked_at, observed, until};
+use crate::observed::{Other, looked_at, observed, until};
 
 /// The reason of a command that has waited for an answer for too long.
 pub(crate) const NO_ANSWER: &str = "does not answer: it is stopped, or gets no CPU";
@@ -67,13 +67,14 @@ fn ls_lists_this_process_and_removes_the_files_of_ended_ones() {
         // Larger than any process's number.
         let stale = path.with_file_name("99999999.sock");
         drop(UnixListener::bind(&stale).unwrap());
-        // The line of a process that got no CPU for an answer ends with that reason.
+        // The line of a process that got no CPU for an answer says so.
         let line = || {
             let listed = text(&["ls"]);
             let line = listed.lines().find(|line| line.trim_start().starts_with(&pid));
             line.map(str::to_owned).ok_or(listed)
         };
-        until(line, |line| line.ends_with(path.to_str().unwrap()));
+        let line = until(line, |line| !line.contains("does not answer"));
+        assert!(line.ends_with(path.to_str().unwrap()), "{line}");
         assert!(!fs::exists(&stale).unwrap() && fs::exists(&path).unwrap());
     });
 }
@@ -105,6 +106,61 @@ fn a_process_that_does_not_answer_is_named_so() {
     let args = ["dump", path.to_str().unwrap()];
     let said = refusal(&args, uwork(&args));
     assert!(said.ends_with(NO_ANSWER), "{said}");
+}
+
+#[test]
+fn a_stopped_process_is_named_so_by_each_command() {
+    let test = "process::a_stopped_process_is_named_so_by_each_command";
+    observed(test, || {
+        let other = Other::start(test, "stopped");
+        let pid = other.number();
+        assert_eq!(text(&["set", &pid, "devices/stopped/max_active", "7"]), "");
+        other.stop();
+        let listed = text(&["ls"]);
+        let row = listed.lines().find(|line| line.trim_start().starts_with(&pid)).unwrap();
+        assert!(row.contains(" stopped ") && row.ends_with(&other.socket), "{listed}");
+        let says = format!("process {pid} is stopped: `kill -CONT {pid}` lets it go on");
+        for args in [
+            &["ls", &pid][..],
+            &["get", &pid, "devices/stopped/max_active"],
+            &["dump", &pid],
+            &["monitor", &pid],
+            &["top", &pid],
+        ] {
+            let said = refusal(args, uwork(args));
+            assert!(said.ends_with(&says), "{said}");
+        }
+        let output = uwork(&["doctor"]);
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert!(found.contains(&format!("process {pid}\n  LOOK")), "{found}");
+        let full: Vec<_> = std::iter::repeat_with(|| uwork(&["get", &pid, "nothing"]))
+            .take(3)
+            .map(|output| refusal(&["get"], output))
+            .collect();
+        assert!(full.iter().all(|said| said.ends_with(&says)), "{full:?}");
+        other.go_on();
+        assert_eq!(text(&["get", &pid, "devices/stopped/max_active"]), "7\n");
+    });
+}
+
+#[test]
+fn what_a_process_says_is_escaped() {
+    let hostile = "\x1b]0;title\x07\u{202e}gpj\u{9b}2J\r";
+    let escaped = "\\u001b]0;title\\u0007\\u202egpj\\u009b2J\\u000d";
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&format!("name\tran\n{hostile}\t1\n")),
+        "dump json" => ok("{\"name\": \"\u{202e}\"}\n"),
+        "set a b" => format!("err failed {hostile}\n"),
+        _ => ok(&format!("{hostile}\n")),
+    });
+    for args in [&["get", &socket, "a"][..], &["dump", &socket], &["monitor", "-i", "0", &socket]] {
+        let said = text(args);
+        assert!(said.contains(escaped), "{said:?}");
+    }
+    assert_eq!(refused(&["set", &socket, "a", "b"]), format!("uwork: {escaped}"));
+    let json: serde_json::Value =
+        serde_json::from_str(&text(&["dump", "--json", &socket])).unwrap();
+    assert_eq!(json["name"], "\u{202e}");
 }
 
 #[test]

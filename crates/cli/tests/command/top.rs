@@ -16,7 +16,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use uwork::{Queue, control};
 
 use crate::guard::{in_turns, progress};
-use crate::observed::{self, WAIT_MAX, observed, until};
+use crate::observed::{self, Other, WAIT_MAX, observed, until};
 use crate::process::{NO_ANSWER, command, text_of};
 
 /// When a key is pressed again.
@@ -421,10 +421,11 @@ fn a_real_process_that_exits_is_shown_as_gone() {
     });
 }
 
-/// `uwork top`, which shows a process of this number as gone, and the listener where it looks for the
-/// process. The connection was closed after two rounds of three requests. Starts over if
-/// this process answered, or closed the connection, too late.
-fn gone(process: u32, colour: bool) -> (Terminal, UnixListener, tempfile::TempDir) {
+/// `uwork top`, which shows this process as gone, and the listener where it looks for the process. The
+/// connection was closed after two rounds of three requests. Starts over if this process answered, or
+/// closed the connection, too late.
+fn gone(colour: bool) -> (Terminal, UnixListener, tempfile::TempDir) {
+    let process = std::process::id();
     let exit = || {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("1.sock");
@@ -450,8 +451,9 @@ fn gone(process: u32, colour: bool) -> (Terminal, UnixListener, tempfile::TempDi
 fn a_process_that_exits_is_shown_as_gone() {
     observed("top::a_process_that_exits_is_shown_as_gone", || {
         let (_queue, _) = looked_at("top-gone");
-        // Larger than any process's number.
-        let (mut terminal, ..) = gone(99_999_998, true);
+        let (mut terminal, listener, _folder) = gone(true);
+        // As after the end of a process.
+        drop(listener);
         terminal.press("/top-gone\r");
         terminal.until_shown("1 queues with \"top-gone\"");
         terminal.quit();
@@ -481,11 +483,55 @@ fn serve_all(listener: UnixListener, answer: impl Fn(&str) -> String + Send + 's
 fn a_process_that_answers_again_is_shown_again() {
     observed("top::a_process_that_answers_again_is_shown_again", || {
         let (_queue, _) = looked_at("top-again");
-        let (mut terminal, listener, _folder) = gone(std::process::id(), false);
+        let (mut terminal, listener, _folder) = gone(false);
         serve_all(listener, control::answer);
         terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
         terminal.press("/top-again\r");
         terminal.until_shown("1 queues with \"top-again\"");
+        terminal.quit();
+    });
+}
+
+#[test]
+fn a_stopped_process_is_shown_as_gone_until_it_goes_on() {
+    let test = "top::a_stopped_process_is_shown_as_gone_until_it_goes_on";
+    observed(test, || {
+        let other = Other::start(test, "stops");
+        let mut terminal = Terminal::top(&other.socket, false);
+        terminal.until_shown("stops ");
+        other.stop();
+        terminal.until_shown("is stopped: `kill -CONT");
+        terminal.press("enice 1\r");
+        terminal.until_shown("nothing changed: process ");
+        other.go_on();
+        terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
+        // The answer is that to this request, not one that came late.
+        terminal.set("bogus 3", "bogus");
+        assert!(!terminal.shows("done: "), "{terminal:?}");
+        terminal.set("max_active 3", "done: set devices/stops/max_active 3");
+        terminal.quit();
+    });
+}
+
+#[test]
+fn another_process_at_the_same_place_is_shown_anew() {
+    let test = "top::another_process_at_the_same_place_is_shown_anew";
+    observed(test, || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let place = path.to_str().unwrap();
+        let first = Other::start(test, "succeeds");
+        std::os::unix::fs::symlink(&first.socket, &path).unwrap();
+        let mut terminal = Terminal::top(place, false);
+        let title = format!("process {} ", first.number());
+        terminal.until_shown(&title);
+        drop(first);
+        terminal.until_shown("GONE");
+        let second = Other::start(test, "succeeds");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&second.socket, &path).unwrap();
+        let title = format!("process {} ", second.number());
+        terminal.until("the other", |screen| screen.contents().starts_with(&title));
         terminal.quit();
     });
 }

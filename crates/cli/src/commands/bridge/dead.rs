@@ -8,7 +8,7 @@ use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
 use super::{Streams, code, seconds, user};
 use crate::commands::json::{bytes, line};
-use crate::commands::{UserError, print, written};
+use crate::commands::{UserError, print, written, written_raw};
 
 /// Letters of one question.
 const PAGE: usize = 500;
@@ -135,7 +135,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
         "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} error",
         "stream", "letter", "age", "attempts", "first entry", "handler", "id"
     );
-    if !args.json && !written(format!("{title}\n").as_bytes())? {
+    if !args.json && !written(&format!("{title}\n"))? {
         return Ok(ExitCode::SUCCESS);
     }
     for letters in &mut all {
@@ -151,7 +151,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
                 false => row(width, letters.stream(), letter),
             };
             let text: String = page.iter().map(row).collect();
-            if !written(text.as_bytes())? {
+            if !written(&text)? {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -216,9 +216,9 @@ fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
         };
         let stream = letters.stream();
         let is_open = match (args.payload, args.json) {
-            (true, _) => written(&letter.payload)?,
-            (_, true) => written(line(&object(stream, &letter)).as_bytes())?,
-            _ => written(page(stream, &letter).as_bytes())?,
+            (true, _) => written_raw(&letter.payload)?,
+            (_, true) => written(&line(&object(stream, &letter)))?,
+            _ => written(&page(stream, &letter))?,
         };
         if !is_open {
             break;

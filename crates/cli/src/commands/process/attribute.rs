@@ -14,11 +14,25 @@ pub(super) struct Attribute {
 
 impl Attribute {
     pub(super) fn ask(client: &mut Client, path: &str) -> Result<Attribute, Failure> {
-        Ok(Attribute {
-            path: path.trim_matches('/').to_owned(),
-            description: client.ask(&format!("describe {path}"))?,
-            value: client.ask(&format!("get {path}"))?.trim_end().to_owned(),
-        })
+        Attribute::ask_all(client, &[path]).remove(0)
+    }
+
+    /// The same of several paths, whose requests are sent together. As many results as paths.
+    pub(super) fn ask_all(client: &mut Client, paths: &[&str]) -> Vec<Result<Attribute, Failure>> {
+        let mut ask = |verb| {
+            let requests: Vec<_> = paths.iter().map(|path| format!("{verb} {path}")).collect();
+            client.ask_all(&requests)
+        };
+        let answers = ask("describe").into_iter().zip(ask("get"));
+        type Answer = Result<String, Failure>;
+        let attribute = |(path, (description, value)): (&&str, (Answer, Answer))| {
+            Ok(Attribute {
+                path: path.trim_matches('/').to_owned(),
+                description: description?,
+                value: value?.trim_end().to_owned(),
+            })
+        };
+        paths.iter().zip(answers).map(attribute).collect()
     }
 
     /// The object, on a line.

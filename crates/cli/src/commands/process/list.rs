@@ -1,65 +1,54 @@
 //! `uwork ls`: the processes, or the attributes of one of them.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::UserError;
 use super::attribute::Attribute;
 use super::named::command_of;
-use crate::client::{Client, Failure, fact, is_alive, remove_if_stale, remove_unnamed, sockets};
+use crate::client::{
+    Client, Failure, at_once, bounds_in_a_list, fact, remove_if_stale, remove_unnamed, sockets,
+    state_of,
+};
 use crate::commands::json::line;
+use crate::exchange::{Bounds, Fault};
 
-/// A process that can be looked into.
+/// The bytes of all paths in a tree that are kept.
+const PATHS_MAX: usize = 16 << 20;
+
+/// A row of the list: what a process says of itself, or the state of one that does not answer.
 struct Listed {
     process: u32,
     command: String,
-    socket: PathBuf,
-    /// The answer to `status`, or why there is none.
     status: Result<String, String>,
+    socket: PathBuf,
 }
 
 /// The processes that live, as a table or as JSON. Removes the files of ended ones.
 pub(super) fn processes(as_json: bool) -> String {
-    remove_unnamed();
-    let found = sockets().into_iter().filter(|(_, path)| !remove_if_stale(path));
-    let listed = found.map(|(process, socket)| {
-        let status = Client::open_listed(&socket).and_then(|mut client| {
-            client.ask("status").map_err(|failure| UserError::from(failure).0)
-        });
-        Listed { process, command: command_of(process), socket, status }
-    });
-    // A process that has ended meanwhile is no row either.
-    let lives = |listed: &Listed| {
-        listed.status.is_ok() || is_alive(listed.process) && !remove_if_stale(&listed.socket)
-    };
-    let listed = listed.filter(lives);
+    let listed = listed();
     if as_json {
-        return listed.map(|listed| line(&object(&listed))).collect();
+        return listed.iter().map(|listed| line(&object(listed))).collect();
     }
     let mut text = format!(
         "{:>8} {:<16} {:>7} {:>7} {:<10} {}\n",
         "PID", "COMMAND", "QUEUES", "WORKERS", "TIER", "SOCKET"
     );
-    listed.for_each(|listed| row(&mut text, &listed));
+    for Listed { process, command, status, socket } in listed {
+        let about = match status {
+            Ok(status) => format!(
+                "{:>7} {:>7} {:<10}",
+                fact(&status, "queues"),
+                fact(&status, "workers"),
+                fact(&status, "blocking_tier")
+            ),
+            Err(state) => format!("{state:<26}"),
+        };
+        let _ = writeln!(text, "{process:>8} {command:<16} {about} {}", socket.display());
+    }
     text
-}
-
-fn row(text: &mut String, listed: &Listed) {
-    let Listed { process, command, socket, status } = listed;
-    let socket = socket.display();
-    // Writing to a string does not fail.
-    let _ = match status {
-        Ok(status) => writeln!(
-            text,
-            "{process:>8} {command:<16} {:>7} {:>7} {:<10} {socket}",
-            fact(status, "queues"),
-            fact(status, "workers"),
-            fact(status, "blocking_tier"),
-        ),
-        Err(reason) => writeln!(text, "{process:>8} {command:<16} {socket}: {reason}"),
-    };
 }
 
 fn object(listed: &Listed) -> Value {
@@ -75,53 +64,99 @@ fn object(listed: &Listed) -> Value {
             }
             object["tier"] = fact(status, "blocking_tier").into();
         }
-        Err(reason) => object["error"] = reason.as_str().into(),
+        Err(state) => object["error"] = state.as_str().into(),
     }
     object
 }
 
-/// Every attribute below `path`, with its value: `rw` or `ro`, the path, the value. As JSON the same
-/// as `uwork get --json`.
+/// The processes that live. All are asked at the same time.
+fn listed() -> Vec<Listed> {
+    remove_unnamed();
+    let bounds = bounds_in_a_list();
+    let rows = at_once(&sockets(), |(process, path)| {
+        let status = match status(*process, path, bounds) {
+            Ok(status) => Ok(status),
+            Err(Fault::Ended) => {
+                remove_if_stale(path);
+                return None;
+            }
+            Err(fault) => Err(state_of(&fault, *process)?),
+        };
+        let command = command_of(*process)?;
+        Some(Listed { process: *process, command, status, socket: path.clone() })
+    });
+    rows.into_iter().flatten().collect()
+}
+
+/// The answer of a process to `status`.
+fn status(process: u32, path: &Path, bounds: Bounds) -> Result<String, Fault> {
+    match Client::open_listed(process, path, bounds)?.ask_once("status")? {
+        Ok(status) => Ok(status),
+        Err(refused) => Err(Fault::Refused(refused.reason)),
+    }
+}
+
+/// Every attribute below `path`, with its value: `rw` or `ro`, the path, the value. As JSON it is
+/// the same as by `uwork get --json`. The requests for a level of the tree, and those for all
+/// values, are sent together.
 pub(super) fn tree(client: &mut Client, path: &str, as_json: bool) -> Result<String, UserError> {
-    let mut text = String::new();
     let root = path.trim_matches('/');
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let entries = match client.ask(&format!("list {folder}")) {
-            Ok(entries) => entries,
-            // A queue may be destroyed meanwhile.
-            Err(Failure::Refused(refused)) if refused.code == "not-found" && folder != root => {
-                continue;
-            }
-            Err(Failure::Refused(refused)) if refused.code == "wrong-kind" => {
-                return match as_json {
-                    true => Ok(Attribute::ask(client, &folder)?.line()),
-                    false => Ok(client.ask(&format!("get {folder}"))?),
-                };
-            }
-            Err(failure) => return Err(failure.into()),
-        };
-        let below = |name: &str| {
-            if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
-        };
-        for (kind, name) in entries.lines().filter_map(|line| line.split_once('\t')) {
-            let path = below(name);
-            match kind {
-                "dir" => folders.push(path),
-                _ if as_json => match Attribute::ask(client, &path) {
-                    Ok(attribute) => text += &attribute.line(),
-                    Err(Failure::Refused(_)) => {}
-                    Err(gone) => return Err(gone.into()),
-                },
-                _ => {
-                    let value = match client.ask(&format!("get {path}")) {
-                        Err(Failure::Refused(_)) => String::new(),
-                        answer => answer?,
+    let (mut folders, mut attributes) = (vec![root.to_owned()], Vec::new());
+    let mut left = PATHS_MAX;
+    while !folders.is_empty() {
+        let lists = folders.iter().map(|folder| format!("list {folder}")).collect::<Vec<_>>();
+        let answers = client.ask_all(&lists);
+        for (folder, entries) in std::mem::take(&mut folders).iter().zip(answers) {
+            let entries = match entries {
+                Ok(entries) => entries,
+                // A queue may be destroyed meanwhile.
+                Err(Failure::Refused(refused)) if refused.code == "not-found" && folder != root => {
+                    continue;
+                }
+                Err(Failure::Refused(refused))
+                    if refused.code == "wrong-kind" && folder == root =>
+                {
+                    return match as_json {
+                        true => Ok(Attribute::ask(client, folder)?.line()),
+                        false => Ok(client.ask(&format!("get {folder}"))?),
                     };
-                    let _ = writeln!(text, "{kind}  {path:<48} {}", value.trim_end());
+                }
+                Err(failure) => return Err(failure.into()),
+            };
+            for (kind, name) in entries.lines().filter_map(|line| line.split_once('\t')) {
+                let below =
+                    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+                left = left.checked_sub(below.len()).ok_or_else(|| {
+                    let process = client.process();
+                    UserError(format!("process {process} has too many attributes: give a PATH"))
+                })?;
+                match kind {
+                    "dir" => folders.push(below),
+                    _ => attributes.push((below, kind.to_owned())),
                 }
             }
         }
+    }
+    attributes.sort();
+    let mut text = String::new();
+    if as_json {
+        let paths = attributes.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>();
+        for attribute in Attribute::ask_all(client, &paths) {
+            match attribute {
+                Ok(attribute) => text += &attribute.line(),
+                Err(Failure::Refused(_)) => {}
+                Err(gone) => return Err(gone.into()),
+            }
+        }
+        return Ok(text);
+    }
+    let gets = attributes.iter().map(|(path, _)| format!("get {path}")).collect::<Vec<_>>();
+    for ((path, kind), value) in attributes.iter().zip(client.ask_all(&gets)) {
+        let value = match value {
+            Err(Failure::Refused(_)) => String::new(),
+            answer => answer?,
+        };
+        let _ = writeln!(text, "{kind}  {path:<48} {}", value.trim_end());
     }
     Ok(text)
 }

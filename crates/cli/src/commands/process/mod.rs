@@ -16,7 +16,7 @@ use std::time::Duration;
 use attribute::Attribute;
 
 use super::{UserError, print};
-use crate::client::Client;
+use crate::client::{Client, Failure};
 
 /// The longest interval.
 const INTERVAL_MAX_S: f64 = 86_400.0;
@@ -181,7 +181,11 @@ pub(crate) fn set(args: SetArgs) -> Result<ExitCode, UserError> {
     // A path in the protocol ends at the first space.
     let path = args.path.replace(char::is_whitespace, "!");
     let request = format!("set {path} {}", args.value);
-    print(&Client::connect(&args.process)?.ask(&request)?)
+    let answer = Client::connect(&args.process)?.ask(&request);
+    print(&answer.map_err(|failure| match failure {
+        Failure::Gone(reason) => UserError(format!("{reason}; the value may have changed")),
+        refused => refused.into(),
+    })?)
 }
 
 /// Runs `uwork dump`.

@@ -51,8 +51,11 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
     let mut client = Client::connect(&args.process)?;
     let (mut before, mut last, mut shown) = (Before::new(), Instant::now(), 0);
     while count.is_none_or(|count| shown < count) {
-        if shown > 0 && reader_goes_within(interval.saturating_sub(last.elapsed())) {
-            break;
+        if shown > 0 {
+            if reader_goes_within(interval.saturating_sub(last.elapsed())) {
+                break;
+            }
+            client.renew();
         }
         let since = last.elapsed();
         last = Instant::now();
@@ -62,7 +65,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
             true => lines(&samples, SystemTime::now()),
             false => render(&samples),
         };
-        if !written(text.as_bytes())? {
+        if !written(&text)? {
             break;
         }
         shown += 1;

@@ -13,12 +13,17 @@ use uwork_sim::trace_events::{Events, Track};
 use super::{TraceArgs, UserError};
 use crate::client::{Client, Failure, Table};
 use crate::commands::signals::Signals;
+use crate::printable;
 
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The most records of a file. Perfetto needs some gigabytes for those of so many.
 const RECORDS_MAX: usize = 3_000_000;
+/// The bytes of all answers that are kept, names included. Those of as many records are fewer.
+const BYTES_MAX: usize = 512 << 20;
+/// The characters of a name that are kept.
+const NAME_MAX: usize = 512;
 /// The longest slice of a submission in the file. The real one takes less.
 const SUBMISSION_NS: u64 = 100;
 
@@ -31,6 +36,8 @@ const SUBMITTERS: u32 = 3;
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let file = |error| UserError(format!("{}: {error}", args.output.display()));
     let mut client = Client::connect(&args.process)?;
+    let time = Duration::from_secs(args.seconds);
+    let last = client.last_after(time);
     // Before the trace, which a file that cannot be written does not cost then. Its contents stay
     // until there are others.
     let _writable = OpenOptions::new()
@@ -43,8 +50,8 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let signals = Signals::block();
     client.ask(&format!("trace on {}", args.seconds))?;
     let mut trace = Trace::default();
-    let (start, time) = (Instant::now(), Duration::from_secs(args.seconds));
-    let outcome = record(&mut client, &signals, time, &mut trace);
+    let start = Instant::now();
+    let outcome = record(&mut client, &signals, (start + time, last), &mut trace);
     let seconds = start.elapsed().as_secs_f64();
     let ended = match outcome {
         Ok(end) => {
@@ -53,6 +60,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
         }
         Err(failure) => {
             // A process that has refused to read still records.
+            client.renew_before(last);
             let _ = client.ask("trace off");
             Some(UserError::from(failure).0)
         }
@@ -61,6 +69,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     while signals.come_within(Duration::ZERO) {}
     drop(signals);
     trace.close();
+    client.renew_before(last);
     let ran = ran(&mut client).zip(ran_before).map(|(ran, before)| ran.saturating_sub(before));
     let process = client.process();
     let text = trace.file(process, &|thread| thread_name(process, thread));
@@ -80,7 +89,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
 /// The runs of all queues so far. None if they are too many for an answer, or the process has ended.
 fn ran(client: &mut Client) -> Option<u64> {
     let table = Table::parse(&client.ask("queues").ok()?);
-    Some(table.rows().map(|row| row.number("ran")).sum())
+    Some(table.rows().fold(0, |sum, row| row.number("ran").saturating_add(sum)))
 }
 
 /// Why a trace ends.
@@ -106,29 +115,35 @@ impl End {
 fn record(
     client: &mut Client,
     signals: &Signals,
-    time: Duration,
+    (end_at, last): (Instant, Instant),
     trace: &mut Trace,
 ) -> Result<End, Failure> {
-    let last = Instant::now() + time;
     let mut end = End::Time;
-    while end == End::Time && Instant::now() < last {
+    while end == End::Time && Instant::now() < end_at {
         if signals.come_within(INTERVAL) {
             end = End::Signal;
         }
-        while trace.has_room() && trace.add(&client.ask("trace read")?) {}
+        read(client, last, trace)?;
         if !trace.has_room() {
             end = End::Full;
         }
     }
+    client.renew_before(last);
     client.ask("trace off")?;
-    while trace.has_room() && trace.add(&client.ask("trace read")?) {}
+    read(client, last, trace)?;
     Ok(end)
+}
+
+/// Reads what the process has, by one deadline: it may always say that it has more.
+fn read(client: &mut Client, last: Instant, trace: &mut Trace) -> Result<(), Failure> {
+    client.renew_before(last);
+    while trace.has_room() && trace.add(&client.ask("trace read")?) {}
+    Ok(())
 }
 
 /// The name of a thread of the process, while it lives.
 fn thread_name(process: u32, thread: u64) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{process}/task/{thread}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
+    printable::file(&format!("/proc/{process}/task/{thread}/comm"))
 }
 
 /// A submission: when, by which thread, and on which CPU.
@@ -172,6 +187,8 @@ struct Trace {
     queues: HashMap<u64, String>,
     runs: Vec<Run>,
     lost: u64,
+    /// Of all answers.
+    bytes: usize,
 }
 
 fn record_of(kind: &str, values: &[&str]) -> Option<Record> {
@@ -187,14 +204,20 @@ fn record_of(kind: &str, values: &[&str]) -> Option<Record> {
     Some(Record { at, cpu, item, pwq, event })
 }
 
+/// A name as far as it is kept: each run has it.
+fn start_of(name: &str) -> String {
+    name.chars().take(NAME_MAX).collect()
+}
+
 impl Trace {
     fn has_room(&self) -> bool {
-        self.records.len() < RECORDS_MAX
+        self.records.len() < RECORDS_MAX && self.bytes < BYTES_MAX
     }
 
     /// Adds the records of an answer. Whether the process has more of them.
     fn add(&mut self, answer: &str) -> bool {
         let mut has_more = false;
+        self.bytes += answer.len();
         for line in answer.lines() {
             let mut fields = line.split('\t');
             let kind = fields.next().unwrap_or_default();
@@ -206,10 +229,10 @@ impl Trace {
                 ("more", [more]) => has_more = *more != "0",
                 ("function", [number, name]) => {
                     let number = u64::from_str_radix(number, 16).unwrap_or(0);
-                    self.functions.insert(number, (*name).to_owned());
+                    self.functions.insert(number, start_of(name));
                 }
                 ("queue", [number, name]) => {
-                    self.queues.insert(number.parse().unwrap_or(0), (*name).to_owned());
+                    self.queues.insert(number.parse().unwrap_or(0), start_of(name));
                 }
                 // Lines of other kinds are for later versions of this command.
                 _ => self.records.extend(record_of(kind, &values)),

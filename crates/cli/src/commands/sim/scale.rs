@@ -126,7 +126,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "KiB",
         "line with the most time"
     );
-    if !written(titles.as_bytes())? {
+    if !written(&titles)? {
         return Ok(ExitCode::SUCCESS);
     }
     let mut points: Vec<Point> = Vec::new();
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
             progress.begin(format!("{scope}, {cpus} CPUs"));
             points.push(measure(args, &figures, scope, cpus)?);
             progress.done();
-            if !progress.suspend(|| written(row(&points).as_bytes()))? {
+            if !progress.suspend(|| written(&row(&points)))? {
                 return Ok(ExitCode::SUCCESS);
             }
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uwork::topology::Machine;
 
 use super::{DoctorArgs, UserError, in_a_path};
-use crate::client::{Client, Failure, Table, fact, is_alive, living};
+use crate::client::{Client, Failure, Table, at_once, bounds, fact, is_alive, living, state_of};
 use crate::commands::json::line;
 use crate::commands::print;
 
@@ -50,24 +50,29 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     let mut add = |process: u32, findings| {
         sections.push(Section { process: Some(process), findings });
     };
-    // A process that was named must answer; another may have ended meanwhile.
-    for name in &args.processes {
-        let mut client = Client::connect(name)?;
-        add(client.process(), answered(&mut client));
+    // A process that was named must answer; another may have ended meanwhile. All are asked at the
+    // same time.
+    let named = at_once(&args.processes, |name| {
+        let client = Client::connect(name);
+        client.map(|mut client| (client.process(), answered(&mut client)))
+    });
+    for looked_at in named {
+        let (process, findings) = looked_at?;
+        add(process, findings);
     }
     if args.processes.is_empty() {
-        let living = living();
-        for (process, path) in &living {
-            match Client::open_listed(path).and_then(Client::patient) {
-                Ok(mut client) => add(client.process(), answered(&mut client)),
-                // It has ended meanwhile.
-                Err(_) if !is_alive(*process) => {}
-                Err(reason) => {
+        let (living, bounds) = (living(), bounds());
+        let looked_at =
+            at_once(&living, |(process, path)| match Client::open_listed(*process, path, bounds) {
+                Ok(mut client) => Some((client.process(), answered(&mut client))),
+                Err(fault) => {
+                    // None: it has ended meanwhile.
+                    let reason = state_of(&fault, *process)?;
                     let reason = format!("{}: {reason}", path.display());
-                    add(*process, vec![unanswered(reason, *process)]);
+                    Some((*process, vec![unanswered(reason, *process)]))
                 }
-            }
-        }
+            });
+        looked_at.into_iter().flatten().for_each(|(process, findings)| add(process, findings));
     }
     let mut text: String = match args.json {
         true => sections.iter().flat_map(Section::objects).map(|object| line(&object)).collect(),

@@ -26,6 +26,7 @@ use uwork_policy::topology::Topology;
 use super::named::{Named, command_of};
 use super::{TopArgs, UserError, interval, print};
 use crate::client::{Client, Failure, Refused, is_alive};
+use crate::printable::is_printable;
 use draw::{Screen, Scroll};
 use keys::{Effect, Input};
 use view::{Answers, View};
@@ -103,25 +104,42 @@ struct Top {
 impl Top {
     fn connect(process: &str) -> Result<Top, UserError> {
         let client = Client::connect(process)?;
-        let number = client.process();
-        let title = format!("process {number} {}", command_of(number));
+        let title = title(&client);
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
         let (view, input) = (View::new(topology), Input::default());
         Ok(Top { client, title, view, at: None, gone: None, input, scroll: Scroll::default() })
     }
 
-    /// Asks the process. The last state of one that does not answer stays. It is asked again as long
-    /// as it exists.
+    /// Connects anew after a failure. The error is the reason. Another process may have the number of
+    /// one that has ended: its counters begin anew.
+    fn reconnect(&mut self) -> Result<(), String> {
+        let client = self.client.reopen()?;
+        if !client.is_of_same_process(&self.client) {
+            (self.title, self.at) = (title(&client), None);
+            self.view.forget();
+        }
+        (self.client, self.gone) = (client, None);
+        Ok(())
+    }
+
+    /// Asks the process. The last state of one that does not answer stays. It is asked again each
+    /// time.
     fn refresh(&mut self) -> Result<(), UserError> {
         if self.input.is_paused() {
             return Ok(());
         }
-        if self.gone.is_some() {
-            if !is_alive(self.client.process()) {
-                return Ok(());
+        if self.gone.is_some()
+            && let Err(reason) = self.reconnect()
+        {
+            // Of a process that has ended, the first reason says the most.
+            if is_alive(self.client.process()) {
+                self.gone = Some(reason);
             }
-            let Ok(client) = self.client.reopen() else { return Ok(()) };
-            (self.client, self.gone) = (client, None);
+            return Ok(());
+        }
+        // The first round has the deadline of the connect.
+        if self.at.is_some() {
+            self.client.renew();
         }
         match self.ask() {
             Ok(answers) => {
@@ -131,7 +149,7 @@ impl Top {
                 Ok(())
             }
             // It never answered: there is nothing to show.
-            Err(failure) if self.at.is_none() => Err(failure.into()),
+            Err(failure) if self.view.is_empty() => Err(failure.into()),
             Err(Failure::Gone(reason)) => {
                 self.gone = Some(reason);
                 Ok(())
@@ -165,6 +183,8 @@ impl Top {
         let gone = self.gone.as_deref();
         let screen = Screen { title: &self.title, gone, footer, has_colour };
         draw::draw(frame, &self.view, &mut self.scroll, &screen);
+        let cells = frame.buffer_mut().content.iter_mut();
+        cells.filter(|cell| !is_printable(cell.symbol())).for_each(|cell| _ = cell.set_symbol("?"));
     }
 
     /// Draws until the user ends it.
@@ -202,10 +222,19 @@ impl Top {
         }
     }
 
+    /// Sends a request, by a new connection if the last exchange has failed: its answer may come yet.
     fn set(&mut self, request: &str) {
-        let message = match self.client.ask(request) {
-            Ok(_) => format!("done: {request}"),
-            Err(failure) => UserError::from(failure).to_string(),
+        let connected = if self.gone.is_some() { self.reconnect() } else { Ok(()) };
+        self.client.renew();
+        let message = match connected.map(|()| self.client.ask(request)) {
+            Ok(Ok(_)) => format!("done: {request}"),
+            Ok(Err(Failure::Refused(refused))) => refused.reason,
+            Ok(Err(Failure::Gone(reason))) => {
+                let message = format!("{reason}; the value may have changed");
+                self.gone = Some(reason);
+                message
+            }
+            Err(reason) => format!("nothing changed: {reason}"),
         };
         self.input.say(message);
     }
@@ -242,6 +271,12 @@ fn text_of(line: &[Cell]) -> String {
         covered = covered.saturating_sub(1);
     }
     text
+}
+
+/// The first words of the screen.
+fn title(client: &Client) -> String {
+    let number = client.process();
+    format!("process {number} {}", command_of(number).unwrap_or_default())
 }
 
 /// The process, if there is a single one; of several the one that the user chooses, who may end the

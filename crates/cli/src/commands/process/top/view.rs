@@ -196,6 +196,16 @@ impl View {
         }
     }
 
+    /// Whether no answer was taken yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.tier.is_empty()
+    }
+
+    /// Forgets the counters of the last answers: the next ones are of another process.
+    pub(super) fn forget(&mut self) {
+        self.before.clear();
+    }
+
     /// Takes new answers. `since`: the time since the last ones, if there were any.
     pub(super) fn update(&mut self, answers: &Answers, since: Option<Duration>) {
         fact(&answers.status, "blocking_tier").clone_into(&mut self.tier);

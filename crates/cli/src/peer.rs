@@ -1,0 +1,143 @@
+//! The process at the other end of a socket, as the kernel knows it. What that process says of itself
+//! is believed only if it is the same.
+
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+use crate::exchange::Fault;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) process: u32,
+    /// When it started, in ticks since the machine started: another process may get the same number
+    /// later.
+    started: u64,
+}
+
+/// The process that has opened the listener. Its number, if the socket's name has one, and its user
+/// must be those of a living process: the credentials are from the call of `listen`, and another
+/// process may have got the number since. A user believes own processes and those of root; root
+/// believes those of all users.
+pub(crate) fn of(stream: &UnixStream, named: Option<u32>) -> Result<Peer, Fault> {
+    let credentials = credentials(stream)?;
+    let user = geteuid();
+    let (process, owner) = (credentials.pid, credentials.uid);
+    if !user.is_root() && owner != user.as_raw() && owner != 0 {
+        return Err(Fault::Stranger(format!("process {process} of user {owner} listens here")));
+    }
+    // The numbers of another namespace mean other processes here.
+    let process = u32::try_from(process).ok().filter(|&process| process != 0).ok_or_else(|| {
+        Fault::Stranger("a process of another PID namespace listens here".to_owned())
+    })?;
+    if let Some(named) = named.filter(|&named| named != process) {
+        return Err(Fault::Stranger(format!("process {process} listens here, not {named}")));
+    }
+    let Some(status) = status(process) else {
+        return Err(match Path::new("/proc/self").exists() {
+            true => Fault::Ended,
+            false => Fault::Stranger("/proc is needed to see which process listens".to_owned()),
+        });
+    };
+    // A process that gives up root's rights later is believed as before.
+    if owner != 0 && owner != status.user {
+        return Err(Fault::Stranger(format!(
+            "process {process} is of user {}, and user {owner} listens here",
+            status.user
+        )));
+    }
+    Ok(Peer { process, started: started(process).unwrap_or(0) })
+}
+
+/// Whether a process may call itself by this number: that is the one in its own namespace.
+pub(crate) fn may_be_called(peer: Peer, number: u32) -> bool {
+    status(peer.process).is_some_and(|status| status.own_number == number)
+}
+
+fn credentials(stream: &UnixStream) -> Result<libc::ucred, Fault> {
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let (file, option) = (stream.as_raw_fd(), libc::SO_PEERCRED);
+    // SAFETY: the structure is live and of the given length.
+    let outcome = unsafe {
+        let place = (&raw mut peer).cast();
+        libc::getsockopt(file, libc::SOL_SOCKET, option, place, &raw mut length)
+    };
+    if outcome == 0 { Ok(peer) } else { Err(std::io::Error::last_os_error().into()) }
+}
+
+/// Facts of /proc/PID/status.
+struct Status {
+    /// The effective user.
+    user: u32,
+    own_number: u32,
+}
+
+/// None: the process has ended.
+fn status(process: u32) -> Option<Status> {
+    status_in(&fs::read_to_string(format!("/proc/{process}/status")).ok()?)
+}
+
+fn status_in(text: &str) -> Option<Status> {
+    // The name of the process comes first, and has its newlines escaped.
+    let words = |title: &str| {
+        Some(text.lines().find_map(|line| line.strip_prefix(title))?.split_whitespace())
+    };
+    // The numbers of a process, from those of this namespace to those of its own. Kernels without
+    // namespaces have no such line.
+    let own_number = words("NSpid:").or_else(|| words("Pid:"))?.next_back()?.parse().ok()?;
+    Some(Status { user: words("Uid:")?.nth(1)?.parse().ok()?, own_number })
+}
+
+/// The fields of /proc/PID/stat behind the name, which may have spaces and parentheses. None: the
+/// process has ended.
+fn fields(process: u32) -> Option<Vec<String>> {
+    let text = fs::read(format!("/proc/{process}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+fn started(process: u32) -> Option<u64> {
+    fields(process)?.get(19)?.parse().ok()
+}
+
+/// Whether the process exists, and is no zombie.
+pub(crate) fn is_alive(process: u32) -> bool {
+    fields(process).is_some_and(|fields| fields.first().is_some_and(|it| !"ZX".contains(&**it)))
+}
+
+/// Whether a signal or a debugger has stopped the process.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    fields(process).is_some_and(|fields| fields.first().is_some_and(|it| "Tt".contains(&**it)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_known_by_its_number_and_user() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let own = std::process::id();
+        let peer = of(&ours, Some(own)).unwrap();
+        assert_eq!((peer.process, of(&ours, None).unwrap()), (own, peer));
+        assert!(peer.started > 0 && may_be_called(peer, own) && !may_be_called(peer, own + 1));
+        let other = of(&ours, Some(own + 1)).unwrap_err();
+        assert!(matches!(other, Fault::Stranger(why) if why.contains("listens here, not")));
+        assert!(is_alive(own) && !is_stopped(own));
+        assert!(!is_alive(99_999_998) && !is_stopped(99_999_998));
+    }
+
+    #[test]
+    fn the_user_is_the_effective_one_and_the_number_that_of_the_innermost_namespace() {
+        let text = "Name:\tNSpid:\t9\nPid:\t70\nNSpid:\t70\t12\t1\nUid:\t7\t8\t9\t8\n";
+        let status = status_in(text).unwrap();
+        assert_eq!((status.user, status.own_number), (8, 1));
+        assert_eq!(status_in("Pid:\t70\nUid:\t7\t8\t9\t8\n").unwrap().own_number, 70);
+        assert!(status_in("Name:\tx\n").is_none());
+    }
+}

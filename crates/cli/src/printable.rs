@@ -1,0 +1,118 @@
+//! The characters that may reach a terminal. All text of other processes is escaped here.
+//!
+//! A process writes into its answers, its name and the names of its threads what it likes. Control
+//! characters (C0 and C1) would move the cursor, set the title or type into the shell, and format
+//! characters would change the direction of a line or hide a part of it.
+//!
+//! [`Client`](crate::client::Client) escapes what it receives. The ways out, which are
+//! [`written`](crate::commands::written), [`complain_line`](crate::commands::complain_line),
+//! [`UserError`](crate::commands::UserError) and the cells of `uwork top`, escape once more: text
+//! that no client has received, such as a thread's name, becomes safe there.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether the character has no effect but to be seen: a newline, a tab, or a character that the
+/// standard library prints as it is. That excludes control and format characters, line and paragraph
+/// separators, all spaces but the usual one, private and unassigned characters.
+fn is_plain(c: char) -> bool {
+    match c {
+        '\n' | '\t' | ' '..='~' => true,
+        _ if c.is_ascii() => false,
+        _ => {
+            // The letter before it has a combining mark pass, as it does in words.
+            let mut bytes = [b'a'; 5];
+            let length = 1 + c.encode_utf8(&mut bytes[1..]).len();
+            let text = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
+            text.escape_debug().count() == 2
+        }
+    }
+}
+
+/// Whether [`printable`] changes nothing.
+pub(crate) fn is_printable(text: &str) -> bool {
+    text.chars().all(is_plain)
+}
+
+/// The text with the escapes of JSON, such as `\u001b`, in place of all characters that a terminal
+/// could obey. In JSON, whose strings alone may have such characters, the value is the same.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if is_printable(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_plain(c) {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// The same of bytes. Those that are no UTF-8 become U+FFFD.
+pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match printable(&text) {
+        Cow::Owned(escaped) => escaped,
+        Cow::Borrowed(_) => text.into_owned(),
+    }
+}
+
+/// The content of a file in /proc that the process itself may choose, such as its name, without
+/// white space at the end. None: the process has ended.
+pub(crate) fn file(path: &str) -> Option<String> {
+    Some(printable_bytes(std::fs::read(path).ok()?.trim_ascii_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_any_script_passes() {
+        for text in ["", "a\tb\n", "\"'\\`$", "größe", "हिन्दी", "日本語", "e\u{301}", "▁█→", "🦀"]
+        {
+            assert!(matches!(printable(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_could_obey_is_escaped() {
+        for (text, escaped) in [
+            ("\x1b[31mRED", "\\u001b[31mRED"),
+            ("\x1b]0;title\x07", "\\u001b]0;title\\u0007"),
+            ("a\r\0\x7f", "a\\u000d\\u0000\\u007f"),
+            ("\u{9b}2J\u{85}", "\\u009b2J\\u0085"),
+            ("\u{202e}\u{2066}\u{61c}\u{200f}", "\\u202e\\u2066\\u061c\\u200f"),
+            ("\u{200b}\u{feff}\u{ad}\u{2028}", "\\u200b\\ufeff\\u00ad\\u2028"),
+            ("\u{e0041}\u{e000}\u{fffe}", "\\udb40\\udc41\\ue000\\ufffe"),
+        ] {
+            assert_eq!(printable(text), escaped);
+        }
+        assert_eq!(printable_bytes(b"a\xff\xfe\x1b"), "a\u{fffd}\u{fffd}\\u001b");
+    }
+
+    #[test]
+    fn escaped_text_stays_as_it_is_and_json_keeps_its_value() {
+        let value = serde_json::json!({"a": "\u{9b}\u{202e}\u{e0041}\u{10ffff}"});
+        let text = value.to_string();
+        let escaped = printable(&text).into_owned();
+        assert!(is_printable(&escaped) && escaped != text);
+        assert_eq!(printable(&escaped), escaped);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_become_printable(bytes in proptest::collection::vec(0_u8.., 0..200)) {
+            let text = printable_bytes(&bytes);
+            assert!(is_printable(&text));
+            assert!(text.bytes().all(|byte| byte >= 0x20 || matches!(byte, b'\n' | b'\t')));
+        }
+    }
+}
