@@ -1,9 +1,22 @@
 #!/usr/bin/env bash
-# Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS each.
+# Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS each. Then tries
+# each command that looks into processes beside a hostile process, for as much CPU time: no command
+# may take more than two seconds, crash, or write what a terminal obeys. With the argument `hostile`
+# it does only that. UWORK_HOSTILE_SEED repeats a seed.
 set -euo pipefail
-cd "$(dirname "$0")/../fuzz"
+cd "$(dirname "$0")/.."
 
 seconds=${FUZZ_SECONDS:-60}
+hostile() {
+    UWORK_HOSTILE_CPU_SECONDS="$seconds" cargo test --package uwork-cli --test command -- --exact --nocapture \
+        hostile::each_command_ends_beside_an_adversary_and_writes_plain_text
+}
+if [ "${1:-}" = hostile ]; then
+    hostile
+    exit
+fi
+
+cd fuzz
 target=${CARGO_TARGET_DIR:-../target}/fuzz
 # The coverage instrumentation that the fuzzer uses. These flags are stable, because no sanitizer is enabled.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -25,3 +38,6 @@ for name in resp control; do
     "$target/$(rustc --print host-tuple)/release/$name" -max_total_time="$seconds" -max_len=2048 \
         -print_final_stats=1 "$corpus/$name"
 done
+cd ..
+unset RUSTFLAGS
+hostile

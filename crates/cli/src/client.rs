@@ -357,7 +357,7 @@ fn no_socket(process: u32) -> String {
 
 /// The most columns and rows of a table. A server of 8 MiB of text has fewer.
 const COLUMNS_MAX: usize = 64;
-const ROWS_MAX: usize = 200_000;
+const ROWS_MAX: usize = 100_000;
 
 /// A table of an answer: a line of names, and lines of values, all separated by tabs.
 pub(crate) struct Table {

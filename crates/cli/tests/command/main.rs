@@ -6,9 +6,13 @@ mod doctor;
 #[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../uwork/tests/support/guard.rs"]
 mod guard;
+mod hostile;
 mod observed;
 mod pipes;
 mod process;
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../uwork/tests/support/random.rs"]
+mod random;
 mod report;
 mod sim;
 mod sum;

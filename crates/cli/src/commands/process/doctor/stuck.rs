@@ -9,14 +9,21 @@ use crate::client::{Client, Failure, Row, Table};
 /// For so many queues the threads in their items are asked for their stacks, which disturbs them.
 const ASKED_MAX: usize = 16;
 
+/// Queues that are named. A process with more has one cause for them, or is not honest.
+const NAMED_MAX: usize = 64;
+
 /// A finding for each queue that has moved nothing between two answers to `queues`.
 pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Vec<Finding> {
-    let mut stuck = Vec::new();
+    let (mut stuck, mut more) = (Vec::new(), 0);
     let earlier: HashMap<&str, Row<'_>> =
         before.rows().map(|row| (row.text("name"), row)).collect();
     for row in after.rows() {
         let earlier = earlier.get(row.text("name"));
         if let Some(finding) = earlier.and_then(|earlier| queue(earlier, &row, client.process())) {
+            if stuck.len() == NAMED_MAX {
+                more += 1;
+                continue;
+            }
             let text = |column| row.text(column).to_owned();
             stuck.push((text("name"), text("kind"), text("gate"), finding));
         }
@@ -45,7 +52,12 @@ pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Ve
             finding.evidence = first_pending(&dump, name);
         }
     }
-    stuck.into_iter().map(|(.., finding)| finding).collect()
+    let mut findings: Vec<_> = stuck.into_iter().map(|(.., finding)| finding).collect();
+    if more > 0 {
+        let what = format!("{more} more queues do not move");
+        findings.push(Finding::bad(what, &format!("`uwork dump {}` has all", client.process())));
+    }
+    findings
 }
 
 /// The answer to `stacks` about a queue.

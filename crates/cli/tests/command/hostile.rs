@@ -1,0 +1,536 @@
+//! An adversary at the other end: a socket whose answers have the form of the protocol, more or less,
+//! and whose content, length and pace are as bad as a seed makes them. Each command that looks into
+//! a process ends, in its time, and writes only what a terminal shows.
+//!
+//! With `UWORK_HOSTILE_CPU_SECONDS` in the environment, as `ci/fuzz.sh` sets it, seeds from the clock
+//! are tried until the commands and this process have used as much CPU time, and times are judged.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::guard::in_turns;
+use crate::observed::WAIT_MAX;
+use crate::process::command;
+use crate::random::Random;
+
+/// The CPU time for which adversaries are tried, in seconds.
+const CPU_SECONDS: &str = "UWORK_HOSTILE_CPU_SECONDS";
+/// The first seed, in place of one from the clock.
+const SEED: &str = "UWORK_HOSTILE_SEED";
+/// The seeds of the short test.
+const SEEDS: std::ops::Range<u64> = 0..48;
+/// How many are tried at the same time: most of them wait.
+const AT_ONCE: usize = 12;
+/// The same in a long run.
+const AT_ONCE_LONG: usize = 24;
+/// The limit of a round of requests, in a run that judges times.
+const ROUND_MAX: Duration = Duration::from_secs(2);
+
+/// Parts of the text of an adversary. Sequences that a terminal would obey have final bytes, or
+/// introducers, that no command uses by itself.
+const TEXTS: [&[u8]; 30] = [
+    b"log",
+    b"events_unbound",
+    b"\x1b[21t",
+    b"\x1b]0;pwned\x07",
+    b"\x1bPq\x1b\\",
+    b"\x1b[6n\x1b[5i",
+    b"\r",
+    b"\x00\x01\x08\x7f",
+    b"\xc2\x9b21t",
+    b"\xc2\x85\xc2\x90",
+    "\u{202e}gpj.exe\u{2066}".as_bytes(),
+    "\u{200b}\u{feff}\u{ad}\u{2028}\u{2029}".as_bytes(),
+    "\u{e0041}\u{e000}\u{fffe}\u{fff9}".as_bytes(),
+    "e\u{301}\u{301}\u{301}".as_bytes(),
+    "日本語".as_bytes(),
+    b"\xff\xfe\xc3",
+    b"\xed\xa0\x80\xf4\x90\x80\x80",
+    b"\t",
+    b"\n",
+    b"\n\n",
+    b"0",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"-1",
+    b"NaN",
+    b"0-8191",
+    b"a/b c",
+    b"..",
+    b"default (cache -> cpu)",
+    b"",
+];
+
+const QUEUES: &str = "name\tkind\tflags\tstarted\tin_flight\tpending\tran\trun_us\trunning\tmax_active\t\
+    saturated\tscope\tgate\trun_p50_ns\trun_p99_ns\tcpu_us\tcpu_intensive\treplaced\tstolen\tmaydays\t\
+    rescued\twait_p50_ns\twait_p99_ns\twaits\twait_us";
+const POOLS: &str = "id\tcpus\tnice\ttarget\tworkers\tworkers_max\trunning\tidle\tready\tarmed";
+const WORKERS: &str = "pool\tslot\tname\tthread\tstate\tqueue\tfunction\tfor_us\tscheduled";
+const FACTS: [&str; 14] = [
+    "pid",
+    "version",
+    "protocol",
+    "allowed_cpus",
+    "cpu_limit",
+    "blocking_tier",
+    "blocking_reason",
+    "fences",
+    "queues",
+    "pools",
+    "workers",
+    "panics",
+    "rescues",
+    "rseq",
+];
+
+/// Content of the form of an answer to the request.
+fn content(random: &mut Random, request: &str) -> Vec<u8> {
+    let verb = request.split(' ').next().unwrap_or_default();
+    match verb {
+        _ if random.one_in(12) => flood(random),
+        "status" => {
+            let mut text = Vec::new();
+            for fact in FACTS {
+                text.extend([fact.as_bytes(), b"\t", &value(random), b"\n"].concat());
+            }
+            text
+        }
+        "queues" => table(random, QUEUES),
+        "pools" => [table(random, POOLS), b"\n".to_vec(), table(random, WORKERS)].concat(),
+        "list" => {
+            let mut text = Vec::new();
+            for _ in 0..random.below(6) {
+                let kind = random.pick(&["rw\t", "ro\t", "dir\t", "\x1b[21t\t"]);
+                text.extend([kind.as_bytes(), &value(random), b"\n"].concat());
+            }
+            text
+        }
+        "trace" => {
+            let mut text = Vec::new();
+            for _ in 0..random.below(40) {
+                let kinds =
+                    ["lost", "more", "function", "queue", "queued", "started", "ended", "?"];
+                text.extend(random.pick(&kinds).as_bytes());
+                for _ in 0..random.below(8) {
+                    text.extend([b"\t", &value(random)[..]].concat());
+                }
+                text.push(b'\n');
+            }
+            text
+        }
+        _ => (0..random.below(40)).flat_map(|_| [value(random), b"\n".to_vec()].concat()).collect(),
+    }
+}
+
+/// One or a few parts of text, or a number.
+fn value(random: &mut Random) -> Vec<u8> {
+    match random.below(4) {
+        0 => random.below(5).to_string().into_bytes(),
+        1 => (0..random.below(5)).flat_map(|_| random.pick(&TEXTS).to_vec()).collect(),
+        _ => random.pick(&TEXTS).to_vec(),
+    }
+}
+
+fn table(random: &mut Random, head: &str) -> Vec<u8> {
+    let mut text = if random.one_in(8) { value(random) } else { head.as_bytes().to_vec() };
+    for row in 0..random.below(8) {
+        text.extend(format!("\n{row}").bytes());
+        for column in head.split('\t') {
+            let plain = random.one_in(2);
+            let cell = match column {
+                "gate" if plain => random.pick(&["open", "frozen", "paused"]).as_bytes().to_vec(),
+                "kind" if plain => b"unbound".to_vec(),
+                _ => value(random),
+            };
+            text.extend([&cell[..], b"\t"].concat());
+        }
+    }
+    text.push(b'\n');
+    text
+}
+
+/// A long answer of one kind of text.
+fn flood(random: &mut Random) -> Vec<u8> {
+    let parts: [&[u8]; 8] =
+        [b"\t", b"\n", b"a\n", b"dir\ta\n", b"x", b"\x1b[21t", b"more\t1\n", b"1\t2\t3\n"];
+    let length = *random.pick(&[70_000, 1 << 20, 8 << 20]);
+    let part = *random.pick(&parts);
+    let head: &[u8] = if random.one_in(2) { QUEUES.as_bytes() } else { b"" };
+    [head, b"\n", &part.repeat(length / part.len())].concat()
+}
+
+/// Sends an answer in a bad form or at a bad pace. False: the connection is to be closed.
+fn answer(random: &mut Random, stream: &UnixStream, request: &str) -> io::Result<bool> {
+    let text = content(random, request);
+    let right = [format!("ok {}\n", text.len()).as_bytes(), &text].concat();
+    let mut to = stream;
+    match random.below(24) {
+        0 => to.write_all(format!("ok {}\n", text.len() + 1).as_bytes()).map(|()| true),
+        1 => to.write_all(&[b"ok 1\n", &text[..]].concat()).map(|()| true),
+        2 => to.write_all(b"ok 18446744073709551615\n").map(|()| true),
+        3 => to
+            .write_all(&[b"err ", &value(random)[..], b" ", &value(random), b"\n"].concat())
+            .map(|()| true),
+        4 => to.write_all(&[&value(random)[..], b"\n"].concat()).map(|()| true),
+        5 => to.write_all(&[&right[..], &right].concat()).map(|()| true),
+        6 => to.write_all(&right[..right.len() / 2]).map(|()| false),
+        7 => Ok(false),
+        // Silence.
+        8 => Ok(true),
+        9 => trickle(stream, &right, Duration::from_millis(random.below(400))).map(|()| true),
+        10 => trickle(stream, &vec![b'x'; 1 << 20], Duration::ZERO).map(|()| true),
+        _ => to.write_all(&right).map(|()| true),
+    }
+}
+
+/// Sends byte by byte. Ends with the other end.
+fn trickle(mut stream: &UnixStream, bytes: &[u8], pause: Duration) -> io::Result<()> {
+    for byte in bytes {
+        stream.write_all(&[*byte])?;
+        if !pause.is_zero() {
+            thread::park_timeout(pause);
+        }
+    }
+    Ok(())
+}
+
+fn greet(random: &mut Random, mut stream: &UnixStream) -> io::Result<()> {
+    let own = std::process::id();
+    match random.below(24) {
+        0 => stream.write_all(&[&value(random)[..], b"\n"].concat()),
+        1 => stream.write_all(b"uwork-control 1 1\n"),
+        2 => stream.write_all(&[b"err refused ", &value(random)[..], b"\n"].concat()),
+        3 => stream.write_all(b"uwork-control 18446744073709551615\n"),
+        // Silence.
+        4 => Ok(()),
+        5 => trickle(stream, b"uwork-control 1 ", Duration::from_millis(150)),
+        6 => stream.write_all(&vec![b'u'; 1 << 20]),
+        _ => writeln!(stream, "uwork-control 1 {own}"),
+    }
+}
+
+/// Serves all clients, one after the other or at once, until the listener is shut down.
+fn serve(listener: &UnixListener, seed: u64) {
+    thread::scope(|scope| {
+        let mut number = 0;
+        for stream in listener.incoming().map_while(Result::ok) {
+            number += 1;
+            let mut random = Random::new(seed.wrapping_mul(1_000).wrapping_add(number));
+            scope.spawn(move || {
+                let converse = || {
+                    greet(&mut random, &stream)?;
+                    for request in BufReader::new(&stream).lines() {
+                        if !answer(&mut random, &stream, &request?)? {
+                            break;
+                        }
+                    }
+                    Ok::<(), io::Error>(())
+                };
+                // The client leaves when it has seen enough.
+                let _ = { converse }();
+            });
+        }
+    });
+}
+
+/// What a command has done.
+struct Outcome {
+    args: Vec<String>,
+    status: ExitStatus,
+    output: Vec<u8>,
+    /// Less the time for which it had no CPU.
+    took: Duration,
+    /// The time that it may take.
+    most: Duration,
+}
+
+/// A command of the seed against the socket, and how many rounds of requests and how much time of
+/// its own it has.
+fn chosen(random: &mut Random, folder: &Path, socket: &str) -> (Vec<String>, u32, Duration) {
+    let process = if random.one_in(2) { socket.to_owned() } else { std::process::id().to_string() };
+    let process = process.as_str();
+    let trace = folder.join("trace.json").display().to_string();
+    let (args, rounds, own): (&[&str], u32, u64) = match random.below(15) {
+        0 | 1 => (&["ls"], 1, 0),
+        2 => (&["ls", process], 1, 0),
+        3 => (&["ls", process, "devices/log"], 1, 0),
+        4 => (&["get", process, "devices/log/max_active"], 1, 0),
+        5 => (&["get", "--describe", process, "devices/log/max_active"], 1, 0),
+        6 => (&["set", process, "devices/log/max_active", "1"], 1, 0),
+        7 => (&["dump", process], 1, 0),
+        8 => (&["dump", "--json", process], 1, 0),
+        9 => (&["dump", "--stacks", process], 1, 0),
+        10 => (&["monitor", "-i", "0.05", "-c", "2", process], 2, 50),
+        11 => (&["top", "-i", "0.05", process], 2, 50),
+        12 => (&["trace", "-s", "1", "-o", &trace, process], 1, 1_000),
+        13 => (&["doctor", process], 1, 0),
+        _ => (&["doctor"], 1, 0),
+    };
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    (args, rounds, Duration::from_millis(own))
+}
+
+/// How often a command is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the machine takes from a command: the time for which each of its threads had no CPU, and the
+/// longest time for which this thread woke late. The last look at a thread of the command may be as
+/// old as that.
+#[derive(Default)]
+struct Delays(HashMap<String, Duration>, Duration);
+
+impl Delays {
+    /// To be called while the command, or its zombie, exists.
+    fn read(&mut self, child: &Child) {
+        let tasks = fs::read_dir(format!("/proc/{}/task", child.id()));
+        for task in tasks.into_iter().flatten().flatten() {
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let delay = text.split(' ').nth(1).and_then(|delay| delay.parse().ok()).unwrap_or(0);
+            let thread = task.file_name().to_string_lossy().into_owned();
+            self.0.insert(thread, Duration::from_nanos(delay));
+        }
+    }
+
+    /// Waits until the next look.
+    fn wait(&mut self) {
+        let start = Instant::now();
+        thread::park_timeout(LOOK);
+        self.1 = self.1.max(start.elapsed().saturating_sub(LOOK));
+    }
+
+    /// Its threads wait for each other.
+    fn all(&self) -> Duration {
+        self.0.values().sum::<Duration>() + self.1
+    }
+}
+
+/// Waits for the end of a command, as long as it is no hang.
+fn ended(child: &mut Child) -> (ExitStatus, Duration) {
+    let mut delays = Delays::default();
+    let status = in_turns(WAIT_MAX, |_| {
+        // A zombie has its times until it is waited for.
+        delays.read(child);
+        delays.wait();
+        child.try_wait().unwrap()
+    });
+    let status = status.unwrap_or_else(|hang| {
+        let _ = child.kill();
+        panic!("{hang}")
+    });
+    (status, delays.all())
+}
+
+/// Runs the command of a seed against its adversary.
+fn run(seed: u64) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("uwork");
+    fs::create_dir(&sockets).unwrap();
+    let path = sockets.join(format!("{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut random = Random::new(seed);
+    // A process that is stopped has a queue that is full, and answers nobody.
+    let is_stopped = random.one_in(24);
+    let clients: Vec<UnixStream> = if is_stopped {
+        rustix::net::listen(&listener, 0).unwrap();
+        vec![UnixStream::connect(&path).unwrap()]
+    } else {
+        Vec::new()
+    };
+    thread::scope(|scope| {
+        if !is_stopped {
+            scope.spawn(|| serve(&listener, seed));
+        }
+        let (args, rounds, own) = chosen(&mut random, folder.path(), path.to_str().unwrap());
+        let refs: Vec<&str> = args.iter().map(String::as_str).collect();
+        let most = ROUND_MAX * rounds + own;
+        let mut command = command(&refs);
+        command.env("XDG_RUNTIME_DIR", folder.path()).stdin(Stdio::null());
+        let is_screen = refs[0] == "top" && random.one_in(2);
+        let (status, output, took) = if is_screen {
+            on_a_screen(command)
+        } else {
+            let output = File::create(folder.path().join("output")).unwrap();
+            command.stdout(output.try_clone().unwrap()).stderr(output);
+            let start = Instant::now();
+            let (status, delayed) = ended(&mut command.spawn().unwrap());
+            let took = start.elapsed().saturating_sub(delayed);
+            (status, fs::read(folder.path().join("output")).unwrap(), took)
+        };
+        // Ends the adversary.
+        drop(clients);
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+        Outcome { args, status, output, took, most }
+    })
+}
+
+/// Runs `uwork top` in a terminal until keys have ended it.
+fn on_a_screen(mut command: std::process::Command) -> (ExitStatus, Vec<u8>, Duration) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&ours, size).unwrap();
+    let path = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
+    let end = || Stdio::from(theirs.try_clone().unwrap());
+    command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
+    let mut child = command.spawn().unwrap();
+    drop((command, theirs));
+    ioctl_fionbio(&ours, true).unwrap();
+    let mut ours = File::from(ours);
+    let mut output = Vec::new();
+    // A change of an attribute among them. The key that ends it is repeated.
+    let mut keys: Vec<&[u8]> = vec![b"enice 1\r", b"\t ", b"s"];
+    let mut read = |output: &mut Vec<u8>, most: u64| {
+        let time = Timespec { tv_sec: 0, tv_nsec: most.cast_signed() * 1_000_000 };
+        let _ = poll(&mut [PollFd::new(&ours, PollFlags::IN)], Some(&time));
+        let mut bytes = [0; 4096];
+        if let Ok(count) = ours.read(&mut bytes) {
+            output.extend_from_slice(&bytes[..count]);
+        }
+        if let Some(keys) = keys.pop() {
+            let _ = ours.write_all(keys);
+        } else {
+            // Ctrl-C: other keys may be typed into an input.
+            let _ = ours.write_all(b"\x03");
+        }
+    };
+    let start = Instant::now();
+    let mut delays = Delays::default();
+    let status = in_turns(WAIT_MAX, |_| {
+        delays.read(&child);
+        read(&mut output, 100);
+        child.try_wait().unwrap()
+    });
+    let status = status.unwrap_or_else(|hang| {
+        let _ = child.kill();
+        panic!("{hang}")
+    });
+    let took = start.elapsed().saturating_sub(delays.all());
+    (0..20).for_each(|_| read(&mut output, 0));
+    (status, without_drawing(&output), took)
+}
+
+/// The output of a full screen without the sequences that draw it.
+fn without_drawing(output: &[u8]) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let mut bytes = output.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte == 0x1b && bytes.next_if_eq(&b'[').is_some() {
+            while bytes.next_if(|byte| matches!(byte, 0x20..=0x3f)).is_some() {}
+            match bytes.next() {
+                Some(b'A'..=b'H' | b'J' | b'K' | b'd' | b'h' | b'l' | b'm') | None => {}
+                Some(other) => rest.extend([0x1b, b'[', other]),
+            }
+        } else if byte != b'\r' {
+            rest.push(byte);
+        }
+    }
+    rest
+}
+
+/// Why the output must not reach a terminal.
+fn unprintable(output: &[u8]) -> Option<String> {
+    let text = match std::str::from_utf8(output) {
+        Ok(text) => text,
+        // The end of a screen may be cut within a character.
+        Err(error) if error.error_len().is_none() && error.valid_up_to() + 4 > output.len() => "",
+        Err(error) => return Some(format!("no UTF-8: {error}")),
+    };
+    let is_obeyed = |c: char| {
+        let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}'..='\u{ffff}')
+            || c >= '\u{e0000}';
+        c.is_control() && c != '\n' && c != '\t' || is_format
+    };
+    text.chars().find(|&c| is_obeyed(c)).map(|c| format!("has {c:?}"))
+}
+
+/// What is wrong with an outcome.
+fn fault(outcome: &Outcome, judges_time: bool) -> Option<String> {
+    let Outcome { status, output, took, most, .. } = outcome;
+    match status.code() {
+        Some(0..=2) => {}
+        _ => return Some(format!("{status}, signal {:?}", status.signal())),
+    }
+    if judges_time && took > most {
+        return Some(format!("took {took:?} of {most:?}"));
+    }
+    unprintable(output)
+}
+
+/// The CPU time of this process and of the commands.
+fn cpu() -> Duration {
+    [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN]
+        .into_iter()
+        .map(|of| {
+            // SAFETY: zeros are a valid value.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+            // SAFETY: the structure is live.
+            unsafe { libc::getrusage(of, &raw mut usage) };
+            let time = |time: libc::timeval| {
+                Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000)
+            };
+            time(usage.ru_utime) + time(usage.ru_stime)
+        })
+        .sum()
+}
+
+#[test]
+fn each_command_ends_beside_an_adversary_and_writes_plain_text() {
+    let wanted = std::env::var(CPU_SECONDS).ok().map(|text| text.parse::<u64>().unwrap());
+    let from_clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
+    let (first, seeds) = match wanted {
+        None => (SEEDS.start, SEEDS.end - SEEDS.start),
+        Some(_) => {
+            (std::env::var(SEED).map_or_else(|_| from_clock(), |it| it.parse().unwrap()), u64::MAX)
+        }
+    };
+    let (next, longest) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (faults, start) = (Mutex::new(Vec::new()), Instant::now());
+    let try_seeds = || {
+        while wanted.is_none_or(|wanted| cpu() < Duration::from_secs(wanted)) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= seeds {
+                break;
+            }
+            let seed = first.wrapping_add(number);
+            let outcome = run(seed);
+            // The rest of a round that waits is the deadline's.
+            let over = outcome.took.saturating_sub(outcome.most.saturating_sub(ROUND_MAX));
+            longest.fetch_max(over.as_millis() as u64, Ordering::Relaxed);
+            if let Some(fault) = fault(&outcome, wanted.is_some()) {
+                let start = &outcome.output[..outcome.output.len().min(2_000)];
+                let fault =
+                    format!("seed {seed}: {:?}: {fault}\n  {}", outcome.args, start.escape_ascii());
+                println!("{fault}");
+                faults.lock().unwrap().push(fault);
+            }
+        }
+    };
+    let at_once = if wanted.is_some() { AT_ONCE_LONG } else { AT_ONCE };
+    thread::scope(|scope| (0..at_once).for_each(|_| drop(scope.spawn(try_seeds))));
+    let (tried, cpu, wall) = (next.into_inner(), cpu().as_secs(), start.elapsed().as_secs());
+    let (faults, longest) = (faults.into_inner().unwrap(), longest.into_inner());
+    println!(
+        "{tried} adversaries from seed {first}: {} faults, {cpu} s of CPU time in {wall} s, the \
+         longest round took {longest} ms",
+        faults.len()
+    );
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
