@@ -179,6 +179,32 @@ fn a_socket_under_the_name_of_another_process_is_refused() {
     });
 }
 
+/// Sets the effective user of this thread alone.
+fn become_user(user: libc::uid_t) -> bool {
+    // SAFETY: the call has no pointers.
+    unsafe { libc::syscall(libc::SYS_setresuid, -1, user, -1) == 0 }
+}
+
+/// The credentials of a listener are those of the call of `listen`. A process of another user may
+/// have the number by now.
+#[test]
+fn a_socket_of_another_user_than_the_process_is_refused() {
+    const NOBODY: libc::uid_t = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("1.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    if !rustix::process::geteuid().is_root() || !become_user(NOBODY) {
+        println!("left out: only root may listen as another user");
+        return;
+    }
+    rustix::net::listen(&listener, 8).unwrap();
+    assert!(become_user(0));
+    let said = refused(&["dump", path.to_str().unwrap()]);
+    let own = std::process::id();
+    let says = format!("process {own} is of user 0, and user {NOBODY} listens here");
+    assert!(said.ends_with(&says), "{said}");
+}
+
 #[test]
 fn a_queue_with_a_space_in_its_name_is_tuned() {
     observed("process::a_queue_with_a_space_in_its_name_is_tuned", || {
