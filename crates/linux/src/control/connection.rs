@@ -24,7 +24,7 @@ pub(super) struct Connection {
     output: Vec<u8>,
     /// How much of the output was sent.
     sent: usize,
-    /// When the client last read something, while there is output.
+    /// When the client last read something of its output.
     read_at: Instant,
     /// Close it as soon as the output was sent.
     ends: bool,
@@ -38,9 +38,12 @@ pub(super) enum Fate {
 }
 
 impl Connection {
+    /// Sends the greeting, which fits into the system's buffer.
     pub(super) fn new(descriptor: OwnDescriptor, greeting: String, now: Instant) -> Connection {
         let (input, output) = (Vec::new(), greeting.into_bytes());
-        Connection { descriptor, input, output, sent: 0, read_at: now, ends: false }
+        let mut new = Connection { descriptor, input, output, sent: 0, read_at: now, ends: false };
+        new.flush(now);
+        new
     }
 
     /// Says a last word and closes the connection.
@@ -57,6 +60,17 @@ impl Connection {
     /// The events of poll(2) to wait for.
     pub(super) fn wants(&self) -> i16 {
         if self.output.is_empty() { libc::POLLIN } else { libc::POLLOUT }
+    }
+
+    /// Since when the client has read all of its output, and has sent no whole line that is received.
+    /// `None` while it has output to read.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.output.is_empty().then_some(self.read_at)
+    }
+
+    /// Says a last word to a client that is idle, and closes the connection.
+    pub(super) fn make_room(self, last: &str) {
+        let _ = send(&self.descriptor, last.as_bytes());
     }
 
     /// When the client is dropped if it reads nothing.

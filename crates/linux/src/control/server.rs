@@ -10,7 +10,8 @@ use super::interrupt::Calls;
 use super::{SERVING, Service, listener, lock_socket};
 use crate::descriptor::OwnDescriptor;
 
-/// Clients that are served at once; a further one is told so and closed.
+/// Clients that are served at once. A further one takes the place of the oldest idle one; if none is
+/// idle, it is told so and closed.
 pub const CONNECTIONS_MAX: usize = 32;
 /// How long clients wait if the process has no descriptor for one more. Until a client is accepted,
 /// the listener stays readable, so a poll of it would return at once.
@@ -39,7 +40,7 @@ pub(super) fn serve(service: &'static dyn Service) {
                 break;
             }
             clients.wait(listener.map(|listener| listener.number()), &calls);
-            clients.serve();
+            clients.serve(Instant::now());
         }
         drop((clients, calls));
         // The store before the look: the README shows why no client is missed.
@@ -100,17 +101,36 @@ impl Clients {
     }
 
     fn welcome(&mut self, client: OwnDescriptor) {
-        let permitted = client.get().is_some_and(may_connect);
-        if permitted && self.connections.len() < CONNECTIONS_MAX {
+        let now = Instant::now();
+        let reason = if !client.get().is_some_and(may_connect) {
+            "only this process's user and root may connect".to_owned()
+        } else if self.has_room(now) {
             let greeting = self.service.greeting();
-            self.connections.push(Connection::new(client, greeting, Instant::now()));
+            self.connections.push(Connection::new(client, greeting, now));
             return;
-        }
-        let reason = match permitted {
-            true => format!("{CONNECTIONS_MAX} clients are connected, which is the most"),
-            false => "only this process's user and root may connect".to_owned(),
+        } else {
+            format!("{CONNECTIONS_MAX} clients are connected and busy, which is the most")
         };
         Connection::refuse(client, &self.service.refuse(&reason));
+    }
+
+    /// Whether there is a place for one more client. If all are taken, the oldest idle client loses its
+    /// own.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.connections.len() < CONNECTIONS_MAX {
+            return true;
+        }
+        // Those that are gone leave, and requests that have arrived are answered.
+        self.serve(now);
+        if self.connections.len() < CONNECTIONS_MAX {
+            return true;
+        }
+        let idle = self.connections.iter().enumerate();
+        let idle = idle.filter_map(|(at, client)| Some((client.idle_since()?, at))).min();
+        let Some((_, at)) = idle else { return false };
+        let reason = "the connection was idle, and its place was needed for another client";
+        self.connections.remove(at).make_room(&self.service.refuse(reason));
+        true
     }
 
     /// Waits until there is something to do, or another thread ends the wait.
@@ -140,8 +160,8 @@ impl Clients {
         self.connections.iter().filter_map(Connection::drop_at).chain(self.accepts_at).min()
     }
 
-    fn serve(&mut self) {
-        let (service, now) = (self.service, Instant::now());
+    fn serve(&mut self, now: Instant) {
+        let service = self.service;
         self.connections.retain_mut(|client| client.serve(service, now) == Fate::Stays);
     }
 }
@@ -184,8 +204,12 @@ fn may_connect(client: RawFd) -> bool {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::io::{Read, Write};
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::descriptor::Expected;
 
     struct Mute;
 
@@ -194,13 +218,43 @@ mod tests {
             String::new()
         }
 
-        fn answer(&self, _: &str) -> String {
-            String::new()
+        fn answer(&self, request: &str) -> String {
+            if request == "long" { "x".repeat(1 << 20) } else { String::new() }
         }
 
         fn refuse(&self, _: &str) -> String {
             String::new()
         }
+    }
+
+    // Catches: a busy client that loses its place; a request that has arrived and is not answered.
+    #[test]
+    fn busy_clients_keep_their_places_and_the_oldest_idle_one_makes_room() {
+        let mut clients = Clients { service: &Mute, connections: Vec::new(), accepts_at: None };
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut others = Vec::new();
+        for number in 0..CONNECTIONS_MAX {
+            let (server, mut other) = UnixStream::pair().expect("a pair");
+            let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd());
+            let server = server.expect("room");
+            assert!(clients.has_room(start));
+            clients.connections.push(Connection::new(server, String::new(), start));
+            // Its answer is longer than the system's buffers.
+            if number != 3 && number != 4 {
+                other.write_all(b"long\n").expect("room");
+            }
+            others.push(other);
+        }
+        others[3].write_all(b"short\n").expect("room");
+        assert!(clients.has_room(at(1)), "the fifth");
+        assert_eq!(clients.connections.len(), CONNECTIONS_MAX - 1);
+        assert_eq!(others[4].read(&mut [0]).expect("the end"), 0);
+        let (server, _other) = UnixStream::pair().expect("a pair");
+        let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd());
+        clients.connections.push(Connection::new(server.expect("room"), String::new(), at(2)));
+        assert!(clients.has_room(at(3)), "the fourth, which was idle since its answer");
+        assert_eq!(others[3].read(&mut [0]).expect("the end"), 0);
     }
 
     // Catches: a thread that spins, as the client that it cannot accept makes each poll return.
