@@ -1,5 +1,5 @@
 //! `cargo xtask semantics`: docs/semantics.md promises behaviours and names the tests that show
-//! them. This checks that the tests exist.
+//! them, and so does SECURITY.md. This checks that the tests exist.
 //!
 //! It reads the tables with a column headed `Test` or `Tests`, and the code spans in that column:
 //! `test_name`, or `file::test_name`, where the stem of the file or the name of a module tells
@@ -16,6 +16,8 @@ use crate::tidy::words;
 use crate::tree::{Kind, Tree, numbered};
 
 const FILE: &str = "docs/semantics.md";
+/// The table of threats, with a test for each.
+const THREATS: &str = "SECURITY.md";
 const RULE: &str = "semantics";
 /// The number of the kernel's promises: rows 2.1 to 2.37.
 const PROMISES: usize = 37;
@@ -32,10 +34,20 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         return vec![Finding::new(FILE, 1, RULE, message)];
     };
     let functions = functions(tree);
-    let gone = named.iter().filter(|(_, name)| !exists(&functions, name));
-    let gone = gone.map(|(line, name)| (*line, format!("no test `{name}` in the tree")));
-    let findings = gone.chain(unshown(markdown));
-    findings.map(|(line, message)| Finding::new(FILE, line, RULE, message)).collect()
+    let threats = tree.file(THREATS).and_then(|file| match &file.kind {
+        Kind::Markdown(markdown) => named_tests(markdown),
+        _ => None,
+    });
+    let gone = |file, named: Vec<(usize, String)>| {
+        let gone = named.into_iter().filter(|(_, name)| !exists(&functions, name));
+        let message = |name| format!("no test `{name}` in the tree");
+        gone.map(|(line, name)| Finding::new(file, line, RULE, message(name))).collect::<Vec<_>>()
+    };
+    let unshown = unshown(markdown);
+    let unshown =
+        unshown.into_iter().map(|(line, message)| Finding::new(FILE, line, RULE, message));
+    let threats = gone(THREATS, threats.unwrap_or_default());
+    gone(FILE, named).into_iter().chain(unshown).chain(threats).collect()
 }
 
 /// Promises without a row, and rows without a test.

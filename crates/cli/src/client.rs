@@ -24,9 +24,11 @@ use rustix::process::geteuid;
 use crate::commands::UserError;
 use crate::exchange::{Bounds, Fault, Wire, words_of};
 use crate::peer::{self, Peer};
+use crate::sockets::{Socket, check_name, no_socket};
 
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
+pub(crate) use crate::sockets::{remove_if_stale, remove_unnamed, sockets};
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;
@@ -42,34 +44,6 @@ const AT_ONCE: usize = 512;
 /// The stack of such a thread.
 const STACK: usize = 512 << 10;
 
-/// The folders in which processes have their sockets, the most likely first.
-fn folders() -> Vec<PathBuf> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let own = own.filter(|path| path.is_absolute()).map(|path| path.join("uwork"));
-    // Root sees the sockets of all users.
-    let users = fs::read_dir("/run/user").into_iter().flatten().flatten();
-    let users = users.map(|user| user.path().join("uwork"));
-    let mut folders = Vec::new();
-    for folder in own.into_iter().chain([PathBuf::from("/run/uwork")]).chain(users) {
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
-    folders
-}
-
-/// The sockets of all processes that this user may see, by process.
-pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
-    let files = folders().into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    let named = files.flatten().filter_map(|file| {
-        let path = file.path();
-        Some((process_named(&path)?, path))
-    });
-    let mut named: Vec<_> = named.collect();
-    named.sort();
-    named
-}
-
 /// The sockets of the processes that live and belong to this user, by process; for root those of all
 /// users.
 pub(crate) fn living() -> Vec<(u32, PathBuf)> {
@@ -83,43 +57,15 @@ fn is_for(user: u32, path: &Path) -> bool {
     user == 0 || fs::symlink_metadata(path).is_ok_and(|file| file.uid() == user)
 }
 
-/// The process whose socket has this name.
-fn process_named(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()
-}
-
 /// Connects without waiting for a place in the listener's queue, which a stopped process does not
 /// empty.
-fn connect(path: &Path) -> io::Result<UnixStream> {
+pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect_to(&socket, &SocketAddrUnix::new(path)?)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
-}
-
-/// Removes the socket of a process that has ended, if this user may. False if a process listens on
-/// it.
-pub(crate) fn remove_if_stale(path: &Path) -> bool {
-    let refused = connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    if refused {
-        // Of another user, or another client has removed it.
-        let _ = fs::remove_file(path);
-    }
-    refused
-}
-
-/// Removes the files of processes that were killed before their sockets had got their names.
-pub(crate) fn remove_unnamed() {
-    let files = folders().into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    for path in files.flatten().map(|file| file.path()) {
-        let name = path.file_name().and_then(|name| name.to_str()?.strip_prefix('.'));
-        let process = name.and_then(|name| name.parse::<u32>().ok());
-        if process.is_some_and(|process| !is_alive(process)) {
-            remove_if_stale(&path);
-        }
-    }
 }
 
 /// Calls `f` for all items at the same time. The results are in the order of the items.
@@ -194,11 +140,8 @@ impl Client {
     pub(crate) fn connect(process: &str) -> Result<Client, UserError> {
         let bounds = bounds();
         if process.contains('/') {
-            let path = Path::new(process);
-            let is_ours =
-                path.parent().is_some_and(|parent| folders().iter().any(|known| known == parent));
-            let named = process_named(path).filter(|_| is_ours);
-            return Client::open(path, named, bounds).map_err(|fault| at(process, &fault, named));
+            return Client::open(Path::new(process), None, bounds)
+                .map_err(|fault| at(process, &fault, None));
         }
         let number: u32 = process.parse().map_err(|_| {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
@@ -222,10 +165,14 @@ impl Client {
 
     /// `named`: the number that the process must have.
     fn open(path: &Path, named: Option<u32>, bounds: Bounds) -> Result<Client, Fault> {
-        let mut wire = Wire::connect(path, bounds)?;
+        // In a folder of sockets the file is opened first. It is connected to, whatever has its name
+        // then.
+        let listed = Socket::listed(path).transpose()?;
+        let mut wire = Wire::connect(listed.as_ref().map_or(path, Socket::path), bounds)?;
         let peer = peer::of(wire.stream(), named)?;
+        check_name(path, peer.process).map_err(Fault::Stranger)?;
         let number = wire.greeting(VERSION)?;
-        if !peer::may_be_called(peer, number) {
+        if peer::own_number(peer.process) != Some(number) {
             let process = peer.process;
             return Err(Fault::Stranger(format!("process {process} says that it is {number}")));
         }
@@ -328,7 +275,8 @@ pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
     Some(match fault {
         Fault::Ended => return None,
         Fault::System(error) if error.kind() == ErrorKind::NotFound => return None,
-        _ if !is_alive(process) => return None,
+        // Without a number here it cannot be looked up.
+        _ if process != 0 && !is_alive(process) => return None,
         Fault::Late if peer::is_stopped(process) => "stopped".to_owned(),
         Fault::Late => "does not answer".to_owned(),
         Fault::Closed => "closes the connection".to_owned(),
@@ -342,17 +290,6 @@ pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
 
 fn at(place: &str, fault: &Fault, process: Option<u32>) -> UserError {
     UserError(format!("{place}: {}", reason_of(fault, process)))
-}
-
-/// Why a process has no socket, as far as it shows from outside.
-fn no_socket(process: u32) -> String {
-    match is_alive(process) {
-        false => format!("there is no process {process}"),
-        true => format!(
-            "process {process} has no control socket here: it has made no queue, was started with \
-             UWORK_CONTROL=0, or has another XDG_RUNTIME_DIR"
-        ),
-    }
 }
 
 /// The most columns and rows of a table. A server of 8 MiB of text has fewer.

@@ -9,6 +9,7 @@ mod commands;
 mod exchange;
 mod peer;
 mod printable;
+mod sockets;
 
 use std::process::ExitCode;
 

@@ -53,12 +53,12 @@ pub(crate) fn of(stream: &UnixStream, named: Option<u32>) -> Result<Peer, Fault>
     Ok(Peer { process, started: started(process).unwrap_or(0) })
 }
 
-/// Whether a process may call itself by this number: that is the one in its own namespace.
-pub(crate) fn may_be_called(peer: Peer, number: u32) -> bool {
-    status(peer.process).is_some_and(|status| status.own_number == number)
+/// The number of a process in its own PID namespace, by which it calls itself.
+pub(crate) fn own_number(process: u32) -> Option<u32> {
+    Some(status(process)?.own_number)
 }
 
-fn credentials(stream: &UnixStream) -> Result<libc::ucred, Fault> {
+pub(crate) fn credentials(stream: &UnixStream) -> Result<libc::ucred, Fault> {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let (file, option) = (stream.as_raw_fd(), libc::SO_PEERCRED);
@@ -125,7 +125,7 @@ mod tests {
         let own = std::process::id();
         let peer = of(&ours, Some(own)).unwrap();
         assert_eq!((peer.process, of(&ours, None).unwrap()), (own, peer));
-        assert!(peer.started > 0 && may_be_called(peer, own) && !may_be_called(peer, own + 1));
+        assert!(peer.started > 0 && own_number(own) == Some(own));
         let other = of(&ours, Some(own + 1)).unwrap_err();
         assert!(matches!(other, Fault::Stranger(why) if why.contains("listens here, not")));
         assert!(is_alive(own) && !is_stopped(own));

@@ -15,6 +15,9 @@ mod process;
 mod random;
 mod report;
 mod sim;
+mod strangers;
 mod sum;
 mod top;
 mod topology;
+#[path = "../../../uwork/tests/support/users.rs"]
+mod users;

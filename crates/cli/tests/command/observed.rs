@@ -16,11 +16,16 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The test for which a process was started.
 const ALONE: &str = "UWORK_TEST_ALONE";
 
+/// Whether this process was started for the test of this path.
+pub(crate) fn is_observed(test: &str) -> bool {
+    std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
+}
+
 /// Runs `body` in a process of its own: this test program again, with the test of this path only,
 /// and with a folder of its own for its socket. Neither other tests nor other processes of this
 /// machine change its state or its list of processes. Panics with its output if it fails.
 pub(crate) fn observed(test: &str, body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some_and(|chosen| chosen == test) {
+    if is_observed(test) {
         return body();
     }
     let folder = tempfile::tempdir().unwrap();

@@ -250,6 +250,12 @@ pub enum Report {
         /// The panic's message, or empty if it had none.
         message: String,
     },
+    /// The process has no control socket, so that no operator can look in from outside. Reported once;
+    /// not if `UWORK_CONTROL=0` asks for it.
+    NoControlSocket {
+        /// The reason, for each folder in which the socket could be.
+        reason: String,
+    },
     /// A worker thread could not be created. Its pool continues with its present workers.
     SpawnFailed {
         /// The reason.

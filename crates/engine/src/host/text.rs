@@ -44,6 +44,7 @@ impl fmt::Display for Report {
                 f,
                 "membarrier(2) was allowed and is refused now: {reason}; fences cost more from here on"
             ),
+            Report::NoControlSocket { reason } => write!(f, "no control socket: {reason}"),
             Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
             Report::FlagsChanged { queue, warning } => {
                 let (flags, becomes) = match warning {
@@ -104,9 +105,7 @@ impl fmt::Display for Report {
                 write!(f, "a hook for the {event} of the thread {thread:?} panicked: {message}")
             }
             Report::WaitInFuture { thread } => wait_in_future(f, thread),
-            Report::BhWaits { queue } => {
-                write!(f, "an item of the BH queue {queue:?} waits, which it must not")
-            }
+            Report::BhWaits { queue } => bh_waits(f, queue),
         }
     }
 }
@@ -117,6 +116,10 @@ fn wait_in_future(f: &mut fmt::Formatter<'_>, thread: &str) -> fmt::Result {
         "a future on the thread {thread:?} waits for items, and keeps the thread from other futures; \
          `uwork::unblock` makes such a call a future"
     )
+}
+
+fn bh_waits(f: &mut fmt::Formatter<'_>, queue: &str) -> fmt::Result {
+    write!(f, "an item of the BH queue {queue:?} waits, which it must not")
 }
 
 fn refused_in_drain(f: &mut fmt::Formatter<'_>, queue: &str) -> fmt::Result {

@@ -34,6 +34,10 @@ pub(super) struct Listener {
     process: u32,
     /// The device and the inode of the path.
     named: (u64, u64),
+    /// See [`saved_user`].
+    saved_user: libc::uid_t,
+    /// The device and the inode of the root folder at that time.
+    root: Option<(u64, u64)>,
 }
 
 fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
@@ -46,11 +50,13 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// A later attempt may succeed.
     pub(super) is_passing: bool,
+    /// The user has switched it off.
+    pub(super) is_wanted: bool,
 }
 
 impl From<String> for Failure {
     fn from(reason: String) -> Failure {
-        Failure { reason, is_passing: false }
+        Failure { reason, is_passing: false, is_wanted: false }
     }
 }
 
@@ -60,29 +66,65 @@ impl From<String> for Failure {
 /// See [`Failure`].
 pub(super) fn open() -> Result<Listener, Failure> {
     if std::env::var_os("UWORK_CONTROL").is_some_and(|value| value == "0") {
-        return Err("switched off by UWORK_CONTROL=0".to_owned().into());
+        let reason = "switched off by UWORK_CONTROL=0".to_owned();
+        return Err(Failure { reason, is_passing: false, is_wanted: true });
     }
     let Some(signal) = super::signal() else {
         let reason = "every real-time signal has a handler of the program's";
         return Err(reason.to_owned().into());
     };
-    let folder = address::folder()?;
-    let process = std::process::id();
-    let (path, new) = (folder.join(format!("{process}.sock")), folder.join(format!(".{process}")));
-    let opened = listen(&new, signal).and_then(|socket| {
-        fs::rename(&new, &path)?;
-        let (named, path, socket) = (identity(&path)?, path.clone(), Arc::new(socket));
-        Ok(Listener { socket, named, path, process })
-    });
-    let listener = opened.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        let is_passing = error.raw_os_error().is_some_and(is_passing);
-        Failure { reason: format!("{}: {error}", path.display()), is_passing }
-    })?;
     static AT_EXIT: Once = Once::new();
     // SAFETY: the function lives as long as the process and does not unwind.
     AT_EXIT.call_once(|| _ = unsafe { libc::atexit(remove_at_exit) });
-    Ok(listener)
+    let (user, name) = (address::user(), address::name());
+    let mut reasons = Vec::new();
+    for folder in address::folders(user) {
+        match open_in(folder, user, &name, signal) {
+            Ok(listener) => return Ok(listener),
+            Err(failure) if failure.is_passing => return Err(failure),
+            Err(failure) => reasons.push(failure.reason),
+        }
+    }
+    Err(reasons.join("; ").into())
+}
+
+/// Opens the socket of this name in a folder, or in one beside it if another user has that.
+fn open_in(
+    folder: PathBuf,
+    user: libc::uid_t,
+    name: &str,
+    signal: libc::c_int,
+) -> Result<Listener, Failure> {
+    let folder = address::prepare(folder, user)?;
+    let (path, new) = (folder.join(format!("{name}.sock")), folder.join(format!(".{name}")));
+    let opened = listen(&new, signal).and_then(|socket| {
+        fs::rename(&new, &path)?;
+        let (named, path, socket) = (identity(&path)?, path.clone(), Arc::new(socket));
+        let (process, saved_user, root) = (std::process::id(), saved_user(), root());
+        Ok(Listener { socket, named, path, process, saved_user, root })
+    });
+    opened.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        remove_if_only_this(&folder);
+        let is_passing = error.raw_os_error().is_some_and(is_passing);
+        Failure { reason: address::describe(&path, &error), is_passing, is_wanted: false }
+    })
+}
+
+/// Removes a folder that was made for this process's socket alone.
+fn remove_if_only_this(folder: &Path) {
+    if address::is_another(folder) {
+        let _ = fs::remove_dir(folder);
+    }
+}
+
+/// The user that the process can become again. It changes when the process gives up its rights for
+/// good, and not when it acts as another user for a moment.
+fn saved_user() -> libc::uid_t {
+    let [mut real, mut effective, mut saved] = [0; 3];
+    // SAFETY: the numbers are live.
+    unsafe { libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) };
+    saved
 }
 
 /// A socket that listens at `path`, and sends `signal` to the calling thread for each client.
@@ -123,6 +165,11 @@ struct OwnerEx {
     id: libc::pid_t,
 }
 
+/// The root folder, which chroot(2) and pivot_root(2) change.
+fn root() -> Option<(u64, u64)> {
+    identity(Path::new("/")).ok()
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
@@ -137,12 +184,28 @@ impl Listener {
         &self.socket
     }
 
+    /// Whether the file was removed, or belongs to a user that the process was before. Clients find it
+    /// where it was made: a process that sees other files since keeps it.
+    pub(super) fn is_misplaced(&self) -> bool {
+        (self.saved_user != saved_user() || !self.is_named()) && self.root == root()
+    }
+
+    /// Keeps a socket that is misplaced, if root can find it.
+    pub(super) fn keep(&mut self) -> bool {
+        self.saved_user = saved_user();
+        !self.socket.is_lost() && self.is_named()
+    }
+
+    /// Whether the file is still this socket's.
+    fn is_named(&self) -> bool {
+        identity(&self.path).is_ok_and(|now| now == self.named)
+    }
+
     /// Removes the file, if it is still this socket's and this process opened it.
     fn remove(&self) {
-        let is_ours = self.process == std::process::id()
-            && identity(&self.path).is_ok_and(|now| now == self.named);
-        if is_ours {
+        if self.process == std::process::id() && self.is_named() {
             let _ = fs::remove_file(&self.path);
+            self.path.parent().into_iter().for_each(remove_if_only_this);
         }
     }
 }

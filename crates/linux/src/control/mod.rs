@@ -6,6 +6,7 @@ mod address;
 mod connection;
 mod interrupt;
 mod listener;
+mod note;
 mod on_signal;
 mod server;
 
@@ -14,11 +15,16 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use uwork_engine::host::Report;
+
 use crate::Event;
+use crate::descriptor::OwnDescriptor;
 use crate::{first_use, stack};
 
+pub use address::{FOLDER, PLACES};
 pub use connection::{LINE_MAX, OUTPUT_MAX};
 pub(crate) use interrupt::{Held, hold};
+pub use note::PREFIX as NOTE;
 pub use on_signal::{call_on_signal, call_on_signal_of_environment};
 pub use server::CONNECTIONS_MAX;
 
@@ -43,13 +49,16 @@ static WATCHER: AtomicPtr<Event> = AtomicPtr::new(ptr::null_mut());
 static NOTICED: AtomicBool = AtomicBool::new(false);
 /// The control thread exists, or is about to.
 static SERVING: AtomicBool = AtomicBool::new(false);
+/// This process has reported that it has no socket.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 /// The socket, or why there is none. Locked by [`lock_socket`].
 static SOCKET: Mutex<State> = Mutex::new(State::None("no queue has been made yet"));
 
 /// See [`SOCKET`].
 enum State {
     None(&'static str),
-    Failed(listener::Failure),
+    /// With the file that shows the reason.
+    Failed(listener::Failure, #[expect(dead_code, reason = "stays open")] Option<OwnDescriptor>),
     Open(listener::Listener),
 }
 
@@ -73,13 +82,21 @@ impl Socket {
         }
     }
 
-    /// Whether the socket is to be opened again: the program has closed it, or the system had no
+    /// Whether the socket is to be opened again: clients cannot find it any more, or the system had no
     /// descriptor for it.
     fn is_due_again(&self) -> bool {
         match &*self.state {
             State::None(_) => false,
-            State::Failed(failure) => failure.is_passing,
-            State::Open(listener) => listener.socket().is_lost(),
+            State::Failed(failure, _) => failure.is_passing,
+            State::Open(listener) => listener.socket().is_lost() || listener.is_misplaced(),
+        }
+    }
+
+    /// See [`listener::Listener::keep`].
+    fn keeps(&mut self) -> bool {
+        match &mut *self.state {
+            State::Open(listener) => listener.keep(),
+            _ => false,
         }
     }
 
@@ -114,7 +131,7 @@ pub fn socket() -> Result<PathBuf, String> {
     match &*lock_socket().state {
         State::Open(listener) => Ok(listener.path().to_owned()),
         State::None(reason) => Err((*reason).to_owned()),
-        State::Failed(failure) => Err(failure.reason.clone()),
+        State::Failed(failure, _) => Err(failure.reason.clone()),
     }
 }
 
@@ -166,12 +183,26 @@ fn attend_now() {
 /// client.
 fn open() -> bool {
     let mut socket = lock_socket();
+    let mut refused = None;
     if matches!(*socket.state, State::None(_)) || socket.is_due_again() {
-        *socket.state = listener::open().map_or_else(State::Failed, State::Open);
+        match listener::open() {
+            Ok(listener) => *socket.state = State::Open(listener),
+            Err(failure) if !socket.keeps() => {
+                refused = (!failure.is_wanted).then(|| failure.reason.clone());
+                let note = refused.as_deref().and_then(note::show);
+                *socket.state = State::Failed(failure, note);
+            }
+            Err(_) => {}
+        }
         // The control thread may wait for clients of the lost one.
         interrupt::interrupt();
     }
-    socket.has_client()
+    let has_client = socket.has_client();
+    drop(socket);
+    if let Some(reason) = refused.filter(|_| !REPORTED.swap(true, Ordering::Relaxed)) {
+        crate::engine().report_apart(Report::NoControlSocket { reason });
+    }
+    has_client
 }
 
 /// Called by the watcher from time to time, without a lock: opens the socket again if it is due, and
@@ -194,6 +225,7 @@ pub(crate) fn child() {
     WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
     NOTICED.store(false, Ordering::SeqCst);
     SERVING.store(false, Ordering::SeqCst);
+    REPORTED.store(false, Ordering::Relaxed);
     // Not locked, unless the process was ending. Nothing is dropped, since that would free memory.
     if let Ok(mut socket) = SOCKET.try_lock() {
         let inherited = State::None("this process is a forked child that has used no queue yet");

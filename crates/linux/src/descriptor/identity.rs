@@ -33,6 +33,9 @@ pub(crate) enum Expected<'a> {
     /// A file on the device of this path.
     On(&'a CStr),
     Socket,
+    /// A file in memory, of memfd_create(2).
+    #[cfg(feature = "control")]
+    Memory,
     /// An event of perf_event_open(2).
     PerfEvent,
     /// An eventfd.
@@ -51,6 +54,8 @@ impl Expected<'_> {
             Expected::Process => is_of_proc(identity.device),
             Expected::On(path) => device_of(path) == Some(identity.device),
             Expected::Socket => kind == libc::S_IFSOCK,
+            #[cfg(feature = "control")]
+            Expected::Memory => kind == libc::S_IFREG,
             Expected::Event => kind == NO_TYPE,
             #[cfg(feature = "ring")]
             Expected::Ring => kind == NO_TYPE,
@@ -66,6 +71,8 @@ impl Expected<'_> {
             #[cfg(feature = "ring")]
             Expected::Ring => Some(RING),
             Expected::PerfEvent => Some(PERF),
+            #[cfg(feature = "control")]
+            Expected::Memory => None,
             Expected::Process | Expected::On(_) | Expected::Socket => None,
         }
     }

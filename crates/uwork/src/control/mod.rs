@@ -1,8 +1,10 @@
 //! The control socket: how operators look into this process from outside, and change attributes.
 //!
-//! A process that has made a queue listens on a Unix socket, `PID.sock` in `$XDG_RUNTIME_DIR/uwork`,
-//! or in `/run/uwork` without that variable. Only the process's user and root may connect. The
-//! command `uwork` is the client; the protocol is in `docs/control-protocol.md`. Until a client
+//! A process that has made a queue listens on a Unix socket, in a folder of its user's:
+//! `$XDG_RUNTIME_DIR/uwork`, or `uwork-UID` in `/run`, `/dev/shm` or `/tmp`. Only the process's user
+//! and root may connect. The command `uwork` is the client; the protocol is in
+//! `docs/control-protocol.md`. A process that gets no socket says so once, by
+//! [`Report::NoControlSocket`](crate::Report::NoControlSocket). Until a client
 //! connects, the socket costs no thread and no wake-up. `UWORK_CONTROL=0` in the environment
 //! switches it off. A forked child opens a socket of its own when it uses a queue.
 //!
@@ -52,6 +54,12 @@ pub(crate) fn offer() {
     if uwork_linux::control::offer(&Service) {
         uwork_linux::control::call_on_signal_of_environment(write_dump);
     }
+}
+
+/// Where sockets are, for the command `uwork`.
+#[doc(hidden)]
+pub mod place {
+    pub use uwork_linux::control::{FOLDER, NOTE, PLACES};
 }
 
 /// The path of this process's socket.

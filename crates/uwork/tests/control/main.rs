@@ -3,6 +3,7 @@
 
 mod clients;
 mod signals;
+mod strangers;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -380,9 +381,12 @@ fn the_file_of_an_ended_process_with_the_same_number_is_replaced() {
     scene("the_file_of_an_ended_process_with_the_same_number_is_replaced", || {
         let folder = PathBuf::from(std::env::var_os(RUNTIME).unwrap()).join("uwork");
         fs::create_dir(&folder).unwrap();
-        let path = folder.join(format!("{}.sock", std::process::id()));
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        let name = format!("{}-{namespace:x}", std::process::id());
+        let path = folder.join(format!("{name}.sock"));
         drop(UnixListener::bind(&path).unwrap());
-        fs::write(folder.join(format!(".{}", std::process::id())), "left").unwrap();
+        fs::write(folder.join(format!(".{name}")), "left").unwrap();
         assert_eq!(socket(), path);
         assert!(Client::connect(&path).ask("help").is_ok());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "one file, the socket's");

@@ -23,6 +23,7 @@ pub(crate) mod random;
 pub(crate) mod slow;
 pub(crate) mod stderr;
 pub(crate) mod tiers;
+pub(crate) mod users;
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -22,11 +22,13 @@ fn a_held_process_answers_on_its_socket_and_names_the_commands() {
         lines[1..].iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(names, ["ls", "get", "set", "monitor", "top", "trace", "dump", "doctor"]);
 
-    let path = folder.path().join(format!("uwork/{pid}.sock"));
+    let name = format!("{pid}-");
     let mut connected = None;
     until("the socket of the process is open", || {
         assert!(held.ended().is_none(), "the process has ended");
-        connected = UnixStream::connect(&path).ok();
+        let files = std::fs::read_dir(folder.path().join("uwork")).into_iter().flatten().flatten();
+        let mut own = files.filter(|file| file.file_name().to_str().unwrap().starts_with(&name));
+        connected = own.next().and_then(|file| UnixStream::connect(file.path()).ok());
         connected.is_some()
     });
     let mut stream = connected.unwrap();

@@ -82,7 +82,11 @@ fn listed() -> Vec<Listed> {
             }
             Err(fault) => Err(state_of(&fault, *process)?),
         };
-        let command = command_of(*process)?;
+        let command = match process {
+            // It has no number here.
+            0 => String::from("-"),
+            process => command_of(*process)?,
+        };
         Some(Listed { process: *process, command, status, socket: path.clone() })
     });
     rows.into_iter().flatten().collect()

@@ -1,0 +1,317 @@
+//! The command beside users who are no friends: what it believes, follows and removes. Each scene has
+//! folders of its own.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use uwork::{Queue, control};
+
+use crate::observed::{is_observed, observed, until};
+use crate::process::NO_ANSWER;
+use crate::users::{
+    ALICE, BOB, PLACES, Process, become_user, folder_of, make_read_only, may_be_others, own_places,
+};
+
+/// A copy of the command that every user may run, wherever the original is.
+const COMMAND: &str = "/run/command";
+
+/// Runs `body` in a process of its own, as root, beside empty folders of its own.
+#[track_caller]
+fn strangers(test: &str, body: impl FnOnce()) {
+    let path = format!("strangers::{test}");
+    if !is_observed(&path) && !may_be_others() {
+        return;
+    }
+    observed(&path, || {
+        let mut original = File::open(env!("CARGO_BIN_EXE_uwork")).unwrap();
+        // SAFETY: no other thread reads the environment.
+        unsafe { std::env::remove_var("XDG_RUNTIME_DIR") };
+        own_places();
+        io::copy(&mut original, &mut File::create(COMMAND).unwrap()).unwrap();
+        fs::set_permissions(COMMAND, fs::Permissions::from_mode(0o755)).unwrap();
+        body();
+    });
+}
+
+/// A process of the user's that has a socket, and the path of that.
+fn process_of(user: u32) -> (Process, PathBuf) {
+    let mut process = Process::start(|parent| {
+        become_user(user);
+        let queue = Queue::builder(format!("of-{user}")).build().unwrap();
+        parent.tell(until(control::socket, |_| true).to_str().unwrap());
+        parent.wait();
+        drop(queue);
+    });
+    let path = PathBuf::from(process.hear());
+    (process, path)
+}
+
+/// What the command writes if the user runs it: to both outputs. Again, if a process got no CPU for an
+/// answer.
+fn said(user: u32, args: &[&str]) -> String {
+    let run = || {
+        let Output { stdout, stderr, .. } = {
+            let mut command = Command::new(COMMAND);
+            command.args(args);
+            if user != 0 {
+                use std::os::unix::process::CommandExt as _;
+                command.uid(user).gid(user);
+            }
+            command.output().unwrap()
+        };
+        let text = String::from_utf8([stdout, stderr].concat()).unwrap();
+        if text.contains(NO_ANSWER) { Err(text) } else { Ok(text) }
+    };
+    until(run, |_| true)
+}
+
+/// The line of `uwork ls` of a process.
+fn row(list: &str, pid: u32) -> Option<&str> {
+    let pid = pid.to_string();
+    list.lines().find(|line| line.split_whitespace().next() == Some(&pid))
+}
+
+/// The name of a socket of a process in the namespace of this one.
+fn name(pid: u32) -> String {
+    format!("{pid}-{:x}.sock", fs::metadata("/proc/self/ns/pid").unwrap().ino())
+}
+
+#[test]
+fn users_see_their_own_processes_and_root_sees_all() {
+    strangers("users_see_their_own_processes_and_root_sees_all", || {
+        let [(root, _), (alice, _), (bob, _)] = [0, ALICE, BOB].map(process_of);
+        for (user, sees) in [(0, [true; 3]), (ALICE, [false, true, false])] {
+            let list = said(user, &["ls"]);
+            let found = [&root, &alice, &bob].map(|process| row(&list, process.pid).is_some());
+            assert_eq!(found, sees, "{list}");
+        }
+        let pid = bob.pid.to_string();
+        assert!(said(0, &["dump", &pid]).contains(&format!("queue of-{BOB} ")));
+        assert!(said(BOB, &["dump", &pid]).contains(&format!("queue of-{BOB} ")));
+        let refused = said(ALICE, &["dump", &pid]);
+        assert!(refused.contains(&format!("belongs to user {BOB}")), "{refused}");
+    });
+}
+
+// Catches: root's client that believes what a stranger says in the name of another process.
+#[test]
+fn a_stranger_who_listens_under_the_name_of_another_process_is_not_asked() {
+    strangers("a_stranger_who_listens_under_the_name_of_another_process_is_not_asked", || {
+        let (alice, path) = process_of(ALICE);
+        let pid = alice.pid.to_string();
+        // In a folder of his own, in one with her name, and in her session's.
+        let folders = [format!("/dev/shm/uwork-{BOB}"), format!("/tmp/uwork-{ALICE}")];
+        let mut folders: Vec<_> = folders.iter().map(|path| folder_of(BOB, path, 0o700)).collect();
+        folder_of(BOB, format!("/run/user/{ALICE}"), 0o755);
+        folders.push(folder_of(BOB, format!("/run/user/{ALICE}/uwork"), 0o755));
+        let mut imitates = Process::start(|parent| {
+            become_user(BOB);
+            let bind = |folder: &PathBuf| UnixListener::bind(folder.join(name(alice.pid))).unwrap();
+            let listeners: Vec<_> = folders.iter().map(bind).collect();
+            parent.tell("listens");
+            parent.wait();
+            for listener in listeners {
+                listener.set_nonblocking(true).unwrap();
+                // Those who connected have said nothing.
+                while let Ok((mut client, _)) = listener.accept() {
+                    let mut text = String::new();
+                    let read = io::Read::read_to_string(&mut client, &mut text);
+                    assert!(read.is_err() || text.is_empty(), "{text}");
+                }
+            }
+        });
+        imitates.hear();
+        for user in [0, ALICE] {
+            assert!(said(user, &["dump", &pid]).contains(&format!("queue of-{ALICE} ")));
+            let list = said(user, &["ls"]);
+            assert!(row(&list, alice.pid).is_some(), "{list}");
+            assert!(list.contains(path.to_str().unwrap()), "{list}");
+        }
+        let direct = said(0, &["dump", folders[0].join(name(alice.pid)).to_str().unwrap()]);
+        assert!(direct.contains(&format!("listens here, not {pid}")), "{direct}");
+        drop(imitates);
+    });
+}
+
+/// The socket of a process that has ended.
+fn stale(path: &Path) -> PathBuf {
+    drop(UnixListener::bind(path).unwrap());
+    path.to_owned()
+}
+
+// Catches: root's client that connects to, or removes, what a stranger's link leads to.
+#[test]
+fn root_follows_no_link_of_a_user_and_removes_nothing_behind_one() {
+    strangers("root_follows_no_link_of_a_user_and_removes_nothing_behind_one", || {
+        let secret = folder_of(0, "/run/secret", 0o700);
+        let ended = stale(&secret.join("99999998.sock"));
+        let listener = UnixListener::bind(secret.join("1.sock")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // The folder is a link, or what it is in, or a name in it.
+        folder_of(ALICE, format!("/run/user/{ALICE}"), 0o700);
+        let link = |to: &Path, at: String| {
+            symlink(to, &at).unwrap();
+            std::os::unix::fs::lchown(&at, Some(ALICE), Some(ALICE)).unwrap();
+        };
+        link(&secret, format!("/run/user/{ALICE}/uwork"));
+        link(&secret, format!("/dev/shm/uwork-{ALICE}"));
+        folder_of(BOB, "/tmp/home", 0o755);
+        fs::create_dir("/run/root").unwrap();
+        symlink(&secret, "/run/root/uwork").unwrap();
+        let own = folder_of(ALICE, format!("/tmp/uwork-{ALICE}"), 0o700);
+        for (at, target) in [(1, "1.sock"), (99_999_998, "99999998.sock")] {
+            link(&secret.join(target), format!("{}/{at}.sock", own.display()));
+        }
+        // A socket of root's, by a second name.
+        stale(Path::new("/tmp/of-root"));
+        fs::hard_link("/tmp/of-root", own.join("99999997.sock")).unwrap();
+        let theirs = stale(&own.join("99999996.sock"));
+        std::os::unix::fs::chown(&theirs, Some(ALICE), Some(ALICE)).unwrap();
+
+        let list = said(0, &["ls"]);
+        assert_eq!(list.lines().count(), 1, "{list}");
+        assert!(!theirs.exists(), "a file of the folder's user, whose process has ended");
+        assert!(ended.exists() && own.join("99999997.sock").exists());
+        assert!(fs::symlink_metadata(own.join("99999998.sock")).is_ok());
+        for at in [own.join("1.sock"), PathBuf::from(format!("/dev/shm/uwork-{ALICE}/1.sock"))] {
+            let refused = said(0, &["dump", at.to_str().unwrap()]);
+            assert!(refused.starts_with("uwork: "), "{refused}");
+        }
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        // By the environment, through a link that another user can change.
+        link(Path::new("/run/root"), "/tmp/home/run".to_owned());
+        let output = Command::new(COMMAND)
+            .arg("ls")
+            .env("XDG_RUNTIME_DIR", "/tmp/home/run")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        assert!(ended.exists());
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn a_user_removes_files_of_her_own_ended_processes_only() {
+    strangers("a_user_removes_files_of_her_own_ended_processes_only", || {
+        let files = [ALICE, BOB].map(|user| {
+            let folder = folder_of(user, format!("/dev/shm/uwork-{user}"), 0o755);
+            let file = stale(&folder.join("99999998.sock"));
+            std::os::unix::fs::chown(&file, Some(user), Some(user)).unwrap();
+            file
+        });
+        // As her process makes one where the name is taken.
+        let another = folder_of(ALICE, format!("/dev/shm/uwork-{ALICE}.1f"), 0o700);
+        let file = stale(&another.join("99999998.sock"));
+        std::os::unix::fs::chown(file, Some(ALICE), Some(ALICE)).unwrap();
+        said(ALICE, &["ls"]);
+        assert!(!another.exists(), "it was of one process");
+        assert_eq!(files.each_ref().map(|file| file.exists()), [false, true]);
+        said(0, &["ls"]);
+        assert!(!files[1].exists());
+    });
+}
+
+// Catches: a folder that all may write, and whose files root's client believes.
+#[test]
+fn folders_that_others_can_write_are_left_out() {
+    strangers("folders_that_others_can_write_are_left_out", || {
+        for path in ["/run/uwork".to_owned(), format!("/dev/shm/uwork-{ALICE}")] {
+            let folder = folder_of(ALICE, path, 0o1777);
+            let file = stale(&folder.join("99999998.sock"));
+            std::os::unix::fs::chown(&file, Some(ALICE), Some(ALICE)).unwrap();
+            for user in [0, ALICE] {
+                assert_eq!(said(user, &["ls"]).lines().count(), 1);
+            }
+            assert!(file.exists());
+        }
+    });
+}
+
+// Catches: the number of a process in its namespace, taken for that of another process here.
+#[test]
+fn a_process_of_another_namespace_is_found_by_its_number_here() {
+    strangers("a_process_of_another_namespace_is_found_by_its_number_here", || {
+        let contained = || {
+            let mut outer = Process::start(|parent| {
+                // SAFETY: no pointers.
+                assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+                let (inner, path) = process_of(ALICE);
+                parent.tell(&inner.pid.to_string());
+                parent.tell(path.to_str().unwrap());
+                parent.wait();
+            });
+            let pid: u32 = outer.hear().parse().unwrap();
+            let path = outer.hear();
+            (outer, pid, path)
+        };
+        let both = [contained(), contained()];
+        for user in [0, ALICE] {
+            let list = said(user, &["ls"]);
+            for (_, pid, path) in &both {
+                let line = row(&list, *pid).unwrap_or_else(|| panic!("{list}"));
+                assert!(line.ends_with(path), "{line}");
+                let dump = said(user, &["dump", &pid.to_string()]);
+                assert!(dump.contains(&format!("queue of-{ALICE} ")), "{dump}");
+            }
+            assert!(row(&list, 1).is_none(), "{list}");
+        }
+        // From inside, the processes of the other namespace have no number.
+        let inside = Process::start(|_| {
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0);
+            let inner = Process::start(|_| {
+                let list = said(ALICE, &["ls"]);
+                assert!(list.contains("another PID namespace"), "{list}");
+            });
+            drop(inner);
+        });
+        drop(inside);
+        drop(both);
+    });
+}
+
+#[test]
+fn a_process_without_a_socket_is_asked_for_the_reason() {
+    strangers("a_process_without_a_socket_is_asked_for_the_reason", || {
+        PLACES[1..].iter().for_each(|place| make_read_only(place));
+        let unseen = |dumpable: libc::c_int| {
+            let mut unseen = Process::start(|parent| {
+                become_user(ALICE);
+                // SAFETY: numbers only.
+                unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable) };
+                let _queue = Queue::builder("unseen").build().unwrap();
+                let known = |reason: &Result<PathBuf, String>| {
+                    reason.as_ref().is_err_and(|reason| reason.contains("/tmp"))
+                };
+                let _reason = until(|| Ok::<_, String>(control::socket()), known);
+                parent.tell("unseen");
+                parent.wait();
+            });
+            unseen.hear();
+            unseen
+        };
+        // As a program that the user has started, and as a daemon that was root's.
+        let (own, daemon) = (unseen(1), unseen(0));
+        let asked = |user, process: &Process| said(user, &["ls", &process.pid.to_string()]);
+        for (user, process) in [(0, &own), (ALICE, &own), (0, &daemon)] {
+            let reason = asked(user, process);
+            assert!(reason.contains(&format!("/run/uwork-{ALICE}: Permission denied")), "{reason}");
+        }
+        let reason = asked(ALICE, &daemon);
+        assert!(reason.contains("it has changed its user; root can see the reason"), "{reason}");
+        let reason = asked(BOB, &own);
+        assert!(reason.contains(&format!("belongs to user {ALICE}")), "{reason}");
+        let mut without = Process::start(|parent| {
+            parent.tell("no queue");
+            parent.wait();
+        });
+        without.hear();
+        let reason = said(0, &["ls", &without.pid.to_string()]);
+        assert!(reason.contains("has made no queue"), "{reason}");
+    });
+}
