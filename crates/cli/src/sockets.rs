@@ -235,7 +235,7 @@ pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
 }
 
 /// The number that a process has here. Processes of other PID namespaces have another one there, which
-/// is in the name.
+/// is in the name. 0, if it has none here.
 fn number_here(name: &Path, socket: &Socket) -> Option<u32> {
     let (process, namespace) = process_of(name)?;
     if namespace.is_none_or(|namespace| Some(namespace) == own_namespace()) {
@@ -243,7 +243,7 @@ fn number_here(name: &Path, socket: &Socket) -> Option<u32> {
     }
     let peer = connect(&socket.path).ok().and_then(|stream| credentials(&stream).ok());
     let number = peer.and_then(|peer| u32::try_from(peer.pid).ok());
-    Some(number.filter(|&number| number != 0).unwrap_or(process))
+    Some(number.unwrap_or(0))
 }
 
 /// Removes the socket of a process that has ended, if this user may. False if a process listens on

@@ -316,7 +316,7 @@ fn a_process_without_a_socket_says_so_once_and_shows_the_reason() {
             for place in PLACES {
                 assert!(reason.contains(&format!("{place}/uwork-{ALICE}: ")), "{reason}");
             }
-            assert_eq!(*REASONS.lock().unwrap(), [reason.clone()]);
+            assert_eq!(REASONS.lock().unwrap().as_slice(), std::slice::from_ref(&reason));
             assert_eq!(notes().len(), 1);
             assert!(reason.starts_with(notes()[0].as_str()), "{:?}", notes());
         };

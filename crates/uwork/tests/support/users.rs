@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::guard::begin_in_forked_child;
+use super::guard::{KnownChild, begin_in_forked_child};
 
 /// Users without names, as a test must not be one that exists.
 pub(crate) const ALICE: u32 = 70_001;
@@ -105,6 +105,7 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     says: BufReader<std::io::PipeReader>,
     waits: std::io::PipeWriter,
+    _known: KnownChild,
 }
 
 impl Process {
@@ -125,8 +126,8 @@ impl Process {
                 std::process::exit(i32::from(outcome.is_err()))
             }
             pid => {
-                let (pid, says) = (pid as u32, BufReader::new(said));
-                Process { pid, says, waits }
+                let (says, _known) = (BufReader::new(said), KnownChild::new(pid));
+                Process { pid: pid as u32, says, waits, _known }
             }
         }
     }
