@@ -207,8 +207,8 @@ impl Observer for Linux {
         self.blocked.activity(thread)
     }
 
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
-        stack::of_thread(thread)
+    fn stack_of(&self, thread: u64, named: bool) -> Result<Vec<Frame>, NoStack> {
+        if named { stack::of_thread(thread) } else { stack::addresses_of_thread(thread) }
     }
 
     fn record(&self, thread: u64) -> Option<blocked::Records> {

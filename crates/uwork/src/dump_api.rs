@@ -28,9 +28,26 @@ use crate::queue::Queue;
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn dump() -> Dump {
+    dump_with(Names::OfFiles)
+}
+
+/// The names in a dump.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Those that functions give themselves. Others, and calls on stacks, are shown by their
+    /// addresses: no file is read.
+    OwnOnly,
+    /// Those of the symbols and debug information in the program's files as well.
+    OfFiles,
+}
+
+/// As [`dump`].
+pub(crate) fn dump_with(named: Names) -> Dump {
     let mut dump = engine().dump();
     dump.replace_items(&mut represented_item);
-    dump.name_functions(names());
+    if named == Names::OfFiles {
+        dump.name_functions(names());
+    }
     dump.name_niceness(actual_nice);
     dump
 }
@@ -72,15 +89,21 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn long_runs(time: std::time::Duration) -> LongRuns {
-    long_runs_of(time, None)
+    long_runs_of(time, None, Names::OfFiles)
 }
 
 /// As [`long_runs`], of the workers in items of the queue with this name.
-pub(crate) fn long_runs_of(time: std::time::Duration, queue: Option<&str>) -> LongRuns {
+pub(crate) fn long_runs_of(
+    time: std::time::Duration,
+    queue: Option<&str>,
+    named: Names,
+) -> LongRuns {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut runs = engine().long_runs(ns, queue);
+    let mut runs = engine().long_runs(ns, queue, named == Names::OfFiles);
     runs.replace_items(&mut represented_item);
-    runs.name_functions(&mut names());
+    if named == Names::OfFiles {
+        runs.name_functions(&mut names());
+    }
     runs
 }
 

@@ -76,11 +76,13 @@ pub trait Observer: Send + Sync {
 
     /// The calls that a thread is in, innermost first. Takes microseconds for a thread that answers
     /// at once, and up to a second. The thread may notice: system calls that it waits in
-    /// may return early. Used only for a stall that is about to be reported.
+    /// may return early. Used only for a stall that is about to be reported. Without `named` the
+    /// frames have addresses alone: names take a multiple of that time, and their reader may find
+    /// them from outside.
     ///
     /// # Errors
     /// Why the calls are unknown.
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack>;
+    fn stack_of(&self, thread: u64, named: bool) -> Result<Vec<Frame>, NoStack>;
 
     /// Begins to record a thread's context switches, in the tier of events. Takes tens of
     /// microseconds, the first time some milliseconds. None if the system refuses.

@@ -316,7 +316,7 @@ impl Observer for Unobserved {
         None
     }
 
-    fn stack_of(&self, _: u64) -> Result<Vec<Frame>, NoStack> {
+    fn stack_of(&self, _: u64, _: bool) -> Result<Vec<Frame>, NoStack> {
         Err(NoStack::Unavailable)
     }
 

@@ -72,7 +72,7 @@ impl<H: Host> Watch<H> {
             let mut stacks_left = STACKS_AT_ONCE;
             for mut report in reports {
                 if let Report::Stalled(stall) = &mut report {
-                    self.inspect_some(engine, stall, &mut stacks_left);
+                    self.inspect_some(engine, stall, &mut stacks_left, true);
                 }
                 engine.host().report(report);
             }
@@ -88,13 +88,19 @@ impl<H: Host> Watch<H> {
     }
 
     /// As [`Watch::inspect_some`], for a single stall.
-    pub(super) fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall) {
-        self.inspect_some(engine, stall, &mut { STACKS_AT_ONCE });
+    pub(super) fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall, named: bool) {
+        self.inspect_some(engine, stall, &mut { STACKS_AT_ONCE }, named);
     }
 
     /// Queries the system for the state of the workers in the way, and collects the stacks of some
-    /// of them.
-    fn inspect_some(&self, engine: &Engine<H>, stall: &mut Stall, stacks_left: &mut usize) {
+    /// of them, `named` or as addresses.
+    fn inspect_some(
+        &self,
+        engine: &Engine<H>,
+        stall: &mut Stall,
+        stacks_left: &mut usize,
+        named: bool,
+    ) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
             if !self.is_in_same_run(engine, worker) {
@@ -111,7 +117,7 @@ impl<H: Host> Watch<H> {
             };
             if *stacks_left > 0 {
                 *stacks_left -= 1;
-                let stack = engine.observer().stack_of(worker.thread);
+                let stack = engine.observer().stack_of(worker.thread, named);
                 worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
             }
             if !self.is_in_same_run(engine, worker) {

@@ -12,8 +12,9 @@ impl<H: Host> Engine<H> {
     /// those in an item of that queue.
     ///
     /// Each of them takes a signal, which makes some system calls return early, and may take 100 ms
-    /// to answer, or a second if it gets no CPU. The caller holds no locks.
-    pub fn long_runs(&self, ns: u64, queue: Option<&str>) -> LongRuns {
+    /// to answer, or a second if it gets no CPU. The caller holds no locks. Without `named` the
+    /// frames of the stacks have addresses alone, for a reader that names them.
+    pub fn long_runs(&self, ns: u64, queue: Option<&str>, named: bool) -> LongRuns {
         let survey = Survey::of(self);
         let now = self.host().now();
         let is_of = |pwq: Option<u32>| {
@@ -43,7 +44,7 @@ impl<H: Host> Engine<H> {
             workers_max: None,
         };
         survey.list(&mut runs, slots.iter().map(listed).collect(), &slots);
-        self.watch.inspect_blockers(self, &mut runs);
+        self.watch.inspect_blockers(self, &mut runs, named);
         LongRuns::new(runs)
     }
 }

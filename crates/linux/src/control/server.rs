@@ -28,6 +28,8 @@ impl Drop for Serving {
 
 /// The thread's function.
 pub(super) fn serve(service: &'static dyn Service) {
+    // Clients look into processes when the machine is in trouble.
+    crate::thread::respond_soon();
     loop {
         let serving = Serving;
         let calls = Calls::begin();

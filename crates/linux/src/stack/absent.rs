@@ -7,6 +7,11 @@ pub(crate) fn of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
     Err(NoStack::Unavailable)
 }
 
+/// Always `Unavailable`.
+pub(crate) fn addresses_of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
+    Err(NoStack::Unavailable)
+}
+
 /// No signal is used.
 pub(super) fn signal() -> Option<libc::c_int> {
     None

@@ -92,6 +92,14 @@ pub(crate) enum Place {
     ReturnTo(usize),
 }
 
+impl Place {
+    /// A frame with the address alone.
+    pub(crate) fn unnamed(self) -> Frame {
+        let (Place::At(address) | Place::ReturnTo(address)) = self;
+        Frame { address, symbol: None, location: None }
+    }
+}
+
 /// The path of a source file, without the prefix that shows where the standard library was built.
 fn shortened(file: &str) -> &str {
     let rest = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/'));
@@ -118,7 +126,7 @@ fn frames_at(place: Place) -> Vec<Frame> {
         frames.push(Frame { address, symbol, location });
     });
     if frames.is_empty() {
-        frames.push(Frame { address, symbol: None, location: None });
+        frames.push(place.unnamed());
     }
     frames
 }

@@ -50,7 +50,7 @@ impl Observer for VirtualHost {
         Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
     }
 
-    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
+    fn stack_of(&self, thread: u64, _: bool) -> Result<Vec<Frame>, NoStack> {
         let id = thread as usize - 1;
         let machine = self.machine();
         let frame =

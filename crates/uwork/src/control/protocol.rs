@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{metrics, pools, status, trace};
+use crate::dump_api::{Names, dump_with};
 use crate::sysfs::{Entry, EntryKind, Error, Tree};
 
 /// The protocol's version. It grows when a client of the previous version would fail.
@@ -13,7 +14,7 @@ pub const VERSION: u32 = 1;
 const TREE: Tree = Tree { has_every_queue: true };
 
 /// The requests, with what they answer.
-const REQUESTS: [(&str, &str); 14] = [
+const REQUESTS: [(&str, &str); 15] = [
     ("help", "this list"),
     ("list [PATH]", "the entries of a folder of the attribute tree: rw, ro or dir, and the name"),
     ("get PATH", "the value of an attribute"),
@@ -28,6 +29,7 @@ const REQUESTS: [(&str, &str); 14] = [
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
     ("stacks [MS [QUEUE]]", "workers in a batch for at least MS (100) milliseconds, with stacks"),
+    ("raw REQUEST", "dump or stacks, with addresses where the program's files have names: at once"),
     ("trace on SECONDS", "record when items are queued, start and end, for so long"),
     ("trace read", "the records since the last time, separated by tabs"),
     ("trace off", "end the trace; its records can still be read"),
@@ -57,7 +59,8 @@ pub fn answer(request: &str) -> String {
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
         ("dump", "json") => text(&crate::dump().to_json()),
-        ("stacks", of) => stacks(of),
+        ("stacks", of) => stacks(of, Names::OfFiles),
+        ("raw", request) => raw(request),
         ("trace", "read") => trace::read(),
         ("trace", "off") => trace::stop(),
         ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
@@ -100,11 +103,22 @@ fn code_of(error: &Error) -> &'static str {
     }
 }
 
-fn stacks(of: &str) -> String {
+/// Answers a request without reading the program's files, which takes long on a busy machine. The
+/// client reads them, beside the process.
+fn raw(request: &str) -> String {
+    let (verb, of) = request.split_once(' ').unwrap_or((request, ""));
+    match (verb, of.trim()) {
+        ("dump", "") => text(&dump_with(Names::OwnOnly).to_string()),
+        ("stacks", of) => stacks(of, Names::OwnOnly),
+        _ => refusal("bad-request", &format!("raw is dump or stacks, and not {request:?}")),
+    }
+}
+
+fn stacks(of: &str, named: Names) -> String {
     let (ms, queue) = of.split_once(' ').map_or((of, None), |(ms, queue)| (ms, Some(queue.trim())));
     let time = if ms.is_empty() { Ok(super::LONG) } else { ms.parse().map(Duration::from_millis) };
     match time {
-        Ok(time) => text(&crate::dump_api::long_runs_of(time, queue).to_string()),
+        Ok(time) => text(&crate::dump_api::long_runs_of(time, queue, named).to_string()),
         Err(_) => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
     }
 }
@@ -163,6 +177,7 @@ mod tests {
                 "get" | "describe" => format!("{verb} cpumask"),
                 "set" => "set module/parameters/pool_workers_max 0".to_owned(),
                 "trace" => request.replace("SECONDS", "1"),
+                "raw" => "raw stacks".to_owned(),
                 _ => verb.to_owned(),
             };
             let answer = answer(&whole);
