@@ -74,6 +74,9 @@ installed_command() {
     test -s "$installed/share/man/man1/uwork-doctor.1"
 }
 
+# Programs in C that are stuck, as the command names them from their symbols, and without these.
+stuck_programs() { UWORK=$installed/bin/uwork PROGRAMS="c c-stripped" lab/stuck/run.sh 1 0; }
+
 manual_pages() {
     if ! command -v mandoc >/dev/null; then
         echo "left out: mandoc is not installed"
@@ -113,5 +116,6 @@ with_library stage examples examples
 with_library stage kernel/examples kernel_examples
 with_library stage examples/cmake cmake_example
 with_library stage "installed command" installed_command
+with_library stage "stuck programs" stuck_programs
 with_library stage "manual pages" manual_pages
 report_failures

@@ -152,7 +152,7 @@ fn paused_queues_take_no_place_of_those_that_are_asked() {
     );
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&queues),
-        "stacks 100 last" => ok(
+        "raw stacks 100 last" => ok(
             "stacks of 1 workers\n  uw/0 (thread 7, slot 1), asleep, in a::F of queue \"last\"\n",
         ),
         _ => ok(""),
@@ -166,12 +166,67 @@ fn doctor_says_why_it_has_no_stacks() {
                   mute\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n";
     let (_folder, socket) = answering(|request| match request {
         "queues" => ok(queues),
-        "dump" => ok("  queue mute  unbound\n    pwq 1\n      pending  item 0x5  c::H\n"),
-        "stacks 100 mute" => "no answer of the protocol\n".to_owned(),
+        "raw dump" => ok("  queue mute  unbound\n    pwq 1\n      pending  item 0x5  c::H\n"),
+        "raw stacks 100 mute" => "no answer of the protocol\n".to_owned(),
         _ => ok(""),
     });
     let parts = ["queue mute", "sent a malformed answer, 'no answer of", "pending  item 0x5  c::H"];
     doctor_with(&socket, &parts);
+}
+
+/// A row of `queues` of a queue that does not move.
+const STUCK: &str = "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n\
+                     old\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n";
+
+#[test]
+fn doctor_takes_the_names_of_a_process_of_an_earlier_version() {
+    let (_folder, socket) = answering(|request| match request {
+        "queues" => ok(STUCK),
+        "dump" => ok("  queue old  unbound\n"),
+        "stacks 100 old" => ok("stacks of 1 workers\n  uw/0 (thread 7), asleep, in a::F of queue \
+                               \"old\"\n      0 0x10 a::waits (a.rs:7)\n"),
+        "status" => ok("pid\t1\nblocking_tier\tstandby\nblocking_reason\tbest\n"),
+        _ => "err bad-request no such request\n".to_owned(),
+    });
+    let (found, code) =
+        doctor_with(&socket, &["in a::F of queue \"old\"", "0 0x10 a::waits (a.rs:7)"]);
+    assert_eq!(code, Some(1), "{found}");
+    // Nothing is said to be well that the process does not know.
+    for unseen in
+        ["whether membarrier is permitted", "whether rseq", "how many items have panicked"]
+    {
+        let line = found.lines().find(|line| line.contains(unseen)).unwrap_or_default();
+        assert!(line.starts_with("  ??    "), "{unseen}: {found}");
+    }
+    assert!(!found.contains("ok    membarrier"), "{found}");
+}
+
+#[test]
+fn a_process_of_which_nothing_was_seen_is_not_well() {
+    for refusal in ["err failed no\n", "no answer of the protocol\n"] {
+        let (_folder, socket) = answering(move |_| refusal.to_owned());
+        let (found, code) =
+            doctor_with(&socket, &["  ??    the facts about the process", "the queues"]);
+        assert!(code != Some(0), "{found}");
+        let process = &found[found.find("\nprocess ").unwrap()..];
+        let good: Vec<_> = process.lines().filter(|line| line.starts_with("  ok  ")).collect();
+        assert!(good.iter().all(|line| line.contains("RLIMIT")), "{good:?}");
+    }
+    let missing = uwork(&["doctor", "/nonexistent/1.sock"]);
+    assert!(missing.status.code().is_some_and(|code| code != 0));
+    assert!(String::from_utf8(missing.stdout).unwrap().contains("  ??    /nonexistent/1.sock"));
+}
+
+/// Refused stacks and a refused dump are said.
+#[test]
+fn doctor_says_which_part_of_the_evidence_is_missing() {
+    let (_folder, socket) = answering(|request| match request {
+        "queues" => ok(STUCK),
+        "raw dump" => "err failed no memory\n".to_owned(),
+        "raw stacks 100 old" => "err refused no signal is left\n".to_owned(),
+        _ => ok("pid\t1\n"),
+    });
+    doctor_with(&socket, &["no stacks: no signal is left", "no items that wait: no memory"]);
 }
 
 /// More workers are stuck than an answer has stacks.
@@ -245,8 +300,15 @@ fn doctor_and_dump_name_both_queues_of_a_deadlock() {
         both_run.wait();
         let function = "doctor_and_dump_name_both_queues_of_a_deadlock";
         let remedy = "        a deadlock, items wait for each other: ";
-        let parts = [remedy, "  deadlock: item ", "::flush", ", waiting, in ", function];
+        let parts = [remedy, "  deadlock: ", "::flush", ", waiting, in ", function];
         let found = ["embrace-1", "embrace-2"].map(|name| finding_of(&pid, name, &parts));
+        // Both lines at the first queue, and none at the second.
+        let lines = found.each_ref().map(|(_, below)| below.matches("  deadlock: item ").count());
+        assert_eq!(lines, [2, 0], "{found:#?}");
+        assert!(
+            found[1].1.contains("deadlock: the one of queue \"embrace-1\", above"),
+            "{found:?}"
+        );
         let dump = text(&["dump", &pid]);
         for (name, (line, below)) in ["embrace-1", "embrace-2"].into_iter().zip(found) {
             let expected = format!(
@@ -331,4 +393,164 @@ fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
             timers.flush().unwrap();
         },
     );
+}
+
+/// The kinds of programs that are stuck.
+mod kinds {
+    use std::io::Read as _;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use uwork::Queue;
+
+    use super::{finding_where, looked_at, observed, until};
+    use crate::observed::observed_stripped;
+
+    static STUCK: AtomicU32 = AtomicU32::new(0);
+    static BOTH: [Mutex<u32>; 2] = [Mutex::new(0), Mutex::new(0)];
+
+    #[inline(never)]
+    fn spins_for_ever() {
+        STUCK.fetch_add(1, Ordering::SeqCst);
+        while std::hint::black_box(true) {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline(never)]
+    fn takes_both_locks(first: usize) {
+        let mut held = BOTH[first].lock().unwrap();
+        STUCK.fetch_add(1, Ordering::SeqCst);
+        until(|| Ok::<_, ()>(STUCK.load(Ordering::SeqCst)), |&stuck| stuck == 2);
+        *held += *BOTH[1 - first].lock().unwrap();
+    }
+
+    #[inline(never)]
+    fn waits_for_a_flush_of_its_queue(own: Arc<Queue>) {
+        let flusher = std::thread::spawn(move || {
+            STUCK.fetch_add(1, Ordering::SeqCst);
+            own.flush()
+        });
+        std::hint::black_box(flusher.join().is_err());
+    }
+
+    #[inline(never)]
+    fn reads_from_a_pipe() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        STUCK.fetch_add(1, Ordering::SeqCst);
+        let _ = std::hint::black_box(reader.read(&mut [0]));
+        drop(writer);
+    }
+
+    /// Has a program of this kind looked at. What doctor shows below its queue has `part` where the stack
+    /// begins, in the lines of the stack. With `is_stripped` these have the program's file in place of
+    /// the function.
+    fn is_named(part: &str, is_stripped: bool, items: impl FnOnce(&Arc<Queue>) -> u32) {
+        let (_queue, pid) = looked_at("bystander");
+        let queue = Arc::new(Queue::builder("kind").max_active(2).build().unwrap());
+        let expected = items(&queue);
+        until(|| Ok::<_, ()>(STUCK.load(Ordering::SeqCst)), |&stuck| stuck == expected);
+        let shown = if is_stripped { "stripped+0x" } else { part };
+        let is_frame = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.next().is_some_and(|number| number.parse::<u32>().is_ok())
+                && words.next().is_some_and(|address| address.starts_with("0x"))
+                && line.contains(shown)
+        };
+        let (line, below) = finding_where(&pid, "kind", |below| below.lines().any(is_frame));
+        assert!(line.starts_with("  LOOK  queue kind"), "{line}");
+        // The item's own name needs no symbols.
+        assert!(below.contains(", in ") && below.contains("doctor::kinds::"), "{below}");
+        // The frames of the worker are left out, where they have names.
+        assert!(is_stripped || !below.contains("uwork_engine::worker"), "{below}");
+        // Its items never end.
+        std::mem::forget(queue);
+    }
+
+    fn forget<T>(handle: T) {
+        std::mem::forget(handle);
+    }
+
+    fn a_loop(is_stripped: bool) {
+        is_named("spins_for_ever", is_stripped, |queue| {
+            forget(queue.spawn(spins_for_ever));
+            1
+        });
+    }
+
+    fn two_locks(is_stripped: bool) {
+        is_named("takes_both_locks", is_stripped, |queue| {
+            forget(queue.spawn(|| takes_both_locks(0)));
+            forget(queue.spawn(|| takes_both_locks(1)));
+            2
+        });
+    }
+
+    fn a_flush(is_stripped: bool) {
+        is_named("waits_for_a_flush_of_its_queue", is_stripped, |queue| {
+            let own = queue.clone();
+            forget(queue.spawn(move || waits_for_a_flush_of_its_queue(own)));
+            1
+        });
+    }
+
+    fn a_system_call(is_stripped: bool) {
+        is_named("reads_from_a_pipe", is_stripped, |queue| {
+            forget(queue.spawn(reads_from_a_pipe));
+            1
+        });
+    }
+
+    fn the_limit(is_stripped: bool) {
+        is_named("reads_from_a_pipe", is_stripped, |queue| {
+            (0..2).for_each(|_| forget(queue.spawn(reads_from_a_pipe)));
+            (0..8).for_each(|_| forget(queue.spawn(|| ())));
+            2
+        });
+    }
+
+    #[test]
+    fn an_endless_loop_is_named() {
+        observed("doctor::kinds::an_endless_loop_is_named", || a_loop(false));
+    }
+
+    #[test]
+    fn items_that_hold_each_others_locks_are_named() {
+        observed("doctor::kinds::items_that_hold_each_others_locks_are_named", || two_locks(false));
+    }
+
+    #[test]
+    fn an_item_that_waits_for_a_flush_of_its_own_queue_is_named() {
+        let test = "doctor::kinds::an_item_that_waits_for_a_flush_of_its_own_queue_is_named";
+        observed(test, || a_flush(false));
+    }
+
+    #[test]
+    fn a_system_call_that_does_not_return_is_named() {
+        observed("doctor::kinds::a_system_call_that_does_not_return_is_named", || {
+            a_system_call(false)
+        });
+    }
+
+    #[test]
+    fn items_that_hold_all_permits_are_named() {
+        observed("doctor::kinds::items_that_hold_all_permits_are_named", || the_limit(false));
+    }
+
+    #[test]
+    fn a_stripped_program_has_stacks_with_its_file() {
+        observed_stripped("doctor::kinds::a_stripped_program_has_stacks_with_its_file", || {
+            two_locks(true);
+        });
+    }
+
+    #[test]
+    fn a_stripped_program_in_an_endless_loop_has_a_stack() {
+        observed_stripped(
+            "doctor::kinds::a_stripped_program_in_an_endless_loop_has_a_stack",
+            || {
+                a_loop(true);
+            },
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -25,11 +26,28 @@ pub(crate) fn is_observed(test: &str) -> bool {
 /// and with a folder of its own for its socket. Neither other tests nor other processes of this
 /// machine change its state or its list of processes. Panics with its output if it fails.
 pub(crate) fn observed(test: &str, body: impl FnOnce()) {
+    observed_of(test, |_| std::env::current_exe().unwrap(), body);
+}
+
+/// As [`observed`], with a copy of this program that has no symbols, named `stripped`.
+pub(crate) fn observed_stripped(test: &str, body: impl FnOnce()) {
+    let stripped = |folder: &Path| {
+        let copy = folder.join("stripped");
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&copy).arg(std::env::current_exe().unwrap());
+        assert!(strip.status().unwrap().success(), "strip, which comes with the linker");
+        copy
+    };
+    observed_of(test, stripped, body);
+}
+
+/// As [`observed`], with the program that `program` returns for the folder.
+fn observed_of(test: &str, program: impl FnOnce(&Path) -> PathBuf, body: impl FnOnce()) {
     if is_observed(test) {
         return body();
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new(program(folder.path()));
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ALONE, test)

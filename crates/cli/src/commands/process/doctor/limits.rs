@@ -33,13 +33,37 @@ impl Limit {
 
 /// A finding for each limit that is near, and one for all others.
 pub(super) fn findings(process: u32) -> Vec<Finding> {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
-    let (Some(limits), Some(status)) = (read("limits"), read("status")) else { return Vec::new() };
-    let mut all = of_process(&limits, &status, &Used::by(process, &status));
-    all.extend(pids_max(&read("cgroup").unwrap_or_default(), &|path| {
-        fs::read_to_string(path).ok()
-    }));
-    judged(&all)
+    let read = |file: &str| {
+        let path = format!("/proc/{process}/{file}");
+        fs::read_to_string(&path).map_err(|error| unseen(format!("{path}: {error}")))
+    };
+    let both = read("limits").and_then(|limits| Ok((limits, read("status")?)));
+    let (limits, status) = match both {
+        Ok(both) => both,
+        Err(unseen) => return vec![unseen],
+    };
+    let (mut all, unknown) = of_process(&limits, &status, &Used::by(process, &status));
+    let groups = read("cgroup");
+    all.extend(
+        groups
+            .as_deref()
+            .ok()
+            .and_then(|groups| pids_max(groups, &|path| fs::read_to_string(path).ok())),
+    );
+    let mut findings = judged(&all);
+    findings.extend(groups.err());
+    if !unknown.is_empty() {
+        findings.push(unseen(format!("how much is used of {}", unknown.join(", "))));
+    }
+    findings
+}
+
+/// Limits that could not be read, and why.
+fn unseen(what: String) -> Finding {
+    Finding::unseen(
+        format!("limits were not read: {what}"),
+        "run it as the process's user or as root, with /proc mounted",
+    )
 }
 
 fn judged(all: &[Limit]) -> Vec<Finding> {
@@ -92,13 +116,14 @@ fn number_in(text: &str, title: &str) -> Option<u64> {
     line(text, title)?.parse().ok()
 }
 
-/// The limits in /proc/PID/limits.
-fn of_process(limits: &str, status: &str, used: &Used) -> Vec<Limit> {
+/// The limits in /proc/PID/limits, and those of which it is unknown how much is used.
+fn of_process(limits: &str, status: &str, used: &Used) -> (Vec<Limit>, Vec<&'static str>) {
     // `SigQ: used/limit`, for all processes of the user.
     let signals = line(status, "SigQ:").and_then(|both| both.split('/').next()?.parse().ok());
     // The kernel counts the pages of the records of context switches as pinned.
     let pinned = number_in(status, "VmPin:").map(|kib| kib << 10);
-    let kinds = [
+    type Kind = (&'static str, &'static str, Option<u64>, u64, &'static str);
+    let kinds: [Kind; 4] = [
         (
             "Max processes",
             "threads of the user (RLIMIT_NPROC)",
@@ -128,12 +153,19 @@ fn of_process(limits: &str, status: &str, used: &Used) -> Vec<Limit> {
             "raise it: ulimit -i, or LimitSIGPENDING of the service; clients of this socket wait without them",
         ),
     ];
-    let limit = |(title, what, used, left_min, remedy)| {
-        let soft = line(limits, title)?;
-        let most = if soft == "unlimited" { None } else { Some(soft.parse().ok()?) };
-        Some(Limit { what, used: used?, most, left_min, remedy })
+    let limit = |(title, what, used, left_min, remedy): Kind| {
+        let soft = line(limits, title).ok_or(what)?;
+        let most = if soft == "unlimited" { None } else { Some(soft.parse().map_err(|_| what)?) };
+        Ok(Limit { what, used: used.ok_or(what)?, most, left_min, remedy })
     };
-    kinds.into_iter().filter_map(limit).collect()
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for kind in kinds {
+        match limit(kind) {
+            Ok(limit) => known.push(limit),
+            Err(what) => unknown.push(what),
+        }
+    }
+    (known, unknown)
 }
 
 /// The tightest `pids.max` of the process's control groups, from /proc/PID/cgroup.
@@ -170,6 +202,7 @@ fn pids_max(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<Limit
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::process::doctor::Seen;
 
     const LIMITS: &str = "\
 Limit                     Soft Limit           Hard Limit           Units
@@ -185,8 +218,8 @@ Max pending signals       500                  500                  signals
     fn each_limit_is_compared_with_what_it_counts() {
         let used = Used { threads_of_user: Some(30), descriptors: Some(9) };
         let texts = |used| {
-            let findings = judged(&of_process(LIMITS, STATUS, used));
-            findings.into_iter().map(|it| (it.is_good, it.what)).collect::<Vec<_>>()
+            let findings = judged(&of_process(LIMITS, STATUS, used).0);
+            findings.into_iter().map(|it| (it.seen == Seen::Good, it.what)).collect::<Vec<_>>()
         };
         assert_eq!(
             texts(&used),
@@ -204,6 +237,8 @@ Max pending signals       500                  500                  signals
         let many = texts(&Used { threads_of_user: Some(37), descriptors: None });
         assert!(many[0].1.contains("RLIMIT_NPROC) 37 of 100") && !many[0].0, "{many:?}");
         assert!(!many.iter().any(|(_, text)| text.contains("NOFILE")), "unknown");
+        let none = Used { threads_of_user: Some(37), descriptors: None };
+        assert_eq!(of_process(LIMITS, STATUS, &none).1, ["descriptors (RLIMIT_NOFILE)"]);
     }
 
     #[test]

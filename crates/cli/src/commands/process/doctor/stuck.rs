@@ -2,70 +2,198 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::time::Instant;
 
-use super::Finding;
+use super::{Finding, names};
 use crate::client::{Client, Failure, Row, Table};
 
 /// For so many queues the threads in their items are asked for their stacks, which disturbs them.
 const ASKED_MAX: usize = 16;
+/// Precedes the reason why there are no stacks.
+const NO_STACKS: &str = "  no stacks: ";
+/// Begins the line of an item in a deadlock.
+const DEADLOCK: &str = "  deadlock: item ";
 
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
-/// A finding for each queue that has moved nothing between two answers to `queues`.
-pub(super) fn findings(client: &mut Client, before: &Table, after: &Table) -> Vec<Finding> {
-    let (mut stuck, mut more) = (Vec::new(), 0);
-    let earlier: HashMap<&str, Row<'_>> =
-        before.rows().map(|row| (row.text("name"), row)).collect();
-    for row in after.rows() {
-        let earlier = earlier.get(row.text("name"));
-        if let Some(finding) = earlier.and_then(|earlier| queue(earlier, &row, client.process())) {
-            if stuck.len() == NAMED_MAX {
-                more += 1;
-                continue;
-            }
-            let text = |column| row.text(column).to_owned();
-            stuck.push((text("name"), text("kind"), text("gate"), finding));
-        }
-    }
+/// A queue that does not move.
+struct Stuck {
+    name: String,
+    kind: String,
+    /// Whether its threads are to be asked for their stacks.
+    is_asked: bool,
+    /// Workers in its items, as the table says.
+    running: u64,
+    finding: Finding,
+    evidence: String,
+}
+
+/// A finding for each queue that has moved nothing between two answers to `queues`, and one for all
+/// others. Lines of source files are looked up until `until`.
+pub(super) fn findings(
+    client: &mut Client,
+    before: &Table,
+    after: &Table,
+    until: Instant,
+) -> Vec<Finding> {
+    let (mut stuck, mut findings) = compared(client.process(), before, after);
     if stuck.is_empty() {
-        return Vec::new();
+        return findings;
     }
-    let dump = client.ask("dump").unwrap_or_default();
-    let mut asked = 0;
-    for (name, kind, gate, finding) in &mut stuck {
-        // The items that run in a frozen or paused queue are not why others wait.
-        if asked < ASKED_MAX && !matches!(gate.as_str(), "frozen" | "paused") {
-            asked += 1;
-            finding.evidence = match stacks(client, name) {
-                Ok(stacks) => stacks_of(&stacks, name),
-                Err(Failure::Gone(reason)) => {
-                    format!("  no stacks: {reason}\n{}", first_pending(&dump, name))
-                }
-                Err(Failure::Refused(_)) => String::new(),
-            };
+    let dump = match answered_raw(client, &mut stuck) {
+        Some(dump) => dump,
+        // A process of an earlier version looks names up by itself.
+        None => answered_with_names(client, &mut stuck),
+    };
+    for queue in &mut stuck {
+        match &dump {
+            Ok(dump) if queue.evidence.lines().all(|line| line.starts_with(NO_STACKS)) => {
+                queue.evidence.push_str(&first_pending(dump, &queue.name));
+            }
+            Ok(_) => {}
+            Err(reason) => queue.evidence.push_str(&format!("  no items that wait: {reason}\n")),
         }
-        if let Some(remedy) = remedy(kind, &finding.evidence) {
+    }
+    let texts: Vec<&str> = stuck.iter().map(|queue| queue.evidence.as_str()).collect();
+    let names = names::find(client.process(), &texts, until);
+    let mut deadlocks = Deadlocks::default();
+    for queue in stuck {
+        let text = names.in_text(&queue.evidence);
+        let mut finding = queue.finding;
+        if let Some(remedy) = remedy(&queue.kind, &text) {
             finding.remedy = remedy.to_owned();
         }
-        if finding.evidence.is_empty() {
-            finding.evidence = first_pending(&dump, name);
-        }
+        finding.evidence = deadlocks.once(&queue.name, &text);
+        findings.push(finding);
     }
-    let mut findings: Vec<_> = stuck.into_iter().map(|(.., finding)| finding).collect();
-    if more > 0 {
-        let what = format!("{more} more queues do not move");
-        findings.push(Finding::bad(what, &format!("`uwork dump {}` has all", client.process())));
-    }
+    findings.extend(names.missing.iter().map(|reason| {
+        Finding::unseen(
+            format!("names of functions or lines are missing: {reason}"),
+            "`addr2line -ifCe FILE ADDRESS` shows them, with a file that has them",
+        )
+    }));
     findings
 }
 
-/// The answer to `stacks` about a queue.
-fn stacks(client: &mut Client, queue: &str) -> Result<String, Failure> {
-    match client.ask(&format!("stacks 100 {queue}")) {
-        // A process of an earlier version has the stacks of all queues together, or none.
-        Err(Failure::Refused(_)) => client.ask("stacks"),
-        answer => answer,
+/// The queues that do not move, and findings about the others.
+fn compared(process: u32, before: &Table, after: &Table) -> (Vec<Stuck>, Vec<Finding>) {
+    let (mut stuck, mut all, mut new, mut more) = (Vec::new(), 0, 0, 0);
+    let earlier: HashMap<&str, Row<'_>> =
+        before.rows().map(|row| (row.text("name"), row)).collect();
+    for row in after.rows() {
+        all += 1;
+        let Some(earlier) = earlier.get(row.text("name")) else {
+            new += 1;
+            continue;
+        };
+        let Some(finding) = queue(earlier, &row, process) else { continue };
+        if stuck.len() == NAMED_MAX {
+            more += 1;
+            continue;
+        }
+        let text = |column| row.text(column).to_owned();
+        // The items that run in a frozen or paused queue are not why others wait.
+        let is_held = matches!(row.text("gate"), "frozen" | "paused");
+        let asked = stuck.iter().filter(|queue: &&Stuck| queue.is_asked).count();
+        let mut evidence = String::new();
+        if !is_held && asked >= ASKED_MAX {
+            evidence = format!("{NO_STACKS}the threads of {ASKED_MAX} queues are asked at most\n");
+        }
+        stuck.push(Stuck {
+            name: text("name"),
+            kind: text("kind"),
+            is_asked: !is_held && asked < ASKED_MAX,
+            running: row.number("running"),
+            finding,
+            evidence,
+        });
+    }
+    let good = all - new - more - stuck.len();
+    let found = format!("{good} queues of {all} were seen twice, and move or have no items");
+    let mut others = vec![match new {
+        0 => Finding::good(found),
+        _ => Finding::good(format!("{found}; {new} were made meanwhile")),
+    }];
+    if more > 0 {
+        let what = format!("{more} more queues do not move");
+        others.push(Finding::bad(what, &format!("`uwork dump {process}` has all")));
+    }
+    (stuck, others)
+}
+
+/// Asks for stacks and items as addresses, all at once. Returns the dump; None if the process does not
+/// know the request.
+fn answered_raw(client: &mut Client, stuck: &mut [Stuck]) -> Option<Result<String, String>> {
+    let asked = stuck.iter().filter(|queue| queue.is_asked);
+    // The dump first: it waits for no thread.
+    let mut requests = vec!["raw dump".to_owned()];
+    requests.extend(asked.map(|queue| format!("raw stacks 100 {}", queue.name)));
+    let mut answers = client.ask_all(&requests).into_iter();
+    let dump = answers.next()?;
+    if matches!(&dump, Err(Failure::Refused(refused)) if refused.code == "bad-request") {
+        return None;
+    }
+    for (queue, answer) in stuck.iter_mut().filter(|queue| queue.is_asked).zip(answers) {
+        queue.evidence = evidence(queue, answer);
+    }
+    Some(dump.map_err(reason))
+}
+
+/// The same, of a process of an earlier version, which has the stacks of one queue, or of all together,
+/// or none.
+fn answered_with_names(client: &mut Client, stuck: &mut [Stuck]) -> Result<String, String> {
+    for queue in stuck.iter_mut().filter(|queue| queue.is_asked) {
+        let answer = match client.ask(&format!("stacks 100 {}", queue.name)) {
+            Err(Failure::Refused(_)) => client.ask("stacks"),
+            answer => answer,
+        };
+        queue.evidence = evidence(queue, answer);
+    }
+    client.ask("dump").map_err(reason)
+}
+
+fn reason(failure: Failure) -> String {
+    match failure {
+        Failure::Refused(refused) => refused.reason,
+        Failure::Gone(reason) => reason,
+    }
+}
+
+/// The stacks of a queue, or why there are none.
+fn evidence(queue: &Stuck, answer: Result<String, Failure>) -> String {
+    let stacks = match answer {
+        Ok(stacks) => stacks_of(&stacks, &queue.name),
+        Err(failure) => return format!("{NO_STACKS}{}\n", reason(failure)),
+    };
+    match (stacks.is_empty(), queue.running) {
+        (false, _) => stacks,
+        (true, 0) => format!("{NO_STACKS}no worker is in an item of this queue\n"),
+        (true, _) => format!("{NO_STACKS}no worker has been in an item of it for 100 ms\n"),
+    }
+}
+
+/// The deadlocks that were printed already.
+#[derive(Default)]
+struct Deadlocks(HashMap<String, String>);
+
+impl Deadlocks {
+    /// The text without the lines of deadlocks that stand at another queue.
+    fn once(&mut self, queue: &str, text: &str) -> String {
+        let mut out = String::new();
+        let mut elsewhere = None;
+        for line in text.lines() {
+            match self.0.get(line) {
+                Some(other) => elsewhere = Some(other.clone()),
+                None => _ = writeln!(out, "{line}"),
+            }
+        }
+        if let Some(other) = elsewhere {
+            let _ = writeln!(out, "  deadlock: the one of queue {other:?}, above");
+        }
+        let deadlocks = text.lines().filter(|line| line.starts_with(DEADLOCK));
+        deadlocks.for_each(|line| _ = self.0.insert(line.to_owned(), queue.to_owned()));
+        out
     }
 }
 
@@ -117,7 +245,8 @@ fn stacks_of(stacks: &str, queue: &str) -> String {
     for line in stacks.lines().skip(1) {
         // Frames are indented further than the lines of workers and deadlocks.
         if !line.starts_with("   ") {
-            is_of = line.contains(&of);
+            // All items of a deadlock are shown together.
+            is_of = line.contains(&of) || line.starts_with(DEADLOCK);
         }
         if is_of {
             let _ = writeln!(text, "{line}");
@@ -130,7 +259,7 @@ fn stacks_of(stacks: &str, queue: &str) -> String {
 fn remedy(kind: &str, stacks: &str) -> Option<&'static str> {
     let sleeps = || stacks.contains(", asleep, in ") || stacks.contains(", waiting, in ");
     match kind {
-        _ if stacks.contains("  deadlock: item ") => Some(
+        _ if stacks.contains(DEADLOCK) => Some(
             "a deadlock, items wait for each other: flush outside of items, or use one order of the \
              queues",
         ),
@@ -200,6 +329,40 @@ mod tests {
             queue r  bh  flags -\n      pending  item 0x6  d::I\n";
         assert_eq!(first_pending(dump, "q"), "  pending  item 0x5  c::H\n");
         assert_eq!(first_pending(dump, "s"), "");
+    }
+
+    #[test]
+    fn the_lines_of_a_deadlock_stand_once() {
+        let lines = "  deadlock: item a::F 0x1 (slot 0) of queue \"q\" waits for all items of queue \
+                     \"r\", of which b::G 0x2 (slot 1) runs\n  deadlock: item b::G 0x2 (slot 1) of \
+                     queue \"r\" waits for all items of queue \"q\", of which a::F 0x1 (slot 0) runs\n";
+        let answer =
+            format!("stacks of 1 workers\n  uw/0, waiting, in a::F of queue \"q\"\n{lines}");
+        let first = stacks_of(&answer, "q");
+        assert!(first.ends_with(lines), "{first}");
+        let mut deadlocks = Deadlocks::default();
+        assert_eq!(deadlocks.once("q", &first), first);
+        let second =
+            deadlocks.once("r", &format!("  uw/1, waiting, in b::G of queue \"r\"\n{lines}"));
+        assert_eq!(
+            second,
+            "  uw/1, waiting, in b::G of queue \"r\"\n  deadlock: the one of queue \"q\", above\n"
+        );
+    }
+
+    #[test]
+    fn queues_that_move_are_counted_and_new_ones_said() {
+        let table = |rows: &str| {
+            let names = "name\tkind\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tgate\n";
+            Table::parse(&format!("{names}{}", rows.replace(' ', "\t")))
+        };
+        let before = table("a bh 1 1 1 0 1 1 open\nb bh 1 1 0 0 0 1 open\n");
+        let after = table("a bh 1 1 1 0 1 1 open\nb bh 2 2 1 0 0 1 open\nc bh 1 1 1 0 1 1 open\n");
+        let (stuck, others) = compared(7, &before, &after);
+        assert_eq!(stuck.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        let expected =
+            "1 queues of 3 were seen twice, and move or have no items; 1 were made meanwhile";
+        assert_eq!((others.len(), &*others[0].what), (1, expected));
     }
 
     #[test]

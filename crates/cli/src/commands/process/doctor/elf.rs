@@ -1,0 +1,240 @@
+//! A file of a running process: its symbol table, and the sections of its debug information.
+//!
+//! The process may belong to another user, who may change the file meanwhile. So the file is read, never
+//! mapped, and every size in it is compared with that of the file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+/// Symbols are read in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+/// The longest symbol table that is read: ten million symbols.
+const SYMBOLS_MAX: u64 = 256 << 20;
+/// The longest section of debug information that is read.
+const SECTION_MAX: u64 = 1 << 30;
+/// The longest name.
+const NAME_MAX: usize = 4096;
+/// The size of a symbol, and of the headers of the file, a segment and a section.
+const SYMBOL: usize = 24;
+const HEADER: usize = 64;
+const SEGMENT: usize = 56;
+const SECTION: usize = 64;
+const LOAD: u64 = 1;
+const SYMBOLS: u32 = 2;
+const DYNAMIC_SYMBOLS: u32 = 11;
+/// The types of functions, and of those that the loader resolves.
+const FUNCTIONS: [u8; 2] = [2, 10];
+const COMPRESSED: u64 = 1 << 11;
+
+/// See the module.
+pub(super) struct Elf {
+    file: File,
+    size: u64,
+    segments: Vec<Segment>,
+    sections: Vec<Section>,
+}
+
+struct Segment {
+    offset: u64,
+    address: u64,
+    in_file: u64,
+}
+
+struct Section {
+    name: String,
+    kind: u32,
+    flags: u64,
+    offset: u64,
+    size: u64,
+    link: usize,
+}
+
+fn malformed() -> Error {
+    Error::new(ErrorKind::InvalidData, "it is no ELF file of 64 bits, or it is damaged")
+}
+
+/// A little-endian number of N bytes. The fields that are read lie within the slice.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut all = [0; 8];
+    all[..N].copy_from_slice(&bytes[at..at + N]);
+    u64::from_le_bytes(all)
+}
+
+impl Elf {
+    pub(super) fn new(file: File) -> Result<Elf, Error> {
+        let size = file.metadata()?.len();
+        let mut elf = Elf { file, size, segments: Vec::new(), sections: Vec::new() };
+        let header = elf.read(0, HEADER as u64)?;
+        // 64 bits, little-endian.
+        if header[..6] != *b"\x7fELF\x02\x01" {
+            return Err(malformed());
+        }
+        let table = |at, count, entry: usize| {
+            let (at, count) = (number::<8>(&header, at), number::<2>(&header, count));
+            elf.read(at, count * entry as u64)
+        };
+        let (segments, sections) = (table(32, 56, SEGMENT)?, table(40, 60, SECTION)?);
+        let loaded = segments.chunks_exact(SEGMENT).filter(|it| number::<4>(it, 0) == LOAD);
+        elf.segments = loaded
+            .map(|it| Segment {
+                offset: number::<8>(it, 8),
+                address: number::<8>(it, 16),
+                in_file: number::<8>(it, 32),
+            })
+            .collect();
+        let mut named: Vec<(u64, Section)> = sections
+            .chunks_exact(SECTION)
+            .map(|it| {
+                let section = Section {
+                    name: String::new(),
+                    kind: number::<4>(it, 4) as u32,
+                    flags: number::<8>(it, 8),
+                    offset: number::<8>(it, 24),
+                    size: number::<8>(it, 32),
+                    link: number::<4>(it, 40) as usize,
+                };
+                (number::<4>(it, 0), section)
+            })
+            .collect();
+        let names = number::<2>(&header, 62) as usize;
+        if let Some(names) = named.get(names).map(|(_, names)| (names.offset, names.size)) {
+            let names = elf.read(names.0, names.1.min(PIECE as u64))?;
+            for (at, section) in &mut named {
+                section.name = text_at(&names, *at as usize);
+            }
+        }
+        elf.sections = named.into_iter().map(|(_, section)| section).collect();
+        Ok(elf)
+    }
+
+    fn read(&self, at: u64, size: u64) -> Result<Vec<u8>, Error> {
+        if at.checked_add(size).is_none_or(|end| end > self.size) {
+            return Err(malformed());
+        }
+        let mut bytes = vec![0; size as usize];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    /// The address, in the file's own numbers, of the byte at this offset of the file.
+    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        let within =
+            |it: &&Segment| offset.checked_sub(it.offset).is_some_and(|at| at < it.in_file);
+        let segment = self.segments.iter().find(within)?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// Whether it has symbols of all functions, not only of those for other files.
+    pub(super) fn has_symbols(&self) -> bool {
+        self.sections.iter().any(|section| section.kind == SYMBOLS)
+    }
+
+    /// The mangled names of the functions that contain these addresses: one pass over the table. No
+    /// table is kept or sorted, so that a large file costs no memory.
+    pub(super) fn symbols(&self, addresses: &[u64]) -> Result<BTreeMap<u64, String>, Error> {
+        let mut wanted = addresses.to_vec();
+        wanted.sort_unstable();
+        let mut found: BTreeMap<u64, (bool, u64)> = BTreeMap::new();
+        let of = |kind| self.sections.iter().find(|section| section.kind == kind);
+        let Some(table) = of(SYMBOLS).or_else(|| of(DYNAMIC_SYMBOLS)) else {
+            return Ok(BTreeMap::new());
+        };
+        let end = table.size.min(SYMBOLS_MAX);
+        let mut at = 0;
+        while at < end {
+            let size = (end - at).min((PIECE / SYMBOL * SYMBOL) as u64);
+            let piece = self.read(table.offset.checked_add(at).ok_or_else(malformed)?, size)?;
+            for symbol in piece.chunks_exact(SYMBOL) {
+                let (start, length) = (number::<8>(symbol, 8), number::<8>(symbol, 16));
+                let first = wanted.partition_point(|&address| address < start);
+                let within = wanted[first..].iter().take_while(|&&it| it - start < length);
+                for &address in within {
+                    let is_local = symbol[4] >> 4 == 0;
+                    if FUNCTIONS.contains(&(symbol[4] & 15)) && number::<2>(symbol, 6) != 0 {
+                        // An exported name is the one that its users know.
+                        let known = found.entry(address).or_insert((true, number::<4>(symbol, 0)));
+                        if known.0 && !is_local {
+                            *known = (false, number::<4>(symbol, 0));
+                        }
+                    }
+                }
+            }
+            at += size;
+        }
+        let names = self.sections.get(table.link).ok_or_else(malformed)?;
+        let name = |at: u64| -> Result<String, Error> {
+            let left = names.size.checked_sub(at).ok_or_else(malformed)?;
+            let bytes = self.read(names.offset.saturating_add(at), left.min(NAME_MAX as u64))?;
+            Ok(text_at(&bytes, 0))
+        };
+        found.into_iter().map(|(address, (_, at))| Ok((address, name(at)?))).collect()
+    }
+
+    /// Debug information of this name. Empty if there is none; an error if it is compressed.
+    pub(super) fn debug(&self, name: &str) -> Result<Vec<u8>, Error> {
+        let Some(section) = self.sections.iter().find(|section| section.name == name) else {
+            return Ok(Vec::new());
+        };
+        if section.flags & COMPRESSED != 0 || section.size > SECTION_MAX {
+            return Err(Error::other("its debug information is compressed, or too large"));
+        }
+        self.read(section.offset, section.size)
+    }
+
+    /// Whether lines can be found.
+    pub(super) fn has_lines(&self) -> bool {
+        self.sections.iter().any(|section| section.name == ".debug_line")
+    }
+
+    /// Where a distribution keeps the symbols that it has left out of the file.
+    pub(super) fn separate(&self) -> Option<PathBuf> {
+        let note = self.sections.iter().find(|section| section.name == ".note.gnu.build-id")?;
+        let note = self.read(note.offset, note.size.min(256)).ok()?;
+        let id: String = note.get(16..)?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, rest) = id.split_at_checked(2)?;
+        Some(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug").into())
+    }
+}
+
+/// The text up to the next zero.
+fn text_at(bytes: &[u8], at: usize) -> String {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        /// The file may be any, and change while it is read.
+        #[test]
+        fn any_file_is_read(bytes in proptest::collection::vec(0_u8.., 0..400), is_elf in 0..2) {
+            let mut file = tempfile::tempfile().unwrap();
+            let magic = &b"\x7fELF\x02\x01"[..][..6 * is_elf as usize];
+            std::io::Write::write_all(&mut file, &[magic, &bytes].concat()).unwrap();
+            if let Ok(elf) = Elf::new(file) {
+                let _ = (elf.symbols(&[0, 1, u64::MAX]), elf.debug(".debug_info"), elf.separate());
+                let _ = (elf.address_of(0), elf.has_symbols(), elf.has_lines());
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn a_function_of_this_program() -> u32 {
+        std::hint::black_box(7)
+    }
+
+    #[test]
+    fn a_function_is_found_by_an_address_in_it() {
+        a_function_of_this_program();
+        let elf = Elf::new(File::open("/proc/self/exe").unwrap()).unwrap();
+        let all = elf.symbols(&(0..1_000_000).map(|n| n * 16).collect::<Vec<_>>()).unwrap();
+        let is = |name: &&String| name.contains("a_function_of_this_program");
+        assert!(all.values().any(|name| is(&name)), "{} functions", all.len());
+    }
+}

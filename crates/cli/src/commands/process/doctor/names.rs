@@ -1,0 +1,372 @@
+//! Names for the addresses in a process's answers. They are read here, beside the process: a stuck
+//! process on a busy machine should do as little as possible.
+//!
+//! The symbol table comes first, which takes milliseconds. Lines and inlined functions follow from the
+//! debug information, if it is read in time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use super::elf::Elf;
+use super::lines::{Line, demangled, lines};
+use crate::printable::printable;
+
+/// Precedes the address of a function without a name.
+const FUNCTION: &str = "function 0x";
+
+/// A mapped part of a file.
+struct Mapping {
+    addresses: Range<u64>,
+    offset: u64,
+    inode: u64,
+    path: String,
+}
+
+/// What was found out about addresses, and what could not be.
+#[derive(Default)]
+pub(super) struct Found {
+    places: HashMap<u64, Place>,
+    /// The reasons why names or lines are missing, by file.
+    pub(super) missing: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Place {
+    /// The file and the address in it.
+    position: String,
+    symbol: Option<String>,
+    lines: Vec<Line>,
+}
+
+/// The names of all addresses in the texts. `process` is its number here, or the reason why it has none.
+pub(super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
+    let wanted: BTreeSet<u64> = texts.iter().flat_map(|text| addresses(text)).collect();
+    let mut found = Found::default();
+    if wanted.is_empty() {
+        return found;
+    }
+    let file = format!("/proc/{process}/maps");
+    let maps: Vec<Mapping> = match fs::read_to_string(&file) {
+        Ok(maps) => maps.lines().filter_map(mapping).collect(),
+        Err(error) => {
+            found.missing.insert(format!("{file}: {error}"));
+            return found;
+        }
+    };
+    let mut files: BTreeMap<&str, Vec<(u64, &Mapping)>> = BTreeMap::new();
+    for address in wanted {
+        if let Some(it) = maps.iter().find(|it| it.addresses.contains(&address)) {
+            files.entry(&it.path).or_default().push((address, it));
+        }
+    }
+    let mut rest = Vec::new();
+    for (path, addresses) in files.into_iter().filter(|(path, _)| path.starts_with('/')) {
+        match named(process, &addresses, &mut found) {
+            Ok(it) => rest.push((path.to_owned(), it)),
+            Err(reason) => _ = found.missing.insert(format!("{path}: {reason}")),
+        }
+    }
+    add_lines(&mut found, rest, until);
+    found
+}
+
+/// A file that may have lines, and the addresses in it: in the process, and in the file's own numbers.
+type Rest = (Arc<Elf>, Vec<(u64, u64)>);
+
+/// Finds the functions of addresses in one file.
+fn named(process: u32, wanted: &[(u64, &Mapping)], found: &mut Found) -> Result<Rest, String> {
+    let Some(&(_, of)) = wanted.first() else { return Err("no address".to_owned()) };
+    for &(address, it) in wanted {
+        let offset = address - it.addresses.start + it.offset;
+        let position = format!("{}+{offset:#x}", it.path);
+        found.places.entry(address).or_default().position = position;
+    }
+    let elf = Elf::new(opened(process, of)?).map_err(|error| error.to_string())?;
+    let mut pairs = Vec::new();
+    for &(address, it) in wanted {
+        if let Some(own) = elf.address_of(address - it.addresses.start + it.offset) {
+            pairs.push((address, own));
+            // What `addr2line` takes, too.
+            found.places.entry(address).or_default().position = format!("{}+{own:#x}", it.path);
+        }
+    }
+    // Stripped: the system may have the symbols elsewhere. Lines of its libraries are not looked for.
+    let separate = || Elf::new(File::open(elf.separate()?).ok()?).ok();
+    let symbols = if elf.has_symbols() { None } else { separate() };
+    let symbols = symbols.as_ref().unwrap_or(&elf);
+    let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
+    let names = symbols.symbols(&own).map_err(|error| error.to_string())?;
+    for (address, own) in &pairs {
+        let name = names.get(own).map(|name| printable(&demangled(name)).into_owned());
+        found.places.entry(*address).or_default().symbol = name;
+    }
+    if !symbols.has_symbols() && names.len() < own.iter().collect::<BTreeSet<_>>().len() {
+        found.missing.insert(format!("{}: it is stripped of its symbols", of.path));
+    }
+    Ok((Arc::new(elf), pairs))
+}
+
+/// Adds lines and inlined functions, as far as they are found in time.
+fn add_lines(found: &mut Found, files: Vec<(String, Rest)>, until: Instant) {
+    let (tell, told) = mpsc::channel();
+    let files: Vec<_> = files.into_iter().filter(|(_, (elf, _))| elf.has_lines()).collect();
+    let mut waiting: BTreeSet<String> = files.iter().map(|(path, _)| path.clone()).collect();
+    // Not joined: it ends with this command.
+    let reads = std::thread::Builder::new().spawn(move || {
+        for (path, (elf, pairs)) in files {
+            let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
+            if tell.send((path, pairs, lines(&elf, &own))).is_err() {
+                return;
+            }
+        }
+    });
+    if let Err(error) = reads {
+        found.missing.insert(format!("no lines: no thread to read them: {error}"));
+        return;
+    }
+    while !waiting.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok((path, pairs, outcome)) = told.recv_timeout(left) else { break };
+        waiting.remove(&path);
+        match outcome {
+            Err(reason) => _ = found.missing.insert(format!("{path}: no lines: {reason}")),
+            Ok(lines) => {
+                for (address, own) in pairs {
+                    let place = found.places.entry(address).or_default();
+                    place.lines = lines.get(&own).cloned().unwrap_or_default();
+                }
+            }
+        }
+    }
+    for path in waiting {
+        found.missing.insert(format!("{path}: its lines were not read in time"));
+    }
+}
+
+/// Opens a file of a process, as the process has mapped it.
+fn opened(process: u32, of: &Mapping) -> Result<File, String> {
+    let Range { start, end } = of.addresses;
+    // The first needs privileges, and is right even if the file was replaced.
+    let names = [
+        format!("/proc/{process}/map_files/{start:x}-{end:x}"),
+        format!("/proc/{process}/exe"),
+        format!("/proc/{process}/root{}", of.path),
+    ];
+    let mut reason = String::new();
+    for name in names {
+        match checked(Path::new(&name), of.inode) {
+            Ok(file) => return Ok(file),
+            Err(why) => reason = why,
+        }
+    }
+    Err(reason)
+}
+
+/// Opens a regular file with this number. A file of another kind is not opened: to open a device may
+/// have effects, and a pipe would block.
+fn checked(path: &Path, inode: u64) -> Result<File, String> {
+    let known = fs::metadata(path).map_err(|error| error.to_string())?;
+    if !known.file_type().is_file() || known.file_type().is_fifo() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path).map_err(|error| error.to_string())?;
+    let found = file.metadata().map_err(|error| error.to_string())?;
+    match found.is_file() && found.ino() == inode {
+        true => Ok(file),
+        false => Err("another file has its name by now".to_owned()),
+    }
+}
+
+/// A line of /proc/PID/maps.
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let (_, offset, _, inode) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    Some(Mapping {
+        addresses: hex(start)?..hex(end)?,
+        offset: hex(offset)?,
+        inode: inode.parse().ok()?,
+        path: printable(words.next().unwrap_or_default().trim_start()).into_owned(),
+    })
+}
+
+/// A frame without a name: its number and address.
+fn frame(line: &str) -> Option<(usize, u64)> {
+    let (number, address) = line.strip_prefix("    ")?.trim_start().split_once(" 0x")?;
+    Some((number.parse().ok()?, u64::from_str_radix(address, 16).ok()?))
+}
+
+/// The address to look up: that of the call for a frame that waits for its return.
+fn looked_up(number: usize, address: u64) -> u64 {
+    if number == 0 { address } else { address.saturating_sub(1) }
+}
+
+/// The addresses in a text.
+fn addresses(text: &str) -> Vec<u64> {
+    let frames = text.lines().filter_map(frame).map(|(number, at)| looked_up(number, at));
+    let functions = text.split(FUNCTION).skip(1).filter_map(|rest| hex_at_start(rest).0);
+    frames.chain(functions).collect()
+}
+
+/// A hexadecimal number, and the text behind it.
+fn hex_at_start(text: &str) -> (Option<u64>, &str) {
+    let end = text.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(text.len());
+    (u64::from_str_radix(&text[..end], 16).ok(), &text[end..])
+}
+
+impl Found {
+    /// The text with names.
+    pub(super) fn in_text(&self, text: &str) -> String {
+        let (mut out, mut stack) = (String::new(), Vec::new());
+        for line in text.lines() {
+            match frame(line) {
+                Some((number, address)) => stack.push((address, looked_up(number, address))),
+                None => {
+                    self.write_stack(&mut out, &mut stack);
+                    let _ = writeln!(out, "{}", self.in_line(line));
+                }
+            }
+        }
+        self.write_stack(&mut out, &mut stack);
+        out
+    }
+
+    fn in_line(&self, line: &str) -> String {
+        let mut parts = line.split(FUNCTION);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (address, rest) = hex_at_start(part);
+            let name = address.and_then(|address| self.places.get(&address)).map(|place| {
+                place.symbol.clone().unwrap_or_else(|| format!("function {}", place.position))
+            });
+            match name {
+                Some(name) => _ = write!(out, "{name}{rest}"),
+                None => _ = write!(out, "{FUNCTION}{part}"),
+            }
+        }
+        out
+    }
+
+    fn write_stack(&self, out: &mut String, stack: &mut Vec<(u64, u64)>) {
+        let mut frames = Vec::new();
+        for (address, looked_up) in stack.drain(..) {
+            match self.places.get(&looked_up) {
+                None => frames.push((address, String::new(), String::new())),
+                Some(place) => frames.extend(place.frames(address)),
+            }
+        }
+        let end = end_of_item(&frames);
+        for (number, (address, name, location)) in frames[..end].iter().enumerate() {
+            let _ = writeln!(out, "    {number:>3} {address:#x}{name}{location}");
+        }
+    }
+}
+
+type Frame = (u64, String, String);
+
+impl Place {
+    /// The frames of an address: the function that contains it, after those that were inlined there.
+    fn frames(&self, address: u64) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = self
+            .lines
+            .iter()
+            .map(|line| {
+                let name = line.function.as_deref().map(|name| format!(" {}", printable(name)));
+                let location = line.location.as_deref().map(|it| format!(" ({})", printable(it)));
+                (address, name.unwrap_or_default(), location.unwrap_or_default())
+            })
+            .collect();
+        if frames.is_empty() {
+            let location = format!(" ({})", self.position);
+            let location = if self.symbol.is_some() { String::new() } else { location };
+            frames.push((address, String::new(), location));
+        }
+        // The symbol has the function's path, which line tables lack.
+        if let (Some(outer), Some(symbol)) = (frames.last_mut(), &self.symbol) {
+            outer.1 = format!(" {symbol}");
+        }
+        frames
+    }
+}
+
+/// Where the frames of the item end, and those of its worker begin: at the outermost functions of the
+/// engine. All frames, if these have no names.
+fn end_of_item(frames: &[Frame]) -> usize {
+    let is_of = |(_, name, location): &Frame, path: &str, file: &str| {
+        name.trim_start_matches([' ', '<']).starts_with(path) || location.contains(file)
+    };
+    let is_worker = |it: &Frame| is_of(it, "uwork_engine::worker::", "engine/src/worker/");
+    let Some(worker) = frames.iter().rposition(is_worker) else { return frames.len() };
+    let is_engine = |it: &Frame| {
+        is_of(it, "uwork_engine::", "engine/src/")
+            || is_of(it, "core::", "library/core/")
+            || is_of(it, "std::", "library/std/")
+            || it.1.starts_with(" __rust_try")
+    };
+    let of_item = frames[..worker].iter().rposition(|it| !is_engine(it));
+    of_item.map_or(worker, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        let place = |symbol: &str| Place {
+            position: "/bin/app+0x5".to_owned(),
+            symbol: Some(symbol.to_owned()).filter(|symbol| !symbol.is_empty()),
+            lines: Vec::new(),
+        };
+        let names = [(0x10, "app::wait"), (0x1f, "app::job"), (0x2f, "uwork_engine::worker::run")];
+        let mut places: HashMap<u64, Place> =
+            names.into_iter().map(|(address, name)| (address, place(name))).collect();
+        places.insert(0x30, place(""));
+        Found { places, missing: BTreeSet::new() }
+    }
+
+    #[test]
+    fn frames_get_names_and_end_with_the_item() {
+        let text = "  uw/0 (thread 7), asleep, in function 0x1f of queue \"q\"\n      \
+                    0 0x10\n      1 0x20\n      2 0x30\n  deadlock: item function 0x30 0x99\n";
+        assert_eq!(
+            found().in_text(text),
+            "  uw/0 (thread 7), asleep, in app::job of queue \"q\"\n      \
+             0 0x10 app::wait\n      1 0x20 app::job\n  deadlock: item function /bin/app+0x5 0x99\n"
+        );
+        assert_eq!(addresses(text), [0x10, 0x1f, 0x2f, 0x1f, 0x30]);
+    }
+
+    #[test]
+    fn unknown_addresses_stay() {
+        let text = "  in function 0x77 of\n      0 0x78\n      1 named 0x5\n";
+        assert_eq!(found().in_text(text), text);
+    }
+
+    #[test]
+    fn the_reason_for_missing_names_is_kept() {
+        assert!(find(99_999_998, &["none"], Instant::now()).missing.is_empty(), "no address");
+        let gone = find(99_999_998, &["      0 0x10"], Instant::now());
+        assert!(gone.missing.iter().any(|why| why.contains("/proc/99999998/maps")));
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_not_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inode = file.as_file().metadata().unwrap().ino();
+        assert!(checked(file.path(), inode).is_ok());
+        assert_eq!(
+            checked(file.path(), inode + 1).unwrap_err(),
+            "another file has its name by now"
+        );
+        assert_eq!(checked(Path::new("/dev/null"), 1).unwrap_err(), "it is no regular file");
+    }
+}

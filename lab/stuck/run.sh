@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# What the first `uwork doctor` says about a program that is stuck, on a machine with load. Each kind of stuck.c and of
+# crates/uwork/examples/stuck.rs, with symbols and stripped, is started and looked at ROUNDS times beside BURNERS busy
+# loops. Prints how often the function and the stack were there, and the time that doctor took. Fails if one was not named.
+#
+#     lab/stuck/run.sh [ROUNDS [BURNERS]]        20 and 100
+#
+# UWORK: another command, such as that of a release build. KINDS, PROGRAMS: some of the kinds and programs. SHOW=1: prints
+# what was said instead.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+rounds=${1:-20}
+burners=${2:-100}
+target=${CARGO_TARGET_DIR:-target}
+uwork=${UWORK:-$target/debug/uwork}
+kinds=${KINDS:-loop locks flush own call limit}
+programs=${PROGRAMS:-rust rust-stripped c c-stripped}
+
+out=$(mktemp -d)
+export XDG_RUNTIME_DIR=$out
+started=()
+finish() {
+    exec 7>&-
+    [ ${#started[@]} = 0 ] || kill "${started[@]}" 2>/dev/null || true
+    rm -rf "$out"
+}
+trap finish EXIT
+
+[ -n "${UWORK:-}" ] || cargo build --quiet --package uwork-cli
+if [[ $programs == *rust* ]]; then
+    cargo build --quiet --package uwork --example stuck
+    cp "$target/debug/examples/stuck" "$out/rust"
+fi
+if [[ " $programs" == *" c"* ]]; then
+    ci/libuwork.sh dev "$target/libuwork-dev" >"$out/log" 2>&1 || { cat "$out/log"; exit 1; }
+    "${CC:-cc}" -O1 -g -Wall -Wextra -Werror -Icrates/capi/include lab/stuck/stuck.c "$target/libuwork-dev/libuwork.a" \
+        -o "$out/c" -lpthread -ldl -lm -lgcc_s
+fi
+for program in rust c; do
+    [ ! -e "$out/$program" ] || strip -o "$out/$program-stripped" "$out/$program"
+done
+
+# What the text about a kind must have: a function of the program on the stack, or, without symbols, a call of the
+# system's library or the raw frames of the program's file.
+expected() {
+    case $2:$1 in
+        *-stripped:loop) echo "running, in .* 0 0x" ;;
+        *-stripped:*) echo "in .* 0 0x[0-9a-f]+ .*[a-z].* [2-9] 0x" ;;
+        *:loop) echo "running, in (stuck::)?spins_for_ever.* [01] 0x[0-9a-f]+ (stuck::)?spins_for_ever" ;;
+        *:locks) echo "[0-9]+ 0x[0-9a-f]+ (stuck::)?takes_both_locks" ;;
+        *:flush) echo "deadlock: item.*[0-9]+ 0x[0-9a-f]+ (stuck::)?flushes_the_other_queue|[0-9]+ 0x[0-9a-f]+ (stuck::)?flushes_the_other_queue.*deadlock: item" ;;
+        *:own) echo "[0-9]+ 0x[0-9a-f]+ (stuck::)?waits_for_a_flush_of_its_queue" ;;
+        *:call) echo "[0-9]+ 0x[0-9a-f]+ (stuck::)?reads_from_a_pipe" ;;
+        rust:limit) echo "max_active 2 are taken.*[0-9]+ 0x[0-9a-f]+ (stuck::)?waits_for_a_message" ;;
+        c:limit) echo "max_active 2 are taken.*[0-9]+ 0x[0-9a-f]+ reads_from_a_pipe" ;;
+    esac
+}
+
+for ((n = 0; n < burners; n++)); do
+    bash -c 'while :; do :; done' &
+    started+=($!)
+done
+# The last ones may not have begun.
+[ "$burners" = 0 ] || sleep 2
+
+failed=0
+mkfifo "$out/in"
+printf '%-14s %-6s %9s   %s\n' program kind named 'seconds: least, median, 90 %, most'
+for program in $programs; do
+    for kind in $kinds; do
+        named=0 times=()
+        for ((round = 0; round < rounds; round++)); do
+            "$out/$program" "$kind" <"$out/in" >"$out/pid" &
+            stuck=$!
+            exec 7>"$out/in"
+            until [ -s "$out/pid" ]; do sleep 0.05; done
+            begin=$(date +%s%N)
+            "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
+            times+=($((($(date +%s%N) - begin) / 1000000)))
+            if tr '\n' ' ' <"$out/said" | grep -qE "$(expected "$kind" "$program")"; then
+                named=$((named + 1))
+            fi
+            if [ -n "${SHOW:-}" ]; then
+                cat "$out/said"
+            fi
+            exec 7>&-
+            kill -KILL "$stuck" 2>/dev/null || true
+            wait "$stuck" 2>/dev/null || true
+            rm -f "$out/pid"
+        done
+        [ "$named" = "$rounds" ] || failed=1
+        mapfile -t times < <(printf '%s\n' "${times[@]}" | sort -n)
+        at() { awk -v ms="${times[$((($rounds - 1) * $1 / 100))]}" 'BEGIN { printf "%.2f", ms / 1000 }'; }
+        printf '%-14s %-6s %3d of %2d   %s  %s  %s  %s\n' "$program" "$kind" "$named" "$rounds" \
+            "$(at 0)" "$(at 50)" "$(at 90)" "$(at 100)"
+    done
+done
+exit "$failed"
