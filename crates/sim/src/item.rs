@@ -30,7 +30,7 @@ pub struct Item {
 unsafe fn call(work: NonNull<Work>, action: Action) {
     if action == Action::Name {
         // SAFETY: by this function's contract.
-        return unsafe { ItemName { type_name: "test::Item", id: 0 }.report(work) };
+        return unsafe { ItemName { type_name: "test::Item", id: 0, number: 0 }.report(work) };
     }
     // SAFETY: the reference that was given up when the item was queued. `engine_has` checks that it
     // exists, in case the engine calls twice.
@@ -55,7 +55,7 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
 unsafe fn call_other(work: NonNull<Work>, action: Action) {
     if action == Action::Name {
         // SAFETY: by this function's contract.
-        return unsafe { ItemName { type_name: "test::OtherItem", id: 0 }.report(work) };
+        return unsafe { ItemName { type_name: "test::OtherItem", id: 0, number: 0 }.report(work) };
     }
     // SAFETY: by this function's contract.
     unsafe { call(work, action) }
