@@ -55,6 +55,10 @@ enum Command {
     /// It looks twice, half a second apart. Where a queue does not move, it asks the threads in that
     /// queue's items for their call stacks by a signal, whose handler has SA_RESTART. Some system
     /// calls of those items return EINTR nevertheless, such as poll and nanosleep (signal(7)).
+    ///
+    /// A line is marked ok, LOOK, or ?? for what could not be seen, with the reason. The exit code is 1
+    /// if any is LOOK, else 2 if any is ??, else 0. Names of functions come from /proc/PID/maps and the
+    /// files there; lines of source files are left out if they are not found in 1.2 seconds.
     Doctor(process::DoctorArgs),
     /// Turn the figures of benchmarks into a page with charts.
     Report(report::ReportArgs),

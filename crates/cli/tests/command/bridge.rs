@@ -12,7 +12,7 @@ mod address;
 mod left_out;
 #[path = "../../../uwork/tests/support/owned.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
-mod owned;
+pub(crate) mod owned;
 #[path = "../../../uwork/tests/support/patience.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
 mod patience;

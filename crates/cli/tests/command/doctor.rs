@@ -1,5 +1,6 @@
 //! `uwork doctor`, and `uwork dump` of the same states. The process is the test itself, alone.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use uwork::{DelayedWork, Queue, WorkItem};
 
 use crate::answering::{answering, ok};
+use crate::bridge::owned::Owned;
 use crate::observed::{looked_at, observed, until};
 use crate::process::{text, uwork};
 
@@ -215,6 +217,22 @@ fn a_process_of_which_nothing_was_seen_is_not_well() {
     let missing = uwork(&["doctor", "/nonexistent/1.sock"]);
     assert!(missing.status.code().is_some_and(|code| code != 0));
     assert!(String::from_utf8(missing.stdout).unwrap().contains("  ??    /nonexistent/1.sock"));
+}
+
+/// The process has no socket, and would not answer. Its state is known all the same, at once.
+#[test]
+fn doctor_says_that_a_process_is_stopped() {
+    let child = Owned::spawn(Command::new("sleep").arg("1000"));
+    let pid = child.id();
+    // SAFETY: no pointers; the child is not waited for before its drop.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+    let pid = pid.to_string();
+    let (found, code) =
+        doctor_with(&pid, &["  ??    the process cannot answer; its state is T (stopped)"]);
+    // The machine may have findings of its own.
+    let expected = if found.contains("  LOOK  ") { 1 } else { 2 };
+    assert_eq!(code, Some(expected), "{found}");
+    assert!(found.contains("        `kill -CONT` lets a stopped process go on"), "{found}");
 }
 
 /// Refused stacks and a refused dump are said.

@@ -76,25 +76,29 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     hurry();
     let mut sections = vec![Section { process: None, findings: machine() }];
     // All are asked at the same time.
-    sections.extend(at_once(&args.processes, |name| match Client::connect(name) {
-        Ok(mut client) => Section::of(client.process(), process(&mut client)),
-        Err(UserError(reason)) => Section {
-            process: Some(name.clone()),
-            findings: vec![unanswered(reason, name.parse().ok())],
-        },
+    sections.extend(at_once(&args.processes, |name| {
+        match not_halted(name.parse().ok()).and_then(|()| Client::connect(name)) {
+            Ok(mut client) => Section::of(client.process(), process(&mut client)),
+            Err(UserError(reason)) => Section {
+                process: Some(name.clone()),
+                findings: vec![unanswered(reason, name.parse().ok())],
+            },
+        }
     }));
     if args.processes.is_empty() {
         let (living, bounds) = (living(), bounds());
-        let looked_at =
-            at_once(&living, |(number, path)| match Client::open_listed(*number, path, bounds) {
-                Ok(mut client) => Some(Section::of(*number, process(&mut client))),
-                Err(fault) => {
+        let looked_at = at_once(&living, |(number, path)| {
+            let reason = match not_halted(Some(*number)) {
+                Err(UserError(reason)) => reason,
+                Ok(()) => match Client::open_listed(*number, path, bounds) {
+                    Ok(mut client) => return Some(Section::of(*number, process(&mut client))),
                     // None: it has ended meanwhile.
-                    let state = state_of(&fault, *number)?;
-                    let reason = format!("{}: {state}", path.display());
-                    Some(Section::of(*number, vec![unanswered(reason, Some(*number))]))
-                }
-            });
+                    Err(fault) => state_of(&fault, *number)?,
+                },
+            };
+            let reason = format!("{}: {reason}", path.display());
+            Some(Section::of(*number, vec![unanswered(reason, Some(*number))]))
+        });
         sections.extend(looked_at.into_iter().flatten());
     }
     let mut text: String = match args.json {
@@ -291,14 +295,25 @@ fn uncompared(process: u32, reason: &str) -> Finding {
     )
 }
 
+/// A value in /proc/PID/status.
+fn said_of(process: Option<u32>, title: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process?)).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(title))?;
+    Some(printable(line.trim()).into_owned())
+}
+
+/// An error if the process is stopped or has ended: an answer is not waited for then.
+fn not_halted(process: Option<u32>) -> Result<(), UserError> {
+    match said_of(process, "State:").filter(|state| state.starts_with(['T', 't', 'Z', 'X'])) {
+        Some(_) => Err(UserError("the process cannot answer".to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// The process does not answer. The system says more about it, if it has its number here.
 fn unanswered(reason: String, process: Option<u32>) -> Finding {
-    let status = process.and_then(|it| fs::read_to_string(format!("/proc/{it}/status")).ok());
-    let value = |title| {
-        let line = status.as_deref()?.lines().find_map(|line| line.strip_prefix(title));
-        line.map(|line| printable(line.trim()).into_owned())
-    };
-    let (state, tracer) = (value("State:"), value("TracerPid:").filter(|tracer| tracer != "0"));
+    let state = said_of(process, "State:");
+    let tracer = said_of(process, "TracerPid:").filter(|tracer| tracer != "0");
     let known = state.as_deref().map(|state| format!("; its state is {state}"));
     let traced = tracer.map(|tracer| format!(", and process {tracer} traces it"));
     let what = reason + &known.unwrap_or_default() + &traced.unwrap_or_default();
@@ -307,8 +322,8 @@ fn unanswered(reason: String, process: Option<u32>) -> Finding {
         Some('T' | 't') => "`kill -CONT` lets a stopped process go on; a debugger has to let it go",
         Some('Z' | 'X') => "it has ended, and its parent has not waited for it",
         Some(_) => {
-            "try again: it may get no CPU. `UWORK_DUMP_SIGNAL`, if it was set, has a signal write \
-             the dump; `gdb -p` shows its stacks"
+            "if it gets no CPU, try again; the signal of UWORK_DUMP_SIGNAL has it write the dump, and \
+             `gdb -p` shows its stacks"
         }
     };
     Finding::unseen(what, remedy)
