@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn raw_is_for_requests_with_names_of_files() {
+        assert!(answer("raw dump").starts_with("ok "));
+        assert!(answer("raw  stacks 0 none").starts_with("ok "));
+        assert!(answer("raw stacks soon").starts_with("err bad-value "));
+        for request in ["raw", "raw get cpumask", "raw dump json", "raw raw dump"] {
+            assert!(answer(request).starts_with("err bad-request "), "{request}");
+        }
+    }
+
+    #[test]
     fn spaces_around_words_do_not_matter() {
         assert_eq!(answer("  get   cpumask  "), answer("get cpumask"));
         assert_eq!(answer("get workqueue/cpumask"), answer("get cpumask"));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -172,7 +172,7 @@ fn opened(process: u32, of: &Mapping) -> Result<File, String> {
 /// have effects, and a pipe would block.
 fn checked(path: &Path, inode: u64) -> Result<File, String> {
     let known = fs::metadata(path).map_err(|error| error.to_string())?;
-    if !known.file_type().is_file() || known.file_type().is_fifo() {
+    if !known.is_file() {
         return Err("it is no regular file".to_owned());
     }
     let mut options = OpenOptions::new();

@@ -169,7 +169,9 @@ fn evidence(queue: &Stuck, answer: Result<String, Failure>) -> String {
     match (stacks.is_empty(), queue.running) {
         (false, _) => stacks,
         (true, 0) => format!("{NO_STACKS}no worker is in an item of this queue\n"),
-        (true, _) => format!("{NO_STACKS}no worker has been in an item of it for 100 ms\n"),
+        (true, _) => format!(
+            "{NO_STACKS}the process lists no worker that has been in an item of it for 100 ms\n"
+        ),
     }
 }
 
