@@ -62,6 +62,8 @@ burn() { [ "$burners" = 0 ] || kill "-$1" "${started[@]}"; }
 for ((n = 0; n < burners; n++)); do
     bash -c 'while :; do :; done' &
     started+=($!)
+    # No message at its end.
+    disown
 done
 # The last ones may not have begun.
 [ "$burners" = 0 ] || sleep 2
