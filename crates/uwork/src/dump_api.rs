@@ -36,6 +36,7 @@ pub fn dump() -> Dump {
 pub(crate) enum Names {
     /// Those that functions give themselves. Others, and calls on stacks, are shown by their
     /// addresses: no file is read.
+    #[cfg_attr(not(feature = "control"), expect(dead_code, reason = "clients ask for it"))]
     OwnOnly,
     /// Those of the symbols and debug information in the program's files as well.
     OfFiles,
