@@ -132,7 +132,7 @@ fn a_stopped_process_is_named_so_by_each_command() {
         }
         let output = uwork(&["doctor"]);
         let found = String::from_utf8(output.stdout).unwrap();
-        assert!(found.contains(&format!("process {pid}\n  LOOK")), "{found}");
+        assert!(found.contains(&format!("process {pid}\n  ??")), "{found}");
         let full: Vec<_> = std::iter::repeat_with(|| uwork(&["get", &pid, "nothing"]))
             .take(3)
             .map(|output| refusal(&["get"], output))
