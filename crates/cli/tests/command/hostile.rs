@@ -264,7 +264,7 @@ fn chosen(random: &mut Random, folder: &Path, socket: &str) -> (Vec<String>, u32
     let process = if random.one_in(2) { socket.to_owned() } else { std::process::id().to_string() };
     let process = process.as_str();
     let trace = folder.join("trace.json").display().to_string();
-    let (args, rounds, own): (&[&str], u32, u64) = match random.below(15) {
+    let (args, rounds, own): (&[&str], u32, u64) = match random.below(20) {
         0 | 1 => (&["ls"], 1, 0),
         2 => (&["ls", process], 1, 0),
         3 => (&["ls", process, "devices/log"], 1, 0),
@@ -278,6 +278,11 @@ fn chosen(random: &mut Random, folder: &Path, socket: &str) -> (Vec<String>, u32
         11 => (&["top", "-i", "0.05", process], 2, 50),
         12 => (&["trace", "-s", "1", "-o", &trace, process], 1, 1_000),
         13 => (&["doctor", process], 1, 0),
+        14 => (&["ls", "--json"], 1, 0),
+        15 => (&["ls", "--json", process], 1, 0),
+        16 => (&["get", "--json", process, "devices/log/max_active"], 1, 0),
+        17 => (&["monitor", "--json", "-i", "0.05", "-c", "2", process], 2, 50),
+        18 => (&["doctor", "--json", process], 1, 0),
         _ => (&["doctor"], 1, 0),
     };
     let args = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -463,7 +468,7 @@ fn unprintable(output: &[u8]) -> Option<String> {
 
 /// What is wrong with an outcome.
 fn fault(outcome: &Outcome, judges_time: bool) -> Option<String> {
-    let Outcome { status, output, took, most, .. } = outcome;
+    let Outcome { args, status, output, took, most } = outcome;
     match status.code() {
         Some(0..=2) => {}
         _ => return Some(format!("{status}, signal {:?}", status.signal())),
@@ -471,7 +476,20 @@ fn fault(outcome: &Outcome, judges_time: bool) -> Option<String> {
     if judges_time && took > most {
         return Some(format!("took {took:?} of {most:?}"));
     }
+    // A dump is the process's own text.
+    if args[0] != "dump" && args.iter().any(|arg| arg == "--json") {
+        let text = String::from_utf8_lossy(output);
+        let of_errors = |line: &&str| !line.starts_with("uwork: ");
+        let wrong = text.lines().filter(of_errors).find(|line| !is_json(line));
+        if let Some(line) = wrong {
+            return Some(format!("no JSON: {line:?}"));
+        }
+    }
     unprintable(output)
+}
+
+fn is_json(line: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(line).is_ok()
 }
 
 /// The CPU time of this process and of the commands.

@@ -119,6 +119,10 @@ fn a_stopped_process_is_named_so_by_each_command() {
         let listed = text(&["ls"]);
         let row = listed.lines().find(|line| line.trim_start().starts_with(&pid)).unwrap();
         assert!(row.contains(" stopped ") && row.ends_with(&other.socket), "{listed}");
+        let listed = text(&["ls", "--json"]);
+        let object = objects(&listed).into_iter().find(|it| it["pid"].to_string() == pid).unwrap();
+        assert_eq!(object["error"], "stopped", "{listed}");
+        documented(&object, "A process");
         let says = format!("process {pid} is stopped: `kill -CONT {pid}` lets it go on");
         for args in [
             &["ls", &pid][..],
