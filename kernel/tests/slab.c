@@ -14,6 +14,7 @@
 #include <linux/interrupt.h>
 #include <linux/kthread.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -431,6 +432,8 @@ static noinline void checks(void)
 
 	if (!has_caches())
 		return;
+	/* The object that was freed last is in the cache of the CPU. */
+	set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id()));
 	checked_cache = kmem_cache_create("checked", 50, 0, SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER, NULL);
 	object = kmem_cache_alloc(checked_cache, GFP_KERNEL);
 	CHECK(object && (unsigned char)object[0] == 0x6b && (unsigned char)object[49] == 0xa5);
@@ -444,6 +447,7 @@ static noinline void checks(void)
 	object[10] = 1;
 	reported(alloc_all_of_it, NULL, "it was written to after it was freed");
 	kmem_cache_destroy(checked_cache);
+	set_cpus_allowed_ptr(current, cpu_online_mask);
 }
 
 static struct kmem_cache *elsewhere;
