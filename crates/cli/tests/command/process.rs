@@ -120,7 +120,8 @@ fn a_stopped_process_is_named_so_by_each_command() {
         let row = listed.lines().find(|line| line.trim_start().starts_with(&pid)).unwrap();
         assert!(row.contains(" stopped ") && row.ends_with(&other.socket), "{listed}");
         let listed = text(&["ls", "--json"]);
-        let object = objects(&listed).into_iter().find(|it| it["pid"].to_string() == pid).unwrap();
+        let object =
+            objects(&listed).into_iter().find(|it| it["pid"].as_u64() == pid.parse().ok()).unwrap();
         assert_eq!(object["error"], "stopped", "{listed}");
         documented(&object, "A process");
         let says = format!("process {pid} is stopped: `kill -CONT {pid}` lets it go on");

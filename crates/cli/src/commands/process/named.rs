@@ -13,7 +13,7 @@ pub(super) fn command_of(process: u32) -> Option<String> {
     Some(in_a_cell(&printable::file(&format!("/proc/{process}/comm"))?))
 }
 
-/// A text as a cell of a table: all that [`printable`] permits, but for newlines and tabs.
+/// A text as a cell of a table: all that `printable` permits, but for newlines and tabs.
 fn in_a_cell(text: &str) -> String {
     printable(text).replace('\n', "\\u000a").replace('\t', "\\u0009")
 }
