@@ -80,7 +80,11 @@ for program in $programs; do
             "$out/$program" "$kind" <"$out/in" >"$out/pid" &
             stuck=$!
             exec 7>"$out/in"
-            until [ -s "$out/pid" ]; do sleep 0.05; done
+            for ((turn = 0; turn < 2400; turn++)); do
+                [ ! -s "$out/pid" ] || break
+                sleep 0.05
+            done
+            [ -s "$out/pid" ] || { echo "$program $kind: not stuck after two minutes" >&2; exit 1; }
             burn CONT
             # Without a new process, which would wait for a CPU. Nothing is written to the pipe.
             [ "$burners" = 0 ] || read -r -t 0.5 <>"$out/idle" || true

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uwork.h>
 
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
 {
 	static struct uw_work works[2], behind[8];
 	const char *kind = argc > 1 ? argv[1] : "";
+	struct stat pids;
 	char byte, *folder, path[4096];
 	int expected = 1, more = 0, second = 0;
 
@@ -130,7 +132,9 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	folder = getenv("XDG_RUNTIME_DIR");
-	snprintf(path, sizeof(path), "%s/uwork/%d.sock", folder ? folder : "", (int)getpid());
+	if (stat("/proc/self/ns/pid", &pids))
+		return 1;
+	snprintf(path, sizeof(path), "%s/uwork/%d-%lx.sock", folder ? folder : "", (int)getpid(), (unsigned long)pids.st_ino);
 	while (stuck < expected || (folder && access(path, F_OK)))
 		usleep(1000);
 	printf("%d\n", (int)getpid());
