@@ -3,7 +3,8 @@
 //! By default a pool may have a worker for every item that the limits of its queues let run at
 //! once, and a spare one for each CPU. So no item waits for a thread because others block, as long
 //! as the process may have that many threads. If a limit is lowered below the number of running
-//! items, those items still count. A lower cap retires no worker; idle workers retire after their
+//! items, those items still count. A queue that has ended counts no more, although a visit of all
+//! queues may still have its memory. A lower cap retires no worker; idle workers retire after their
 //! timeout, as usual.
 //!
 //! Pods that share their work share the cap as well. An item runs in a single worker, so together

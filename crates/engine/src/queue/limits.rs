@@ -78,6 +78,7 @@ impl Tunable {
             min_active: default_min_active(max_active),
             frozen: false,
             pauses: 0,
+            ended: false,
             effective: None,
             mask: CpuSet::new(),
             fitted: std::ptr::null(),
@@ -222,6 +223,15 @@ impl<H: Host> Wq<H> {
         ready.push(self.engine());
     }
 
+    /// The queue has ended: it counts no more in its pools. Other threads may still have its memory, and
+    /// in a forked child it stays where a thread of the parent had it.
+    pub(crate) fn end_limits(&self) {
+        let mut tunable = self.tunable.lock();
+        tunable.ended = true;
+        let roomier = self.count_limits(&tunable);
+        debug_assert!(roomier.is_empty(), "a limit of nothing is no greater");
+    }
+
     /// Updates the number of items of the queue that may run at once in each pool. Returns the
     /// pools where it grew. The caller holds the lock of `tunable`, and has applied the limits.
     ///
@@ -237,7 +247,8 @@ impl<H: Host> Wq<H> {
                 true => here.map(|&(_, holders)| holders).sum(),
                 false => here.map(|&(_, holders)| holders).max().unwrap_or(0),
             };
-            let (limit, before) = (self.limit_in(&used.set, tunable).max(held), used.counted);
+            let limit = if tunable.ended { 0 } else { self.limit_in(&used.set, tunable).max(held) };
+            let before = used.counted;
             if limit != before {
                 used.set.count_limit(self.engine(), limit, before);
                 used.counted = limit;

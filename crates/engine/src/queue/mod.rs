@@ -159,6 +159,8 @@ pub(crate) struct Tunable {
     frozen: bool,
     /// How many pauses have begun and not ended.
     pauses: u32,
+    /// Whether the queue has ended: its items have run, and it gets no more.
+    ended: bool,
     effective: Option<EffectiveAffinityScope>,
     mask: CpuSet,
     /// The value of the engine's CPUs that the routes are for.

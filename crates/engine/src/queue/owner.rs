@@ -49,6 +49,14 @@ impl<H: Host> Owner<H> {
         &self.0
     }
 
+    /// Waits until the items have run. Others may keep the memory for an instant, but not the name, nor
+    /// the queue's part in the caps of its pools.
+    fn end(&self) {
+        self.wq().settle();
+        self.wq().end_limits();
+        self.wq().release_name();
+    }
+
     /// Releases an owner that was held for a short access. Does not wait: if it has become the last
     /// owner of a queue with items in it, a separate thread waits.
     pub(crate) fn let_go(owner: Arc<Owner<H>>) {
@@ -192,6 +200,7 @@ impl<H: Host> Queue<H> {
         self.drain()?;
         self.gate.close();
         self.settle();
+        self.end_limits();
         Ok(())
     }
 }
@@ -217,8 +226,7 @@ struct Reaped<H: Host>(Arc<Owner<H>>);
 
 impl<H: Host> Drop for Reaped<H> {
     fn drop(&mut self) {
-        self.0.wq().settle();
-        self.0.wq().release_name();
+        self.0.end();
     }
 }
 
@@ -234,9 +242,7 @@ impl<H: Host> Drop for Handle<H> {
                 wq.release_name();
             }
         } else {
-            wq.settle();
-            // Others may keep the memory for an instant, but not the name.
-            wq.release_name();
+            self.0.end();
         }
     }
 }

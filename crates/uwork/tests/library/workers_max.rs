@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use crate::support::child::{alone, limit};
+use crate::support::forked::in_child;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::cpus;
@@ -95,6 +96,35 @@ fn the_knob_refuses_invalid_values_with_the_valid_ones() {
         }
         sysfs::set(KNOB, "65534").unwrap();
         assert_eq!(sysfs::get(KNOB).unwrap(), "65534");
+    });
+}
+
+// Catches: a queue that has ended and still lets its pools have more workers, as long as a dump has its
+// memory; for good in a child, where the thread that dumps does not exist.
+#[test]
+fn a_queue_that_has_ended_lets_no_pool_grow() {
+    alone("a_queue_that_has_ended_lets_no_pool_grow", || {
+        let _watchdog = watchdog();
+        let own = system_wide("own", 7);
+        let (_, _, before) = pool_of(&own);
+        let other = system_wide("other", 100);
+        assert_eq!(pool_of(&own).2, before + 100);
+        let (begun, ends) = (Gate::new(), Gate::new());
+        let (begins, may_end) = (begun.clone(), ends.clone());
+        let dump = std::thread::spawn(move || {
+            drop(uwork::dump_queues(|_, _| {
+                begins.open();
+                may_end.wait();
+                false
+            }));
+        });
+        begun.wait();
+        drop(other);
+        assert_eq!(pool_of(&own).2, before);
+        in_child(|| assert_eq!(pool_of(&own).2, before));
+        ends.open();
+        dump.join().unwrap();
+        assert_eq!(pool_of(&own).2, before);
     });
 }
 
