@@ -81,29 +81,41 @@ fn a_notifier_whose_descriptor_was_closed_is_replaced() {
     });
 }
 
-// Catches: a message to a ring of the program's, or a close of it; a reactor that has lost its ring.
+/// The places of a thread for rings that need no descriptor (`IO_RINGFD_REG_MAX`). A ring that stays
+/// when its reactor is dropped keeps its place, so that one of the next reactors has none.
+const PLACES: u64 = 16;
+
+/// Waits for an operation in the reactor's ring.
+fn complete_one(reactor: &mut uwork::ring::Reactor, token: u64) {
+    use uwork::ring::io_uring::opcode;
+
+    // SAFETY: it uses no memory.
+    unsafe { reactor.push(opcode::Nop::new().build().user_data(token)).unwrap() };
+    let mut completed = None;
+    while completed.is_none() {
+        reactor.wait(None).unwrap();
+        completed = reactor.next().map(|completion| completion.token());
+    }
+    assert_eq!(completed, Some(token));
+}
+
+// Catches: a message to a ring of the program's, or a close of it; a reactor that has lost its ring, or
+// that leaves it open.
 #[test]
 fn a_reactor_goes_on_without_its_descriptor() {
-    use uwork::ring::{Reactor, io_uring::opcode};
+    use uwork::ring::Reactor;
 
     alone("a_reactor_goes_on_without_its_descriptor", || {
         let _watchdog = watchdog();
         let adder = Adder::new(TaskHandle::current());
-        for round in 0..5 {
+        for round in 0..=PLACES {
             let Ok(mut reactor) = Reactor::builder().build() else {
                 return eprintln!("skipped: no io_uring");
             };
             let numbers = CloseAll::AtOnce.run();
-            let files = Files::open(&numbers, round);
+            let files = Files::open(&numbers, round as usize);
             for token in 0..20 {
-                // SAFETY: it uses no memory.
-                unsafe { reactor.push(opcode::Nop::new().build().user_data(token)).unwrap() };
-                let mut completed = None;
-                while completed.is_none() {
-                    reactor.wait(None).unwrap();
-                    completed = reactor.next().map(|completion| completion.token());
-                }
-                assert_eq!(completed, Some(token));
+                complete_one(&mut reactor, token);
                 adder.ask();
                 let mut ran = 0;
                 while ran == 0 {
@@ -114,38 +126,38 @@ fn a_reactor_goes_on_without_its_descriptor() {
             files.are_intact();
         }
         adder.end();
-        // The thread's places for rings were freed: it has 16.
-        for _ in 0..40 {
-            drop(Reactor::builder().build().unwrap());
-        }
     });
 }
 
-// Catches: a duplicate of a notifier's descriptor that is taken for a lost ring, and closed.
+// Catches: a duplicate of a notifier's descriptor that is taken for a lost ring, and closed, or asked to
+// end the ring's operations, so that the ring stays.
 #[test]
 fn a_duplicate_of_a_notifiers_descriptor_may_have_the_number_of_a_lost_ring() {
     use uwork::ring::Reactor;
 
     alone("a_duplicate_of_a_notifiers_descriptor_may_have_the_number_of_a_lost_ring", || {
         let _watchdog = watchdog();
-        let Ok(reactor) = Reactor::builder().build() else {
-            return eprintln!("skipped: no io_uring");
-        };
-        let numbers = CloseAll::AtOnce.run();
-        let notifier = task::notifier().unwrap();
-        let own = notifier.as_fd().as_raw_fd();
-        let places: Vec<_> = numbers.into_iter().filter(|&number| number != own).collect();
-        assert!(!places.is_empty());
-        for &number in &places {
-            // SAFETY: both numbers are the test's.
-            assert_eq!(unsafe { libc::dup2(own, number) }, number);
-        }
-        drop(reactor);
-        assert_eq!(task::notifier().unwrap().as_fd().as_raw_fd(), own);
-        for number in places {
-            assert!(is_open(number), "{number} was closed");
-            // SAFETY: the test's own.
-            assert_eq!(unsafe { libc::close(number) }, 0);
+        for round in 0..=PLACES {
+            let Ok(mut reactor) = Reactor::builder().build() else {
+                return eprintln!("skipped: no io_uring");
+            };
+            let numbers = CloseAll::AtOnce.run();
+            let notifier = task::notifier().unwrap();
+            let own = notifier.as_fd().as_raw_fd();
+            let places: Vec<_> = numbers.into_iter().filter(|&number| number != own).collect();
+            assert!(!places.is_empty());
+            for &number in &places {
+                // SAFETY: both numbers are the test's.
+                assert_eq!(unsafe { libc::dup2(own, number) }, number);
+            }
+            complete_one(&mut reactor, round);
+            drop(reactor);
+            assert_eq!(task::notifier().unwrap().as_fd().as_raw_fd(), own);
+            for number in places {
+                assert!(is_open(number), "{number} was closed");
+                // SAFETY: the test's own.
+                assert_eq!(unsafe { libc::close(number) }, 0);
+            }
         }
     });
 }
