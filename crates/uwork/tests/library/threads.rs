@@ -1,6 +1,7 @@
 //! Thread hooks. Each test runs in a process of its own, because hooks are for the whole process.
 
 use std::cell::Cell;
+use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -176,6 +177,8 @@ fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
         ("flush_helping", Box::new(|| _ = IDLE.work.flush_helping())),
         ("cancel_sync", Box::new(|| _ = IDLE.work.cancel_sync())),
         ("disable_sync", Box::new(|| _ = IDLE.work.disable_sync())),
+        ("join", Box::new(|| _ = queue.spawn_future(pending::<()>()).join())),
+        ("join_waiting", Box::new(|| _ = queue.spawn_future(pending::<()>()).join_waiting())),
         ("blocking", Box::new(|| uwork::blocking(|| ()))),
         ("scope", Box::new(|| uwork::scope(queue, |scope| drop(scope.spawn(|| ()))))),
         ("scope with a join", Box::new(|| uwork::scope(queue, |s| _ = s.spawn(|| ()).join()))),
