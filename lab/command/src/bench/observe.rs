@@ -2,9 +2,11 @@
 //!
 //! - `flood`: floods of items, each in a process of its own: alone, while another process asks the
 //!   control socket ten times a second for what `uwork top` and a monitoring system want (`polled`),
-//!   while it has all items recorded (`traced`), while a thread pauses and resumes another queue a
-//!   thousand times a second (`paused`), and with thread hooks added before the first queue
-//!   (`hooked`).
+//!   while it has all items recorded (`traced`), and while a thread pauses and resumes another queue a
+//!   thousand times a second (`paused`).
+//! - `hooks`: the same floods without thread hooks (`alone`), with hooks that each thread has called
+//!   (`hooked`), and with lazy ones, which no item asks for (`lazy`). The hooks are added before the
+//!   first queue.
 //! - `set`: another process moves a flooded queue from one CPU to another. The time from the
 //!   request until the first item runs on the new CPU, with the count of items that were lost.
 //! - `top`: `uwork top` in a pseudo-terminal ([`top`]).
@@ -15,12 +17,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use uwork::Queue;
+use uwork::threads::{self, Thread};
 use uwork_rivals::Load;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
@@ -31,7 +35,7 @@ use super::summary::{CPU, Metric, RATE};
 use super::{UserError, uwork_pool};
 
 const NAME: &str = "observe";
-const CASES: [&str; 3] = ["flood", "set", "top"];
+const CASES: [&str; 4] = ["flood", "hooks", "set", "top"];
 const POLLS_PER_S: u64 = 10;
 /// A trace ends by itself after this time. It is longer than a flood.
 const TRACE_MAX_S: u64 = 600;
@@ -65,7 +69,7 @@ pub(super) struct Args {
     /// Floods of one second and a single sample, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: flood, set, top
+    /// Only these cases: flood, hooks, set, top
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Runs of each variant; the median is reported [default: 9; --quick: 1]
@@ -105,15 +109,24 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         ("polled", Some(Beside::Polls)),
         ("traced", Some(Beside::Traces)),
         ("paused", Some(Beside::Pauses)),
-        ("hooked", Some(Beside::Hooks)),
     ];
     let floods = beside
         .map(|(variant, beside)| contestant("flood", variant, move || flood(seconds, beside)));
+    let hooks =
+        [("alone", None), ("hooked", Some(Beside::Hooks)), ("lazy", Some(Beside::LazyHooks))];
+    let hooked =
+        hooks.map(|(variant, beside)| contestant("hooks", variant, move || flood(seconds, beside)));
     let cases = names_or_all("--case", &args.case, &CASES)?;
     let groups = [
         Group {
             title: format!("flood  ({seconds} s a sample, {POLLS_PER_S} polls a second)"),
             contestants: floods.into(),
+            samples,
+            ratio_to: RatioTo::Variant("alone"),
+        },
+        Group {
+            title: format!("hooks  ({seconds} s a sample)"),
+            contestants: hooked.into(),
             samples,
             ratio_to: RatioTo::Variant("alone"),
         },
@@ -156,6 +169,8 @@ enum Beside {
     Pauses,
     /// Each thread of the pools has called a start hook.
     Hooks,
+    /// No item asks for the state that a start hook would make.
+    LazyHooks,
 }
 
 /// Floods for about that long, in a child process.
@@ -168,11 +183,18 @@ fn flood(seconds: u64, beside: Option<Beside>) -> Result<Measured, UserError> {
 fn flood_as_child(seconds: u64, beside: Option<Beside>) -> Result<ExitCode, UserError> {
     measured::end_on_panic();
     let length = Duration::from_secs(seconds);
-    let hooks = (beside == Some(Beside::Hooks))
-        .then(|| uwork::threads::add_hooks(|_| AtomicU64::new(0), |_, _: AtomicU64| {}));
+    let starts = Arc::new(AtomicU64::new(0));
+    let start = {
+        let starts = starts.clone();
+        move |_: Thread<'_>| starts.fetch_add(1, Ordering::Relaxed)
+    };
+    match beside {
+        Some(Beside::Hooks) => _ = threads::add_hooks(start, |_, _| ()),
+        Some(Beside::LazyHooks) => _ = threads::add_lazy_hooks(start, |_, _| ()),
+        _ => {}
+    }
     // Starts the watcher and the pools.
     drop(uwork_pool::queue("default"));
-    assert!(hooks.is_none_or(|hooks| hooks.missed() == 0), "no thread has started before");
     let mut figures = Figures::default();
     match beside {
         Some(Beside::Pauses) => flood_beside_pauses(length, &mut figures)?,
@@ -186,8 +208,10 @@ fn flood_as_child(seconds: u64, beside: Option<Beside>) -> Result<ExitCode, User
             repeat_flood(length, &mut figures);
             other.request("trace off")?;
         }
-        Some(Beside::Hooks) | None => repeat_flood(length, &mut figures),
+        Some(Beside::Hooks | Beside::LazyHooks) | None => repeat_flood(length, &mut figures),
     }
+    let is_hooked = starts.load(Ordering::Relaxed) > 0;
+    assert_eq!(is_hooked, beside == Some(Beside::Hooks), "which threads have a state");
     figures.print();
     Ok(ExitCode::SUCCESS)
 }
