@@ -12,6 +12,7 @@ use std::sync::{Arc, Barrier};
 
 use support::child::{alone, alone_each, alone_with, ending_of};
 use support::filter::{refuse, refuse_here};
+use support::flag::SetOnDrop;
 use support::forked::in_child;
 use support::items::Job;
 use support::machine::cpus;
@@ -103,11 +104,11 @@ fn storm_around(middle: impl FnOnce()) {
                 });
             });
         }
+        let _over = SetOnDrop(&is_over);
         let reach = |goal| until("the storm goes on", || rounds.load(Ordering::Relaxed) >= goal);
         reach(ROUNDS);
         middle();
         reach(rounds.load(Ordering::Relaxed) + ROUNDS);
-        is_over.store(true, Ordering::Relaxed);
     });
     queues.iter().for_each(|queue| queue.drain().unwrap());
     let [queued, taken, ran] =
@@ -171,11 +172,11 @@ fn locks_of_other_cpus_exclude_when_membarrier_is_refused_later() {
                     }
                 });
             }
+            let _over = SetOnDrop(&is_over);
             let reach = |goal| until("locks are taken", || locked.load(Ordering::Relaxed) >= goal);
             reach(5_000);
             refuse(libc::SYS_membarrier, libc::EPERM);
             reach(locked.load(Ordering::Relaxed) + 5_000);
-            is_over.store(true, Ordering::Relaxed);
         });
         let sum: u64 = pairs.into_inner().iter().map(|pair| pair.0).sum();
         assert_eq!(sum, locked.load(Ordering::Relaxed));

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::blocks::every_kind;
 use support::child::{alone, alone_with};
+use support::flag::SetOnDrop;
 use support::forked::in_child;
 use support::gate::Gate;
 use support::items::Job;
@@ -137,9 +138,10 @@ fn every_thread_of_the_library_blocks_the_signals_of_the_program() {
                     std::thread::yield_now();
                 }
             });
+            let over = SetOnDrop(&stop);
             let queues = queues();
             exercise(&queues);
-            stop.store(true, Ordering::Relaxed);
+            drop(over);
             assert!(check() >= queues.len(), "there are workers");
             // Blocked at first, as every signal is.
             until("the faults of items are open", || {

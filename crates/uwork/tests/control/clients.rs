@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::support::child::become_nobody;
 use crate::support::descriptors::{open_descriptors, until_at_rest};
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::{queue, until, watchdog, within};
 use crate::{Client, scene, socket, threads_named};
@@ -210,6 +211,7 @@ fn all_items_run_beside_hostile_clients() {
             }
         };
         std::thread::scope(|scope| {
+            let _over = SetOnDrop(is_over);
             (0..4).for_each(|number| drop(scope.spawn(attack(number))));
             for _ in 0..50 {
                 let items: Vec<_> = (0..500).map(|n| queue.spawn(move || n)).collect();
@@ -217,7 +219,6 @@ fn all_items_run_beside_hostile_clients() {
                     assert_eq!(item.join().unwrap(), n);
                 }
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         assert_eq!(uwork::rescues(), 0);
         until("a place is free", || {

@@ -7,6 +7,7 @@ use crate::support::child::alone_each;
 use crate::support::descriptors::{
     CloseAll, Files, is_open, open_descriptors, sleep_undeclared, until_at_rest,
 };
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::tiers::{
     BLOCKED, VARIABLE, blocks, collect_reports, declare_and_are_replaced, scene,
@@ -41,8 +42,9 @@ fn a_child_inherits_no_descriptor_of_the_library() {
                     sleep_undeclared(&blocks());
                 }
             });
+            let over = SetOnDrop(&is_over);
             let inherited = (0..300).filter(|_| inherits(&own, highest)).count();
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
             assert_eq!(inherited, 0, "children with a descriptor of the library's");
         });
     });

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
 use crate::support::machine::two_cpus;
@@ -198,10 +199,10 @@ fn a_scope_ends_in_the_child_although_a_thread_drops_handles_at_the_fork() {
                         drop(s.spawn(|| ()));
                     }
                 });
+                let over = SetOnDrop(&stops);
                 begun.wait();
                 forks();
-                stops.store(true, Ordering::Relaxed);
-                drop(dropper);
+                drop((over, dropper));
             });
         };
         let check = |outcome: thread::Result<()>| {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::support::blocks::compute_first;
 use crate::support::child::alone_each;
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::items::Job;
 use crate::support::machine::{cpus, thread_id, until_asleep};
@@ -50,6 +51,8 @@ fn a_lock_for_which_a_worker_waits_during_a_fork_is_not_waited_for_in_the_child(
         // Workers of other CPUs take none of its items.
         let limit = BLOCKED as u32 + 1;
         let queue = queue("confined").per_cpu().max_active(limit).build().unwrap();
+        // Dropped before the queue, whose end waits for the item.
+        let _released = SetOnDrop(&IS_RELEASED);
         let item = Job::new(|_| {
             WORKER.store(thread_id(), Ordering::Relaxed);
             while !IS_RELEASED.load(Ordering::Relaxed) {

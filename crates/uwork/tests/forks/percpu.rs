@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::child::alone_each;
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::gate::Gate;
 use crate::support::machine::cpus;
@@ -42,15 +43,6 @@ struct Everything {
 struct Did {
     added: usize,
     locked: u64,
-}
-
-/// Ends the storm when dropped, also where a child has failed.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Everything {
@@ -184,7 +176,7 @@ fn a_child_forked_in_a_storm_can_use_all_per_cpu_data() {
                     all.reach_all();
                 }
             });
-            let stop = Stop(&all.stop);
+            let stop = SetOnDrop(&all.stop);
             for _ in 0..FORKS {
                 in_child(|| all.use_in_child());
             }
@@ -269,10 +261,10 @@ fn a_fork_during_the_choice_of_the_mode() {
         let chosen = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
+                let _chosen = SetOnDrop(&chosen);
                 mode();
                 PerCpu::new(|_| 0).lock(0).map(drop).expect("free");
                 uwork::work_on_cpu(cpu, || ()).expect("an allowed CPU");
-                chosen.store(true, Ordering::Relaxed);
             });
             let mut forks = 0;
             while !chosen.load(Ordering::Relaxed) || forks < 3 {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::support::child::alone_each;
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
@@ -120,8 +121,8 @@ fn a_fork_during_the_first_registration() {
         let registered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _registered = SetOnDrop(&registered);
                 drop(TaskHandle::current());
-                registered.store(true, Ordering::Relaxed);
             });
             let mut forks = 0;
             while !registered.load(Ordering::Relaxed) || forks < 3 {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::child::alone;
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::{fork, in_child, leave};
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
@@ -67,6 +68,7 @@ fn a_fork_in_a_flood_harms_neither_parent_nor_child() {
     let queues =
         [queue("flood").build().unwrap(), queue("flood").per_cpu().max_active(2).build().unwrap()];
     let stop = Arc::new(AtomicBool::new(false));
+    let over = SetOnDrop(&stop);
     let submitters: Vec<_> = (0..2)
         .map(|_| {
             let (queues, stop) = (queues.clone(), stop.clone());
@@ -94,7 +96,7 @@ fn a_fork_in_a_flood_harms_neither_parent_nor_child() {
             assert_eq!(RUNS.load(Ordering::Relaxed), runs, "nothing of the parent's has run");
         });
     }
-    stop.store(true, Ordering::Relaxed);
+    drop(over);
     let queued: u32 = submitters.into_iter().map(|thread| thread.join().expect("no panic")).sum();
     queues.iter().for_each(|queue| queue.flush().unwrap());
     assert_eq!(RUNS.load(Ordering::Relaxed), queued, "nothing was lost in the parent");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::{cpus, current_cpu, mask, on_cpu, two_cpus};
@@ -60,6 +61,7 @@ fn load_while_flipping(queue: &Queue, flips: u64) {
                 }
             });
         }
+        let _over = SetOnDrop(&over);
         let mut random = Random::new(99);
         for round in 0..flips {
             flip(queue, &mut random);
@@ -67,7 +69,6 @@ fn load_while_flipping(queue: &Queue, flips: u64) {
                 queue.flush().unwrap();
             }
         }
-        over.store(true, Ordering::Relaxed);
     });
     queue.flush().unwrap();
     let runs: u32 = jobs.iter().map(|job| job.tally.finished()).sum();
@@ -106,10 +107,10 @@ fn a_caller_outside_the_mask_survives_its_change() {
                 }
             });
         }
+        let _over = SetOnDrop(&over);
         for round in 0..4_000 {
             queue.set_cpumask(mask(&[if round % 2 == 0 { there } else { here }])).unwrap();
         }
-        over.store(true, Ordering::Relaxed);
     });
     queue.flush().unwrap();
     let runs: u32 = jobs.iter().map(|job| job.tally.finished()).sum();

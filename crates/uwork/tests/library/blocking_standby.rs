@@ -10,6 +10,7 @@ use crate::support::blocks::{compute, compute_first, every_kind};
 use crate::support::cgroup::Group;
 use crate::support::child::{alone_each, alone_with};
 use crate::support::filter::refuse;
+use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::gate::Gate;
 use crate::support::items::Job;
@@ -266,6 +267,7 @@ fn a_fork_while_standbys_exist() {
                     are_replaced(&queue, Arc::new(compute_first(BLOCKED)), BLOCKED);
                 }
             });
+            let _over = SetOnDrop(&is_over);
             for _ in 0..10 {
                 in_child(|| {
                     assert_eq!(standbys(), 0, "the threads do not exist here");
@@ -278,7 +280,6 @@ fn a_fork_while_standbys_exist() {
                 });
                 scene();
             }
-            is_over.store(true, Ordering::Relaxed);
         });
         assert!(standbys() > 0, "the parent's go on");
         assert_eq!(reported(), []);

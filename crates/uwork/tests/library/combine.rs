@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 
+use crate::support::flag::SetOnDrop;
+use crate::support::gate::Gate;
 use crate::support::random::Random;
 use crate::support::{until, watchdog, within};
 use uwork::combine::{Combined, Combiner, Parcel, Parcels};
@@ -85,6 +87,7 @@ fn a_resume_at_any_time_ends_a_stall() {
     // Stalls for which a resume is still due, as from a poll for room.
     let owed = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
+    let ended = SetOnDrop(&over);
     let handle = {
         let owed = owed.clone();
         move |sent: &mut Sent, parcels: &mut Parcels<'_, Numbered>| {
@@ -124,7 +127,7 @@ fn a_resume_at_any_time_ends_a_stall() {
         })
         .collect();
     submitters.into_iter().for_each(|thread| thread.join().unwrap());
-    over.store(true, Ordering::Release);
+    drop(ended);
     resumer.join().unwrap();
     assert!(!combiner.is_stalled());
     let combiner = Arc::into_inner(combiner).unwrap();
@@ -134,7 +137,7 @@ fn a_resume_at_any_time_ends_a_stall() {
 #[test]
 fn threads_leave_their_parcels_to_the_current_holder() {
     let _watchdog = watchdog();
-    let (combiner, inside, left) = (Combiner::new(Vec::new()), Barrier::new(2), Barrier::new(2));
+    let (combiner, inside, left) = (Combiner::new(Vec::new()), Gate::new(), AtomicBool::new(false));
     let take = |all: &mut Vec<u32>, parcels: &mut Parcels<'_, u32>| {
         while let Some(parcel) = parcels.pop() {
             all.push(parcel.into_inner());
@@ -146,17 +149,17 @@ fn threads_leave_their_parcels_to_the_current_holder() {
             let mut first = true;
             let outcome = combiner.submit(Parcel::new(1), |all, parcels| {
                 if std::mem::take(&mut first) {
-                    inside.wait();
-                    left.wait();
+                    inside.open();
+                    until("two are left to the holder", || left.load(Ordering::Relaxed));
                 }
                 take(all, parcels)
             });
             assert_eq!(outcome, Combined::Done);
         });
+        let _left = SetOnDrop(&left);
         inside.wait();
         assert_eq!(combiner.submit(Parcel::new(2), take), Combined::Left);
         assert_eq!(combiner.submit(Parcel::new(3), take), Combined::Left);
-        left.wait();
     });
     assert_eq!(combiner.into_inner(), [1, 2, 3]);
 }
@@ -167,6 +170,7 @@ fn a_holder_is_relieved_by_a_submitter() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(()));
     let (submitted, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let ended = SetOnDrop(&is_over);
     let (list, count, over) = (combiner.clone(), submitted.clone(), is_over.clone());
     let other = std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
@@ -198,7 +202,7 @@ fn a_holder_is_relieved_by_a_submitter() {
             }
         }
     });
-    is_over.store(true, Ordering::Relaxed);
+    drop(ended);
     other.join().unwrap();
 }
 

@@ -10,6 +10,7 @@ use crate::support::child::{alone, alone_each, limit};
 use crate::support::descriptors::{
     CloseAll, Files, open_descriptors, sleep_undeclared, until_at_rest,
 };
+use crate::support::flag::SetOnDrop;
 use crate::support::items::Job;
 use crate::support::machine::cpus;
 use crate::support::tiers::{
@@ -97,9 +98,9 @@ fn descriptors_may_be_closed_at_any_time() {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let _over = SetOnDrop(&is_over);
                 let queue = blocks();
                 (0..200).for_each(|_| sleep_undeclared(&queue));
-                is_over.store(true, Ordering::Relaxed);
             });
             let (mut rounds, mut damaged) = (0, 0);
             while !is_over.load(Ordering::Relaxed) {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::child::alone;
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::Gate;
 use crate::support::items::{Job, Later};
 use crate::support::{WAIT_CAP, queue, until, watchdog};
@@ -61,6 +62,7 @@ fn dumps_during_a_flood_are_consistent() {
                 }
             }
         });
+        let over = SetOnDrop(&stop);
         for _ in 0..200 {
             let dump = uwork::dump();
             for name in queues.iter().map(uwork::Queue::name) {
@@ -70,7 +72,7 @@ fn dumps_during_a_flood_are_consistent() {
                 assert!(pool.nr_idle + pool.nr_running <= pool.nr_workers + 1, "{dump}");
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(over);
         inside.join().unwrap()
     });
     assert!(dumps > 0);
@@ -233,6 +235,7 @@ fn every_kind() {
 fn a_dump_keeps_no_queue_alive() {
     let _watchdog = watchdog();
     let stop = Arc::new(AtomicBool::new(false));
+    let over = SetOnDrop(&stop);
     let flag = stop.clone();
     let looking = thread::spawn(move || {
         while !flag.load(Ordering::Relaxed) {
@@ -249,7 +252,7 @@ fn a_dump_keeps_no_queue_alive() {
             uwork::dump_queues(|known, _| known == name).is_empty()
         });
     }
-    stop.store(true, Ordering::Relaxed);
+    drop(over);
     looking.join().unwrap();
 }
 

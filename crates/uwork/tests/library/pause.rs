@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::{queue, watchdog};
@@ -31,6 +32,7 @@ fn no_item_runs_between_a_pause_and_its_resume() {
     for queue in one_of_each() {
         let (inside, ran, stop) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         let state = Arc::new((inside, ran, stop));
+        let over = SetOnDrop(&state.2);
         let produce = || {
             let (queue, state) = (queue.clone(), state.clone());
             thread::spawn(move || {
@@ -60,7 +62,7 @@ fn no_item_runs_between_a_pause_and_its_resume() {
             assert_eq!(state.1.load(Ordering::SeqCst), before);
             queue.resume().unwrap();
         }
-        state.2.store(true, Ordering::SeqCst);
+        drop(over);
         let queued: u32 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
         queue.flush().unwrap();
         assert_eq!(state.1.load(Ordering::SeqCst), queued);

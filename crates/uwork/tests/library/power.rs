@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::support::child::alone;
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::Log;
 use crate::support::items::Later;
 use crate::support::machine::{cpus, current_cpu, mask, pin_first_thread, two_cpus};
@@ -93,10 +94,11 @@ fn a_periodic_item_stays_on_the_cpu_that_is_awake() {
                     }
                 })
             };
+            let over = SetOnDrop(&is_over);
             assert!(bound.enqueue_on(awake, hog).unwrap().is_queued());
             let what = format!("runs in a row on CPU {awake}");
             until_runs_in_a_row(&runs, &what, |&(cpu, _)| cpu == awake);
-            is_over.store(true, Ordering::Relaxed);
+            drop(over);
             bound.flush().unwrap();
             let all = mask(&cpus());
             until_runs_in_a_row(&runs, "runs without a pinned worker", |(_, may)| *may == all);

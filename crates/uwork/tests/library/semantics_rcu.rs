@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::{Gate, Log};
 use crate::support::machine::in_the_wait;
 use crate::support::{queue, until, watchdog, within};
@@ -233,7 +234,7 @@ fn a_destroyed_queue_drops_items_that_wait_for_a_grace_period() {
     assert_eq!(log.events(), ["probe"]);
 }
 
-static LIVE: AtomicBool = AtomicBool::new(true);
+static OVER: AtomicBool = AtomicBool::new(false);
 static SEEN_DEAD: AtomicU32 = AtomicU32::new(0);
 
 struct Kill {
@@ -262,7 +263,7 @@ fn s2_13_no_reader_sees_what_was_reclaimed() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while LIVE.load(Ordering::Relaxed) {
+                while !OVER.load(Ordering::Relaxed) {
                     let _guard = read_lock();
                     let value = current.lock().unwrap().clone();
                     for _ in 0..50 {
@@ -278,6 +279,7 @@ fn s2_13_no_reader_sees_what_was_reclaimed() {
                 }
             });
         }
+        let _over = SetOnDrop(&OVER);
         let mut all = Vec::new();
         for _ in 0..ROUNDS {
             let new = Arc::new(AtomicBool::new(true));
@@ -287,7 +289,6 @@ fn s2_13_no_reader_sees_what_was_reclaimed() {
             std::thread::yield_now();
         }
         until("all are reclaimed", || all.iter().all(|value| !value.load(Ordering::Relaxed)));
-        LIVE.store(false, Ordering::Relaxed);
     });
     assert_eq!(SEEN_DEAD.load(Ordering::Relaxed), 0, "reads of reclaimed data");
 }

@@ -12,7 +12,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::guard::KnownChild;
 use crate::support::items::Job;
 use crate::support::machine::{cpus, thread_id, until_asleep};
-use crate::support::{queue, until, watchdog};
+use crate::support::{keep, queue, until, watchdog};
 use uwork::dump::WorkerState;
 use uwork::dump::{Awaited, Stall, Wants};
 use uwork::{Queue, Report};
@@ -192,6 +192,7 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
         watch(THRESH);
         let build = |name| queue(name).ordered().build().unwrap();
         let queues = [build("left"), build("right")];
+        queues.iter().for_each(keep);
         let both = Arc::new(Barrier::new(2));
         for (at, here) in queues.iter().enumerate() {
             let (there, both) = (queues[1 - at].clone(), both.clone());
@@ -220,8 +221,6 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
             }
             assert!(stall.to_string().contains("\n  deadlock: item "), "{stall}");
         }
-        // Dropping the last handles would wait for items that never end.
-        queues.into_iter().for_each(std::mem::forget);
     });
 }
 

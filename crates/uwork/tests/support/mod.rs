@@ -11,6 +11,7 @@ pub(crate) mod counting;
 pub(crate) mod descriptors;
 pub(crate) mod executor;
 pub(crate) mod filter;
+pub(crate) mod flag;
 pub(crate) mod forked;
 pub(crate) mod gate;
 pub(crate) mod guard;

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
+use super::flag::SetOnDrop;
 use super::machine::{set_mask, thread_id};
 
 /// A thread that is moved.
@@ -21,15 +22,6 @@ impl Moved {
     }
 }
 
-/// Sets a flag on drop, also in a panic.
-struct Flag<'a>(&'a AtomicBool);
-
-impl Drop for Flag<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 /// Fewer of these CPUs than `threads`, spread over the machine: with a CPU for each, no thread
 /// would be preempted.
 pub(crate) fn fewer(cpus: &[u32], threads: usize) -> Vec<u32> {
@@ -41,24 +33,24 @@ pub(crate) fn fewer(cpus: &[u32], threads: usize) -> Vec<u32> {
 /// until it has finished.
 pub(crate) fn run_moved(threads: usize, cpus: &[u32], run: impl Fn(usize) + Sync) {
     let all: Vec<Moved> = (0..threads).map(|_| Moved::default()).collect();
-    let are_moved = AtomicBool::new(true);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for (number, moved) in all.iter().enumerate() {
-            let (run, are_moved) = (&run, &are_moved);
+            let (run, is_over) = (&run, &is_over);
             scope.spawn(move || {
                 moved.id.store(thread_id(), Ordering::Release);
-                let done = Flag(&moved.is_done);
+                let done = SetOnDrop(&moved.is_done);
                 run(number);
                 drop(done);
                 // Until then no other thread may reuse its id, so it stays alive.
-                while are_moved.load(Ordering::Acquire) {
+                while !is_over.load(Ordering::Acquire) {
                     thread::yield_now();
                 }
             });
         }
         scope.spawn(|| {
+            let _over = SetOnDrop(&is_over);
             move_around(&all, cpus);
-            are_moved.store(false, Ordering::Release);
         });
     });
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 
 use crate::support::child::{alone, limit};
+use crate::support::flag::SetOnDrop;
 use crate::support::{WAIT_CAP, until, watchdog};
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -70,9 +71,9 @@ fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
         while !REACHED.load(SeqCst) {
             std::thread::yield_now();
         }
+        let _sent = SetOnDrop(&SENT);
         let added = to.add_fn(Notify::Signal, || ()).is_ok();
         sent();
-        SENT.store(true, SeqCst);
         added
     });
     let time = libc::timespec { tv_sec: WAIT_CAP.as_secs() as libc::time_t, tv_nsec: 0 };
