@@ -1,5 +1,6 @@
 //! A pool's target: how many workers should run while work is pending. It is the number of the pool's
-//! CPUs, raised where items leave the CPU: `uwork_policy::off_cpu` decides.
+//! CPUs, raised where items leave the CPU: `uwork_policy::off_cpu` decides. Items that its workers take
+//! from a neighbour count too: they need as many workers here as there.
 //!
 //! The sums are hints, written by workers without mutual exclusion; a lost measurement changes when
 //! the target follows. The target itself is a bound on workers that run, and any value of at least 1
@@ -87,25 +88,26 @@ impl<H: Host> Pool<H> {
         self.set_target(target);
     }
 
-    /// Whether the next batch, of `count` such items, is measured. It begins at `now`.
+    /// Whether the next batch, of `count` such items of the pool `from`, is measured. It begins at `now`.
     #[inline]
     pub(crate) fn begins_measurement(
         &self,
         engine: &Engine<H>,
+        from: &Pool<H>,
         (count, estimate): (u32, RunEstimate),
         now: u64,
     ) -> bool {
         let since_ns = now.saturating_sub(self.off_cpu.measured_at.load(Ordering::Relaxed));
         let batch_ns = estimate.item_ns.saturating_mul(count.into());
-        is_measured(since_ns, batch_ns) && self.needs_measurement(engine, now)
+        is_measured(since_ns, batch_ns) && self.needs_measurement(engine, from, now)
     }
 
     /// Not without a backlog, where the number of workers does not matter, nor where a single worker
     /// must run the items, or where another decision has the number of workers.
     #[cold]
-    fn needs_measurement(&self, engine: &Engine<H>, now: u64) -> bool {
+    fn needs_measurement(&self, engine: &Engine<H>, from: &Pool<H>, now: u64) -> bool {
         let spec = self.spec();
-        let needs = self.looks_ready()
+        let needs = from.looks_ready()
             && !(spec.single || spec.bh || spec.saves)
             && engine.observer().tier() != Tier::Declared;
         if needs {

@@ -273,7 +273,7 @@ impl<H: Host> Worker<H> {
         let off_cpu = if plan.leave_count {
             None
         } else {
-            self.off_cpu.begin(engine, pool, (count, estimate), now)
+            self.off_cpu.begin(engine, (pool, from), (count, estimate), now)
         };
         let presumes = plan.may_presume && pool.presumes_any(engine, pwq);
         let runner = BatchRunner::new(engine, (self.slot, slot), Some(pool)).presuming(presumes);

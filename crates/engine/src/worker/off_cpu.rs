@@ -31,16 +31,17 @@ pub(super) struct Begun {
 }
 
 impl OffCpuMeter {
-    /// A batch of `count` such items begins at `now`. Returns the readings if it is measured.
+    /// A batch of `count` such items begins at `now`, in `pool`, which has taken it from the second one.
+    /// Returns the readings if it is measured.
     #[inline]
     pub(super) fn begin<H: Host>(
         &self,
         engine: &Engine<H>,
-        pool: &Pool<H>,
+        (pool, from): (&Pool<H>, &Pool<H>),
         batch: (u32, RunEstimate),
         now: u64,
     ) -> Option<Begun> {
-        if pool.begins_measurement(engine, batch, now) {
+        if pool.begins_measurement(engine, from, batch, now) {
             self.begin_measured(engine, pool)
         } else {
             None

@@ -28,7 +28,16 @@ fn queue_of(engine: &Arc<VirtualEngine>, max_active: u32) -> VirtualQueue {
 }
 
 fn named(engine: &Arc<VirtualEngine>, name: &str, max_active: u32) -> VirtualQueue {
-    let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
+    scoped(engine, AffinityScope::System, name, max_active)
+}
+
+fn scoped(
+    engine: &Arc<VirtualEngine>,
+    scope: AffinityScope,
+    name: &str,
+    max_active: u32,
+) -> VirtualQueue {
+    let kind = Kind::Unbound(attrs(engine, scope, false));
     make(engine, QueueSpec { max_active, ..spec(name, kind) })
 }
 
@@ -86,6 +95,23 @@ fn items_that_sleep_briefly_run_as_many_at_once_as_they_may() {
                 assert!(took <= limit, "{tier}, {sleep_us} us: {took} of {ideal} ns");
             });
         }
+    }
+}
+
+/// The items arrive in one pod, whose CPU they keep busy. The other pod takes some of them, and needs
+/// as many workers for its own CPU.
+#[test]
+fn items_that_sleep_keep_the_cpus_of_all_pods_busy() {
+    for tier in NOTICING {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let queue = scoped(engine, AffinityScope::Cpu, "q", 64);
+            let count = 20_000;
+            let (took, _) = run(engine, &queue, count, (10 * US, 40 * US));
+            // Five items keep one CPU busy. On one CPU alone all would take twice as long.
+            let ideal = u64::from(count) * 10 * US / 2;
+            assert!(took <= ideal + ideal / 4 + 10 * MS, "{tier}: {took} of {ideal} ns");
+        });
     }
 }
 
