@@ -1,7 +1,7 @@
 //! Handlers that count the runs of each payload, and lines that a consumer has reported.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use uwork_bridge::{Backoff, Config, Handlers, Reply, Server};
@@ -12,21 +12,26 @@ use super::patience::Patience;
 pub(crate) struct Count(Arc<(Mutex<HashMap<String, u64>>, Condvar)>);
 
 impl Count {
+    /// Also after a test has failed in a wait: what the consumer reports at its end must not panic.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn add(&self, name: impl Into<String>) {
-        *self.0.0.lock().unwrap().entry(name.into()).or_default() += 1;
+        *self.lock().entry(name.into()).or_default() += 1;
         self.0.1.notify_all();
     }
 
     pub(crate) fn of(&self, name: &str) -> u64 {
-        self.0.0.lock().unwrap().get(name).copied().unwrap_or(0)
+        self.lock().get(name).copied().unwrap_or(0)
     }
 
     pub(crate) fn distinct(&self) -> usize {
-        self.0.0.lock().unwrap().len()
+        self.lock().len()
     }
 
     pub(crate) fn sum(&self) -> u64 {
-        self.0.0.lock().unwrap().values().sum()
+        self.lock().values().sum()
     }
 
     /// Waits until so many different names were counted.
@@ -42,9 +47,10 @@ impl Count {
     /// Waits until the names are as wanted. A test that waits in vain fails with the names it has.
     fn wait(&self, is_reached: impl Fn(&HashMap<String, u64>) -> bool) {
         let mut patience = Patience::new();
-        let mut map = self.0.0.lock().unwrap();
+        let mut map = self.lock();
         while !is_reached(&map) {
-            map = self.0.1.wait_timeout(map, patience.turn()).unwrap().0;
+            let waited = self.0.1.wait_timeout(map, patience.turn());
+            map = waited.unwrap_or_else(PoisonError::into_inner).0;
             if let Err(hang) = patience.look() {
                 let names: Vec<_> = map.iter().take(20).collect();
                 panic!("waited in vain: {hang}; {} names: {names:?}", map.len());
@@ -69,7 +75,7 @@ impl Count {
 
     /// The lines that were reported, each as often as it was.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let map = self.0.0.lock().unwrap();
+        let map = self.lock();
         map.iter().flat_map(|(line, &count)| vec![line.clone(); count as usize]).collect()
     }
 
@@ -84,7 +90,7 @@ impl Count {
     pub(crate) fn wait_line(&self, words: &str) -> String {
         let has = |map: &HashMap<String, u64>| map.keys().any(|line| line.contains(words));
         self.wait(has);
-        let map = self.0.0.lock().unwrap();
+        let map = self.lock();
         map.keys().find(|line| line.contains(words)).cloned().unwrap()
     }
 }
