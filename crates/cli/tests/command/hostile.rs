@@ -223,6 +223,16 @@ fn greet(random: &mut Random, mut stream: &UnixStream) -> io::Result<()> {
     }
 }
 
+/// Shuts a listener down when it is dropped, also where a test fails: the end of its scope waits for the
+/// thread that serves.
+struct ShutOnDrop<'a>(&'a UnixListener);
+
+impl Drop for ShutOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(self.0, rustix::net::Shutdown::Both);
+    }
+}
+
 /// Serves all clients, one after the other or at once, until the listener is shut down.
 fn serve(listener: &UnixListener, seed: u64) {
     thread::scope(|scope| {
@@ -356,6 +366,7 @@ fn run(seed: u64) -> Outcome {
         Vec::new()
     };
     thread::scope(|scope| {
+        let _end = ShutOnDrop(&listener);
         if !is_stopped {
             scope.spawn(|| serve(&listener, seed));
         }
@@ -375,9 +386,7 @@ fn run(seed: u64) -> Outcome {
             let took = start.elapsed().saturating_sub(delayed);
             (status, fs::read(folder.path().join("output")).unwrap(), took)
         };
-        // Ends the adversary.
         drop(clients);
-        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
         Outcome { args, status, output, took, most }
     })
 }
