@@ -7,6 +7,7 @@ use uwork::{FunctionCounters, Queue, QueueCounters};
 
 use crate::support::child::alone_with;
 use crate::support::tiers::VARIABLE;
+use crate::support::until;
 
 fn of_queue(name: &str) -> QueueCounters {
     let all = uwork::counters().queues;
@@ -28,9 +29,7 @@ fn counters_of_a_queue_and_of_its_functions_agree() {
     }
     queue.flush().unwrap();
     // The flush returns with the last run; its batch may be counted a moment later.
-    while of_queue("counted").ran < 1_000 {
-        std::thread::yield_now();
-    }
+    until("the runs are counted", || of_queue("counted").ran >= 1_000);
     let counted = of_queue("counted");
     assert_eq!((counted.ran, counted.run_times.count(), counted.pending), (1_000, 1_000, 0));
     assert_eq!(counted.waits.count(), 1_000, "no run lacks its wait");
@@ -113,9 +112,7 @@ fn a_change_of_attributes_keeps_the_counters() {
             queue.flush().unwrap();
             total += ITEMS;
             // The flush returns with the last run; its batch may be counted a moment later.
-            while of_queue(name).ran < total {
-                std::thread::yield_now();
-            }
+            until("the runs are counted", || of_queue(name).ran >= total);
             let counted = of_queue(name);
             assert_eq!((counted.ran, counted.waits.count()), (total, total), "{name}, {change:?}");
             let [ran, waits, started] = of_table(name);
@@ -160,9 +157,7 @@ fn an_item_behind_another_is_counted_with_its_wait() {
     }
     end.send(Instant::now()).unwrap();
     queue.flush().unwrap();
-    while of_queue("behind").ran < 2 {
-        std::thread::yield_now();
-    }
+    until("the runs are counted", || of_queue("behind").ran >= 2);
     let counted = of_queue("behind");
     assert_eq!((counted.waits.count(), counted.max_active), (2, 1));
     assert!(counted.waits.sum() >= Duration::from_millis(2), "the second item waited: {counted:?}");
@@ -193,9 +188,7 @@ fn functions_of_one_batch_are_told_apart() {
         }
     }
     queue.flush().unwrap();
-    while of_queue("apart").ran < 8 {
-        std::thread::yield_now();
-    }
+    until("the runs are counted", || of_queue("apart").ran >= 8);
     let counted = of_functions("functions_of_one_batch_are_told_apart");
     let ran = |name: &str| {
         let found = counted.iter().find(|function| function.name.contains(name));

@@ -7,7 +7,7 @@ use std::thread;
 use crate::support::flag::SetOnDrop;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
-use crate::support::{queue, watchdog};
+use crate::support::{queue, until, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, Builder, ErrorKind, Queue};
 
 fn one_of_each() -> Vec<Queue> {
@@ -94,9 +94,7 @@ fn a_pause_waits_for_the_running_item_of_its_queue_only() {
             pauser.pause().unwrap();
             second.push(2);
         });
-        while !paused.is_paused() {
-            thread::yield_now();
-        }
+        until("the pause has begun", || paused.is_paused());
         other.spawn(|| ()).join().unwrap();
         assert!(log.events().is_empty());
         may_end.open();
