@@ -2,7 +2,8 @@
 //!
 //! A text has one figure a line, as `cache_ns 55`; `#` starts a comment. A figure that it omits has
 //! its default. `bill` charges the figures to threads, `recording` has the engine report its
-//! accesses. `load` has producers for experiments, `kernel` a queue to compare the engine with.
+//! accesses. `load` has producers for experiments, `kernel` a queue to compare the engine with,
+//! `patterns` small programs to compare the figures with a real machine.
 
 pub mod bill;
 #[cfg(feature = "costs")]
@@ -13,6 +14,8 @@ mod lines;
 #[cfg(feature = "costs")]
 pub mod load;
 mod locks;
+#[cfg(feature = "costs")]
+pub mod patterns;
 #[cfg(feature = "costs")]
 mod recording;
 

@@ -19,7 +19,7 @@ use uwork_policy::topology::{Cpu, Topology};
 use uwork_sim::costs::load::{self, Load, run as play};
 use uwork_sim::costs::{Cost, Costs, FIGURES};
 
-use super::UserError;
+use super::{UserError, verify};
 use crate::commands::print;
 
 /// Rounds of which the median counts.
@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// Write the costs to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Compare the costs with this machine: run small programs on it, and simulate the same
+    #[arg(long, conflicts_with = "output")]
+    verify: bool,
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -63,14 +66,16 @@ fn pin(cpu: u32) -> Result<(), UserError> {
 }
 
 /// Runs `f` on a thread that is pinned to this CPU.
-fn on<R: Send + 'static>(
+pub(super) fn on<R: Send + 'static>(
     cpu: u32,
     f: impl FnOnce() -> R + Send + 'static,
 ) -> std::thread::JoinHandle<Result<R, UserError>> {
     std::thread::spawn(move || pin(cpu).map(|()| f()))
 }
 
-fn join<R>(thread: std::thread::JoinHandle<Result<R, UserError>>) -> Result<R, UserError> {
+pub(super) fn join<R>(
+    thread: std::thread::JoinHandle<Result<R, UserError>>,
+) -> Result<R, UserError> {
     thread.join().expect("it does not panic")
 }
 
@@ -313,7 +318,7 @@ fn measure_lines(costs: &mut Costs, cpus: &[Cpu]) -> Result<(), UserError> {
     Ok(())
 }
 
-fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, UserError> {
+pub(super) fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, UserError> {
     let cpus: Vec<Cpu> =
         machine.cpus().iter().filter(|cpu| allowed.contains(&cpu.id)).copied().collect();
     let first = cpus.first().expect("the process runs on a CPU").id;
@@ -366,6 +371,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let topology = here.topology;
     let is_ours = |cpu: &u32| before.is_set(*cpu as usize);
     let allowed: Vec<u32> = topology.online().iter().filter(is_ours).collect();
+    if args.verify {
+        let verified = verify::run(&topology, &allowed);
+        sched_setaffinity(None, &before).map_err(|error| UserError(error.to_string()))?;
+        return verified;
+    }
     let measured = measure(&topology, &allowed);
     sched_setaffinity(None, &before).map_err(|error| UserError(error.to_string()))?;
     let text = measured?.text();

@@ -9,6 +9,7 @@ mod power;
 mod run;
 mod scale;
 mod seeds;
+mod verify;
 
 use std::process::ExitCode;
 
