@@ -79,8 +79,8 @@ pub(crate) fn complain_line(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{}\n", printable(&text.to_string())).as_bytes());
 }
 
-/// Waits for so long. True as soon as the reader of standard output has gone: an idle command would
-/// learn that from its next line only.
+/// Waits for `time` at most. True as soon as the reader of standard output has closed it: an idle
+/// command would learn that from its next line only.
 pub(crate) fn reader_goes_within(time: Duration) -> bool {
     let end = Instant::now() + time;
     loop {

@@ -35,7 +35,7 @@ impl Signals {
         signal
     }
 
-    /// Waits for so long. True as soon as one of them comes.
+    /// Waits for `time` at most. True as soon as one of the signals comes.
     pub(crate) fn come_within(&self, time: Duration) -> bool {
         let time = libc::timespec {
             tv_sec: time.as_secs() as libc::time_t,

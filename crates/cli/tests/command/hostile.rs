@@ -357,7 +357,7 @@ fn run(seed: u64) -> Outcome {
     let path = sockets.join(format!("{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
     let mut random = Random::new(seed);
-    // A process that is stopped has a queue that is full, and answers nobody.
+    // A stopped process accepts no connection, and the backlog of its socket is full.
     let is_stopped = random.one_in(24);
     let clients: Vec<UnixStream> = if is_stopped {
         rustix::net::listen(&listener, 0).unwrap();

@@ -1,5 +1,5 @@
-//! The command beside users who are no friends: what it believes, follows and removes. Each scene has
-//! folders of its own.
+//! The command beside hostile users: what it believes, follows and removes. Each scene has folders of
+//! its own.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -116,7 +116,7 @@ fn a_stranger_who_listens_under_the_name_of_another_process_is_not_asked() {
             parent.wait();
             for listener in listeners {
                 listener.set_nonblocking(true).unwrap();
-                // Those who connected have said nothing.
+                // The clients that connected have sent no request.
                 while let Ok((mut client, _)) = listener.accept() {
                     let mut text = String::new();
                     let read = io::Read::read_to_string(&mut client, &mut text);

@@ -29,7 +29,7 @@ trait Json {
 }
 
 /// Implements [`Json`] for structures, as objects. Every field is named, in the one list or in the
-/// other, so a new field does not compile before somebody decides on it.
+/// other, so a new field does not compile until it is in one of them.
 macro_rules! objects {
     ($($type:ident { $first:ident $(, $field:ident)* } without { $($hidden:ident),* })*) => {$(
         impl Json for $type {

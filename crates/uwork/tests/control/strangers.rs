@@ -1,5 +1,5 @@
-//! Users who are no friends, and systems that give no folder: each process has a socket that its user
-//! and root can find, or says why it has none. Each scene has folders of its own.
+//! Hostile users, and systems without a folder for sockets: each process has a socket that its user and
+//! root can find, or reports why it has none. Each scene has folders of its own.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

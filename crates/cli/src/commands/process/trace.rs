@@ -18,7 +18,7 @@ use crate::printable;
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The most records of a file. Perfetto needs some gigabytes for those of so many.
+/// The most records of a file. Perfetto needs some gigabytes of memory for that number.
 const RECORDS_MAX: usize = 3_000_000;
 /// The bytes of all answers that are kept, names included. Those of as many records are fewer.
 const BYTES_MAX: usize = 512 << 20;

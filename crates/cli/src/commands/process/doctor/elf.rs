@@ -1,7 +1,7 @@
 //! A file of a running process: its symbol table, and the sections of its debug information.
 //!
-//! The process may belong to another user, who may change the file meanwhile. So the file is read, never
-//! mapped, and every size in it is compared with that of the file.
+//! The process may belong to another user, and the file may change while it is read. So the file is
+//! read, never mapped, and every size in it is compared with that of the file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-/// Symbols are read in pieces of so many bytes.
+/// The size of the pieces in which symbols are read, in bytes.
 const PIECE: usize = 1 << 20;
 /// The longest symbol table that is read: ten million symbols.
 const SYMBOLS_MAX: u64 = 256 << 20;

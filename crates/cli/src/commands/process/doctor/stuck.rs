@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Finding, names};
 use crate::client::{Client, Failure, Row, Table};
 
-/// For so many queues the threads in their items are asked for their stacks, which disturbs them.
+/// The most queues whose threads are asked for their stacks, which disturbs these threads.
 const ASKED_MAX: usize = 16;
 /// Precedes the reason why there are no stacks.
 const NO_STACKS: &str = "  no stacks: ";

@@ -103,7 +103,7 @@ pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// The text in at most so many cells. `…` stands for an end that is left out.
+/// The text, cut to this number of cells. `…` stands for an end that is left out.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();

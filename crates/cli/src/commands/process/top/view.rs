@@ -289,7 +289,7 @@ impl View {
         self.shown().nth(self.selected)
     }
 
-    /// Moves the selection of the list in focus by so many lines.
+    /// Moves the selection of the list in focus by this number of lines.
     pub(super) fn select(&mut self, by: isize) {
         let selected = match self.focus {
             Focus::Queues => &mut self.selected,
