@@ -57,6 +57,23 @@ expected() {
     esac
 }
 
+# The commands beside doctor name a function of C that no other file can see, too.
+views_name_it() {
+    local command function=spins_for_ever
+    for command in "dump $1" "dump --stacks $1" "dump --json $1" "top -i 0.05 $1"; do
+        "$uwork" $command >"$out/view" 2>&1 && grep -q "$function" "$out/view" || {
+            cat "$out/view"
+            echo "uwork $command: $function is not named" >&2
+            return 1
+        }
+    done
+    ! command -v jq >/dev/null || [ "$("$uwork" dump --json "$1" | jq -r \
+        ".pools[].workers[].running | select(.queue == \"stuck\") | .function.name")" = "$function" ] || {
+        echo "uwork dump --json $1: jq finds no $function" >&2
+        return 1
+    }
+}
+
 burn() { [ "$burners" = 0 ] || kill "-$1" "${started[@]}"; }
 
 for ((n = 0; n < burners; n++)); do
@@ -95,6 +112,7 @@ for program in $programs; do
             if tr '\n' ' ' <"$out/said" | grep -qE "$(expected "$kind" "$program")"; then
                 named=$((named + 1))
             fi
+            [ "$program:$kind:$round" != c:loop:0 ] || views_name_it "$stuck" || failed=1
             if [ -n "${SHOW:-}" ]; then
                 cat "$out/said"
             fi

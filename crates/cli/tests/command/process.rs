@@ -154,7 +154,7 @@ fn what_a_process_says_is_escaped() {
     let escaped = "\\u001b]0;title\\u0007\\u202egpj\\u009b2J\\u000d";
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&format!("name\tran\n{hostile}\t1\n")),
-        "dump json" => ok("{\"name\": \"\u{202e}\"}\n"),
+        "raw dump json" => ok("{\"name\": \"\u{202e}\"}\n"),
         "set a b" => format!("err failed {hostile}\n"),
         _ => ok(&format!("{hostile}\n")),
     });

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::status::plain;
 use crate::dump::{Dump, WorkerDump};
+use crate::dump_api::{Names, dump_with};
 
 /// The columns of the first table. New ones are added at the end.
 const POOL_COLUMNS: &str =
@@ -13,8 +14,8 @@ const WORKER_COLUMNS: &str = "pool\tslot\tname\tthread\tstate\tqueue\tfunction\t
 
 /// A line for each pool after the names of the columns, an empty line, and the same for the workers.
 /// A helper, which is a worker of no pool, has the pool `-`.
-pub(super) fn pools() -> String {
-    let dump = crate::dump();
+pub(super) fn pools(named: Names) -> String {
+    let dump = dump_with(named);
     let mut text = format!("{POOL_COLUMNS}\n");
     for pool in dump.pools.iter().filter(|pool| !pool.retired) {
         let _ = writeln!(

@@ -29,7 +29,7 @@ const REQUESTS: [(&str, &str); 15] = [
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
     ("stacks [MS [QUEUE]]", "workers in a batch for at least MS (100) milliseconds, with stacks"),
-    ("raw REQUEST", "dump or stacks, with addresses where the program's files have names: at once"),
+    ("raw REQUEST", "dump, stacks or pools, with addresses where files have names: at once"),
     ("trace on SECONDS", "record when items are queued, start and end, for so long"),
     ("trace read", "the records since the last time, separated by tabs"),
     ("trace off", "end the trace; its records can still be read"),
@@ -54,7 +54,7 @@ pub fn answer(request: &str) -> String {
             outcome(TREE.set(path, value.trim()).map(|()| String::new()))
         }
         ("queues", part) => text(&status::queues(part)),
-        ("pools", "") => text(&pools::pools()),
+        ("pools", "") => text(&pools::pools(Names::OfFiles)),
         ("metrics", "") => text(&metrics::all()),
         ("status", "") => text(&status::facts()),
         ("dump", "") => text(&crate::dump().to_string()),
@@ -109,8 +109,10 @@ fn raw(request: &str) -> String {
     let (verb, of) = request.split_once(' ').unwrap_or((request, ""));
     match (verb, of.trim()) {
         ("dump", "") => text(&dump_with(Names::OwnOnly).to_string()),
+        ("dump", "json") => text(&dump_with(Names::OwnOnly).to_json()),
+        ("pools", "") => text(&pools::pools(Names::OwnOnly)),
         ("stacks", of) => stacks(of, Names::OwnOnly),
-        _ => refusal("bad-request", &format!("raw is dump or stacks, and not {request:?}")),
+        _ => refusal("bad-request", &format!("raw is dump, stacks or pools, and not {request:?}")),
     }
 }
 
@@ -192,7 +194,9 @@ mod tests {
         assert!(answer("raw dump").starts_with("ok "));
         assert!(answer("raw  stacks 0 none").starts_with("ok "));
         assert!(answer("raw stacks soon").starts_with("err bad-value "));
-        for request in ["raw", "raw get cpumask", "raw dump json", "raw raw dump"] {
+        assert!(answer("raw dump json").starts_with("ok "));
+        assert!(answer("raw pools").starts_with("ok "));
+        for request in ["raw", "raw get cpumask", "raw dump xml", "raw raw dump"] {
             assert!(answer(request).starts_with("err bad-request "), "{request}");
         }
     }

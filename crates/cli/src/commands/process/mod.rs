@@ -11,7 +11,7 @@ mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use attribute::Attribute;
 
@@ -101,7 +101,7 @@ pub(crate) struct MonitorArgs {
     #[arg(short, long, value_name = "SEC", default_value = "1")]
     interval: String,
 
-    /// Print so many tables, then end.
+    /// Print N tables, then end.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
 
@@ -190,13 +190,42 @@ pub(crate) fn set(args: SetArgs) -> Result<ExitCode, UserError> {
 
 /// Runs `uwork dump`.
 pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
-    let request = if args.json { "dump json" } else { "dump" };
-    let mut client = Client::connect(&args.process)?;
-    let mut text = client.ask(request)?;
+    let mut requests = vec![if args.json { "dump json" } else { "dump" }];
     if args.stacks {
-        text = format!("{text}\n{}", client.ask("stacks")?);
+        requests.push("stacks");
     }
-    print(&text)
+    let until = Instant::now() + doctor::EVIDENCE;
+    let mut client = Client::connect(&args.process)?;
+    let answers = answers_with_names(&mut client, &requests, until)?;
+    print(&answers.join("\n"))
+}
+
+/// The answers to requests that have functions in them. The names of the functions are read here. The
+/// process names them where that is impossible: it is of an earlier version, or its files cannot be
+/// read.
+fn answers_with_names(
+    client: &mut Client,
+    requests: &[&str],
+    until: Instant,
+) -> Result<Vec<String>, UserError> {
+    let raw: Vec<String> = requests.iter().map(|request| format!("raw {request}")).collect();
+    match client.ask_all(&raw).into_iter().collect::<Result<Vec<String>, Failure>>() {
+        Ok(answers) => {
+            let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
+            let found = doctor::names::find(client.process(), &texts, until);
+            if !found.is_unread() {
+                for reason in &found.missing {
+                    complain!("uwork: names of functions or lines are missing: {reason}");
+                }
+                let named = |text| found.in_json(&found.in_text(text));
+                return Ok(texts.into_iter().map(named).collect());
+            }
+        }
+        Err(Failure::Refused(refused)) if refused.code == "bad-request" => {}
+        Err(failure) => return Err(failure.into()),
+    }
+    let asked: Vec<String> = requests.iter().map(|&request| request.to_owned()).collect();
+    Ok(client.ask_all(&asked).into_iter().collect::<Result<_, _>>()?)
 }
 
 /// Runs `uwork monitor`.

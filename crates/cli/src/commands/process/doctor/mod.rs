@@ -6,7 +6,7 @@
 mod elf;
 mod limits;
 mod lines;
-mod names;
+pub(super) mod names;
 mod stuck;
 
 use std::fmt::Write as _;
@@ -23,12 +23,13 @@ use crate::commands::json::line;
 use crate::commands::print;
 use crate::printable::printable;
 
-/// Queues that move nothing for so long while items wait are named.
+/// The time between the two looks at the queues. Those in which items wait and nothing moves in it are
+/// named.
 const OBSERVED: Duration = Duration::from_millis(500);
 
 /// Lines of source files that are not found after this time are left out: the rest of the evidence is
 /// to be there within two seconds, on a busy machine, too.
-const EVIDENCE: Duration = Duration::from_millis(1_200);
+pub(super) const EVIDENCE: Duration = Duration::from_millis(1_200);
 
 /// What was seen of a part of the evidence. The worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,6 +19,10 @@ use crate::printable::printable;
 
 /// Precedes the address of a function without a name.
 const FUNCTION: &str = "function 0x";
+/// The same in JSON. Quotes within a string are escaped, so no string contains these.
+const IN_JSON: &str = r#""function":{"address":"#;
+/// Follows that address.
+const NO_NAME: &str = r#","name":null"#;
 
 /// A mapped part of a file.
 struct Mapping {
@@ -30,10 +34,10 @@ struct Mapping {
 
 /// What was found out about addresses, and what could not be.
 #[derive(Default)]
-pub(super) struct Found {
+pub(in super::super) struct Found {
     places: HashMap<u64, Place>,
     /// The reasons why names or lines are missing, by file.
-    pub(super) missing: BTreeSet<String>,
+    pub(in super::super) missing: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -45,7 +49,7 @@ struct Place {
 }
 
 /// The names of all addresses in the texts. `process` is its number here, or the reason why it has none.
-pub(super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
+pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
     let wanted: BTreeSet<u64> = texts.iter().flat_map(|text| addresses(text)).collect();
     let mut found = Found::default();
     if wanted.is_empty() {
@@ -72,7 +76,10 @@ pub(super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
             Err(reason) => _ = found.missing.insert(format!("{path}: {reason}")),
         }
     }
-    add_lines(&mut found, rest, until);
+    // Functions have no lines, only calls on stacks.
+    if texts.iter().any(|text| text.lines().any(|line| frame(line).is_some())) {
+        add_lines(&mut found, rest, until);
+    }
     found
 }
 
@@ -214,7 +221,14 @@ fn looked_up(number: usize, address: u64) -> u64 {
 fn addresses(text: &str) -> Vec<u64> {
     let frames = text.lines().filter_map(frame).map(|(number, at)| looked_up(number, at));
     let functions = text.split(FUNCTION).skip(1).filter_map(|rest| hex_at_start(rest).0);
-    frames.chain(functions).collect()
+    let in_json = text.split(IN_JSON).skip(1).filter_map(|rest| unnamed(rest).map(|it| it.0));
+    frames.chain(functions).chain(in_json).collect()
+}
+
+/// The address of a function in JSON that has no name, and the text behind.
+fn unnamed(rest: &str) -> Option<(u64, &str)> {
+    let (address, rest) = rest.split_once(NO_NAME)?;
+    Some((address.parse().ok()?, rest))
 }
 
 /// A hexadecimal number, and the text behind it.
@@ -225,7 +239,7 @@ fn hex_at_start(text: &str) -> (Option<u64>, &str) {
 
 impl Found {
     /// The text with names.
-    pub(super) fn in_text(&self, text: &str) -> String {
+    pub(in super::super) fn in_text(&self, text: &str) -> String {
         let (mut out, mut stack) = (String::new(), Vec::new());
         for line in text.lines() {
             match frame(line) {
@@ -237,6 +251,26 @@ impl Found {
             }
         }
         self.write_stack(&mut out, &mut stack);
+        out
+    }
+
+    /// Whether the process's files could not be looked up at all.
+    pub(in super::super) fn is_unread(&self) -> bool {
+        self.places.is_empty() && !self.missing.is_empty()
+    }
+
+    /// A dump in JSON with names.
+    pub(in super::super) fn in_json(&self, text: &str) -> String {
+        let mut parts = text.split(IN_JSON);
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            out.push_str(IN_JSON);
+            let named = unnamed(part).and_then(|(address, rest)| {
+                let name = self.places.get(&address)?.symbol.as_deref()?;
+                Some(format!("{address},\"name\":{}{rest}", serde_json::Value::from(name)))
+            });
+            out.push_str(named.as_deref().unwrap_or(part));
+        }
         out
     }
 
@@ -268,6 +302,25 @@ impl Found {
         for (number, (address, name, location)) in frames[..end].iter().enumerate() {
             let _ = writeln!(out, "    {number:>3} {address:#x}{name}{location}");
         }
+    }
+}
+
+/// Names for texts that come again and again. The files are read when a text has new addresses.
+#[derive(Default)]
+pub(in super::super) struct Kept {
+    found: Found,
+    addresses: BTreeSet<u64>,
+}
+
+impl Kept {
+    /// The text with names. None if the process's files could not be looked up.
+    pub(in super::super) fn in_text(&mut self, process: u32, text: &str) -> Option<String> {
+        let wanted: BTreeSet<u64> = addresses(text).into_iter().collect();
+        if !wanted.is_subset(&self.addresses) {
+            self.found = find(process, &[text], Instant::now());
+            self.addresses = wanted;
+        }
+        (!self.found.is_unread()).then(|| self.found.in_text(text))
     }
 }
 
@@ -343,6 +396,21 @@ mod tests {
              0 0x10 app::wait\n      1 0x20 app::job\n  deadlock: item function /bin/app+0x5 0x99\n"
         );
         assert_eq!(addresses(text), [0x10, 0x1f, 0x2f, 0x1f, 0x30]);
+    }
+
+    #[test]
+    fn functions_in_json_get_names() {
+        let function = |number: u8, name: &str| {
+            format!(r#"{{"function":{{"address":{number},"name":{name}}}}}"#)
+        };
+        let quoted = serde_json::Value::from(function(16, "null"));
+        let all = [function(31, "null"), quoted.to_string(), function(16, r#""own""#)];
+        let text = &format!("[{},{}]", all.join(","), function(99, "null"));
+        assert_eq!(addresses(text), [31, 99]);
+        let named = found().in_json(text);
+        let expected = text.replacen("31,\"name\":null", "31,\"name\":\"app::job\"", 1);
+        assert_eq!(named, expected);
+        assert!(serde_json::from_str::<serde_json::Value>(&named).is_ok());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
+use super::doctor::names::Kept;
 use super::named::{Named, command_of};
 use super::{TopArgs, UserError, interval, print};
 use crate::client::{Client, Failure, Refused, is_alive};
@@ -97,6 +98,10 @@ struct Top {
     at: Option<Instant>,
     /// Why the process does not answer.
     gone: Option<String>,
+    names: Kept,
+    /// Whether the process names its functions: it is of an earlier version, or its files cannot be
+    /// read here.
+    names_itself: bool,
     input: Input,
     scroll: Scroll,
 }
@@ -107,7 +112,17 @@ impl Top {
         let title = title(&client);
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
         let (view, input) = (View::new(topology), Input::default());
-        Ok(Top { client, title, view, at: None, gone: None, input, scroll: Scroll::default() })
+        Ok(Top {
+            client,
+            title,
+            view,
+            at: None,
+            gone: None,
+            names: Kept::default(),
+            names_itself: false,
+            input,
+            scroll: Scroll::default(),
+        })
     }
 
     /// Connects anew after a failure. The error is the reason. Another process may have the number of
@@ -116,6 +131,7 @@ impl Top {
         let client = self.client.reopen()?;
         if !client.is_of_same_process(&self.client) {
             (self.title, self.at) = (title(&client), None);
+            (self.names, self.names_itself) = (Kept::default(), false);
             self.view.forget();
         }
         (self.client, self.gone) = (client, None);
@@ -164,7 +180,25 @@ impl Top {
             Err(Failure::Refused(refused)) => self.ask_filtered(refused)?,
             answer => answer?,
         };
-        Ok(Answers { status, queues, pools: self.client.ask("pools")? })
+        Ok(Answers { status, queues, pools: self.ask_pools()? })
+    }
+
+    /// Asks for pools and workers, and names the functions.
+    fn ask_pools(&mut self) -> Result<String, Failure> {
+        if !self.names_itself {
+            match self.client.ask("raw pools") {
+                Ok(pools) => {
+                    let named = self.names.in_text(self.client.process(), &pools);
+                    if let Some(pools) = named {
+                        return Ok(pools);
+                    }
+                }
+                Err(Failure::Refused(refused)) if refused.code == "bad-request" => {}
+                Err(failure) => return Err(failure),
+            }
+            self.names_itself = true;
+        }
+        self.client.ask("pools")
     }
 
     /// There are too many queues for an answer: asks for those that the filter permits.
