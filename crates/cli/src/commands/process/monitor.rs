@@ -100,33 +100,37 @@ fn part(names: &[String]) -> Option<&str> {
 /// A queue of a table.
 struct Sample<'a> {
     row: Row<'a>,
-    /// Runs per second, and runs at a time, since the last table.
+    /// Runs per second, and runs at a time, since the last table. None if the queue is new.
     rates: Option<(f64, f64)>,
 }
 
-/// The queues that match. `since`: the time since the last table, if there was one.
+/// The queues that match. `since`: the time since the last table, if there was one. `before` becomes
+/// the counters of this table.
 fn samples<'a>(
     table: &'a Table,
     names: &[Regex],
     before: &mut Before,
     since: Option<Duration>,
 ) -> Vec<Sample<'a>> {
-    let mut samples = Vec::new();
+    let (mut samples, mut now) = (Vec::new(), Before::new());
     for row in table.rows() {
         let name = row.text("name");
         let (ran, run_us) = (row.number("ran"), row.number("run_us"));
-        let earlier = before.insert(name.to_owned(), (ran, run_us));
+        let earlier = before.get(name).copied();
+        now.insert(name.to_owned(), (ran, run_us));
         if !names.is_empty() && !names.iter().any(|wanted| wanted.is_match(name)) {
             continue;
         }
-        let (ran_before, us_before) = earlier.unwrap_or((ran, run_us));
         let rate = |now: u64, then: u64, since: Duration| {
             now.saturating_sub(then) as f64 / since.as_secs_f64().max(1e-6)
         };
-        let rates =
-            since.map(|since| (rate(ran, ran_before, since), rate(run_us, us_before, since) / 1e6));
+        let rates = since.zip(earlier).map(|(since, (ran_before, us_before))| {
+            (rate(ran, ran_before, since), rate(run_us, us_before, since) / 1e6)
+        });
         samples.push(Sample { row, rates });
     }
+    // Queues that are no longer in the table are forgotten: a process may make new ones for ever.
+    *before = now;
     samples
 }
 
@@ -247,6 +251,18 @@ mod tests {
         let second = FIRST.replace("log\t10\t2\t1\t500000", "log\t30\t0\t0\t1500000");
         let second = shown(&second, &[], &mut before, Some(Duration::from_secs(2)));
         assert_eq!(columns(&second, 1), "log 30 0 0 0.4 3 4 6 7 1.5 0.50 10 1 5 1us 98us 4us");
+    }
+
+    #[test]
+    fn queues_that_have_ended_are_forgotten() {
+        let mut before = Before::new();
+        let table = |name: &str| Table::parse(&format!("name\tran\n{name}\t7\n"));
+        for n in 0..100 {
+            let since = (n > 0).then_some(Duration::from_secs(1));
+            let table = table(&format!("queue-{n}"));
+            assert!(samples(&table, &[], &mut before, since)[0].rates.is_none(), "a new queue");
+        }
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["queue-99"]);
     }
 
     #[test]
