@@ -64,16 +64,21 @@ fn charts_of(records: &[Value]) -> BTreeMap<String, usize> {
     charts
 }
 
-#[test]
-fn each_section_has_the_charts_that_its_records_call_for() {
-    let records = [
+/// Records of benchmarks whose sections have charts of several kinds.
+fn various() -> [Value; 6] {
+    [
         record("workqueue", "wait", "items_per_s", None),
         record("workqueue", "flood", "items_per_s", Some(1)),
         record("workqueue", "flood", "items_per_s", Some(4)),
         record("open", "poisson", "latency_p50_us", None),
         record("open", "poisson", "latency_p99_us", None),
         record("queues", "create", "ns_per_op", None),
-    ];
+    ]
+}
+
+#[test]
+fn each_section_has_the_charts_that_its_records_call_for() {
+    let records = various();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (figures, page) = (path("all.json"), path("page.html"));
@@ -87,6 +92,34 @@ fn each_section_has_the_charts_that_its_records_call_for() {
         let shown = section.unwrap_or_default().matches("<figure class=\"chart").count();
         assert_eq!(shown, charts, "{bench}");
     }
+}
+
+/// `ci/report.sh` counts the charts of the page that a browser has laid out against the records, and
+/// fails on an error of the browser's console.
+#[test]
+fn the_page_opens_in_a_browser() {
+    let needed = ["chromium", "jq"];
+    let missing = needed.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
+    if let Some(tool) = missing {
+        return eprintln!("the_page_opens_in_a_browser: skipped: {tool} is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (figures, page) = (path("all.json"), path("page.html"));
+    fs::write(&figures, Value::from(various().to_vec()).to_string()).unwrap();
+    assert!(report(&[&figures, "-o", &page]).status.success());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/report.sh");
+    let checked = |page: &str| Command::new(script).args([page, &figures]).output().unwrap();
+    let output = checked(&page);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("6 charts of 3 benchmarks"));
+    // A chart that is missing is seen.
+    let html = fs::read_to_string(&page).unwrap();
+    let poorer = path("poorer.html");
+    fs::write(&poorer, html.replacen("<figure class=\"chart", "<figure class=\"lost", 1)).unwrap();
+    let output = checked(&poorer);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("charts of"), "{output:?}");
 }
 
 #[test]

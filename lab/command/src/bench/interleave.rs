@@ -1,6 +1,8 @@
 //! Runs the contestants of each group in turn: A B C, A B C, A B C.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use uwork_rivals::{Sample, Standing};
 
 use super::UserError;
@@ -21,16 +23,31 @@ pub(super) struct GroupOutcome<S = Sample> {
     pub(super) ratio_to: RatioTo,
 }
 
-/// Measures everything, and calls `show` after each group. The progress line is drawn only between
-/// samples, and only on a terminal, so it does not disturb them.
+/// The redraw interval of a single sample, such as a torture of ten minutes.
+const REDRAW_EVERY: Duration = Duration::from_secs(1);
+
+/// The time that is left, as far as the samples so far tell.
+fn left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    let _ = match state.pos() {
+        0 => write!(out, "{:#} so far", HumanDuration(state.elapsed())),
+        _ => write!(out, "{:#} left", HumanDuration(state.eta())),
+    };
+}
+
+/// Measures everything, and calls `show` after each group. The progress line is drawn only on a
+/// terminal, and only between samples, so it does not disturb them. A single sample is compared with no
+/// other, and the line shows its time.
 pub(super) fn run<S>(
     groups: Vec<Group<S>>,
     show: impl Fn(&GroupOutcome<S>),
 ) -> Result<Vec<GroupOutcome<S>>, UserError> {
     let runs: usize = groups.iter().map(|group| group.contestants.len() * group.samples).sum();
     let progress = ProgressBar::new(runs as u64);
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:36} {eta:>4} left");
-    progress.set_style(style.expect("a valid template"));
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:36} {left}");
+    progress.set_style(style.expect("a valid template").with_key("left", left));
+    if runs == 1 && !progress.is_hidden() {
+        progress.enable_steady_tick(REDRAW_EVERY);
+    }
     let run = |group| {
         let outcome = run_group(group, &progress)?;
         progress.suspend(|| show(&outcome));

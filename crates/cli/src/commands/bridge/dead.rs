@@ -8,6 +8,7 @@ use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
 use super::{Streams, code, seconds, user};
 use crate::commands::json::{bytes, line};
+use crate::commands::progress::Progress;
 use crate::commands::{UserError, print, written, written_raw};
 
 /// Letters of one question.
@@ -263,11 +264,13 @@ fn settle(args: &SettleArgs, is_replay: bool) -> Result<ExitCode, UserError> {
     all = all.into_iter().map(|letters| letters.window(args.window)).collect();
     let mut sums = vec![Settled::default(); all.len()];
     if args.all {
+        let progress = Progress::new(None);
         for (letters, sum) in all.iter_mut().zip(&mut sums) {
+            let stream = shown(letters.stream().as_bytes());
+            let verb = if is_replay { "replays" } else { "drops" };
+            progress.begin(format!("{verb} the letters of {stream}"));
             let settled = if is_replay { letters.replay_all() } else { letters.remove_all() };
-            *sum = settled.map_err(|error| {
-                UserError(format!("{}: {error}", shown(letters.stream().as_bytes())))
-            })?;
+            *sum = settled.map_err(|error| UserError(format!("{stream}: {error}")))?;
         }
     }
     for name in &args.letter {

@@ -1,12 +1,13 @@
 //! `uwork bridge push`: a producer for the command line.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use uwork_bridge::{Producer, Push, Pushed};
 
 use super::{Place, seconds, user};
+use crate::commands::progress::Progress;
 use crate::commands::{UserError, print};
 
 /// Lines that are sent together.
@@ -88,12 +89,18 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserError> {
     // Payloads are bytes, so lines need not be text.
     let mut lines = io::stdin().lock().split(b'\n');
+    // Not beside what somebody types.
+    let progress = (!io::stdin().is_terminal()).then(|| Progress::new(None));
     let mut count = 0;
     loop {
+        if let Some(progress) = &progress {
+            progress.begin(format!("{count} jobs pushed"));
+        }
         let after = |error: UserError| UserError(format!("after {count} jobs: {}", error.0));
         let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
         let batch = batch.map_err(|error| after(input(error)))?;
         if batch.is_empty() {
+            drop(progress);
             return print(&format!("{count} jobs\n"));
         }
         let read = batch.len();

@@ -12,6 +12,7 @@ use uwork_sim::trace_events::{Events, Track};
 
 use super::{TraceArgs, UserError};
 use crate::client::{Client, Failure, Table};
+use crate::commands::progress::Progress;
 use crate::commands::signals::Signals;
 use crate::printable;
 
@@ -49,10 +50,13 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let ran_before = ran(&mut client);
     let signals = Signals::block();
     client.ask(&format!("trace on {}", args.seconds))?;
+    let progress = Progress::new(None);
+    progress.begin(format!("records process {} for {} s", client.process(), args.seconds));
     let mut trace = Trace::default();
     let start = Instant::now();
     let outcome = record(&mut client, &signals, (start + time, last), &mut trace);
     let seconds = start.elapsed().as_secs_f64();
+    drop(progress);
     let ended = match outcome {
         Ok(end) => {
             end.explain();

@@ -192,7 +192,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let (seed, found) = &failed[0];
     let checker = found[0].checker;
     let fails = |script: &Script| violations(script).0.iter().any(|one| one.checker == checker);
+    let progress = crate::commands::progress::Progress::new(None);
+    progress.begin(format!("shrinks the history of seed {seed}"));
     let small = shrink(&draw(*seed), TRIES, fails);
+    drop(progress);
     say!("seed {seed} as a test:\n\n{}", as_test(&small, &format!("seed_{seed}_{checker}")));
     Ok(ExitCode::FAILURE)
 }
