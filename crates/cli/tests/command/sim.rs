@@ -100,6 +100,23 @@ fn calibrate_writes_costs_that_run_reads_and_names() {
     assert!(message.contains("line 2: remote_ns is -3, and must be from 1"), "{message}");
 }
 
+/// The ratios are not asserted: they are the machine's, and it may be busy.
+#[test]
+fn calibrate_verify_has_a_row_for_each_pattern_and_writes_no_file() {
+    let output = sim(&["calibrate", "--verify"]);
+    let shown = text(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let rows: Vec<&str> =
+        shown.lines().filter(|row| row.ends_with(" ok") || row.ends_with(" outside")).collect();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(rows.len(), if cpus > 1 { 9 } else { 1 }, "{shown}");
+    let outside = rows.iter().any(|row| row.ends_with(" outside"));
+    assert_eq!(output.status.code(), Some(i32::from(outside)), "{shown}");
+    let refused = sim(&["calibrate", "--verify", "-o", "costs"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("cannot be used with"), "{}", text(&refused.stderr));
+}
+
 #[test]
 fn machines_lists_every_name() {
     let shown = text(&sim(&["machines"]).stdout);

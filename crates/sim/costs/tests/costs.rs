@@ -127,7 +127,8 @@ fn a_lock_for_all_cpus_is_spun_for_and_one_for_each_cpu_is_not() {
         let shared = load(Queue::Kernel(wake), AffinityScope::System);
         let own = load(Queue::Kernel(wake), AffinityScope::Cpu);
         assert_eq!((shared.items, own.items), (320, 320));
-        assert!(shared.spun > 0.05, "{shared:?}");
+        // The wait for the lock's line is not counted, only that for its holder.
+        assert!(shared.spun > 0.02, "{shared:?}");
         assert!(own.spun < 0.001, "{own:?}");
         assert!(own.rate() > shared.rate(), "{own:?} {shared:?}");
     }

@@ -10,6 +10,9 @@ use super::locks::Locks;
 use super::{Cost, Costs};
 use crate::machine::ThreadId;
 
+/// How far a thread may run ahead of the clock, in picoseconds.
+const AHEAD_PS: u64 = 200_000;
+
 /// The account of a machine.
 #[derive(Debug)]
 pub struct Bill {
@@ -20,6 +23,8 @@ pub struct Bill {
     owed_ps: u64,
     /// The thread that ran last on each CPU.
     last_on: Vec<Option<ThreadId>>,
+    /// When each CPU has the lines for all stores that it has made, in nanoseconds.
+    stored_at: Vec<u64>,
     /// The time that threads spent waiting for locks on their CPUs, in nanoseconds.
     spun_ns: u64,
     /// How often a thread slept for a lock.
@@ -37,6 +42,7 @@ impl Bill {
             locks: Locks::default(),
             owed_ps: 0,
             last_on: vec![None; cpus],
+            stored_at: vec![0; cpus],
             spun_ns: 0,
             slept: 0,
         }
@@ -72,7 +78,26 @@ impl Bill {
         ns
     }
 
-    /// Whether an access by this CPU needs its line from another. Charges what it costs if not.
+    /// Whether the executing thread has to settle before it uses this memory: the order of its
+    /// accesses and those of other threads counts, or it is far ahead of the clock.
+    pub(crate) fn must_settle(
+        &mut self,
+        address: usize,
+        cpu: u32,
+        here: &'static Location<'static>,
+    ) -> bool {
+        #[cfg(feature = "costs")]
+        super::heap::take_freed(|address, size| self.lines.forget(address, size));
+        let name = self.lines.name(address, cpu, here);
+        !self.is_settled() && (self.owed_ps > AHEAD_PS || self.lines.is_shared(name))
+    }
+
+    /// How long this CPU still waits for the lines of its stores, in nanoseconds.
+    pub(crate) fn stores_ns(&self, cpu: u32, now: u64) -> u64 {
+        self.stored_at[cpu as usize].saturating_sub(now + self.owed_ps / 1_000)
+    }
+
+    /// Whether an access by this CPU has its line. Charges what it costs if so.
     pub(crate) fn hits(
         &mut self,
         address: usize,
@@ -81,24 +106,22 @@ impl Bill {
         here: &'static Location<'static>,
         now: u64,
     ) -> bool {
-        #[cfg(feature = "costs")]
-        super::heap::take_freed(|address, size| self.lines.forget(address, size));
         let name = self.lines.name(address, cpu, here);
-        let hit = self.lines.is_hit(name, cpu, how, now + self.owed_ps / 1_000);
+        let hit = self.lines.hits(name, cpu, how, now + self.owed_ps / 1_000);
         if hit {
             self.charge_access(how);
         }
         hit
     }
 
-    fn charge_access(&mut self, how: Use) {
+    pub(crate) fn charge_access(&mut self, how: Use) {
         self.charge(Cost::Access);
         if how == Use::Update {
             self.charge(Cost::Locked);
         }
     }
 
-    /// Makes an access at this time. Nothing is charged yet.
+    /// Makes an access at this time. Returns what the thread waits for; a store does not wait.
     pub(crate) fn access(
         &mut self,
         address: usize,
@@ -109,16 +132,16 @@ impl Bill {
     ) -> Transfer {
         let name = self.lines.name(address, cpu, here);
         // The thread may have moved to a CPU that has the line.
-        if self.lines.is_hit(name, cpu, how, now) {
+        if self.lines.hits(name, cpu, how, now) {
             return Transfer { wait_ns: 0, ps: 0 };
         }
-        self.lines.transfer(&self.costs, name, cpu, how, now)
-    }
-
-    /// Charges an access and the transfer of its line.
-    pub(crate) fn charge_transfer(&mut self, how: Use, transfer: &Transfer) {
-        self.owed_ps += transfer.ps;
-        self.charge_access(how);
+        let transfer = self.lines.transfer(&self.costs, name, cpu, how, now);
+        if how != Use::Write {
+            return transfer;
+        }
+        let stored_at = &mut self.stored_at[cpu as usize];
+        *stored_at = now.saturating_add(transfer.wait_ns + transfer.ps / 1_000).max(*stored_at);
+        Transfer { wait_ns: 0, ps: 0 }
     }
 
     /// A thread gets a CPU. Returns what the switch to it takes, in nanoseconds.

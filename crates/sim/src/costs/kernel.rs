@@ -74,7 +74,7 @@ impl Pool {
 
     #[track_caller]
     fn unlock(&self, host: &VirtualHost) {
-        host.release_lock(self.lock.address(), Location::caller());
+        host.release_lock(self.lock.address(), Use::Write, Location::caller());
         host.machine().shield(-1);
     }
 

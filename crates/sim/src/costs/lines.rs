@@ -51,8 +51,14 @@ pub enum Use {
 
 #[derive(Debug)]
 struct Line {
-    /// The CPU that wrote last.
+    /// The CPU that got it last for itself.
     writer: u32,
+    /// Whether that CPU has written since.
+    is_dirty: bool,
+    /// Whether it has ever moved.
+    is_shared: bool,
+    /// Whether the last transfer is for a store that its CPU does not wait for.
+    is_stored: bool,
     /// The CPUs that have a copy; the writer among them. A bit for each.
     holders: Vec<u64>,
     /// How many they are.
@@ -127,6 +133,9 @@ impl Lines {
             self.names_max = self.names_max.max(self.names.len());
             self.lines.push(Line {
                 writer: cpu,
+                is_dirty: true,
+                is_shared: false,
+                is_stored: false,
                 holders,
                 count: 1,
                 free_at: 0,
@@ -150,14 +159,21 @@ impl Lines {
         }
     }
 
+    /// Whether the line has moved between CPUs. Then the order of accesses counts.
+    pub(super) fn is_shared(&self, name: u32) -> bool {
+        self.lines[name as usize].is_shared
+    }
+
     /// Whether an access by this CPU at this time needs no transfer.
-    pub(super) fn is_hit(&self, name: u32, cpu: u32, how: Use, now: u64) -> bool {
-        let line = &self.lines[name as usize];
+    pub(super) fn hits(&mut self, name: u32, cpu: u32, how: Use, now: u64) -> bool {
+        let line = &mut self.lines[name as usize];
         if line.leaves.0 == cpu && now < line.leaves.1 {
             return true;
         }
         let has = line.holders[cpu as usize / 64] >> (cpu % 64) & 1 == 1;
-        has && (how == Use::Read || line.count == 1)
+        let hits = has && (how == Use::Read || line.count == 1);
+        line.is_dirty |= hits && how != Use::Read;
+        hits
     }
 
     fn cost_between(&self, costs: &Costs, a: u32, b: u32) -> u64 {
@@ -175,6 +191,9 @@ impl Lines {
     }
 
     /// Moves or copies a line to this CPU, behind the transfers that were asked for before.
+    ///
+    /// A read moves a line that its owner has written, and copies one that it has not: words are
+    /// mostly written by a CPU that has just read them.
     pub(super) fn transfer(
         &mut self,
         costs: &Costs,
@@ -186,26 +205,32 @@ impl Lines {
         let line = &self.lines[name as usize];
         // A clean line is read from the cache by any number of CPUs at once.
         let queues = how != Use::Read || line.count == 1;
-        let wait_ns = if queues { line.free_at.saturating_sub(now) } else { 0 };
         let ps = match how {
             Use::Read => self.cost_between(costs, cpu, line.writer),
             _ => self.farthest(costs, line, cpu),
         };
+        // A reader's request travels while the store waits for the line.
+        let ahead_ns = if line.is_stored && how == Use::Read { ps / 2_000 } else { 0 };
+        let wait_ns = if queues { line.free_at.saturating_sub(now + ahead_ns) } else { 0 };
+        let moves = how != Use::Read || line.count == 1 && line.is_dirty;
         let line = &mut self.lines[name as usize];
-        if line.count == 1 && line.writer != cpu {
+        if how == Use::Write {
+            // The store is in memory already, so no other CPU may read it for nothing.
+            line.leaves = (cpu, 0);
+        } else if line.count == 1 && line.writer != cpu {
             // The request reaches the owner halfway through the transfer.
             line.leaves = (line.writer, now + wait_ns + ps / 2_000);
         }
-        if how == Use::Read {
-            line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
-            line.count += 1;
-        } else {
+        if moves {
             line.holders.fill(0);
-            line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
-            (line.count, line.writer) = (1, cpu);
+            (line.count, line.writer, line.is_dirty) = (0, cpu, how != Use::Read);
         }
+        line.holders[cpu as usize / 64] |= 1 << (cpu % 64);
+        line.count += 1;
+        line.is_shared = true;
         if queues {
             line.free_at = now + wait_ns + ps / 1_000;
+            line.is_stored = how == Use::Write;
         }
         line.hot.transfers += 1;
         line.hot.ps += wait_ns * 1_000 + ps;

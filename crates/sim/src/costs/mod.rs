@@ -42,6 +42,8 @@ pub enum Cost {
     Node,
     /// The transfer of a line between nodes.
     Remote,
+    /// A round of a loop that polls: the processor's pause.
+    Pause,
     /// A read of the clock.
     Clock,
     /// A system call that does nothing.
@@ -94,7 +96,7 @@ const fn row(
 }
 
 /// All figures. The defaults are typical of a server of the 2020s.
-pub const FIGURES: [Figure; 17] = [
+pub const FIGURES: [Figure; 18] = [
     row(
         Cost::Access,
         "access_ns",
@@ -107,6 +109,7 @@ pub const FIGURES: [Figure; 17] = [
     row(Cost::Cache, "cache_ns", 50.0, (1.0, 1e5), "a line within a last-level cache"),
     row(Cost::Node, "node_ns", 100.0, (1.0, 1e5), "a line within a node"),
     row(Cost::Remote, "remote_ns", 180.0, (1.0, 1e6), "a line between nodes"),
+    row(Cost::Pause, "pause_ns", 15.0, (0.0, 1e4), "the pause of a loop that polls"),
     row(Cost::Clock, "clock_ns", 22.0, (0.0, 1e5), "a read of the clock"),
     row(Cost::Syscall, "syscall_ns", 120.0, (1.0, 1e6), "an empty system call"),
     row(Cost::Barrier, "barrier_ns", 1_500.0, (1.0, 1e7), "a barrier on all other CPUs"),

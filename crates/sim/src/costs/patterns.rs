@@ -272,11 +272,12 @@ impl Ground for VirtualHost {
     fn add_locked(&self, lock: &Word, word: &Word) {
         self.take_lock(lock.address(), self.figure(Cost::Spin), Location::caller());
         self.store(word, self.load(word) + 1);
-        self.release_lock(lock.address(), Location::caller());
+        self.release_lock(lock.address(), Use::Update, Location::caller());
     }
 
     /// Other threads run only while this one is on the clock.
     fn relax(&self) {
+        self.charge(Cost::Pause);
         self.settle();
     }
 

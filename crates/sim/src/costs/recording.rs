@@ -52,6 +52,7 @@ impl Recorder for VirtualHost {
     }
 
     fn fences(&self) {
+        self.await_stores();
         self.charge(Cost::Locked);
     }
 
@@ -61,6 +62,7 @@ impl Recorder for VirtualHost {
     }
 
     fn releases(&self, lock: usize, here: &'static Location<'static>) {
-        self.release_lock(lock, here);
+        // An exchange tells whether a thread sleeps for the lock.
+        self.release_lock(lock, Use::Update, here);
     }
 }

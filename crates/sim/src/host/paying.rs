@@ -1,8 +1,9 @@
 //! Instructions that take time: what a thread owes is put on the clock before it can observe
 //! others, and before others can observe it.
 //!
-//! Accesses to lines that the CPU has are charged and not settled: no other thread can tell when
-//! they happened. Before a transfer, a lock, a wake or a pause, the thread settles: it keeps its
+//! Accesses to lines that no other CPU has used are charged and not settled: no other thread can
+//! tell when they happened. Before any other access, a lock, a wake or a pause, and when it owes
+//! much, the thread settles: it keeps its
 //! CPU for the time that it owes, and threads of other CPUs run meanwhile. So a thread can be
 //! suspended at any access and with locks held. That is why locks are taken on the machine first,
 //! and the system's mutex is always free then.
@@ -88,6 +89,17 @@ impl VirtualHost {
             return;
         }
         let mut machine = self.machine();
+        let cpu = machine.current_cpu();
+        if machine.bill.as_mut().is_some_and(|bill| bill.must_settle(address, cpu, here)) {
+            drop(machine);
+            self.settle();
+        } else {
+            drop(machine);
+        }
+        if how == Use::Update {
+            self.await_stores();
+        }
+        let mut machine = self.machine();
         let (cpu, now) = (machine.current_cpu(), machine.now);
         if machine.bill.as_mut().is_some_and(|bill| bill.hits(address, cpu, how, here, now)) {
             return;
@@ -98,13 +110,30 @@ impl VirtualHost {
         let (cpu, now) = (machine.current_cpu(), machine.now);
         let Some(bill) = &mut machine.bill else { return };
         let transfer = bill.access(address, cpu, how, here, now);
-        if transfer.wait_ns > 0 {
-            self.compute_on(machine, transfer.wait_ns);
+        let ns = transfer.wait_ns + transfer.ps / 1_000;
+        if ns > 0 {
+            // The access is made when the line arrives.
+            self.compute_on(machine, ns);
         } else {
             drop(machine);
         }
         if let Some(bill) = &mut self.machine().bill {
-            bill.charge_transfer(how, &transfer);
+            bill.charge_access(how);
+        }
+    }
+
+    /// A locked instruction or a fence waits until the stores before it have their lines.
+    pub fn await_stores(&self) {
+        if !self.pays() {
+            return;
+        }
+        let machine = self.machine();
+        let (cpu, now) = (machine.current_cpu(), machine.now);
+        let ns = machine.bill.as_ref().map_or(0, |bill| bill.stores_ns(cpu, now));
+        drop(machine);
+        if ns > 0 {
+            self.charge_ns(ns);
+            self.settle();
         }
     }
 
@@ -150,12 +179,13 @@ impl VirtualHost {
         }
     }
 
-    /// The executing thread has released a lock. A thread that sleeps for it is woken.
-    pub fn release_lock(&self, lock: usize, here: &'static Location<'static>) {
+    /// The executing thread has released a lock, with a store or with a locked instruction. A thread
+    /// that sleeps for it is woken.
+    pub fn release_lock(&self, lock: usize, how: Use, here: &'static Location<'static>) {
         if !self.pays() {
             return;
         }
-        self.use_line(lock, Use::Write, here);
+        self.use_line(lock, how, here);
         self.settle();
         let mut machine = self.machine();
         let next = machine.bill.as_mut().and_then(|bill| bill.locks.release(lock));

@@ -85,7 +85,8 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The time that a line needs from one of these CPUs to the other.
+/// The time that a line needs from one of these CPUs to the other, polled for with
+/// pauses: without them, the poller of a core with two threads slows the other down.
 fn transfer(here: u32, there: u32) -> Result<f64, UserError> {
     let turn = Arc::new(AtomicU64::new(0));
     let rounds = u64::from(CALLS) * ROUNDS as u64;
@@ -334,6 +335,8 @@ pub(super) fn measure(machine: &Topology, allowed: &[u32]) -> Result<Costs, User
         fence(Ordering::Acquire);
     });
     set(&mut costs, Cost::Locked, locked - access);
+    let pause = each(CALLS, std::hint::spin_loop);
+    set(&mut costs, Cost::Pause, pause);
     let clock = each(CALLS, || {
         std::hint::black_box(Instant::now());
     });

@@ -25,7 +25,7 @@ const SAMPLES: usize = 9;
 const ROUNDS: u64 = 4_000;
 const WAKES: u64 = 40;
 /// Rounds that are simulated.
-const SIMULATED: u64 = 500;
+const SIMULATED: u64 = 2_000;
 /// The ratios of simulated to measured that pass.
 const PASSES: std::ops::RangeInclusive<f64> = 0.67..=1.5;
 
