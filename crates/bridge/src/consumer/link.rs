@@ -74,7 +74,7 @@ impl Link {
     }
 
     /// Adds runs whose begin is to be recorded.
-    pub(crate) fn wait(&self, jobs: Vec<Waiting>) {
+    pub(crate) fn wait(&self, jobs: impl IntoIterator<Item = Waiting>) {
         // Under the lock, so that the committer does not miss it between its check and its wait.
         let outcomes = lock(&self.outcomes);
         lock(&self.waiting).extend(jobs);

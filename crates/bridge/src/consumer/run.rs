@@ -99,7 +99,7 @@ impl Run {
     fn is_recorded(&self) -> bool {
         let (Some(is_alone), Some(job)) = (self.record, &self.job) else { return true };
         let ((go, gone), ticket) = (channel(), job.ticket.clone());
-        self.link.wait(vec![Waiting { place: self.place, is_alone, ticket, go }]);
+        self.link.wait([Waiting { place: self.place, is_alone, ticket, go }]);
         uwork::blocking(|| {
             loop {
                 match gone.recv_timeout(LOOK_EVERY) {
