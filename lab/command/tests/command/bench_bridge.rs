@@ -88,7 +88,8 @@ fn a_torture_loses_no_job_and_buries_only_poisonous_ones() {
     let Some(torture) = torture("a_torture_loses_no_job", &["--quick"]) else { return };
     assert!(torture.is_good, "{}", torture.line);
     assert!(torture.line.starts_with("torture: passed: 20000 jobs, 0 lost"), "{}", torture.line);
-    for fault in ["lost_jobs", "innocent_dead_letters", "unburied_poison", "unexplained_runs"] {
+    let faults = ["lost_jobs", "innocent_dead_letters", "unburied_poison", "unexplained_runs"];
+    for fault in faults.into_iter().chain(["wrong_effects"]) {
         assert_eq!(torture.values[fault], 0.0, "{fault}: {}", torture.line);
     }
     for disturbance in ["poison_jobs", "kills", "stops", "restarts", "failovers", "clock_steps"] {
@@ -97,16 +98,20 @@ fn a_torture_loses_no_job_and_buries_only_poisonous_ones() {
 }
 
 #[test]
-fn a_torture_finds_a_dropped_job_a_doubled_run_and_an_innocent_dead_letter() {
+fn a_torture_finds_a_dropped_job_doubled_runs_and_effects_and_an_innocent_dead_letter() {
     let args = ["--seconds", "1", "--jobs", "1000", "--seed", "5", "--plant-faults"];
     let Some(torture) = torture("a_torture_finds", &args) else { return };
     assert!(!torture.is_good && torture.line.contains("FAILED"), "{}", torture.line);
     assert!(torture.line.contains("seed 5; see "), "{}", torture.line);
     assert_eq!((torture.values["lost_jobs"], torture.values["innocent_dead_letters"]), (1.0, 1.0));
     assert!(torture.values["unexplained_runs"] >= 1.0, "{}", torture.line);
+    // Of the doubled job, of the doubled effect and of the one that was taken away.
+    assert_eq!(torture.values["wrong_effects"], 3.0, "{}", torture.line);
     let file = torture.line.split("see ").nth(1).expect("the line names the file");
     let faults = std::fs::read_to_string(file).expect("the file is there");
-    for fault in ["lost: job 30 ", "innocent: ", ": job 34 ", "run without a reason", ": job 32 "] {
+    let runs = ["lost: job 30 ", "innocent: ", ": job 34 ", "run without a reason", ": job 32 "];
+    let effects = ["3 effects in the place of 1: job 32 ", "2 effects in the place of 1: job 40 "];
+    for fault in runs.into_iter().chain(effects).chain(["0 effects in the place of 1: job 42 "]) {
         assert!(faults.contains(fault), "{fault}: {faults}");
     }
     let folder = std::path::Path::new(file).parent().expect("a folder");

@@ -112,7 +112,7 @@ pub(super) struct Args {
     /// time, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
-    /// torture: drop a job, run one twice and bury one, which must be found
+    /// torture: drop a job, run one twice, bury one, and double and drop an effect, which must be found
     #[arg(long, hide = true)]
     plant_faults: bool,
     /// Multiplies the time limits of the bridge's exchanges with the server, for machines so busy that

@@ -14,6 +14,9 @@ use super::oracle::End;
 use super::records::Recorder;
 use crate::UserError;
 
+/// The hash of a server that counts the effects of each job.
+pub(super) const EFFECTS: &str = "{jobs}:effects";
+
 /// What a process needs to know.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Task {
@@ -77,5 +80,10 @@ fn work(job: &Job, recorder: &Recorder, jobs: Jobs) -> Result<Reply, Failure> {
         _ => {}
     }
     recorder.end(number, End::Done);
-    Ok(Reply::done())
+    let done = Reply::done();
+    let of = number.to_string();
+    Ok(match Jobs::has_effect(number) {
+        true => done.effect(["HINCRBY", EFFECTS, of.as_str(), "1"]),
+        false => done,
+    })
 }

@@ -53,6 +53,17 @@ impl Jobs {
         }
     }
 
+    /// Whether a job has an effect on its server. The others are acknowledged without one, in another
+    /// script.
+    pub(super) fn has_effect(job: u64) -> bool {
+        job / 2 % 4 != 3
+    }
+
+    /// The number of effects that a job leaves on its server, whatever runs it has had.
+    pub(super) fn effects(self, job: u64) -> u64 {
+        u64::from(Jobs::has_effect(job) && self.kind(job) != Kind::Poison)
+    }
+
     pub(super) fn kind(self, job: u64) -> Kind {
         // Evenly over the first half, so that all are dead letters soon after the end of the time. The
         // distance is even, so the remainder chooses the side.

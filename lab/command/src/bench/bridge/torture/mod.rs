@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use uwork_bridge::{Producer, Push, Stat, placed};
 
 use self::clock::Clock;
+use self::consumer::EFFECTS;
 pub(super) use self::consumer::{Task, run};
 use self::consumers::{CONSUMERS, Consumers};
 use self::jobs::{Jobs, Side};
@@ -52,6 +53,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const PLANTED_LOST: u64 = 30;
 const PLANTED_TWICE: u64 = 32;
 const PLANTED_DEAD: u64 = 34;
+const PLANTED_EFFECT: u64 = 40;
+const PLANTED_NO_EFFECT: u64 = 42;
 
 /// What is wanted.
 #[derive(Clone, Copy)]
@@ -59,7 +62,8 @@ pub(super) struct Wanted {
     pub(super) time: Duration,
     pub(super) jobs: u64,
     pub(super) seed: u32,
-    /// A job is dropped, one runs twice, and one is buried, to test the oracle.
+    /// A job is dropped, one runs twice, one is buried, one has its effect twice and one has none, to
+    /// test the oracle.
     pub(super) has_faults: bool,
 }
 
@@ -218,8 +222,8 @@ impl Torture {
         Ok(true)
     }
 
-    /// Plants what the oracle must find: a run too many and an innocent dead letter, when no
-    /// disturbance can explain them. A third job was not pushed.
+    /// Plants what the oracle must find: a run too many, an innocent dead letter, an effect too many
+    /// and one that is missing, when no disturbance can explain them. Another job was not pushed.
     fn plant(&mut self) -> Result<(), UserError> {
         let last = self.log.all().iter().map(|of| of.to_us).max().unwrap_or(0);
         self.wait_while(|_| Ok(now_us() < last + 2 * SLACK_US))?;
@@ -227,18 +231,26 @@ impl Torture {
         let servers = consumer::servers(&self.sides[0])?;
         let mut producer = Producer::new(servers, "jobs", 1).map_err(fail)?;
         producer.push_all(vec![Push::new(PLANTED_TWICE.to_string()); 2]).map_err(fail)?;
-        let letter = redis::cmd("XADD")
+        let planted = redis::pipe()
+            .cmd("XADD")
             .arg("{jobs}:dead")
             .arg(&["*", "p", &PLANTED_DEAD.to_string(), "n", "5", "e", DIED])
+            .cmd("HINCRBY")
+            .arg(EFFECTS)
+            .arg(&[PLANTED_EFFECT, 1])
+            .cmd("HDEL")
+            .arg(EFFECTS)
+            .arg(PLANTED_NO_EFFECT)
             .exec(&mut try_connect(&self.sides[0][0]).ok_or_else(unanswered)?);
-        letter.map_err(|error| UserError(error.to_string()))
+        planted.map_err(|error| UserError(error.to_string()))
     }
 
     fn end(self) -> Result<Evidence, UserError> {
-        // The other node of the cluster answers MOVED.
-        let of_pair = self.pair.iter().find_map(|url| letters(url)).ok_or_else(unanswered)?;
-        let mut letters = letters(&self.sides[0][0]).ok_or_else(unanswered)?;
-        letters.extend(of_pair);
+        let (mut of_all, mut effects) = (Vec::new(), Vec::new());
+        for (side, urls) in [(Side::Plain, &self.sides[0][..1]), (Side::Cluster, &self.pair)] {
+            of_all.extend(letters(urls)?);
+            effects.push((side, found(urls, &format!("HGETALL {EFFECTS}"))?));
+        }
         let runs = self.consumers.end()?;
         self.is_over.store(true, Ordering::Relaxed);
         let ended = self.tormentor.join();
@@ -249,7 +261,7 @@ impl Torture {
             proxy.made_us().iter().for_each(|&at| self.log.note(Cause::Cut, victim, at, at));
         }
         let (jobs, disturbances) = (Jobs { count: self.wanted.jobs }, self.log.all());
-        Ok(Evidence { jobs, runs, letters, disturbances })
+        Ok(Evidence { jobs, runs, letters: of_all, effects, disturbances })
     }
 }
 
@@ -257,13 +269,18 @@ fn unanswered() -> UserError {
     UserError("torture: a server does not answer".to_owned())
 }
 
-/// The dead letters of a server; None if it does not have the stream's slot.
-fn letters(url: &str) -> Option<Vec<Letter>> {
+/// The reply of the server that has the jobs. The other node of a cluster answers MOVED.
+fn found<T: redis::FromRedisValue>(urls: &[String], words: &str) -> Result<T, UserError> {
+    urls.iter().find_map(|url| asked(&mut try_connect(url)?, words)).ok_or_else(unanswered)
+}
+
+/// The dead letters of the server that has the jobs.
+fn letters(urls: &[String]) -> Result<Vec<Letter>, UserError> {
     type Fields = HashMap<String, String>;
-    let found: Vec<(String, Fields)> = asked(&mut try_connect(url)?, "XRANGE {jobs}:dead - +")?;
+    let found: Vec<(String, Fields)> = found(urls, "XRANGE {jobs}:dead - +")?;
     let letter = |(_, mut fields): (String, Fields)| Letter {
         job: fields.get("p").and_then(|text| text.parse().ok()),
         error: fields.remove("e").unwrap_or_default(),
     };
-    Some(found.into_iter().map(letter).collect())
+    Ok(found.into_iter().map(letter).collect())
 }

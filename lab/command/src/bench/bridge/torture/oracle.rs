@@ -1,11 +1,11 @@
-//! The oracle: what became of each job, from the pushes, the runs, the dead letters and the
-//! disturbances alone. Pure.
+//! The oracle: what became of each job, from the pushes, the runs, the effects, the dead letters and
+//! the disturbances alone. Pure.
 //!
 //! A run is *explained* if the run before it failed as it should, or if a disturbance could have kept
 //! the server from learning of the run before. An extra run that is not explained is a fault of the
-//! bridge.
+//! bridge. No disturbance explains an effect that is missing, or that happened twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::jobs::{Jobs, Kind, Side};
 
@@ -73,7 +73,17 @@ pub(super) struct Evidence {
     pub(super) jobs: Jobs,
     pub(super) runs: Vec<Run>,
     pub(super) letters: Vec<Letter>,
+    /// What each server has counted for the jobs that have an effect.
+    pub(super) effects: Vec<(Side, HashMap<u64, u64>)>,
     pub(super) disturbances: Vec<Disturbance>,
+}
+
+/// A job with another number of effects than it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrongEffect {
+    pub(super) job: u64,
+    pub(super) found: u64,
+    pub(super) expected: u64,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +95,8 @@ pub(super) struct Verdict {
     pub(super) unburied: Vec<u64>,
     /// Two consecutive runs of a job, of which the second one is not explained.
     pub(super) unexplained: Vec<(Run, Run)>,
+    /// Jobs whose effect is missing, happened twice, or is on the wrong server.
+    pub(super) effects: Vec<WrongEffect>,
     /// Runs of jobs that were never pushed.
     pub(super) unknown: usize,
     /// Runs beyond the first of each job, without those after a planned failure and of poisonous jobs.
@@ -97,6 +109,7 @@ impl Verdict {
             && self.innocent.is_empty()
             && self.unburied.is_empty()
             && self.unexplained.is_empty()
+            && self.effects.is_empty()
             && self.unknown == 0
     }
 }
@@ -132,8 +145,32 @@ impl Evidence {
                 self.judge_runs(of_job, &mut verdict);
             }
         }
+        self.judge_effects(&mut verdict);
         verdict.unknown = runs.values().map(Vec::len).sum();
         verdict
+    }
+
+    /// A job that is lost has no effect, and is one fault.
+    fn judge_effects(&self, verdict: &mut Verdict) {
+        let without_effect: HashSet<u64> = verdict.lost.iter().copied().collect();
+        for (side, counted) in &self.effects {
+            let mut counted = counted.clone();
+            for job in Jobs::of(*side, self.jobs.count) {
+                let found = counted.remove(&job).unwrap_or(0);
+                let expected = self.jobs.effects(job);
+                let is_lost = found == 0 && without_effect.contains(&job);
+                if found != expected && !is_lost {
+                    verdict.effects.push(WrongEffect { job, found, expected });
+                }
+            }
+            // Jobs of the other server, and jobs that do not exist.
+            let others = counted.into_iter();
+            verdict.effects.extend(others.map(|(job, found)| WrongEffect {
+                job,
+                found,
+                expected: 0,
+            }));
+        }
     }
 
     fn judge_runs(&self, mut runs: Vec<Run>, verdict: &mut Verdict) {
@@ -177,6 +214,7 @@ impl Disturbance {
 
 #[cfg(test)]
 mod tests {
+    use super::super::jobs::SIDES;
     use super::*;
 
     const SECOND: u64 = 1_000_000;
@@ -190,7 +228,17 @@ mod tests {
     /// All jobs, run once, well.
     fn good() -> Evidence {
         let runs = (0..JOBS.count).map(|job| run(job, 0, 1, Some(End::Done))).collect();
-        Evidence { jobs: JOBS, runs, letters: Vec::new(), disturbances: Vec::new() }
+        let (letters, disturbances) = (Vec::new(), Vec::new());
+        Evidence { jobs: JOBS, runs, letters, effects: effects(JOBS), disturbances }
+    }
+
+    /// The effects of all jobs, as they should be.
+    fn effects(jobs: Jobs) -> Vec<(Side, HashMap<u64, u64>)> {
+        let has_effect = |job: &u64| jobs.effects(*job) > 0;
+        let of = |side| {
+            (side, Jobs::of(side, jobs.count).filter(has_effect).map(|job| (job, 1)).collect())
+        };
+        SIDES.map(of).into()
     }
 
     fn disturbed(cause: Cause, victim: Victim, from_s: u64, to_s: u64) -> Disturbance {
@@ -212,6 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn an_effect_that_is_missing_doubled_or_elsewhere_is_a_fault_that_no_disturbance_explains() {
+        let mut evidence = good();
+        // Job 6 has none, and job 3 is the other server's.
+        evidence.effects[0].1.remove(&2);
+        evidence.effects[0].1.extend([(4, 2), (6, 1), (3, 1)]);
+        evidence.disturbances.push(disturbed(Cause::Kill, Victim::Consumer(0), 0, 9));
+        let wrong = |job, found, expected| WrongEffect { job, found, expected };
+        let expected = [wrong(2, 0, 1), wrong(4, 2, 1), wrong(6, 1, 0), wrong(3, 1, 0)];
+        assert_eq!(evidence.judge().effects, expected);
+        assert!(!evidence.judge().is_good());
+    }
+
+    #[test]
+    fn a_second_run_without_a_second_effect_is_good() {
+        let mut evidence = good();
+        evidence.runs.push(run(2, 1, 20, Some(End::Done)));
+        evidence.disturbances.push(disturbed(Cause::Kill, Victim::Consumer(0), 2, 2));
+        assert!(evidence.judge().is_good());
+    }
+
+    #[test]
     fn a_letter_is_innocent_unless_its_job_is_poisonous() {
         let letter = |job| Letter { job, error: format!("{DIED}; the last error: none") };
         let mut evidence = good();
@@ -230,7 +299,8 @@ mod tests {
         let runs = (0..jobs.count).map(|job| run(job, 0, 1, end(job))).collect();
         let letter = |&job| Letter { job: Some(job), error: DIED.to_owned() };
         let letters: Vec<Letter> = poison.iter().map(letter).collect();
-        let mut evidence = Evidence { jobs, runs, letters, disturbances: Vec::new() };
+        let disturbances = Vec::new();
+        let mut evidence = Evidence { jobs, runs, letters, effects: effects(jobs), disturbances };
         assert!(evidence.judge().is_good());
         evidence.letters[0].error = "no reason".to_owned();
         evidence.letters.truncate(1);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict};
+use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, WrongEffect};
 use crate::UserError;
 use crate::bench::summary::Metric;
 
@@ -30,6 +30,7 @@ pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<
         (count("innocent_dead_letters", "innocent dead"), verdict.innocent.len()),
         (count("unburied_poison", "unburied poison"), verdict.unburied.len()),
         (count("unexplained_runs", "unexplained runs"), verdict.unexplained.len()),
+        (count("wrong_effects", "wrong effects"), verdict.effects.len()),
         (count("unknown_runs", "unknown runs"), verdict.unknown),
         // Runs beyond the first of each job, but for planned failures and poisonous jobs.
         (count("extra_runs", "extra runs"), verdict.extra as usize),
@@ -57,7 +58,7 @@ pub(super) fn said(
     let is_good = verdict.is_good();
     let mut line = format!(
         "torture: {}: {} jobs, {} lost, {} innocent dead letters, {} of {} poisonous jobs not \
-         buried, {} of {} extra runs without a reason; seed {seed}",
+         buried, {} of {} extra runs without a reason, {} wrong effects; seed {seed}",
         if is_good { "passed" } else { "FAILED" },
         evidence.jobs.count,
         verdict.lost.len(),
@@ -66,6 +67,7 @@ pub(super) fn said(
         evidence.jobs.poison(),
         verdict.unexplained.len() + verdict.unknown,
         verdict.extra,
+        verdict.effects.len(),
     );
     if is_good {
         // What cannot be removed is left.
@@ -105,6 +107,9 @@ fn faults(evidence: &Evidence, verdict: &Verdict) -> String {
     verdict.unburied.iter().take(NAMED_MAX).for_each(|&job| about("poison, not buried", job));
     for (_, next) in verdict.unexplained.iter().take(NAMED_MAX) {
         about(&format!("run without a reason, begun {}", at(next.begun_us)), next.job);
+    }
+    for &WrongEffect { job, found, expected } in verdict.effects.iter().take(NAMED_MAX) {
+        about(&format!("{found} effects in the place of {expected}"), job);
     }
     let mut disturbances: Vec<&Disturbance> = evidence.disturbances.iter().collect();
     disturbances.sort_by_key(|of| of.from_us);
