@@ -247,6 +247,8 @@ pub(crate) struct Ticket {
     since: Instant,
     /// The server knows that the run has begun.
     recorded: AtomicBool,
+    /// The server was told that the run begins, and its answer did not come.
+    unanswered: AtomicBool,
 }
 
 const HELD: u8 = 0;
@@ -261,6 +263,7 @@ impl Ticket {
             began_ms: std::sync::atomic::AtomicU64::new(0),
             since: Instant::now(),
             recorded: AtomicBool::new(false),
+            unanswered: AtomicBool::new(false),
         })
     }
 
@@ -300,6 +303,16 @@ impl Ticket {
 
     pub(crate) fn is_recorded(&self) -> bool {
         self.recorded.load(Ordering::Relaxed)
+    }
+
+    /// The server was told that the run begins, and its answer was lost.
+    pub(crate) fn lose_answer(&self) {
+        self.unanswered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run has begun, or may be recorded as if it had.
+    pub(crate) fn may_count(&self) -> bool {
+        self.has_begun() || self.is_recorded() || self.unanswered.load(Ordering::Relaxed)
     }
 
     /// True once: the run is to be reported as a long one.

@@ -170,7 +170,12 @@ impl Committer {
                     // Their fate is unknown, and all transitions may be sent twice.
                     for sent in sent {
                         match sent {
-                            Sent::Begin(_, waiting) => self.link.wait(waiting),
+                            Sent::Begin(_, waiting) => {
+                                if self.wire.was_sent() {
+                                    waiting.iter().for_each(Waiting::lose_answer);
+                                }
+                                self.link.wait(waiting);
+                            }
                             Sent::Spare(_, lost) => self.lost.extend(lost),
                             sent => self.backlog.extend(sent.into_outcomes(self.wire.was_sent())),
                         }

@@ -19,7 +19,7 @@ pub(crate) type Place = (usize, EntryId);
 /// The reason of a burial of which SPARE makes the job ready again.
 pub(super) const DIED: &str = "its consumer died each time";
 
-/// A job that has begun here and that another consumer has taken over.
+/// A job that has begun here, or may be recorded as if it had, and that another consumer has taken over.
 pub(super) struct Lost {
     pub(super) place: Place,
     /// The entry of which it is a retry, or its own.
@@ -200,12 +200,12 @@ impl Link {
         count
     }
 
-    /// Decides the attempt of an entry that another consumer owns now. Returns it with
-    /// its first entry if this is news, and its run has begun here.
+    /// Decides the attempt of an entry that another consumer owns now. Returns it with its first entry
+    /// if this is news, and the server may count its run here as an attempt.
     pub(crate) fn lose(&self, place: Place) -> Option<Lost> {
         let mut held = lock(&self.held);
         let found = held.get_mut(&place)?;
-        let is_news = !std::mem::replace(&mut found.is_lost, true) && found.ticket.has_begun();
+        let is_news = !std::mem::replace(&mut found.is_lost, true) && found.ticket.may_count();
         let first = found.first.clone().unwrap_or_else(|| place.1.to_string());
         // A run that has begun goes on, and its outcome finds the entry gone or in other hands.
         let is_unstarted = found.ticket.settle_unstarted();

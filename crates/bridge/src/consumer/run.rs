@@ -31,6 +31,11 @@ impl Waiting {
         let _ = self.go.send(());
     }
 
+    /// Its begin was sent to the server, and may be recorded.
+    pub(crate) fn lose_answer(&self) {
+        self.ticket.lose_answer();
+    }
+
     /// Whether it was decided while it waited.
     pub(crate) fn is_settled(&self) -> bool {
         self.ticket.is_settled()

@@ -108,9 +108,9 @@ return {cursor, entries, suspects}
 
 /// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its deliveries before: makes
 /// the consumer's entries look idle, without the runs that it has recorded. The next reclaim of any
-/// consumer takes them.
+/// consumer takes them. Returns the ids that it no longer owns.
 pub(super) const HAND_BACK: &str = r"
-local returned = 0
+local lost = {}
 for i = 4, #ARGV, 2 do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
   if row and row[2] == ARGV[2] then
@@ -119,10 +119,11 @@ for i = 4, #ARGV, 2 do
     of.deliveries = tonumber(ARGV[i + 1])
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
       'IDLE', ARGV[3], 'RETRYCOUNT', counter(of), 'JUSTID')
-    returned = returned + 1
+  else
+    lost[#lost + 1] = ARGV[i]
   end
 end
-return returned
+return lost
 ";
 
 /// KEYS stream; ARGV group consumer, then of each entry its id and 1 if its run is alone: records a run

@@ -195,6 +195,7 @@ fn buried_and_ready_again(ends_meanwhile: bool, fields: usize) {
     let cut_off = config(server_at(&proxy.url()), "jobs");
     let cut_off = Bridge::start(cut_off, gated(&count), lines.reports()).unwrap();
     until("it runs alone", || runs_alone(&redis));
+    count.wait_for("gated begun", 1);
     proxy.close();
     let other = Count::default();
     let live = config(redis.server(), "jobs");
@@ -216,6 +217,41 @@ fn buried_and_ready_again(ends_meanwhile: bool, fields: usize) {
     let runs = count.of("gated") + other.of("gated");
     // An entry in quarantine is the same one afterwards: the first run may complete it.
     assert!(runs == 2 || (fields > 0 && runs == 1), "{runs}");
+}
+
+// The server has recorded the begin of a run, and the consumer does not know it: for the server the run
+// is an attempt, here it never begins.
+#[test]
+fn a_job_that_was_buried_for_a_begin_without_an_answer_runs_again() {
+    let Some(redis) = Redis::start("a_job_that_was_buried_for_a_begin", &[]) else { return };
+    let (count, lines) = (Count::default(), Count::default());
+    let proxy = Proxy::to(redis.port());
+    let cut_off = config(server_at(&proxy.url()), "jobs");
+    let cut_off = Bridge::start(cut_off, gated(&count), lines.reports()).unwrap();
+    proxy.hold_replies();
+    orphans(&redis, &["gated"], BEFORE_LAST);
+    until("its begin is recorded", || {
+        // Those that came before a look without the record do not answer it.
+        let before = proxy.replies();
+        let is_recorded = runs_alone(&redis);
+        if !is_recorded {
+            proxy.pass_replies(before);
+        }
+        is_recorded
+    });
+    proxy.close();
+    let other = Count::default();
+    let live = config(redis.server(), "jobs");
+    let live = Bridge::start(live, other.handlers(), other.reports()).unwrap();
+    other.wait_line("its consumer died each time");
+    proxy.open();
+    lines.wait_line("is no dead letter any more, and runs again");
+    count.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    cut_off.stop(LONG);
+    live.stop(LONG);
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 0);
+    assert_eq!(count.of("gated") + other.of("gated"), 1);
 }
 
 #[test]

@@ -137,10 +137,9 @@ impl Committer {
             }
             Sent::Begin(stream, waiting) => {
                 let lost = ids(&reply);
+                self.lose(stream, lost.clone());
                 for waiting in waiting {
-                    if lost.contains(&waiting.place.1) {
-                        self.link.lose((stream, waiting.place.1));
-                    } else {
+                    if !lost.contains(&waiting.place.1) {
                         self.begun(waiting.place);
                         waiting.start();
                     }
@@ -152,7 +151,12 @@ impl Committer {
                 places.into_iter().for_each(|place| self.runs_beside(place));
             }
             Sent::HandBack(places) => {
-                tally.handed_back(number);
+                let lost = ids(&reply);
+                tally.handed_back((places.len() - lost.len()) as u64);
+                // Their begin may be recorded, although they never began.
+                if let Some(&(stream, _)) = places.first() {
+                    self.lose(stream, lost);
+                }
                 // This consumer may take them again, as soon as it has memory for them.
                 if let Some(&(stream, _)) = places.first() {
                     "0-0".clone_into(&mut self.cursors[stream]);

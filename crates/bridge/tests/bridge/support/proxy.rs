@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The connections that can be cut, and whether the next ones are treated alike: both under one
 /// lock, so that no connection that is being made escapes a cut.
@@ -34,11 +34,44 @@ fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The replies on their way, counted in pieces as they are read from the server.
+#[derive(Default)]
+struct Replies {
+    are_held: bool,
+    read: u64,
+    /// While they are held, those up to this number pass.
+    passed: u64,
+}
+
+#[derive(Default)]
+struct Gate {
+    replies: Mutex<Replies>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn change<R>(&self, change: impl FnOnce(&mut Replies) -> R) -> R {
+        let result = change(&mut self.replies.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+        result
+    }
+
+    /// A piece was read: waits until it may pass.
+    fn pass(&self) {
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        replies.read += 1;
+        let number = replies.read;
+        let is_held = |replies: &mut Replies| replies.are_held && number > replies.passed;
+        drop(self.changed.wait_while(replies, is_held));
+    }
+}
+
 pub(crate) struct Proxy {
     port: u16,
     /// Where new connections lead.
     target: Arc<AtomicU16>,
     connections: Arc<Mutex<Connections>>,
+    gate: Arc<Gate>,
 }
 
 impl Proxy {
@@ -49,6 +82,8 @@ impl Proxy {
         let kept = connections.clone();
         let target = Arc::new(AtomicU16::new(target));
         let to = target.clone();
+        let gate = Arc::new(Gate::default());
+        let of_replies = gate.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let target = to.load(Ordering::Relaxed);
@@ -72,20 +107,21 @@ impl Proxy {
                     kept.clients += 1;
                 }
                 let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let gate = of_replies.clone();
                 std::thread::spawn(move || {
-                    copy_all(&back, &to);
+                    copy_each(&back, &to, || gate.pass());
                     let _ = to.shutdown(Shutdown::Write);
                 });
                 let kept = kept.clone();
                 std::thread::spawn(move || {
-                    copy_all(&client, &server);
+                    copy_each(&client, &server, || ());
                     let _ = server.shutdown(Shutdown::Both);
                     while let Ok(1..) = (&client).read(&mut [0; 4096]) {}
                     lock(&kept).clients -= 1;
                 });
             }
         });
-        Proxy { port, target, connections }
+        Proxy { port, target, connections, gate }
     }
 
     /// New connections lead to this port from now on.
@@ -103,9 +139,28 @@ impl Proxy {
 
     /// Cuts all connections, and accepts none from now on.
     pub(crate) fn close(&self) {
-        let mut connections = lock(&self.connections);
-        connections.is_closed = true;
-        connections.cut();
+        {
+            let mut connections = lock(&self.connections);
+            connections.is_closed = true;
+            connections.cut();
+        }
+        // Held replies meet the cut.
+        self.gate.change(|replies| replies.are_held = false);
+    }
+
+    /// Holds the replies that the server sends from now on.
+    pub(crate) fn hold_replies(&self) {
+        self.gate.change(|replies| (replies.are_held, replies.passed) = (true, replies.read));
+    }
+
+    /// How many pieces of replies have come from the server.
+    pub(crate) fn replies(&self) -> u64 {
+        self.gate.change(|replies| replies.read)
+    }
+
+    /// Lets held replies pass up to this number of pieces.
+    pub(crate) fn pass_replies(&self, to: u64) {
+        self.gate.change(|replies| replies.passed = to);
     }
 
     /// Accepts connections again.
@@ -179,16 +234,17 @@ impl Checkpoint {
 
 fn copy(from: TcpStream, to: TcpStream) {
     std::thread::spawn(move || {
-        copy_all(&from, &to);
+        copy_each(&from, &to, || ());
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
     });
 }
 
-/// Copies until one of both sides ends.
-fn copy_all(mut from: &TcpStream, mut to: &TcpStream) {
+/// Copies until one of both sides ends. `passes` returns when a piece that was read may go on.
+fn copy_each(mut from: &TcpStream, mut to: &TcpStream, passes: impl Fn()) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
+        passes();
         if to.write_all(&bytes[..count]).is_err() {
             break;
         }
