@@ -89,7 +89,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserError> {
     // Payloads are bytes, so lines need not be text.
     let mut lines = io::stdin().lock().split(b'\n');
-    // Not beside what somebody types.
+    // Not on a terminal on which the user types the lines.
     let progress = (!io::stdin().is_terminal()).then(|| Progress::new(None));
     let mut count = 0;
     loop {

@@ -305,6 +305,10 @@ impl Found {
     }
 }
 
+/// The most addresses of which the results are kept. More than the functions of a program's items: a
+/// process that invents addresses has the files read again.
+const KEPT_MAX: usize = 4_096;
+
 /// Names for texts that come again and again. The files are read when a text has new addresses.
 #[derive(Default)]
 pub(in super::super) struct Kept {
@@ -315,10 +319,15 @@ pub(in super::super) struct Kept {
 impl Kept {
     /// The text with names. None if the process's files could not be looked up.
     pub(in super::super) fn in_text(&mut self, process: u32, text: &str) -> Option<String> {
-        let wanted: BTreeSet<u64> = addresses(text).into_iter().collect();
-        if !wanted.is_subset(&self.addresses) {
-            self.found = find(process, &[text], Instant::now());
-            self.addresses = wanted;
+        let wanted = addresses(text);
+        if wanted.iter().any(|address| !self.addresses.contains(address)) {
+            if self.addresses.len() + wanted.len() > KEPT_MAX {
+                *self = Kept::default();
+            }
+            let found = find(process, &[text], Instant::now());
+            self.found.places.extend(found.places);
+            self.found.missing.extend(found.missing);
+            self.addresses.extend(wanted);
         }
         (!self.found.is_unread()).then(|| self.found.in_text(text))
     }
