@@ -111,6 +111,14 @@ impl Place {
         self.others(server).filter_map(said).any(is_master)
     }
 
+    /// Whether the address of a server that is silent while it is being connected to has answered another
+    /// connection as another process than `before`: the silent one was there when this one was made.
+    pub(crate) fn leads_elsewhere(&self, server: &Server, before: Option<&Greeting>) -> bool {
+        let run_before = before.and_then(|before| before.run_id.as_ref());
+        let now = self.nodes.said(&server.name());
+        now.is_some_and(|now| now.run_id.is_some() && now.run_id.as_ref() != run_before)
+    }
+
     /// Whether a server may have the shard's keys. A configured server of another shard may, if both
     /// are in a cluster.
     pub(crate) fn may_have_keys(&self, server: &Server, is_in_cluster: bool) -> bool {
@@ -185,6 +193,11 @@ impl Nodes {
     /// A node has said MOVED.
     pub(crate) fn moved(&self, slot: u16, to: Address) {
         self.lock().map.moved(slot, to);
+    }
+
+    /// What a server has said last of its identity and its role.
+    pub(crate) fn said(&self, name: &str) -> Option<Greeting> {
+        self.lock().greetings.get(name).cloned()
     }
 
     /// A server has told its identity and its role.
@@ -338,6 +351,22 @@ mod tests {
         place.nodes.greeted("10.0.0.1:1".to_owned(), said("c", "h", "0"));
         assert!(place.has_changed(&server(1), &before));
         assert!(!place.has_changed(&server(1), &Greeting::default()), "it has said nothing");
+    }
+
+    #[test]
+    fn a_server_that_has_said_nothing_is_left_where_its_address_answers_as_another_process() {
+        let place = place(&[1], 1, 0);
+        let name = "10.0.0.1:1";
+        let said = |run: &str| Greeting { run_id: Some(run.to_owned()), ..Greeting::default() };
+        assert!(!place.leads_elsewhere(&server(1), None));
+        place.nodes.greeted(name.to_owned(), said("a"));
+        assert!(place.leads_elsewhere(&server(1), None));
+        let before = place.nodes.said(name);
+        assert!(!place.leads_elsewhere(&server(1), before.as_ref()));
+        place.nodes.greeted(name.to_owned(), said("b"));
+        assert!(place.leads_elsewhere(&server(1), before.as_ref()));
+        place.nodes.greeted(name.to_owned(), Greeting::default());
+        assert!(!place.leads_elsewhere(&server(1), before.as_ref()), "it does not tell");
     }
 
     #[test]

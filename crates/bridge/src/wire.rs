@@ -243,7 +243,7 @@ impl Wire {
     fn was_left(&self) -> bool {
         let Some(Connected { made, greeting, owner, .. }) = &self.connection else { return false };
         let (place, server) = (&self.place, &self.server);
-        let doubt = Doubt { place, server, greeting: Some(greeting), owner: owner.as_ref() };
+        let doubt = Doubt { place, server, said: Said::Here(greeting), owner: owner.as_ref() };
         place.nodes.has_failed_since(&server.name(), *made) && doubt.is_replaced()
     }
 
@@ -282,7 +282,7 @@ impl Wire {
             return Ok(Vec::new());
         };
         let (place, server) = (&self.place, &self.server);
-        let doubt = Doubt { place, server, greeting: Some(greeting), owner: owner.as_ref() };
+        let doubt = Doubt { place, server, said: Said::Here(greeting), owner: owner.as_ref() };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
         self.was_sent = true;
@@ -346,7 +346,8 @@ impl Wire {
         let fault = |error: io::Error| Fault::of_connection(&error, &name);
         let mut connection = Connection::open(server, limit).map_err(fault)?;
         let (place, owner) = (&self.place, self.place.owner());
-        let doubt = Doubt { place, server, greeting: None, owner: owner.as_ref() };
+        let said = Said::Before(nodes.said(&name));
+        let doubt = Doubt { place, server, said, owner: owner.as_ref() };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
         let (greeting, cluster) = greet(&mut connection, server, true, wait)?;
@@ -370,12 +371,20 @@ impl Wire {
     }
 }
 
+/// What is known of a silent server.
+enum Said<'a> {
+    /// What it has said on this connection.
+    Here(&'a Greeting),
+    /// It has said nothing here. What its address had said last when the connection was begun.
+    Before(Option<Greeting>),
+}
+
 /// The doubt about a server that is silent: whether another has its place meanwhile. A question of a
 /// moment, so that the answer of a server that is only slow is not missed for long.
 struct Doubt<'a> {
     place: &'a Place,
     server: &'a Server,
-    greeting: Option<&'a Greeting>,
+    said: Said<'a>,
     /// The node that the map has named when the connection was made, or since it is being made.
     owner: Option<&'a Address>,
 }
@@ -400,10 +409,13 @@ impl Doubt<'_> {
     fn is_replaced(&self) -> bool {
         match self.place.nodes.is_cluster() {
             true => self.place.owner().as_ref() != self.owner,
-            false => match self.greeting {
-                Some(before) => self.place.has_changed(self.server, before),
+            false => match &self.said {
+                Said::Here(before) => self.place.has_changed(self.server, before),
                 // It is being connected to: nothing is lost if another one is asked.
-                None => self.place.has_master_beside(self.server),
+                Said::Before(before) => {
+                    self.place.has_master_beside(self.server)
+                        || self.place.leads_elsewhere(self.server, before.as_ref())
+                }
             },
         }
     }

@@ -206,7 +206,8 @@ fn fell_first(pair: &mut [Redis; 2], kill: bool) {
 
 #[test]
 fn an_address_that_leads_to_another_server_is_followed_from_one_that_died_or_hangs() {
-    for kill in [true, false] {
+    // `is_cut`: the connections are made anew while the address still leads to the server that hangs.
+    for (kill, is_cut) in [(true, false), (false, false), (false, true)] {
         let Some(mut pair) = pair("an_address_that_leads_to_another") else { return };
         // A name of the domain name system, or the address of a proxy.
         let address = Proxy::to(pair[0].port());
@@ -218,6 +219,11 @@ fn an_address_that_leads_to_another_server_is_followed_from_one_that_died_or_han
         count.wait_for("first", 1);
         fell_first(&mut pair, kill);
         pair[1].ask("REPLICAOF NO ONE");
+        if is_cut {
+            let before = address.made();
+            address.cut();
+            until("both threads connect anew", || address.made() >= before + 2);
+        }
         // Connections that exist stay where they are.
         address.lead_to(pair[1].port());
         until("a job is pushed", || producer.push(Push::new("second").id("second")).is_ok());

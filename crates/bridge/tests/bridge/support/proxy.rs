@@ -15,11 +15,13 @@ struct Connections {
     is_closed: bool,
     /// Connections that their clients have not closed.
     clients: usize,
+    /// Connections that were ever made.
+    made: usize,
 }
 
 impl Connections {
     fn new(is_closed: bool) -> Arc<Mutex<Connections>> {
-        Arc::new(Mutex::new(Connections { streams: Vec::new(), is_closed, clients: 0 }))
+        Arc::new(Mutex::new(Connections { streams: Vec::new(), is_closed, clients: 0, made: 0 }))
     }
 
     fn cut(&mut self) {
@@ -105,6 +107,7 @@ impl Proxy {
                     }
                     kept.streams.extend(both);
                     kept.clients += 1;
+                    kept.made += 1;
                 }
                 let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let gate = of_replies.clone();
@@ -172,6 +175,11 @@ impl Proxy {
     /// it meets the cut.
     pub(crate) fn clients(&self) -> usize {
         lock(&self.connections).clients
+    }
+
+    /// How many connections were ever made.
+    pub(crate) fn made(&self) -> usize {
+        lock(&self.connections).made
     }
 
     /// Cuts all connections.
