@@ -5,9 +5,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph, TableState};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, TableState};
 
 use super::columns::{Cells, Column, cut_start, fit, longest, parts_that_fit};
+use super::keys::HELP;
 use super::machine::{self, Place};
 use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
 use crate::commands::process::time;
@@ -21,6 +22,7 @@ pub(super) struct Screen<'a> {
     pub(super) gone: Option<&'a str>,
     /// The last line: an input, a message, or the keys.
     pub(super) footer: &'a str,
+    pub(super) has_help: bool,
     pub(super) has_colour: bool,
 }
 
@@ -74,6 +76,23 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, scre
     draw_pools(frame, middle, &places, scroll.pools, view, screen);
     draw_workers(frame, workers, scroll.workers, view, screen);
     frame.render_widget(Paragraph::new(foot_line(screen.footer, foot.width.into())), foot);
+    if screen.has_help {
+        draw_help(frame);
+    }
+}
+
+/// All keys, on top of the rest.
+fn draw_help(frame: &mut Frame<'_>) {
+    const WIDTH: u16 = 40;
+    let lines = HELP.map(|(key, does)| Line::raw(format!(" {key:<6} {does}")));
+    let area = frame.area().centered(
+        Constraint::Length(WIDTH),
+        // With the borders.
+        Constraint::Length(HELP.len() as u16 + 2),
+    );
+    let list = Paragraph::new(lines.to_vec()).block(Block::bordered().title(" keys "));
+    frame.render_widget(Clear, area);
+    frame.render_widget(list, area);
 }
 
 fn head_line<'a>(view: &View, screen: &Screen<'_>, width: usize) -> Paragraph<'a> {
@@ -365,11 +384,16 @@ mod tests {
     use crate::commands::process::top::view::tests::view;
 
     /// The screen as lines.
-    fn drawn(view: &View, (width, height): (u16, u16), gone: Option<&str>) -> String {
-        let screen = Screen { title: "process 7", gone, footer: "q quit", has_colour: false };
+    fn drawn(view: &View, size: (u16, u16), gone: Option<&str>) -> String {
+        let title = "process 7";
+        let screen = Screen { title, gone, footer: "q quit", has_help: false, has_colour: false };
+        drawn_as(view, size, &screen)
+    }
+
+    fn drawn_as(view: &View, (width, height): (u16, u16), screen: &Screen<'_>) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let mut scroll = Scroll::default();
-        terminal.draw(|frame| draw(frame, view, &mut scroll, &screen)).unwrap();
+        terminal.draw(|frame| draw(frame, view, &mut scroll, screen)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset), "no colour");
         let lines = buffer.content.chunks(width.into());
@@ -404,7 +428,21 @@ mod tests {
     #[test]
     fn every_size_is_drawn() {
         for size in [(1, 1), (10, 3), (40, 8), (80, 24), (250, 100)] {
-            drawn(&view(), size, None);
+            for has_help in [false, true] {
+                let (title, gone, footer) = ("process 7", None, "q quit");
+                let screen = Screen { title, gone, footer, has_help, has_colour: false };
+                drawn_as(&view(), size, &screen);
+            }
+        }
+    }
+
+    #[test]
+    fn all_keys_are_listed_on_a_narrow_screen() {
+        let (title, gone, footer) = ("process 7", None, "q quit");
+        let screen = Screen { title, gone, footer, has_help: true, has_colour: false };
+        let text = drawn_as(&view(), (40, 16), &screen);
+        for (key, does) in HELP {
+            assert!(text.contains(&format!("{key:<6} {does}")), "{key}: {text}");
         }
     }
 

@@ -5,8 +5,21 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::view::View;
 use crate::commands::process::in_a_path;
 
-const KEYS: &str =
-    "q quit  Tab list  arrows move  s sort  r reverse  / filter  e set attribute  p pause";
+/// The keys of the last line, as far as they have room. All have it on 80 columns.
+const KEYS: &str = "q quit  ? keys  Tab list  arrows move  / filter  e set  s sort  p pause";
+
+/// All keys, for a screen of 40 columns.
+pub(super) const HELP: [(&str, &str); 9] = [
+    ("arrows", "select; also Page, Home, End"),
+    ("Tab", "queues, pools, workers"),
+    ("s", "sort by the next column"),
+    ("r", "reverse the order"),
+    ("/", "filter the queues by name"),
+    ("e", "set a queue's attribute"),
+    ("space", "ask the process at once"),
+    ("p", "pause, and go on"),
+    ("q Esc", "end"),
+];
 
 /// What a key asks for beyond a change of the view.
 #[derive(Debug, PartialEq)]
@@ -15,8 +28,8 @@ pub(super) enum Effect {
     Quit,
     /// Ask the process at once.
     Refresh,
-    /// Send this request.
-    Set(String),
+    /// Send this request, which changes an attribute.
+    Change(String),
 }
 
 /// What the keys edit.
@@ -24,6 +37,8 @@ pub(super) enum Effect {
 enum Mode {
     #[default]
     Keys,
+    /// The list of keys is shown.
+    Help,
     /// The filter.
     Filter,
     /// An attribute of this queue, and its value.
@@ -44,9 +59,18 @@ impl Input {
         self.paused
     }
 
+    pub(super) fn is_help_shown(&self) -> bool {
+        matches!(self.mode, Mode::Help)
+    }
+
     /// Shows a message until the next key. Text that is being typed comes first.
     pub(super) fn say(&mut self, message: String) {
         self.message = Some(message);
+    }
+
+    /// The same, unless there is a message.
+    pub(super) fn hint(&mut self, message: String) {
+        self.message.get_or_insert(message);
     }
 
     /// The last line of the screen.
@@ -55,6 +79,7 @@ impl Input {
             (Some(message), Mode::Keys) => message.clone(),
             (None, Mode::Keys) if self.paused => format!("PAUSED  {KEYS}"),
             (None, Mode::Keys) => KEYS.to_owned(),
+            (_, Mode::Help) => "any key closes the list of keys".to_owned(),
             (_, Mode::Filter) => "type a part of the names, Enter keeps it, Esc drops it".into(),
             (_, Mode::Attribute { queue, text }) => {
                 format!("set of queue {queue}: ATTRIBUTE VALUE, as in max_active 64: {text}_")
@@ -69,6 +94,7 @@ impl Input {
         }
         match std::mem::take(&mut self.mode) {
             Mode::Keys => self.command(key.code, view),
+            Mode::Help => Effect::None,
             Mode::Filter => {
                 self.edit_filter(key.code, view);
                 Effect::None
@@ -85,6 +111,7 @@ impl Input {
             KeyCode::Char(' ') => return Effect::Refresh,
             KeyCode::Tab => view.focus = view.focus.next(),
             KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('e') => match view.selected_queue() {
                 Some(queue) => {
@@ -126,7 +153,7 @@ impl Input {
                     return Effect::None;
                 };
                 let queue = in_a_path(&queue);
-                return Effect::Set(format!("set devices/{queue}/{name} {}", value.trim()));
+                return Effect::Change(format!("set devices/{queue}/{name} {}", value.trim()));
             }
             KeyCode::Backspace => _ = text.pop(),
             KeyCode::Char(c) => text.push(c),
@@ -159,10 +186,10 @@ mod tests {
         let (mut input, mut view) = (Input::default(), view());
         assert_eq!(type_in(&mut input, &mut view, "emax_active 64"), Effect::None);
         assert!(input.footer().ends_with("max_active 64_"), "{}", input.footer());
-        let set = Effect::Set("set devices/log/max_active 64".to_owned());
+        let set = Effect::Change("set devices/log/max_active 64".to_owned());
         assert_eq!(type_in(&mut input, &mut view, "\n"), set);
         view.queues[0].name = "crypt/253 0".to_owned();
-        let set = Effect::Set("set devices/crypt!253!0/nice 1".to_owned());
+        let set = Effect::Change("set devices/crypt!253!0/nice 1".to_owned());
         assert_eq!(type_in(&mut input, &mut view, "enice 1\n"), set);
         assert_eq!(type_in(&mut input, &mut view, "enice\n"), Effect::None);
         assert!(input.footer().starts_with("nothing changed"));
@@ -190,6 +217,16 @@ mod tests {
         let _ = type_in(&mut input, &mut view, "\n");
         input.say("too many".to_owned());
         assert_eq!(input.footer(), "too many");
+    }
+
+    #[test]
+    fn the_list_of_keys_is_closed_by_any_key() {
+        let (mut input, mut view) = (Input::default(), view());
+        let _ = type_in(&mut input, &mut view, "?");
+        assert!(input.is_help_shown() && input.footer().starts_with("any key"));
+        assert_eq!(type_in(&mut input, &mut view, "q"), Effect::None);
+        assert!(!input.is_help_shown());
+        assert!(format!("PAUSED  {KEYS}").len() <= 80, "all keys of the last line have room");
     }
 
     #[test]

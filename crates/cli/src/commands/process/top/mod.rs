@@ -1,20 +1,24 @@
 //! `uwork top`: a process on the whole screen. Without a terminal it prints a single picture.
 
+mod asking;
 mod choose;
 mod columns;
 mod draw;
 mod keys;
 mod machine;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ratatui::backend::{CrosstermBackend, TestBackend};
+use ratatui::backend::{Backend, CrosstermBackend, TestBackend};
 use ratatui::buffer::Cell;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{Event as TerminalEvent, KeyEventKind};
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
@@ -23,14 +27,13 @@ use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
-use super::doctor::names::Kept;
-use super::named::{Named, command_of};
+use super::named::Named;
 use super::{TopArgs, UserError, interval, print};
-use crate::client::{Client, Failure, Refused, is_alive};
 use crate::printable::is_printable;
+use asking::{Asker, Event, Reply, Request, Requests, State};
 use draw::{Screen, Scroll};
 use keys::{Effect, Input};
-use view::{Answers, View};
+use view::View;
 
 /// The size of the picture that is printed without a terminal.
 const PICTURE: (u16, u16) = (100, 40);
@@ -48,14 +51,18 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
             None => return Ok(ExitCode::SUCCESS),
         },
     };
-    let mut top = Top::connect(&process)?;
-    top.refresh()?;
+    let mut asker = Asker::connect(&process)?;
+    let mut top = Top::new();
+    top.begin(&mut asker)?;
     if on_terminal {
         let mut screen = FullScreen::enter()?;
-        return top.follow(&mut screen.0, interval);
+        let (sender, events) = mpsc::channel();
+        let ask = asking::start_asking(&sender, move |request| asker.answer(request))?;
+        asking::start_reading(&sender)?;
+        return top.follow(&mut screen.0, interval, &events, &ask);
     }
     std::thread::sleep(interval);
-    top.refresh()?;
+    top.refresh(&mut asker)?;
     print(&top.picture())
 }
 
@@ -91,186 +98,140 @@ impl Drop for FullScreen {
 
 /// The process that is shown, and how.
 struct Top {
-    client: Client,
     title: String,
     view: View,
-    /// When the last answers came.
-    at: Option<Instant>,
-    /// Why the process does not answer.
+    /// Why the process does not answer. Its last state stays.
     gone: Option<String>,
-    names: Kept,
-    /// Whether the process names its functions: it is of an earlier version, or its files cannot be
-    /// read here.
-    names_itself: bool,
+    requests: Requests,
     input: Input,
     scroll: Scroll,
 }
 
+/// Whether the loop goes on after an event.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Draw,
+    Quit,
+}
+
 impl Top {
-    fn connect(process: &str) -> Result<Top, UserError> {
-        let client = Client::connect(process)?;
-        let title = title(&client);
+    fn new() -> Top {
         let topology = Machine::read().map_or_else(|_| Topology::flat(1), |read| read.topology);
-        let (view, input) = (View::new(topology), Input::default());
-        Ok(Top {
-            client,
-            title,
-            view,
-            at: None,
+        Top {
+            title: String::new(),
+            view: View::new(topology),
             gone: None,
-            names: Kept::default(),
-            names_itself: false,
-            input,
+            requests: Requests::default(),
+            input: Input::default(),
             scroll: Scroll::default(),
-        })
+        }
     }
 
-    /// Connects anew after a failure. The error is the reason. Another process may have the number of
-    /// one that has ended: its counters begin anew.
-    fn reconnect(&mut self) -> Result<(), String> {
-        let client = self.client.reopen()?;
-        if !client.is_of_same_process(&self.client) {
-            (self.title, self.at) = (title(&client), None);
-            (self.names, self.names_itself) = (Kept::default(), false);
-            self.view.forget();
+    /// The first answers. Without them there is nothing to show.
+    fn begin(&mut self, asker: &mut Asker) -> Result<(), UserError> {
+        self.refresh(asker)?;
+        self.gone.take().map_or(Ok(()), |reason| Err(UserError(reason)))
+    }
+
+    /// Asks the process, and waits.
+    fn refresh(&mut self, asker: &mut Asker) -> Result<(), UserError> {
+        let reply = asker.answer(Request::Refresh { filter: String::new() });
+        self.take_reply(reply)
+    }
+
+    fn take_reply(&mut self, reply: Reply) -> Result<(), UserError> {
+        self.requests.answered();
+        self.gone = None;
+        match reply {
+            Reply::State(State { title, answers, since, missing }) => {
+                self.title = title;
+                self.view.update(&answers, since);
+                missing.into_iter().for_each(|missing| self.input.hint(missing));
+            }
+            Reply::Answered(message) => self.input.say(message),
+            Reply::Gone { reason, message } => {
+                self.gone = Some(reason);
+                message.into_iter().for_each(|message| self.input.say(message));
+            }
+            Reply::Failed(error) => return Err(error),
         }
-        (self.client, self.gone) = (client, None);
         Ok(())
     }
 
-    /// Asks the process. The last state of one that does not answer stays. It is asked again each
-    /// time.
-    fn refresh(&mut self) -> Result<(), UserError> {
-        if self.input.is_paused() {
-            return Ok(());
-        }
-        if self.gone.is_some()
-            && let Err(reason) = self.reconnect()
-        {
-            // Of a process that has ended, the first reason says the most.
-            if is_alive(self.client.process()) {
-                self.gone = Some(reason);
-            }
-            return Ok(());
-        }
-        // The first round has the deadline of the connect.
-        if self.at.is_some() {
-            self.client.renew();
-        }
-        match self.ask() {
-            Ok(answers) => {
-                let since = self.at.map(|at| at.elapsed());
-                self.at = Some(Instant::now());
-                self.view.update(&answers, since);
-                Ok(())
-            }
-            // It never answered: there is nothing to show.
-            Err(failure) if self.view.is_empty() => Err(failure.into()),
-            Err(Failure::Gone(reason)) => {
-                self.gone = Some(reason);
-                Ok(())
-            }
-            Err(refused) => Err(refused.into()),
-        }
-    }
-
-    fn ask(&mut self) -> Result<Answers, Failure> {
-        let status = self.client.ask("status")?;
-        let queues = match self.client.ask("queues") {
-            Err(Failure::Refused(refused)) => self.ask_filtered(refused)?,
-            answer => answer?,
-        };
-        Ok(Answers { status, queues, pools: self.ask_pools()? })
-    }
-
-    /// Asks for pools and workers, and names the functions.
-    fn ask_pools(&mut self) -> Result<String, Failure> {
-        if !self.names_itself {
-            match self.client.ask("raw pools") {
-                Ok(pools) => {
-                    let named = self.names.in_text(self.client.process(), &pools);
-                    if let Some(pools) = named {
-                        return Ok(pools);
+    fn take(&mut self, event: Event) -> Result<Next, UserError> {
+        match event {
+            Event::Terminal(Ok(TerminalEvent::Key(key))) if key.kind == KeyEventKind::Press => {
+                match self.input.press(key, &mut self.view) {
+                    Effect::None => {}
+                    Effect::Quit => return Ok(Next::Quit),
+                    Effect::Refresh => self.requests.refresh(),
+                    Effect::Change(request) => {
+                        self.input.say(format!("waits for an answer: {request}"));
+                        self.requests.change(request);
                     }
                 }
-                Err(Failure::Refused(refused)) if refused.code == "bad-request" => {}
-                Err(failure) => return Err(failure),
             }
-            self.names_itself = true;
+            // The next picture has the new size.
+            Event::Terminal(Ok(_)) => {}
+            Event::Terminal(Err(error)) => return Err(UserError(format!("the terminal: {error}"))),
+            Event::Reply(reply) => self.take_reply(reply)?,
+            Event::Ended(thread) => return Err(ended(thread)),
         }
-        self.client.ask("pools")
+        Ok(Next::Draw)
     }
 
-    /// There are too many queues for an answer: asks for those that the filter permits.
-    fn ask_filtered(&mut self, mut refused: Refused) -> Result<String, Failure> {
-        if !self.view.filter.is_empty() {
-            match self.client.ask(&format!("queues {}", self.view.filter)) {
-                Err(Failure::Refused(again)) => refused = again,
-                answer => return answer,
-            }
+    /// Sends the next request, unless an answer is outstanding.
+    fn ask(&mut self, ask: &Sender<Request>) -> Result<(), UserError> {
+        match self.requests.next(&self.view.filter) {
+            Some(request) => ask.send(request).map_err(|_| ended("asks")),
+            None => Ok(()),
         }
-        self.input.say(format!("{}: / and a part of the names", refused.reason));
-        Ok(String::new())
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>, footer: &str, has_colour: bool) {
         let gone = self.gone.as_deref();
-        let screen = Screen { title: &self.title, gone, footer, has_colour };
+        let has_help = self.input.is_help_shown();
+        let screen = Screen { title: &self.title, gone, footer, has_help, has_colour };
         draw::draw(frame, &self.view, &mut self.scroll, &screen);
         let cells = frame.buffer_mut().content.iter_mut();
         cells.filter(|cell| !is_printable(cell.symbol())).for_each(|cell| _ = cell.set_symbol("?"));
     }
 
-    /// Draws until the user ends it.
-    fn follow(
+    /// Draws until the user ends it. The clock stands still while an answer is outstanding: the
+    /// process is not asked more often than it answers.
+    fn follow<B: Backend>(
         &mut self,
-        terminal: &mut Terminal<CrosstermBackend<io::Stdout>>,
+        terminal: &mut Terminal<B>,
         interval: Duration,
+        events: &Receiver<Event>,
+        ask: &Sender<Request>,
     ) -> Result<ExitCode, UserError> {
-        let failed = |error: io::Error| UserError(format!("the terminal: {error}"));
         let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let mut next = Instant::now() + interval;
+        let mut due = Instant::now() + interval;
         loop {
             let footer = self.input.footer();
-            terminal.draw(|frame| self.draw(frame, &footer, has_colour)).map_err(failed)?;
-            if event::poll(next.saturating_duration_since(Instant::now())).map_err(failed)? {
-                match event::read().map_err(failed)? {
-                    Event::Key(key) if key.kind == KeyEventKind::Press => {
-                        match self.input.press(key, &mut self.view) {
-                            Effect::None => {}
-                            Effect::Quit => return Ok(ExitCode::SUCCESS),
-                            Effect::Refresh => {
-                                next = Instant::now() + interval;
-                                self.refresh()?;
-                            }
-                            Effect::Set(request) => self.set(&request),
-                        }
+            let drawn = terminal.draw(|frame| self.draw(frame, &footer, has_colour));
+            drawn.map_err(|error| UserError(format!("the terminal: {error}")))?;
+            let event = match self.requests.is_outstanding() {
+                true => events.recv().map_err(RecvTimeoutError::from),
+                false => events.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match event {
+                Ok(event) => {
+                    if self.take(event)? == Next::Quit {
+                        return Ok(ExitCode::SUCCESS);
                     }
-                    // The next picture has the new size.
-                    _ => {}
                 }
-                continue;
+                Err(RecvTimeoutError::Timeout) => {
+                    due = Instant::now() + interval;
+                    if !self.input.is_paused() {
+                        self.requests.refresh();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(ended("keys")),
             }
-            next = Instant::now() + interval;
-            self.refresh()?;
+            self.ask(ask)?;
         }
-    }
-
-    /// Sends a request, by a new connection if the last exchange has failed: its answer may come yet.
-    fn set(&mut self, request: &str) {
-        let connected = if self.gone.is_some() { self.reconnect() } else { Ok(()) };
-        self.client.renew();
-        let message = match connected.map(|()| self.client.ask(request)) {
-            Ok(Ok(_)) => format!("done: {request}"),
-            Ok(Err(Failure::Refused(refused))) => refused.reason,
-            Ok(Err(Failure::Gone(reason))) => {
-                let message = format!("{reason}; the value may have changed");
-                self.gone = Some(reason);
-                message
-            }
-            Err(reason) => format!("nothing changed: {reason}"),
-        };
-        self.input.say(message);
     }
 
     /// A single picture as text.
@@ -307,10 +268,9 @@ fn text_of(line: &[Cell]) -> String {
     text
 }
 
-/// The first words of the screen.
-fn title(client: &Client) -> String {
-    let number = client.process();
-    format!("process {number} {}", command_of(number).unwrap_or_default())
+/// Why the command ends without one of its threads, which has panicked.
+fn ended(thread: &str) -> UserError {
+    UserError(format!("a defect of this command: its thread '{thread}' has ended"))
 }
 
 /// The process, if there is a single one; of several the one that the user chooses, who may end the

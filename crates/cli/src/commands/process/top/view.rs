@@ -196,18 +196,12 @@ impl View {
         }
     }
 
-    /// Whether no answer was taken yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.tier.is_empty()
-    }
-
-    /// Forgets the counters of the last answers: the next ones are of another process.
-    pub(super) fn forget(&mut self) {
-        self.before.clear();
-    }
-
-    /// Takes new answers. `since`: the time since the last ones, if there were any.
+    /// Takes new answers. `since`: the time since the last ones of the same process, if there were
+    /// any.
     pub(super) fn update(&mut self, answers: &Answers, since: Option<Duration>) {
+        if since.is_none() {
+            self.before.clear();
+        }
         fact(&answers.status, "blocking_tier").clone_into(&mut self.tier);
         self.panics = fact(&answers.status, "panics").parse().unwrap_or(0);
         self.read_queues(&answers.queues, since);
