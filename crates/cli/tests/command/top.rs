@@ -44,10 +44,16 @@ impl fmt::Debug for Terminal {
     }
 }
 
-/// The last line, which has the messages.
+/// The last line, which has the keys.
 fn footer(screen: &vt100::Screen) -> String {
+    last_lines(screen, 1)
+}
+
+/// The last lines as one.
+fn last_lines(screen: &vt100::Screen, count: usize) -> String {
     let (rows, columns) = screen.size();
-    screen.rows(0, columns.get()).nth(usize::from(rows.get()) - 1).unwrap_or_default()
+    let lines = screen.rows(0, columns.get()).skip(usize::from(rows.get()) - count);
+    lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>().join(" ")
 }
 
 impl Terminal {
@@ -153,9 +159,11 @@ impl Terminal {
             self.press(&format!("e{attribute}\r"));
             self.until(message, |screen| {
                 let parts = [message, "may have changed", "nothing changed"];
-                parts.iter().any(|part| footer(screen).contains(part))
+                // A long message is broken.
+                let said = last_lines(screen, 2);
+                parts.iter().any(|part| said.contains(part))
             });
-            let said = footer(self.parser.screen());
+            let said = last_lines(self.parser.screen(), 2);
             if said.contains(message) {
                 return Ok(());
             }

@@ -61,7 +61,7 @@ fn a_stopped_process_is_shown_as_gone_until_it_goes_on() {
         other.go_on();
         terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
         // The answer is that to this request, not one that came late.
-        terminal.set("bogus 3", "bogus");
+        terminal.set("bogus 3", "no such attribute");
         assert!(!terminal.shows("done: "), "{terminal:?}");
         terminal.set("max_active 3", "done: set devices/stops/max_active 3");
         terminal.quit();

@@ -156,6 +156,25 @@ pub(super) fn parts_that_fit(parts: &[String], width: usize) -> String {
     text
 }
 
+/// The text in lines of this width, broken at blanks. It has four lines at most; what has no room is
+/// cut.
+pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
+    const LINES: usize = 4;
+    let width = usize::from(width);
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        let longer = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
+        let is_last = lines.len() + 1 == LINES;
+        if line.is_empty() || is_last || width_of(&longer) <= width {
+            line = longer;
+        } else {
+            lines.push(std::mem::replace(&mut line, word.to_owned()));
+        }
+    }
+    lines.push(line);
+    lines.iter().map(|line| cut(line, width)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +211,13 @@ mod tests {
         assert_eq!(parts_that_fit(&parts, 9), "one  two");
         assert_eq!(parts_that_fit(&parts, 2), "one");
         assert_eq!(parts_that_fit(&[], 2), "");
+    }
+
+    #[test]
+    fn a_message_is_broken_at_blanks() {
+        assert_eq!(wrapped("GONE  it is gone", 10), ["GONE  it", "is gone"]);
+        assert_eq!(wrapped("a long-word b", 6), ["a", "long-…", "b"]);
+        assert_eq!(wrapped("1 2 3 4 5", 1), ["1", "2", "3", "…"]);
+        assert_eq!(wrapped("", 5), [""]);
     }
 }

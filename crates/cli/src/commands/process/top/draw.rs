@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, TableState};
 
-use super::columns::{Cells, Column, cut_start, fit, longest, parts_that_fit};
+use super::columns::{Cells, Column, cut_start, fit, longest, parts_that_fit, wrapped};
 use super::keys::HELP;
 use super::machine::{self, Place};
 use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
@@ -53,18 +53,24 @@ pub(super) struct Scroll {
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, screen: &Screen<'_>) {
     let places = machine::places(&view.topology, &view.pools);
     let area = frame.area();
+    let (head, foot) =
+        (head_lines(view, screen, area.width), foot_lines(screen.footer, area.width));
     // More room for the pools while the keys move in them.
     let most = if view.focus == Focus::Pools { area.height / 2 } else { area.height / 4 };
     let pools = (places.len() as u16 + 1).min(most).max(2);
-    let [head, queues, middle, workers, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Fill(3),
+    let (above, below) = (head.len() as u16, foot.len() as u16);
+    // Three fifths for the queues. What they leave empty is for the workers: a filter moves nothing.
+    let rest = area.height.saturating_sub(above + pools + below);
+    let queues = (view.queues.len() + 2).min(usize::from(rest) * 3 / 5) as u16;
+    let [head_area, queues, middle, workers, foot_area] = Layout::vertical([
+        Constraint::Length(above),
+        Constraint::Length(queues),
         Constraint::Length(pools),
-        Constraint::Fill(2),
-        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(below),
     ])
     .areas(area);
-    frame.render_widget(head_line(view, screen, head.width.into()), head);
+    frame.render_widget(Paragraph::new(head), head_area);
     // The titles take lines of a pane.
     let room = |area: Rect, titles: u16| usize::from(area.height.saturating_sub(titles));
     let shown = view.shown().count();
@@ -75,7 +81,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View, scroll: &mut Scroll, scre
     draw_queues(frame, queues, scroll.queues, view, screen);
     draw_pools(frame, middle, &places, scroll.pools, view, screen);
     draw_workers(frame, workers, scroll.workers, view, screen);
-    frame.render_widget(Paragraph::new(foot_line(screen.footer, foot.width.into())), foot);
+    frame.render_widget(Paragraph::new(foot), foot_area);
     if screen.has_help {
         draw_help(frame);
     }
@@ -95,10 +101,12 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(list, area);
 }
 
-fn head_line<'a>(view: &View, screen: &Screen<'_>, width: usize) -> Paragraph<'a> {
+fn head_lines(view: &View, screen: &Screen<'_>, width: u16) -> Vec<Line<'static>> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
     if let Some(reason) = screen.gone {
-        let style = screen.colour(Color::Red).add_modifier(Modifier::BOLD);
-        return Paragraph::new(Line::styled(format!("GONE  {reason}"), style));
+        let style = screen.colour(Color::Red).patch(bold);
+        let lines = wrapped(&format!("GONE  {reason}"), width).into_iter();
+        return lines.map(|line| Line::styled(line, style)).collect();
     }
     let rate: f64 = view.queues.iter().map(|queue| queue.rate).sum();
     let mut parts = vec![screen.title.to_owned(), format!("{} items/s", count(rate))];
@@ -108,17 +116,19 @@ fn head_line<'a>(view: &View, screen: &Screen<'_>, width: usize) -> Paragraph<'a
     parts.push(format!("queues {}", view.queues.len()));
     parts.push(format!("workers {}", view.workers.len()));
     parts.push(format!("tier {}", view.tier));
-    let text = parts_that_fit(&parts, width);
-    Paragraph::new(Line::styled(text, Style::new().add_modifier(Modifier::BOLD)))
+    vec![Line::styled(parts_that_fit(&parts, width.into()), bold)]
 }
 
-/// Of an input the end is shown, of the keys those that have room.
-fn foot_line(footer: &str, width: usize) -> String {
+/// Of an input the end is shown, of the keys those that have room, and a message as a whole.
+fn foot_lines(footer: &str, width: u16) -> Vec<Line<'static>> {
     if footer.ends_with('_') {
-        return cut_start(footer, width);
+        return vec![Line::raw(cut_start(footer, width.into()))];
+    }
+    if !footer.contains("  ") {
+        return wrapped(footer, width).into_iter().map(Line::raw).collect();
     }
     let parts: Vec<String> = footer.split("  ").map(str::to_owned).collect();
-    parts_that_fit(&parts, width)
+    vec![Line::raw(parts_that_fit(&parts, width.into()))]
 }
 
 /// A pane with a title on its upper border, which is bold if the keys move in it.
@@ -296,7 +306,12 @@ impl PoolLabels {
             Span::styled(drawn("#", pool.running), screen.of_worker("running")),
             Span::styled(drawn("z", others), screen.of_worker("asleep")),
             Span::raw(drawn(".", pool.idle)),
-            Span::raw(format!("  cpus {}  nice {}", pool.cpus, pool.nice)),
+            Span::raw(format!("  cpus {}", pool.cpus)),
+            Span::raw(if pool.nice == "0" {
+                String::new()
+            } else {
+                format!("  nice {}", pool.nice)
+            }),
         ])
     }
 }
@@ -373,217 +388,4 @@ fn sparkline(samples: &[u64], width: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use uwork_policy::topology::Topology;
-
-    use super::*;
-    use crate::commands::process::top::columns::width_of;
-    use crate::commands::process::top::text_of;
-    use crate::commands::process::top::view::tests::view;
-
-    /// The screen as lines.
-    fn drawn(view: &View, size: (u16, u16), gone: Option<&str>) -> String {
-        let title = "process 7";
-        let screen = Screen { title, gone, footer: "q quit", has_help: false, has_colour: false };
-        drawn_as(view, size, &screen)
-    }
-
-    fn drawn_as(view: &View, (width, height): (u16, u16), screen: &Screen<'_>) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let mut scroll = Scroll::default();
-        terminal.draw(|frame| draw(frame, view, &mut scroll, screen)).unwrap();
-        let buffer = terminal.backend().buffer().clone();
-        assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset), "no colour");
-        let lines = buffer.content.chunks(width.into());
-        lines.map(|line| text_of(line).trim_end().to_owned() + "\n").collect()
-    }
-
-    #[test]
-    fn a_small_screen_has_queues_pools_and_workers() {
-        let text = drawn(&view(), (80, 24), None);
-        for part in [
-            "process 7  100 items/s  queues 2  workers 3  tier standby",
-            "queue ",
-            "items/s↓",
-            "2 queues",
-            "pool 0  running 1/1 of 2  ready 3  #.  cpus 0  nice 0",
-            "app::Write",
-            "3 workers, the longest run first",
-            "q quit",
-        ] {
-            assert!(text.contains(part), "{part}:\n{text}");
-        }
-        let log = text.lines().find(|line| line.starts_with("log ")).expect("a row");
-        let cells: Vec<&str> = log.split_whitespace().collect();
-        assert_eq!(cells, ["log", "100", "0.20", "2", "1", "1/8", "16us", "50us", "open", "█"]);
-        let wide = drawn(&view(), (120, 24), None);
-        let log = wide.lines().find(|line| line.starts_with("log ")).expect("a row");
-        assert_eq!(log.matches('█').count(), 2, "run time and wait: {log}");
-        let io = text.lines().find(|line| line.starts_with("io ")).expect("a row");
-        assert!(io.contains("frozen"), "{io}");
-    }
-
-    #[test]
-    fn every_size_is_drawn() {
-        for size in [(1, 1), (10, 3), (40, 8), (80, 24), (250, 100)] {
-            for has_help in [false, true] {
-                let (title, gone, footer) = ("process 7", None, "q quit");
-                let screen = Screen { title, gone, footer, has_help, has_colour: false };
-                drawn_as(&view(), size, &screen);
-            }
-        }
-    }
-
-    #[test]
-    fn all_keys_are_listed_on_a_narrow_screen() {
-        let (title, gone, footer) = ("process 7", None, "q quit");
-        let screen = Screen { title, gone, footer, has_help: true, has_colour: false };
-        let text = drawn_as(&view(), (40, 16), &screen);
-        for (key, does) in HELP {
-            assert!(text.contains(&format!("{key:<6} {does}")), "{key}: {text}");
-        }
-    }
-
-    /// The words of the line that begins so.
-    fn words<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
-        let line = text.lines().find(|line| line.starts_with(start));
-        line.unwrap_or_else(|| panic!("{start}: {text}")).split_whitespace().collect()
-    }
-
-    #[test]
-    fn no_column_is_cut_or_glued_to_another_at_any_width() {
-        let huge = Queue {
-            in_flight: u64::MAX,
-            pending: 1_234_567,
-            running: 65_534,
-            max_active: 2_048,
-            gate: "draining".to_owned(),
-            rate: 1e25,
-            busy: 65_534.0,
-            p99_ns: u64::MAX,
-            wait_ns: 9_999_999_999_999,
-            run_times: vec![1; HISTORY],
-            waits: vec![1; HISTORY],
-            ..Queue::default()
-        };
-        let names = ["log", "a-queue-with-a-name-of-31-bytes", "待機列-待機列-待機列-待機列"];
-        let mut view = View::new(Topology::flat(2));
-        view.queues = names.map(|name| Queue { name: name.to_owned(), ..huge.clone() }).to_vec();
-        view.workers = vec![Worker {
-            pool: "12345".to_owned(),
-            name: "uw/standby-1234".to_owned(),
-            thread: "4194303".to_owned(),
-            state: "stopped".to_owned(),
-            queue: names[2].to_owned(),
-            function: "app::module::待機::Append::{{closure}}".to_owned(),
-            for_us: u64::MAX,
-        }];
-        // The columns that are shown, in order.
-        let columns = [
-            (40, "10Y 1235k draining"),
-            (60, "10Y 18E 1235k 66k/2048 draining"),
-            (80, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
-            (120, "10Y 66k 18E 1235k 66k/2048 9999d 9999s draining"),
-        ];
-        for (width, numbers) in columns {
-            let text = drawn(&view, (width, 24), None);
-            let numbers: Vec<&str> = numbers.split(' ').collect();
-            for start in ["log ", "a-queue-with-a", "待機列-"] {
-                let words = words(&text, start);
-                let shown = numbers.len().min(words.len() - 1);
-                assert_eq!(words[1..=shown], numbers, "{width}: {text}");
-            }
-            let titles = words(&text, "queue");
-            assert_eq!(titles[1], "items/s↓", "{width}: {text}");
-            assert!(text.lines().all(|line| width_of(line) <= width.into()), "{text}");
-            assert!(text.contains("stopped") && text.contains("Append::{"), "{width}: {text}");
-            assert!(!text.contains("4194303") || text.contains(" 4194303 "), "{width}: {text}");
-        }
-        let wide = drawn(&view, (120, 24), None);
-        assert!(names.iter().all(|name| wide.contains(name)), "{wide}");
-    }
-
-    #[test]
-    fn a_narrow_screen_has_names_next_to_their_numbers() {
-        let text = drawn(&view(), (40, 24), None);
-        assert_eq!(words(&text, "log "), ["log", "100", "2", "1", "open"], "{text}");
-        assert!(text.contains("process 7  100 items/s  queues 2"), "{text}");
-        assert!(text.contains("pool 0  running 1/1 of 2  ready 3  #."), "{text}");
-        let mut sorted = view();
-        sorted.order = Order::Wait;
-        assert!(drawn(&sorted, (40, 24), None).contains("wait↓"), "the column that sorts");
-        // The name column is as wide as the longest name, also where there is more room.
-        let text = drawn(&view(), (200, 24), None);
-        let log = text.lines().find(|line| line.starts_with("log ")).unwrap();
-        assert!(log.find("100").unwrap() < 16, "{log}");
-        let footer = "set of queue log: ATTRIBUTE VALUE, as in max_active 64: max_active 7_";
-        assert!(foot_line(footer, 20).ends_with(": max_active 7_"));
-        assert_eq!(foot_line("q quit  Tab list  arrows move", 17), "q quit  Tab list");
-    }
-
-    #[test]
-    fn a_process_that_has_ended_is_shown_as_gone() {
-        let text = drawn(&view(), (80, 24), Some("process 7 is gone"));
-        assert!(text.starts_with("GONE  process 7 is gone\n"), "{text}");
-        assert!(text.contains("app::Write"), "the last state stays");
-    }
-
-    #[test]
-    fn the_selected_queue_is_on_the_screen() {
-        let mut view = View::new(Topology::flat(2));
-        view.queues =
-            (0..1_000).map(|n| Queue { name: format!("q{n:04}"), ..Queue::default() }).collect();
-        view.select(700);
-        let text = drawn(&view, (80, 24), None);
-        assert!(text.contains("q0700") && !text.contains("q0701"), "{text}");
-    }
-
-    #[test]
-    fn the_selected_pool_and_worker_are_on_the_screen() {
-        let mut view = view();
-        view.pools = (0..50).map(|id| Pool { id, ..Pool::default() }).collect();
-        view.workers =
-            (0..50).map(|n| Worker { name: format!("w{n:02}"), ..Worker::default() }).collect();
-        let before = drawn(&view, (80, 24), None);
-        assert!(before.contains("pool 0 ") && !before.contains("pool 30 "), "{before}");
-        view.focus = Focus::Pools;
-        view.select(30);
-        let text = drawn(&view, (80, 24), None);
-        assert!(text.contains("pool 30 ") && !text.contains("pool 31 "), "{text}");
-        view.focus = Focus::Workers;
-        view.select(40);
-        let text = drawn(&view, (80, 24), None);
-        assert!(text.contains("w40") && !text.contains("w41"), "{text}");
-    }
-
-    #[test]
-    fn a_list_scrolls_when_the_selection_leaves_the_screen() {
-        // Down to line 30, back up within the screen, and above it.
-        let down = first_shown(0, 30, 10, 100);
-        assert_eq!(down, 21);
-        assert_eq!(first_shown(down, 22, 10, 100), 21);
-        assert_eq!(first_shown(down, 20, 10, 100), 20);
-        // The list became shorter, or the screen larger.
-        assert_eq!(first_shown(down, 22, 10, 25), 15);
-        assert_eq!(first_shown(down, 22, 90, 100), 10);
-        assert_eq!([first_shown(0, 5, 0, 9), first_shown(0, 0, 0, 0)], [5, 0]);
-    }
-
-    #[test]
-    fn a_sparkline_is_relative_to_its_greatest_sample() {
-        assert_eq!(sparkline(&[0, 1, 4, 8], 4), " ▁▄█");
-        assert_eq!(sparkline(&[9, 9, 1], 1), "█");
-        assert_eq!(sparkline(&[u64::MAX, 0], 8), "█ ");
-        assert_eq!(sparkline(&[], 8), "");
-    }
-
-    #[test]
-    fn counts_are_short() {
-        let short = [0.0, 0.25, 7.0, 9_999.0, 1_234_567.0, 5e9].map(count);
-        assert_eq!(short, ["0", "0.2", "7", "9999", "1235k", "5000M"]);
-        let odd = [-1.0, 9.96, 9_999.6, 9_999_600.0, u64::MAX as f64, f64::INFINITY, f64::NAN];
-        assert_eq!(odd.map(count), ["0", "10", "10k", "10M", "18E", "many", "0"]);
-    }
-}
+mod tests;

@@ -215,8 +215,11 @@ mod tests {
         input.say("too many".to_owned());
         assert!(input.footer().starts_with("type a part"), "{}", input.footer());
         let _ = type_in(&mut input, &mut view, "\n");
-        input.say("too many".to_owned());
+        input.hint("too many".to_owned());
         assert_eq!(input.footer(), "too many");
+        input.say("done".to_owned());
+        input.hint("too many".to_owned());
+        assert_eq!(input.footer(), "done");
     }
 
     #[test]

@@ -87,6 +87,8 @@ fn keys_have_an_effect_while_an_answer_is_outstanding() {
 #[test]
 fn requests_wait_for_the_answer_and_follow_it_in_order() {
     let mut asked = Asked::new();
+    asked.type_in("  ");
+    assert_eq!(asked.after(Event::Reply(state())), Some(refresh()), "a single one");
     asked.type_in("  enice 1\n enice 2\n ");
     assert_eq!(asked.after(Event::Reply(state())), Some(change(1)));
     asked.type_in(" ");

@@ -398,6 +398,13 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn another_process_has_times_of_its_own() {
+        let mut view = view();
+        view.update(&answers(500, 500_000), None);
+        assert_eq!((view.queues[0].rate, view.queues[0].run_times.len()), (0.0, 0));
+    }
+
+    #[test]
     fn queues_are_ordered_and_filtered_and_the_selection_follows_its_queue() {
         let mut view = view();
         view.order = Order::InFlight;
