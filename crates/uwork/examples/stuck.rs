@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use uwork::Queue;
 
 /// Items that have come to the place where they are stuck.
-static STUCK: AtomicU32 = AtomicU32::new(0);
+pub(crate) static STUCK: AtomicU32 = AtomicU32::new(0);
 static LOCKS: [Mutex<u32>; 2] = [Mutex::new(0), Mutex::new(0)];
 
 /// Computes for ever.
@@ -68,12 +68,12 @@ fn waits_for_a_message(messages: &mpsc::Receiver<()>) {
     std::hint::black_box(messages.recv().is_err());
 }
 
-fn main() {
-    let kind = std::env::args().nth(1).unwrap_or_default();
+/// Starts the items of this kind in the queue `stuck`, which never end. Returns how many get stuck; None
+/// if there is no such kind.
+pub(crate) fn start(kind: &str) -> Option<u32> {
     let queue = Arc::new(Queue::builder("stuck").max_active(2).build().unwrap());
     let other = Arc::new(Queue::builder("other").ordered().build().unwrap());
-    let mut senders = Vec::new();
-    let expected = match kind.as_str() {
+    let expected = match kind {
         "loop" => {
             drop(queue.spawn(spins_for_ever));
             1
@@ -103,16 +103,23 @@ fn main() {
         "limit" => {
             for _ in 0..2 {
                 let (sender, messages) = mpsc::channel();
-                senders.push(sender);
+                std::mem::forget(sender);
                 drop(queue.spawn(move || waits_for_a_message(&messages)));
             }
             (0..8).for_each(|_| drop(queue.spawn(|| ())));
             2
         }
-        _ => {
-            eprintln!("usage: stuck loop|locks|flush|own|call|limit");
-            std::process::exit(2);
-        }
+        _ => return None,
+    };
+    // The drop of a queue waits for its items.
+    std::mem::forget((queue, other));
+    Some(expected)
+}
+
+fn main() {
+    let Some(expected) = start(&std::env::args().nth(1).unwrap_or_default()) else {
+        eprintln!("usage: stuck loop|locks|flush|own|call|limit");
+        std::process::exit(2);
     };
     while STUCK.load(Ordering::SeqCst) < expected || uwork::control::socket().is_err() {
         std::thread::sleep(std::time::Duration::from_millis(1));

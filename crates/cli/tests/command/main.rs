@@ -7,6 +7,7 @@ mod doctor;
 #[path = "../../../uwork/tests/support/guard.rs"]
 mod guard;
 mod hostile;
+mod kinds;
 mod observed;
 mod pipes;
 mod process;
