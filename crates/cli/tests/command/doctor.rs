@@ -1,7 +1,7 @@
 //! `uwork doctor`, and `uwork dump` of the same states. The process is the test itself, alone.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,7 +46,11 @@ fn finding_of(pid: &str, queue: &str, parts: &[&str]) -> (String, String) {
 }
 
 /// As [`finding_of`], until the lines below are as wanted.
-pub(crate) fn finding_where(pid: &str, queue: &str, is_wanted: impl Fn(&str) -> bool) -> (String, String) {
+pub(crate) fn finding_where(
+    pid: &str,
+    queue: &str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> (String, String) {
     let ask = || {
         let output = uwork(&["doctor", pid]);
         let found = String::from_utf8(output.stdout).unwrap();
@@ -144,14 +148,15 @@ fn doctor_keeps_its_findings_if_there_are_too_many_queues() {
     assert_eq!(code, Some(1), "{found}");
 }
 
+/// Columns of `queues`.
+const NAMES: &str =
+    "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind";
+
 #[test]
 fn paused_queues_take_no_place_of_those_that_are_asked() {
     let row = |name: &str, gate: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\t{gate}\tunbound\n");
     let paused: String = (0..30).map(|n| row(&format!("a{n:02}"), "paused")).collect();
-    let queues = format!(
-        "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n{paused}{}",
-        row("last", "open")
-    );
+    let queues = format!("{NAMES}\n{paused}{}", row("last", "open"));
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&queues),
         "raw stacks 100 last" => ok(
@@ -164,10 +169,9 @@ fn paused_queues_take_no_place_of_those_that_are_asked() {
 
 #[test]
 fn doctor_says_why_it_has_no_stacks() {
-    let queues = "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n\
-                  mute\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n";
-    let (_folder, socket) = answering(|request| match request {
-        "queues" => ok(queues),
+    let queues = format!("{NAMES}\nmute\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n");
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&queues),
         "raw dump" => ok("  queue mute  unbound\n    pwq 1\n      pending  item 0x5  c::H\n"),
         "raw stacks 100 mute" => "no answer of the protocol\n".to_owned(),
         _ => ok(""),
@@ -176,14 +180,43 @@ fn doctor_says_why_it_has_no_stacks() {
     doctor_with(&socket, &parts);
 }
 
-/// A row of `queues` of a queue that does not move.
-const STUCK: &str = "name\tstarted\tran\tin_flight\tpending\trunning\tmax_active\tsaturated\tgate\tkind\n\
-                     old\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n";
+/// The queue moves between the two looks. One of its workers is in an item for 41 s.
+#[test]
+fn doctor_names_an_item_that_runs_on_in_a_queue_that_moves() {
+    let ran = AtomicU32::new(0);
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => {
+            let ran = ran.fetch_add(1, Ordering::Relaxed);
+            ok(&format!(
+                "{NAMES}\trun_p99_ns\nlively\t1\t{ran}\t2\t1\t2\t8\t0\topen\tunbound\t98304\n"
+            ))
+        }
+        "raw pools" => {
+            ok("id\tcpus\n1\t0-3\n\npool\tslot\tqueue\tfor_us\n1\t0\tlively\t41000000\n\
+                           1\t1\tlively\t20\n")
+        }
+        "raw stacks 10000 lively" => {
+            ok("stacks of 1 workers\n  uw/u0 (thread 7, slot 0), asleep, in \
+                                         a::F of queue \"lively\"\n      0 0x10 a::waits (a.rs:7)\n")
+        }
+        _ => ok(""),
+    });
+    let line =
+        "  LOOK  queue lively: 1 items run on, for up to 41s, and 99 % of the runs end within 98us";
+    let (found, code) = doctor_with(&socket, &[line, "0 0x10 a::waits (a.rs:7)"]);
+    assert_eq!(code, Some(1), "{found}");
+    assert!(!found.contains("no stacks") && !found.contains("do not move"), "{found}");
+}
+
+/// The answer to `queues` with a queue that does not move.
+fn stuck() -> String {
+    ok(&format!("{NAMES}\nold\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n"))
+}
 
 #[test]
 fn doctor_takes_the_names_of_a_process_of_an_earlier_version() {
     let (_folder, socket) = answering(|request| match request {
-        "queues" => ok(STUCK),
+        "queues" => stuck(),
         "dump" => ok("  queue old  unbound\n"),
         "stacks 100 old" => ok("stacks of 1 workers\n  uw/0 (thread 7), asleep, in a::F of queue \
                                \"old\"\n      0 0x10 a::waits (a.rs:7)\n"),
@@ -239,7 +272,7 @@ fn doctor_says_that_a_process_is_stopped() {
 #[test]
 fn doctor_says_which_part_of_the_evidence_is_missing() {
     let (_folder, socket) = answering(|request| match request {
-        "queues" => ok(STUCK),
+        "queues" => stuck(),
         "raw dump" => "err failed no memory\n".to_owned(),
         "raw stacks 100 old" => "err refused no signal is left\n".to_owned(),
         _ => ok("pid\t1\n"),

@@ -6,6 +6,7 @@
 mod elf;
 mod limits;
 mod lines;
+mod long;
 pub(super) mod names;
 mod stuck;
 
@@ -24,7 +25,7 @@ use crate::commands::print;
 use crate::printable::printable;
 
 /// The time between the two looks at the queues. Those in which items wait and nothing moves in it are
-/// named.
+/// named, and those in which an item runs on.
 const OBSERVED: Duration = Duration::from_millis(500);
 
 /// Lines of source files that are not found after this time are left out: the rest of the evidence is

@@ -1,10 +1,10 @@
-//! Queues in which items wait and nothing moves: the cause, and the evidence.
+//! Queues in which items wait and nothing moves, or an item runs on: the cause, and the evidence.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use super::{Finding, names};
+use super::{Finding, long, names};
 use crate::client::{Client, Failure, Row, Table};
 
 /// The most queues whose threads are asked for their stacks, which disturbs these threads.
@@ -17,7 +17,10 @@ const DEADLOCK: &str = "  deadlock: item ";
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
-/// A queue that does not move.
+/// The run time from which the items of a queue that does not move are shown, in milliseconds.
+const STACKS_MS: u64 = 100;
+
+/// A queue that does not move, or in which an item runs on.
 struct Stuck {
     name: String,
     kind: String,
@@ -25,19 +28,30 @@ struct Stuck {
     is_asked: bool,
     /// Workers in its items, as the table says.
     running: u64,
+    /// Whether other items of the queue start and end.
+    moves: bool,
+    /// The run time from which its items are shown, in milliseconds.
+    shown_ms: u64,
     finding: Finding,
     evidence: String,
 }
 
-/// A finding for each queue that has moved nothing between two answers to `queues`, and one for all
-/// others. Lines of source files are looked up until `until`.
+/// A finding for each queue that has moved nothing between two answers to `queues`, for each in which
+/// an item runs on, and one for all others. Lines of source files are looked up until `until`.
 pub(super) fn findings(
     client: &mut Client,
     before: &Table,
     after: &Table,
     until: Instant,
 ) -> Vec<Finding> {
-    let (mut stuck, mut findings) = compared(client.process(), before, after);
+    let runs = long::runs(client);
+    let (mut stuck, mut findings) = compared(client.process(), before, after, runs.as_ref().ok());
+    findings.extend(runs.err().map(|failure| {
+        Finding::unseen(
+            format!("how long the items have run: {}", reason(failure)),
+            "`uwork dump` shows the items that run",
+        )
+    }));
     if stuck.is_empty() {
         return findings;
     }
@@ -48,6 +62,7 @@ pub(super) fn findings(
     };
     for queue in &mut stuck {
         match &dump {
+            _ if queue.moves => {}
             Ok(dump) if queue.evidence.lines().all(|line| line.starts_with(NO_STACKS)) => {
                 queue.evidence.push_str(&first_pending(dump, &queue.name));
             }
@@ -76,8 +91,13 @@ pub(super) fn findings(
     findings
 }
 
-/// The queues that do not move, and findings about the others.
-fn compared(process: u32, before: &Table, after: &Table) -> (Vec<Stuck>, Vec<Finding>) {
+/// The queues that do not move or in which an item runs on, and findings about the others.
+fn compared(
+    process: u32,
+    before: &Table,
+    after: &Table,
+    runs: Option<&long::Runs>,
+) -> (Vec<Stuck>, Vec<Finding>) {
     let (mut stuck, mut all, mut new, mut more) = (Vec::new(), 0, 0, 0);
     let earlier: HashMap<&str, Row<'_>> =
         before.rows().map(|row| (row.text("name"), row)).collect();
@@ -87,7 +107,10 @@ fn compared(process: u32, before: &Table, after: &Table) -> (Vec<Stuck>, Vec<Fin
             new += 1;
             continue;
         };
-        let Some(finding) = queue(earlier, &row, process) else { continue };
+        let still = queue(earlier, &row, process).map(|finding| (finding, STACKS_MS));
+        let moves = still.is_none();
+        let runs_on = || runs.and_then(|runs| long::queue(&row, runs));
+        let Some((finding, shown_ms)) = still.or_else(runs_on) else { continue };
         if stuck.len() == NAMED_MAX {
             more += 1;
             continue;
@@ -105,6 +128,8 @@ fn compared(process: u32, before: &Table, after: &Table) -> (Vec<Stuck>, Vec<Fin
             kind: text("kind"),
             is_asked: !is_held && asked < ASKED_MAX,
             running: row.number("running"),
+            moves,
+            shown_ms,
             finding,
             evidence,
         });
@@ -116,7 +141,7 @@ fn compared(process: u32, before: &Table, after: &Table) -> (Vec<Stuck>, Vec<Fin
         _ => Finding::good(format!("{found}; {new} were made meanwhile")),
     }];
     if more > 0 {
-        let what = format!("{more} more queues do not move");
+        let what = format!("{more} more queues do not move, or have an item that runs on");
         others.push(Finding::bad(what, &format!("`uwork dump {process}` has all")));
     }
     (stuck, others)
@@ -128,7 +153,7 @@ fn answered_raw(client: &mut Client, stuck: &mut [Stuck]) -> Option<Result<Strin
     let asked = stuck.iter().filter(|queue| queue.is_asked);
     // The dump first: it waits for no thread.
     let mut requests = vec!["raw dump".to_owned()];
-    requests.extend(asked.map(|queue| format!("raw stacks 100 {}", queue.name)));
+    requests.extend(asked.map(|queue| format!("raw stacks {} {}", queue.shown_ms, queue.name)));
     let mut answers = client.ask_all(&requests).into_iter();
     let dump = answers.next()?;
     if matches!(&dump, Err(Failure::Refused(refused)) if refused.code == "bad-request") {
@@ -144,7 +169,7 @@ fn answered_raw(client: &mut Client, stuck: &mut [Stuck]) -> Option<Result<Strin
 /// or none.
 fn answered_with_names(client: &mut Client, stuck: &mut [Stuck]) -> Result<String, String> {
     for queue in stuck.iter_mut().filter(|queue| queue.is_asked) {
-        let answer = match client.ask(&format!("stacks 100 {}", queue.name)) {
+        let answer = match client.ask(&format!("stacks {} {}", queue.shown_ms, queue.name)) {
             Err(Failure::Refused(_)) => client.ask("stacks"),
             answer => answer,
         };
@@ -170,7 +195,8 @@ fn evidence(queue: &Stuck, answer: Result<String, Failure>) -> String {
         (false, _) => stacks,
         (true, 0) => format!("{NO_STACKS}no worker is in an item of this queue\n"),
         (true, _) => format!(
-            "{NO_STACKS}the process lists no worker that has been in an item of it for 100 ms\n"
+            "{NO_STACKS}the process lists no worker that has been in an item of it for {} ms\n",
+            queue.shown_ms
         ),
     }
 }
@@ -360,7 +386,7 @@ mod tests {
         };
         let before = table("a bh 1 1 1 0 1 1 open\nb bh 1 1 0 0 0 1 open\n");
         let after = table("a bh 1 1 1 0 1 1 open\nb bh 2 2 1 0 0 1 open\nc bh 1 1 1 0 1 1 open\n");
-        let (stuck, others) = compared(7, &before, &after);
+        let (stuck, others) = compared(7, &before, &after, None);
         assert_eq!(stuck.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a"]);
         let expected =
             "1 queues of 3 were seen twice, and move or have no items; 1 were made meanwhile";
