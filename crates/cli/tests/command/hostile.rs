@@ -5,6 +5,8 @@
 //! With `UWORK_HOSTILE_CPU_SECONDS` in the environment, as `ci/fuzz.sh` sets it, seeds from the clock
 //! are tried until the commands and this process have used as much CPU time, and times are judged.
 
+mod content;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -21,6 +23,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+
+use content::{content, value};
 
 use crate::guard::in_turns;
 use crate::observed::WAIT_MAX;
@@ -39,139 +43,6 @@ const AT_ONCE: usize = 12;
 const AT_ONCE_LONG: usize = 24;
 /// The limit of a round of requests, in a run that judges times.
 const ROUND_MAX: Duration = Duration::from_secs(2);
-
-/// Parts of the text of an adversary. Sequences that a terminal would obey have final bytes, or
-/// introducers, that no command uses by itself.
-const TEXTS: [&[u8]; 30] = [
-    b"log",
-    b"events_unbound",
-    b"\x1b[21t",
-    b"\x1b]0;pwned\x07",
-    b"\x1bPq\x1b\\",
-    b"\x1b[6n\x1b[5i",
-    b"\r",
-    b"\x00\x01\x08\x7f",
-    b"\xc2\x9b21t",
-    b"\xc2\x85\xc2\x90",
-    "\u{202e}gpj.exe\u{2066}".as_bytes(),
-    "\u{200b}\u{feff}\u{ad}\u{2028}\u{2029}".as_bytes(),
-    "\u{e0041}\u{e000}\u{fffe}\u{fff9}".as_bytes(),
-    "e\u{301}\u{301}\u{301}".as_bytes(),
-    "日本語".as_bytes(),
-    b"\xff\xfe\xc3",
-    b"\xed\xa0\x80\xf4\x90\x80\x80",
-    b"\t",
-    b"\n",
-    b"\n\n",
-    b"0",
-    b"18446744073709551615",
-    b"18446744073709551616",
-    b"-1",
-    b"NaN",
-    b"0-8191",
-    b"a/b c",
-    b"..",
-    b"default (cache -> cpu)",
-    b"",
-];
-
-const QUEUES: &str = "name\tkind\tflags\tstarted\tin_flight\tpending\tran\trun_us\trunning\tmax_active\t\
-    saturated\tscope\tgate\trun_p50_ns\trun_p99_ns\tcpu_us\tcpu_intensive\treplaced\tstolen\tmaydays\t\
-    rescued\twait_p50_ns\twait_p99_ns\twaits\twait_us";
-const POOLS: &str = "id\tcpus\tnice\ttarget\tworkers\tworkers_max\trunning\tidle\tready\tarmed";
-const WORKERS: &str = "pool\tslot\tname\tthread\tstate\tqueue\tfunction\tfor_us\tscheduled";
-const FACTS: [&str; 14] = [
-    "pid",
-    "version",
-    "protocol",
-    "allowed_cpus",
-    "cpu_limit",
-    "blocking_tier",
-    "blocking_reason",
-    "fences",
-    "queues",
-    "pools",
-    "workers",
-    "panics",
-    "rescues",
-    "rseq",
-];
-
-/// Content of the form of an answer to the request.
-fn content(random: &mut Random, request: &str) -> Vec<u8> {
-    let verb = request.split(' ').next().unwrap_or_default();
-    match verb {
-        _ if random.one_in(12) => flood(random),
-        "status" => {
-            let mut text = Vec::new();
-            for fact in FACTS {
-                text.extend([fact.as_bytes(), b"\t", &value(random), b"\n"].concat());
-            }
-            text
-        }
-        "queues" => table(random, QUEUES),
-        "pools" => [table(random, POOLS), b"\n".to_vec(), table(random, WORKERS)].concat(),
-        "list" => {
-            let mut text = Vec::new();
-            for _ in 0..random.below(6) {
-                let kind = random.pick(&["rw\t", "ro\t", "dir\t", "\x1b[21t\t"]);
-                text.extend([kind.as_bytes(), &value(random), b"\n"].concat());
-            }
-            text
-        }
-        "trace" => {
-            let mut text = Vec::new();
-            for _ in 0..random.below(40) {
-                let kinds =
-                    ["lost", "more", "function", "queue", "queued", "started", "ended", "?"];
-                text.extend(random.pick(&kinds).as_bytes());
-                for _ in 0..random.below(8) {
-                    text.extend([b"\t", &value(random)[..]].concat());
-                }
-                text.push(b'\n');
-            }
-            text
-        }
-        _ => (0..random.below(40)).flat_map(|_| [value(random), b"\n".to_vec()].concat()).collect(),
-    }
-}
-
-/// One or a few parts of text, or a number.
-fn value(random: &mut Random) -> Vec<u8> {
-    match random.below(4) {
-        0 => random.below(5).to_string().into_bytes(),
-        1 => (0..random.below(5)).flat_map(|_| random.pick(&TEXTS).to_vec()).collect(),
-        _ => random.pick(&TEXTS).to_vec(),
-    }
-}
-
-fn table(random: &mut Random, head: &str) -> Vec<u8> {
-    let mut text = if random.one_in(8) { value(random) } else { head.as_bytes().to_vec() };
-    for row in 0..random.below(8) {
-        text.extend(format!("\n{row}").bytes());
-        for column in head.split('\t') {
-            let plain = random.one_in(2);
-            let cell = match column {
-                "gate" if plain => random.pick(&["open", "frozen", "paused"]).as_bytes().to_vec(),
-                "kind" if plain => b"unbound".to_vec(),
-                _ => value(random),
-            };
-            text.extend([&cell[..], b"\t"].concat());
-        }
-    }
-    text.push(b'\n');
-    text
-}
-
-/// A long answer of one kind of text.
-fn flood(random: &mut Random) -> Vec<u8> {
-    let parts: [&[u8]; 8] =
-        [b"\t", b"\n", b"a\n", b"dir\ta\n", b"x", b"\x1b[21t", b"more\t1\n", b"1\t2\t3\n"];
-    let length = *random.pick(&[70_000, 1 << 20, 8 << 20]);
-    let part = *random.pick(&parts);
-    let head: &[u8] = if random.one_in(2) { QUEUES.as_bytes() } else { b"" };
-    [head, b"\n", &part.repeat(length / part.len())].concat()
-}
 
 /// Sends an answer in a bad form or at a bad pace. False: the connection is to be closed.
 fn answer(random: &mut Random, stream: &UnixStream, request: &str) -> io::Result<bool> {
