@@ -30,7 +30,7 @@ const REQUESTS: [(&str, &str); 15] = [
     ("dump [json]", "everything, as the function dump() shows it"),
     ("stacks [MS [QUEUE]]", "workers in a batch for at least MS (100) milliseconds, with stacks"),
     ("raw REQUEST", "dump, stacks or pools, with addresses where files have names: at once"),
-    ("trace on SECONDS", "record when items are queued, start and end, for so long"),
+    ("trace on SECONDS", "record for SECONDS (1 to 3600) when items are queued, start and end"),
     ("trace read", "the records since the last time, separated by tabs"),
     ("trace off", "end the trace; its records can still be read"),
 ];

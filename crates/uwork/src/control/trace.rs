@@ -36,7 +36,7 @@ pub(super) fn read() -> String {
     unless_read(PATIENCE, || engine().read_trace()).map_or_else(refused, |read| text(&table(read)))
 }
 
-/// Repeats a call while another thread reads the trace, for so long.
+/// Repeats a call while another thread reads the trace, for at most `patience`.
 fn unless_read<T>(
     patience: Duration,
     mut call: impl FnMut() -> Result<T, TraceError>,

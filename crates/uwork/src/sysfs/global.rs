@@ -132,7 +132,7 @@ pub(super) const GLOBALS: [Definition<Process>; 10] = [
         name: "cpu_intensive_warning_thresh",
         value_type: ValueType::Number,
         unit: "runs",
-        doc: "From so many such runs on a function is reported; 0: never",
+        doc: "The number of such runs from which a function is reported; 0: never",
         allowed: numbers,
         get: |_| Some(engine().cpu_intensive_warning_thresh().to_string()),
         set: Some(|_, text| {
@@ -176,7 +176,7 @@ pub(super) const GLOBALS: [Definition<Process>; 10] = [
         name: "watchdog_thresh",
         value_type: ValueType::Seconds,
         unit: "seconds",
-        doc: "Work that waits for so long while nothing moves is reported as a stall; 0: never",
+        doc: "Work that waits for N seconds while nothing moves is reported as a stall; 0: never",
         allowed: || format!("0 to {}, with up to nine decimals", u32::MAX),
         get: |_| Some(seconds::format(watchdog::thresh())),
         set: Some(|_, text| set_watchdog(text)),
