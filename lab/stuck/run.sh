@@ -7,6 +7,9 @@
 #
 # UWORK: another command, such as that of a release build. KINDS, PROGRAMS: some of the kinds and programs. SHOW=1: prints
 # what was said.
+#
+# Needs cargo, a C compiler (CC) and strip, and no root. Without root, doctor keeps its own niceness and has a short slice
+# of CPU time alone, so that it takes longer beside busy loops. Without jq, the JSON of a dump is not read.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
