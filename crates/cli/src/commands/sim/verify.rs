@@ -17,6 +17,7 @@ use uwork_sim::costs::patterns::{Ground, Pattern, Shared, Word, simulate};
 use super::UserError;
 use super::calibrate::{join, measure, on};
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 /// Blocks, and the samples of a pattern in each.
 const BLOCKS: usize = 5;
@@ -133,16 +134,22 @@ pub(super) fn run(machine: &Topology, allowed: &[u32]) -> Result<ExitCode, UserE
         Some((pattern, &allowed[..threads], Row::default()))
     });
     let mut rows: Vec<_> = patterns.collect();
+    // On a terminal it draws five times a second, on a thread that is bound to no CPU. The medians leave
+    // out samples that it disturbs.
+    let progress = Progress::new(Some(BLOCKS));
     for _ in 0..BLOCKS {
+        progress.begin("the costs of this machine");
         let costs = measure(machine, allowed)?;
         let mut block = vec![Vec::new(); rows.len()];
         // The first sample warms up.
+        progress.begin("the programs on this machine");
         for nth in 0..=SAMPLES {
             for ((pattern, cpus, _), values) in rows.iter().zip(&mut block) {
                 let ns = sample(*pattern, cpus)?;
                 values.extend((nth > 0).then_some(ns));
             }
         }
+        progress.begin("the programs in the simulator");
         for ((pattern, cpus, row), mut values) in rows.iter_mut().zip(block) {
             let rounds = SIMULATED.min(rounds(*pattern));
             let ns = simulate(machine, &costs, *pattern, cpus, rounds).map_err(UserError)?;
@@ -150,7 +157,9 @@ pub(super) fn run(machine: &Topology, allowed: &[u32]) -> Result<ExitCode, UserE
             row.ratios.push(ns / percentile(&mut values, 50).max(0.1));
             row.measured.append(&mut values);
         }
+        progress.done();
     }
+    drop(progress);
     let mut text = format!(
         "{:<38} {:>7} {:>10} {:>10} {:>19} {:>6}\n",
         "ns of", "threads", "simulated", "measured", "p10..p90", "ratio"

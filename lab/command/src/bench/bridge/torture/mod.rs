@@ -71,6 +71,8 @@ pub(super) struct Wanted {
 pub(super) fn group(wanted: Wanted, said: &Rc<RefCell<Said>>) -> Group<Measured> {
     let said = said.clone();
     let Wanted { time, jobs, seed, .. } = wanted;
+    // Before the progress line, so that a torture that is killed can be repeated.
+    eprintln!("torture: seed {seed}");
     Group {
         title: format!("bridge: torture of {} s, {jobs} jobs, seed {seed}", time.as_secs()),
         contestants: vec![uwork("torture", "", move |_| {
@@ -114,7 +116,6 @@ struct Torture {
 }
 
 fn torture(wanted: Wanted, folder: &Path) -> Result<Evidence, UserError> {
-    eprintln!("torture: seed {}", wanted.seed);
     let mut torture = Torture::start(wanted, folder)?;
     torture.disturb()?;
     torture.rest()?;
