@@ -2,13 +2,14 @@
 # Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS each. Then tries
 # each command that looks into processes beside a hostile process, for as much CPU time: no command
 # may take more than two seconds, crash, or write what a terminal obeys. With the argument `hostile`
-# it does only that. UWORK_HOSTILE_SEED repeats a seed.
+# it does only that. UWORK_HOSTILE_SEED repeats a seed. FUZZ_PROFILE=release has these commands as users
+# have them; the default, dev, also finds overflows and violated assertions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${FUZZ_SECONDS:-60}
 hostile() {
-    UWORK_HOSTILE_CPU_SECONDS="$seconds" cargo test --package uwork-cli --test command -- --exact --nocapture \
+    UWORK_HOSTILE_CPU_SECONDS="$seconds" cargo test --profile "${FUZZ_PROFILE:-dev}" --package uwork-cli --test command -- --exact --nocapture \
         hostile::each_command_ends_beside_an_adversary_and_writes_plain_text
 }
 if [ "${1:-}" = hostile ]; then
