@@ -2,10 +2,12 @@
 //! process-wide, so most of these tests run in a process of their own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::child::{alone, alone_with, become_nobody, limit};
+use crate::support::flag::SetOnDrop;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
 use crate::support::machine::{cpus, current_cpu, mask, thread_id};
@@ -39,20 +41,27 @@ fn enqueue_here(queue: &Queue, item: Arc<Job>) {
     assert!(queue.enqueue_on(cpus()[0], item).unwrap().is_queued());
 }
 
-/// Queues an item that computes until `enough`, and one behind it. Returns whether the second one
-/// ran meanwhile.
+/// Queues an item that computes until `enough`, which gets the gate of a second item and the CPU time
+/// of the first one's run. Returns whether the second item ran meanwhile. The run ends after
+/// [`WAIT_MAX`] of CPU time at the latest, and where the caller panics: the end of the queue waits
+/// for it.
 fn runs_beside_a_computing_item(
     queue: &Queue,
-    enough: impl Fn(&Gate) -> bool + Send + Sync + 'static,
+    enough: impl Fn(&Gate, Duration) -> bool + Send + Sync + 'static,
 ) -> bool {
     let (computes, second) = (Gate::new(), Gate::new());
     let beside = Log::new();
+    let is_abandoned = Arc::new(AtomicBool::new(false));
+    let _end = SetOnDrop(&is_abandoned);
     let (entered, other, log) = (computes.clone(), second.clone(), beside.clone());
+    let is_over = is_abandoned.clone();
     enqueue_here(
         queue,
         Job::new(move |_| {
             entered.open();
-            while !enough(&other) {
+            let start = cpu_time();
+            let used = || cpu_time() - start;
+            while !enough(&other, used()) && used() < WAIT_MAX && !is_over.load(Ordering::SeqCst) {
                 std::hint::spin_loop();
             }
             log.push(other.is_open());
@@ -72,11 +81,11 @@ fn s2_31_a_run_over_the_threshold_delays_no_other_item() {
     alone("s2_31_a_run_over_the_threshold_delays_no_other_item", || {
         let _watchdog = watchdog();
         let queue = queue("s2-31").per_cpu().build().unwrap();
-        let until_it_ran = move |second: &Gate| second.is_open() || cpu_time() > WAIT_MAX;
+        let until_it_ran = |second: &Gate, _: Duration| second.is_open();
         assert!(runs_beside_a_computing_item(&queue, until_it_ran));
         // 0 turns detection off. The first item uses several times the default threshold.
         set_threshold("0");
-        let for_a_while = |_: &Gate| cpu_time() > Duration::from_millis(60);
+        let for_a_while = |_: &Gate, used: Duration| used > Duration::from_millis(60);
         assert!(!runs_beside_a_computing_item(&queue, for_a_while));
     });
 }
@@ -97,7 +106,7 @@ fn s2_31_a_function_is_reported_from_the_fourth_time_on() {
                 _ => None,
             })
         };
-        let until_it_ran = |second: &Gate| second.is_open();
+        let until_it_ran = |second: &Gate, _: Duration| second.is_open();
         let marked = queue("s2-31").per_cpu().cpu_intensive().build().unwrap();
         let unmarked = queue("s2-31").per_cpu().build().unwrap();
         for _ in 0..10 {
@@ -148,7 +157,7 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
             assert_eq!(threads.len(), 1, "one context");
         }
         // No worker replaces one whose item computes for long.
-        let for_a_while = |_: &Gate| cpu_time() > Duration::from_millis(60);
+        let for_a_while = |_: &Gate, used: Duration| used > Duration::from_millis(60);
         assert!(!runs_beside_a_computing_item(&one, for_a_while));
         let error = one.set_max_active(2).unwrap_err();
         assert!(error.to_string().contains("BH"), "{error}");
