@@ -14,7 +14,8 @@
 //!   creates them ([`ForkState::finish`]).
 //! - No thread waits for anything.
 //!
-//! Queues, attributes, pools, freezes, pauses and shutdowns keep their state.
+//! Queues, attributes, pools, freezes and pauses keep their state. A drain ends, and a shutdown that
+//! has begun is complete.
 //!
 //! **A fork inside of an item.** The child's thread is in the item and is no longer a worker. When
 //! the item returns, the thread ends, and with it the process, as in POSIX when a thread that has
@@ -361,6 +362,7 @@ impl<H: Host> Forking<'_, H> {
         take_all(false);
         engine.slots.for_each(|(id, slot)| slot.forget(in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
+        engine.shutdown_state.end_in_child(&self.owners);
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));
         }

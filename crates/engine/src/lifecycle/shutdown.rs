@@ -132,6 +132,15 @@ impl ShutdownState {
         }
     }
 
+    /// In a forked child: ends the parent's shutdown, if one has begun. A draining one has nothing
+    /// left to wait for, and the thread that would seal the queues may not exist.
+    pub(super) fn end_in_child<H: Host>(&self, owners: &[Arc<Owner<H>>]) {
+        if self.0.load(Ordering::SeqCst) != 0 {
+            self.0.fetch_or(SEALED, Ordering::SeqCst);
+            owners.iter().for_each(|owner| owner.wq().gate.shut(SHUT | SEALED));
+        }
+    }
+
     fn mark_all_queues<H: Host>(&self, engine: &Engine<H>, marks: u32) {
         self.0.fetch_or(marks, Ordering::SeqCst);
         engine.for_each_queue(|wq| wq.gate.shut(marks));

@@ -13,7 +13,7 @@ use crate::support::items::{Job, Later};
 use crate::support::machine::cpus;
 use crate::support::tiers::{collect_reports, reports};
 use crate::support::{queue, until, watchdog};
-use uwork::{AffinityScope, AffinityScopeChoice, Queue, Report, rcu, sysfs};
+use uwork::{AffinityScope, AffinityScopeChoice, ErrorKind, Queue, Report, Shutdown, rcu, sysfs};
 
 /// Uses old and new queues in every way that a child must be able to.
 fn use_uwork(queues: &[&Queue]) {
@@ -373,5 +373,30 @@ fn a_child_reports_again_that_all_workers_of_a_pool_block() {
         };
         block_all();
         in_child(block_all);
+    });
+}
+
+// Catches: a child whose queues refuse all items although they can be made, because the thread that
+// would end the parent's shutdown does not exist there.
+#[test]
+fn a_shutdown_that_has_begun_is_complete_in_the_child() {
+    alone("a_shutdown_that_has_begun_is_complete_in_the_child", || {
+        let _watchdog = watchdog();
+        let (old, started, gate) = (queue("old").build().unwrap(), Gate::new(), Gate::new());
+        let item = Job::held(&started, &gate);
+        assert!(old.enqueue(item.clone()).is_queued());
+        started.wait();
+        let drains = std::thread::spawn(|| uwork::shutdown(Shutdown::Drain, Duration::MAX));
+        until("the shutdown has begun", || !old.enqueue(Job::counting()).is_queued());
+        in_child(|| {
+            let error = queue("new").build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused);
+            assert!(error.to_string().contains("shut down"), "{error}");
+            assert!(!old.enqueue(Job::counting()).is_queued());
+            assert!(uwork::shutdown(Shutdown::Drain, Duration::MAX).unwrap().is_complete());
+        });
+        gate.open();
+        assert!(drains.join().unwrap().unwrap().is_complete());
+        assert_eq!(item.tally.finished(), 1);
     });
 }
