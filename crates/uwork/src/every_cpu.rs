@@ -8,6 +8,7 @@
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
+use uwork_engine::payload::drop_payload;
 use uwork_engine::{Queue, QueueError};
 use uwork_linux::library_queue::library_queue;
 use uwork_linux::on_cpu::{self, Call};
@@ -99,17 +100,21 @@ where
         begun.push(unsafe { call.begin(queue, cpu) });
     }
     calls.iter().for_each(Call::wait);
-    let mut refused = None;
+    let (mut refused, mut panicked) = (None, None);
     for (call, begun) in calls.into_iter().zip(begun) {
         match (call.into_outcome(), begun) {
             // Each was reported; only one can be resumed.
-            (Some(Err(payload)), _) => resume_unwind(payload),
+            (Some(Err(payload)), _) if panicked.is_none() => panicked = Some(payload),
+            (Some(Err(payload)), _) => drop_payload(payload),
             (Some(Ok(())), _) => {}
             // A CPU that went offline meanwhile has nothing to run.
             (None, Err(error)) if error.kind() == ErrorKind::BadCpu => {}
             (None, Err(error)) => refused = Some(error),
             (None, Ok(())) => refused = Some(QueueError::Refused.into()),
         }
+    }
+    if let Some(payload) = panicked {
+        resume_unwind(payload);
     }
     refused.map_or(Ok(()), Err)
 }

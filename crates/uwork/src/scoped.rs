@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use uwork_engine::payload::drop_payload;
 use uwork_linux::{Event, engine, forks};
 
 use crate::error::JoinError;
@@ -276,8 +277,11 @@ where
     let mut lost = 0;
     // The job itself counts a panic.
     while let Some(handle) = open.left.take() {
-        if let Err(JoinError::Forked) = open.ended(handle.join_unchecked()) {
-            lost += 1;
+        match open.ended(handle.join_unchecked()) {
+            Err(JoinError::Forked) => lost += 1,
+            // Must not unwind: closures that still run may borrow from the enclosing frames.
+            Err(JoinError::Panicked(payload)) => drop_payload(payload),
+            _ => {}
         }
     }
     // Acquire: what the closures have done.

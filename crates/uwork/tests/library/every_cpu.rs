@@ -1,7 +1,7 @@
 //! Functions that run on one CPU, and on each CPU.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Mutex;
 
 use crate::support::child::alone;
@@ -74,6 +74,17 @@ fn panics_are_reported_and_propagated_when_all_have_finished() {
         assert_eq!(finished.into_inner().unwrap().len(), cpus().len() - 1);
         assert_eq!(uwork::panics(), before + 2);
         assert_eq!(work_on_cpu(cpu, || 3), Ok(3), "the worker goes on");
+
+        // Only the payload that is propagated reaches the caller, who decides what becomes of it.
+        struct PanicsWhenDropped;
+        impl Drop for PanicsWhenDropped {
+            fn drop(&mut self) {
+                panic!("on purpose, in the payload's destructor");
+            }
+        }
+        let outcome = catch_unwind(|| on_each_cpu(|_| panic_any(PanicsWhenDropped)));
+        std::mem::forget(outcome.unwrap_err());
+        assert_eq!(work_on_cpu(cpu, || 4), Ok(4), "the worker goes on");
     });
 }
 

@@ -97,6 +97,37 @@ fn a_panic_is_propagated_after_all_closures_have_finished() {
     }
 }
 
+// Catches: a payload whose destructor panics, and ends the scope before its other closures. The end of
+// the scope drops the payload of the last closure first. The closures do not borrow, so that a broken
+// scope ends in an assertion.
+#[test]
+fn a_panic_whose_payload_panics_is_propagated_after_all_closures_have_finished() {
+    struct PanicsWhenDropped;
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("on purpose, in the payload's destructor");
+        }
+    }
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let finished = Arc::new(AtomicU32::new(0));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            scope(&queue, |s| {
+                for _ in 0..20 {
+                    let finished = finished.clone();
+                    drop(s.spawn(move || {
+                        uwork::blocking(std::thread::yield_now);
+                        finished.fetch_add(1, Ordering::SeqCst);
+                    }));
+                }
+                drop(s.spawn(|| std::panic::panic_any(PanicsWhenDropped)));
+            });
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(finished.load(Ordering::SeqCst), 20);
+    }
+}
+
 // Catches: a panic that its join has returned and that is propagated once more.
 #[test]
 fn a_joined_panic_is_not_propagated_again() {
