@@ -27,7 +27,7 @@ use crate::dead::{LETTERS, SETTLE};
 const COMPLETE: &str = r"
 local done = 0
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
-if ARGV[2] == '0' then needs('XDEL', KEYS[1], '0-1') end
+may_delete(KEYS[1], ARGV[2])
 if #beside > 0 then needs('XPENDING', KEYS[1], ARGV[1]) end
 for from = 4, #ARGV, 1000 do
   local to = math.min(from + 999, #ARGV)
@@ -47,6 +47,7 @@ return done
 const RETRY: &str = r"
 if not owned(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) then return others(KEYS[1], ARGV[1], ARGV[3]) end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
+may_delete(KEYS[1], ARGV[4])
 local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if large then
   quarantine(KEYS[1], KEYS[4], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
@@ -73,6 +74,7 @@ if ARGV[8] == '1' then
   if of.lives and of.begun == 0 then return 4 end
 end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
+may_delete(KEYS[1], ARGV[4])
 local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
 if fields and ARGV[7] == '0' then
   large = refusal('XADD', KEYS[2], '*', unpack(fields))
@@ -282,4 +284,25 @@ pub(crate) fn call<K: redis::ToRedisArgs>(script: &Script, keys: &[K]) -> redis:
         command.arg(key);
     });
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::texts;
+
+    #[test]
+    fn the_documented_rules_have_each_command_of_the_scripts() {
+        let guide = include_str!("../../../docs/bridge.md");
+        let rules = guide.lines().find(|line| line.starts_with("user consumer ")).unwrap();
+        let text: String = texts().collect();
+        let calls = ["call('", "needs('", "refusal('"].map(|call| text.split(call).skip(1));
+        let name = |rest: &str| rest.split('\'').next().unwrap_or_default().to_lowercase();
+        let commands: BTreeSet<String> = calls.into_iter().flatten().map(name).collect();
+        assert!(commands.contains("xclaim") && commands.contains("zadd"), "{commands:?}");
+        let has = |name: &String| rules.split(' ').any(|rule| rule == format!("+{name}"));
+        let missing: Vec<&String> = commands.iter().filter(|name| !has(name)).collect();
+        assert!(missing.is_empty(), "the rules of {rules:?} lack {missing:?}");
+    }
 }

@@ -12,10 +12,11 @@ if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
   twice(KEYS[2], ARGV[4], 0, 1)
   return 0
 end
--- Both write nothing. The first meets each state of the server that refuses writes, which it checks
--- only before the first write of a script; the second a right that is missing.
+-- These write nothing. The first meets each state of the server that refuses writes, which it checks
+-- only before the first write of a script; the others a right that is missing.
 redis.call('SET', KEYS[3], '', 'PXAT', 1)
 redis.call('XACK', KEYS[1], ARGV[1], '0-1')
+may_delete(KEYS[1], ARGV[3])
 -- Runs the handler's script of these words. Returns why it has failed, and whether it may have
 -- written before. Valkey names the server's functions in two ways.
 local function run_effect(from, to)
@@ -56,7 +57,9 @@ local function words()
   return from, at - 1
 end
 local function failure(kind, of, said)
-  return redis.error_reply(kind .. ' ' .. of .. ': ' .. said)
+  local named = said:match('^REFUSED (.*)')
+  if kind == 'REFUSED' and named then return redis.error_reply(said) end
+  return redis.error_reply(kind .. ' ' .. of .. ': ' .. (named or said))
 end
 local undo
 local from, to = words()

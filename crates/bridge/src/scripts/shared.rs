@@ -2,6 +2,28 @@
 
 /// The functions that several scripts share.
 pub(super) const SHARED: &str = r"
+-- Whether a refusal is a right that the user lacks.
+local function is_denied(said)
+  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
+    if said:find(words, 1, true) then return true end
+  end
+  return false
+end
+-- The server does not say which command of a script it refuses to the user. These do.
+local redis = setmetatable({pcall = redis.pcall}, {__index = redis})
+local pcall_of_server = redis.pcall
+function redis.pcall(name, ...)
+  local reply = pcall_of_server(name, ...)
+  if type(reply) == 'table' and reply.err and is_denied(reply.err) then
+    reply.err = 'REFUSED ' .. name .. ' ' .. tostring((...) or '') .. ': ' .. reply.err
+  end
+  return reply
+end
+function redis.call(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then error(reply) end
+  return reply
+end
 local function owned(stream, group, consumer, id)
   return #redis.call('XPENDING', stream, group, id, id, 1, consumer) > 0
 end
@@ -18,7 +40,7 @@ local function groups(stream, but)
   local rows, found = redis.pcall('XINFO', 'GROUPS', stream), {}
   if rows.err then
     if rows.err:find('no such key', 1, true) then return found end
-    error(rows.err)
+    error(rows)
   end
   for _, row in ipairs(rows) do
     local group = about(row)
@@ -120,13 +142,6 @@ local function fields_of(stream, group, id, attempt, reason)
   if #groups(stream, group) > 0 then add('g', group) end
   return fields, nil, first
 end
--- Whether a refusal is a right that the user lacks.
-local function is_denied(said)
-  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
-    if said:find(words, 1, true) then return true end
-  end
-  return false
-end
 -- Whether a refusal is a state of the server or of the user's rights, whatever the command.
 local function passes(said)
   for _, state in ipairs({'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'MASTERDOWN'}) do
@@ -145,6 +160,10 @@ end
 -- test is no write: the server refuses writes without memory only before the first one of a script.
 local function needs(...)
   if not redis.acl_check_cmd(...) then redis.call(...) end
+end
+-- The rights to what `ended` does beside XACK.
+local function may_delete(stream, keep)
+  if keep == '0' then needs('XDEL', stream, '0-1') end
 end
 -- Runs a command. Returns why the entry was refused, and raises what is no fault of the entry.
 local function refusal(...)

@@ -95,6 +95,8 @@ fn a_right_that_is_missing_in_a_script_is_named_with_the_place_of_the_rules() {
     let lines = Count::default();
     let handlers = Handlers::new().otherwise(|_| Err(Failure::again("once more")));
     let bridge = Bridge::start(config(at("poor"), "jobs"), handlers, lines.reports()).unwrap();
+    lines
+        .wait_line("the server says: ZADD {jobs}:delayed: ERR The user executing the script can't");
     lines.wait_line("; docs/bridge.md has the ACL rules");
     redis.ask("ACL SETUSER poor +zadd");
     lines.wait_line("dead letter after 3 attempt(s): once more");
@@ -132,6 +134,9 @@ fn a_right_that_a_script_lacks_leaves_each_job_in_one_place_and_no_run_is_repeat
         Lack { right: "xack", push: now(), handler: effect, meanwhile: [1, 0, 0], ends: [1, 0] },
         Lack { right: "xack", push: now(), handler: once, meanwhile: [1, 0, 0], ends: [1, 0] },
         Lack { right: "xdel", push: now(), handler: once, meanwhile: [1, 0, 0], ends: [1, 0] },
+        Lack { right: "xdel", push: now(), handler: again, meanwhile: [1, 0, 0], ends: [2, 0] },
+        Lack { right: "xdel", push: now(), handler: never, meanwhile: [1, 0, 0], ends: [1, 1] },
+        Lack { right: "xdel", push: now(), handler: effect, meanwhile: [1, 0, 0], ends: [1, 0] },
         Lack { right: "zadd", push: now(), handler: again, meanwhile: [1, 0, 0], ends: [2, 0] },
         Lack { right: "xadd", push: now(), handler: never, meanwhile: [1, 0, 0], ends: [1, 1] },
     ] {
@@ -147,7 +152,7 @@ fn a_right_that_a_script_lacks_leaves_each_job_in_one_place_and_no_run_is_repeat
         });
         let bridge = Bridge::start(config(server.clone(), "jobs"), handlers, lines.reports());
         let bridge = bridge.unwrap();
-        lines.wait_line("; docs/bridge.md has the ACL rules");
+        lines.wait_line(&format!("the server says: {} ", right.to_uppercase()));
         until("it was refused a few times", || bridge.counters().faults >= 3);
         let places =
             || ["XLEN jobs", "ZCARD {jobs}:delayed", "XLEN {jobs}:dead"].map(|of| redis.number(of));

@@ -199,11 +199,9 @@ fn an_effect_whose_job_cannot_be_acknowledged_waits_and_happens_once() {
         let handlers =
             Handlers::new().otherwise(|_| Ok(Reply::done().effect(["INCRBY", "balance", "100"])));
         let bridge = Bridge::start(config(server_at(&at), "jobs"), handlers, |_| {}).unwrap();
-        if right == "xack" {
-            until("it was refused a few times", || bridge.counters().faults >= 3);
-            assert_eq!(redis.number("EXISTS balance"), 0);
-            redis.ask("ACL SETUSER worker +xack");
-        }
+        until("it was refused a few times", || bridge.counters().faults >= 3);
+        assert_eq!(redis.number("EXISTS balance"), 0);
+        redis.ask(&format!("ACL SETUSER worker +{right}"));
         until("the job is done", || bridge.counters().done == 1);
         bridge.stop(LONG);
         assert_eq!(redis.number("GET balance"), 100, "without {right}");
