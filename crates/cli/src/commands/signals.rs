@@ -3,8 +3,9 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// SIGINT and SIGTERM, blocked in the calling thread and in the threads that it starts from now on.
-/// Dropping it restores the mask of the calling thread.
+/// SIGINT, SIGTERM and, unless the process ignores it as under nohup, SIGHUP: blocked in the calling
+/// thread and in the threads that it starts from now on. Dropping it restores the mask of the calling
+/// thread.
 pub(crate) struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
@@ -13,12 +14,15 @@ pub(crate) struct Signals {
 impl Signals {
     pub(crate) fn block() -> Signals {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // A signal that is blocked arrives even if it is ignored.
+        let hangup = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
         // SAFETY: `sigemptyset` initializes the set before `sigaddset` changes it; the signal
         // numbers are valid.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+            for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
             set.assume_init()
         };
         let mut before = set;
@@ -57,6 +61,17 @@ impl Drop for Signals {
     }
 }
 
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null pointer for the new action is allowed, and the other one is live. If the call
+    // fails, the action is the default one: zero.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +92,11 @@ mod tests {
         assert!(blocked() && !signals.come_within(Duration::ZERO));
         drop(signals);
         assert!(!blocked());
+    }
+
+    #[test]
+    fn a_signal_is_ignored_or_not() {
+        // Programs in Rust ignore it.
+        assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGTERM));
     }
 }

@@ -128,7 +128,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     signals.wait();
     let hurried = running.clone();
     let impatient = move || {
-        let signal = signals.wait();
+        // A terminal that closes may send more than one SIGHUP.
+        let signal = std::iter::repeat_with(|| signals.wait()).find(|&of| of != libc::SIGHUP);
+        let signal = signal.unwrap_or(libc::SIGTERM);
         complain!("uwork bridge: a second signal: running jobs are left to other consumers");
         hurried.kill_all();
         std::process::exit(128 + signal);
