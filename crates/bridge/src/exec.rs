@@ -1,7 +1,7 @@
 //! Commands as handlers: the payload on standard input, the outcome in the exit status.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -115,17 +115,23 @@ impl Exec {
                 command.env(format!("UWORK_JOB_{name}"), value);
             }
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let name = self.program.to_string_lossy();
         job.describe(&self.words);
-        let started = uwork::blocking(|| command.spawn());
-        let child = started.map_err(|error| {
+        let started = uwork::blocking(|| {
+            let (reader, rest) = input_of(job.payload())?;
+            Ok((command.stdin(reader).spawn()?, rest))
+        });
+        let (child, rest) = started.map_err(|error| {
             let text = format!("{name} cannot be started: {}", without_number(&error));
             if is_of_job(&error) { Failure::again(text) } else { Failure::not_now(text) }
         })?;
+        // It has the pipe's other end, and a process that reads nothing is to be noticed.
+        drop(command);
         job.has_started();
         let mut run = Run::new(child, self.output_max, &self.groups);
-        let status = run.finish(job).map_err(|error| Failure::again(format!("{name}: {error}")))?;
+        let status =
+            run.finish(job, rest).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {
             let failure = job.limit_exceeded().map(too_long);
             return Err(failure.unwrap_or_else(|| Failure::again("its job was taken away")));
@@ -146,6 +152,29 @@ impl Exec {
             Failure::again(text)
         })
     }
+}
+
+/// The end of a pipe for the rest of a payload, and this rest.
+type Rest<'a> = (PipeWriter, &'a [u8]);
+
+/// A pipe with a payload, and where a pipe does not hold all of it, the end for the rest. The process
+/// of a consumer that dies reads what is in the pipe, and takes its end for that of the payload: so as
+/// much as possible is there before the process exists.
+fn input_of(payload: &[u8]) -> std::io::Result<(PipeReader, Option<Rest<'_>>)> {
+    let (reader, mut writer) = std::io::pipe()?;
+    fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
+    let mut left = payload;
+    while !left.is_empty() {
+        match writer.write(left) {
+            Ok(count) => left = &left[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Ok((reader, Some((writer, left))));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((reader, None))
 }
 
 /// A stream of output, of which a part is kept.
@@ -214,20 +243,16 @@ impl Run {
 
     /// Feeds the process and reads its output until it ends. None if its job was taken away, or its
     /// time is over.
-    fn finish(&mut self, job: &Job) -> std::io::Result<Option<ExitStatus>> {
-        let mut input = self.child.stdin.take();
-        for pipe in [
-            input.as_ref().map(AsFd::as_fd),
-            self.out.from.as_ref().map(AsFd::as_fd),
-            self.err.from.as_ref().map(AsFd::as_fd),
-        ]
-        .into_iter()
-        .flatten()
+    fn finish(&mut self, job: &Job, rest: Option<Rest<'_>>) -> std::io::Result<Option<ExitStatus>> {
+        let (mut input, mut left) = rest.map_or((None, &[][..]), |(to, left)| (Some(to), left));
+        for pipe in
+            [self.out.from.as_ref().map(AsFd::as_fd), self.err.from.as_ref().map(AsFd::as_fd)]
+                .into_iter()
+                .flatten()
         {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
-        let mut left = job.payload();
         loop {
             if left.is_empty() {
                 input = None;
@@ -291,6 +316,22 @@ impl Drop for Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_payload_that_a_pipe_holds_is_there_before_its_process() {
+        // Pipes of a user who has many hold a page.
+        for length in [0, 1, 4_096] {
+            let payload = vec![b'x'; length];
+            let (mut reader, rest) = input_of(&payload).unwrap();
+            assert!(rest.is_none());
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).unwrap();
+            assert_eq!(read, payload);
+        }
+        let payload = vec![b'x'; 8 << 20];
+        let (_reader, rest) = input_of(&payload).unwrap();
+        assert!(rest.is_some_and(|(_, left)| (1..payload.len()).contains(&left.len())));
+    }
 
     #[test]
     fn output_without_end_is_read_in_parts() {
