@@ -51,6 +51,7 @@ mod pending;
 mod percpu;
 mod places;
 mod pwq;
+mod room;
 mod shutdown;
 mod slot;
 mod standby;

@@ -41,6 +41,7 @@ impl<H: Host> Pool<H> {
             }
             let Err(reason) = self.spawn_worker(engine) else { return true };
             self.state.abort_wake();
+            self.note_room();
             // While the claim stood, other threads relied on it: a worker may have parked, or the
             // cap may have risen. A thread that makes such a change from here on settles the pool
             // by itself.

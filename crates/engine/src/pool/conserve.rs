@@ -1,13 +1,16 @@
 //! Work conservation: no item waits in one place while workers elsewhere are idle, and no item that
 //! was taken into a batch too early is delayed by it.
 
+use std::sync::Arc;
+
 use uwork_policy::batch::BATCH_OVERDUE_NS;
-use uwork_policy::concurrency::wake_neighbour;
+use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
-use crate::pool::Pool;
 use crate::pool::progress::Maker;
+use crate::pool::room::RoomMap;
+use crate::pool::{CalledBy, Pool, WideSet};
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
@@ -66,6 +69,18 @@ impl<H: Host> Slot<H> {
     }
 }
 
+impl WideSet {
+    /// The set of these pools, as the first one sees it.
+    pub(crate) fn new(pools: &[u32]) -> WideSet {
+        WideSet { at: 0, pools: pools.into(), room: Arc::new(RoomMap::new(pools.len())) }
+    }
+
+    /// The same set, as the pool at this position sees it.
+    pub(crate) fn seen_from(&self, at: usize) -> WideSet {
+        WideSet { at, ..self.clone() }
+    }
+}
+
 impl<H: Host> Pwq<H> {
     /// Releases a pin. The last one to go gives a dead pwq back to the slab.
     pub(crate) fn release_pin(&self, engine: &Engine<H>) {
@@ -84,25 +99,58 @@ impl<H: Host> Pool<H> {
     /// watcher's next scan, so no fence orders these accesses.
     #[cold]
     pub(crate) fn wake_neighbour_worker(&self, engine: &Engine<H>, maker: Maker) {
-        let others = || self.spec().neighbours.iter().map(|&id| engine.pool(id));
-        let has_room = |other: &&Pool<H>| other.state.counts().running < other.target();
-        let claimed =
-            others().filter(has_room).find(|other| other.state.begin_wake(other.target()));
-        let helper = claimed.or_else(|| {
-            let comes = others().filter(has_room).find(|other| other.state.counts().waking)?;
-            comes.note_coming_help();
+        let mut comes = None;
+        let mut claimed = None;
+        for other in self.spec().near().iter().map(|&id| engine.pool(id)) {
+            let counts = other.state.counts();
+            if counts.running >= other.target() {
+                continue;
+            }
+            if other.state.begin_wake(other.target()) {
+                claimed = Some(other);
+                break;
+            }
+            if comes.is_none() && counts.waking {
+                comes = Some(other);
+            }
+        }
+        let helper = claimed.or_else(|| self.claim_distant(engine)).or_else(|| {
+            let comes = comes?;
+            comes.note_coming_help(CalledBy::Pool(self.id));
             comes.state.begin_wake(comes.target()).then_some(comes)
         });
         if let Some(other) = helper {
-            other.note_coming_help();
+            other.note_coming_help(CalledBy::Pool(self.id));
             other.bring_worker(engine, maker);
+        }
+    }
+
+    /// Claims the wake of a pool that is none of the nearest, and has room.
+    fn claim_distant<'e>(&self, engine: &'e Engine<H>) -> Option<&'e Pool<H>> {
+        let set = self.spec().wide.as_ref()?;
+        let pool = |at: usize| engine.pool(set.pools[at]);
+        let claim = |at| Some(pool(at)).filter(|other| other.state.begin_wake(other.target()));
+        set.room.claim(set.at, claim, |at| pool(at).has_room())
+    }
+
+    /// Whether fewer workers run than the target asks for, and none is on its way up.
+    fn has_room(&self) -> bool {
+        need_more_workers(self.state.counts(), self.target())
+    }
+
+    /// This pool's counters have changed: notes for its neighbours whether it has room.
+    pub(crate) fn note_room(&self) {
+        if let Some(set) = self.spec.get().and_then(|spec| spec.wide.as_ref())
+            && self.has_room()
+        {
+            set.room.set(set.at);
         }
     }
 
     /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
     pub(crate) fn wake_idle_neighbour(&self, engine: &Engine<H>) {
         for &id in &self.spec().neighbours {
-            if engine.pool(id).wake_any_idle(engine) {
+            if engine.pool(id).wake_any_idle(engine, CalledBy::Pool(self.id)) {
                 return;
             }
         }
@@ -110,7 +158,7 @@ impl<H: Host> Pool<H> {
 
     /// Wakes a parked worker of this pool, if one is parked and fewer run than the target. Returns
     /// whether one was woken.
-    fn wake_any_idle(&self, engine: &Engine<H>) -> bool {
+    fn wake_any_idle(&self, engine: &Engine<H>, called_by: CalledBy) -> bool {
         let counts = self.state.counts();
         if counts.idle == 0 {
             return false;
@@ -120,12 +168,12 @@ impl<H: Host> Pool<H> {
             if !counts.waking {
                 return false;
             }
-            self.note_coming_help();
+            self.note_coming_help(called_by);
             if !self.state.begin_wake(self.target()) {
                 return false;
             }
         }
-        self.note_coming_help();
+        self.note_coming_help(called_by);
         let woken = self.wake_idle(engine);
         if !woken {
             self.give_up_wake().settle_for_neighbour(engine);
@@ -140,18 +188,19 @@ impl<H: Host> Pool<H> {
     /// submitter pushes to a neighbour's list first and reads these counters second. All four
     /// accesses are SeqCst, so at least one side sees the other.
     pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
-        if self.has_overloaded_neighbour(engine) {
-            self.wake_any_idle(engine);
+        if let Some(id) = self.overloaded_neighbour(engine) {
+            self.wake_any_idle(engine, CalledBy::Pool(id));
         }
     }
 
-    /// Whether a neighbour has work that workers of this pool may take.
-    pub(crate) fn has_overloaded_neighbour(&self, engine: &Engine<H>) -> bool {
-        self.spec().neighbours.iter().any(|&id| engine.pool(id).is_overloaded())
+    /// The nearest neighbour that has work which workers of this pool may take.
+    pub(crate) fn overloaded_neighbour(&self, engine: &Engine<H>) -> Option<u32> {
+        self.spec().neighbours.iter().copied().find(|&id| engine.pool(id).is_overloaded())
     }
 
     /// Called by a worker of this pool that was woken to take work from a neighbour, and has found
-    /// other work, that of `from`: wakes a worker for each other overloaded neighbour with long items.
+    /// work of `from`: wakes a worker for the neighbour that it was woken for, if that is another one,
+    /// is overloaded, and has long items.
     ///
     /// ```text
     /// submitter to pod A, busy              submitter to pod B        worker of B
@@ -163,20 +212,25 @@ impl<H: Host> Pool<H> {
     ///
     /// Without this step A's item would wait although other CPUs idle.
     #[cold]
-    pub(crate) fn pass_on_help(&self, engine: &Engine<H>, from: &Pool<H>) {
-        for &id in self.spec().neighbours.iter().filter(|&&id| id != from.id) {
+    pub(crate) fn pass_on_help(&self, engine: &Engine<H>, called_by: CalledBy, from: &Pool<H>) {
+        let pass_on = |&id: &u32| {
             let other = engine.pool(id);
-            if other.is_overloaded() && wake_neighbour(1, other.estimate()) {
+            if id != from.id && other.is_overloaded() && wake_neighbour(1, other.estimate()) {
                 other.wake_neighbour_worker(engine, Maker::Caller);
             }
+        };
+        match called_by {
+            CalledBy::Own => {}
+            CalledBy::Pool(id) => pass_on(&id),
+            CalledBy::Any => self.spec().neighbours.iter().for_each(pass_on),
         }
     }
 
     /// Wakes a worker of this pool, in which no item waits, if a neighbour is overloaded.
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, engine: &Engine<H>) {
-        if self.has_overloaded_neighbour(engine) {
-            self.bring_helper(engine);
+        if let Some(id) = self.overloaded_neighbour(engine) {
+            self.bring_helper(engine, id);
         }
     }
 

@@ -61,6 +61,7 @@ impl<H: Host> Pool<H> {
         mayday_at.store(0, Ordering::Relaxed);
         last_progress_at.store(0, Ordering::Relaxed);
         comes_to_help.set(0);
+        self.note_room();
         full_reported.store(false, Ordering::Relaxed);
         left_timers.store(false, Ordering::Relaxed);
         blocking.forget();

@@ -6,6 +6,44 @@ use super::Pool;
 use crate::host::Host;
 use crate::sync::Ordering;
 
+/// For whose work a worker was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CalledBy {
+    /// Its own pool's.
+    Own,
+    /// That of this neighbour.
+    Pool(u32),
+    /// That of any neighbour.
+    Any,
+}
+
+impl CalledBy {
+    fn encode(self) -> usize {
+        match self {
+            CalledBy::Own => 0,
+            CalledBy::Any => 1,
+            CalledBy::Pool(id) => id as usize + 2,
+        }
+    }
+
+    fn decode(word: usize) -> CalledBy {
+        match word {
+            0 => CalledBy::Own,
+            1 => CalledBy::Any,
+            _ => CalledBy::Pool((word - 2) as u32),
+        }
+    }
+
+    /// One worker for two calls.
+    fn and(self, other: CalledBy) -> CalledBy {
+        match self {
+            CalledBy::Own => other,
+            _ if self == other => self,
+            _ => CalledBy::Any,
+        }
+    }
+}
+
 impl<H: Host> Pool<H> {
     /// Work was taken at `now`, or a worker came up for it.
     #[inline]
@@ -39,18 +77,19 @@ impl<H: Host> Pool<H> {
         self.last_batch_at().max(self.last_steal_at.get() as u64)
     }
 
-    /// A worker of this pool is about to be woken to take work from a neighbour.
-    pub(super) fn note_coming_help(&self) {
-        self.comes_to_help.set(1);
+    /// A worker of this pool is about to be woken to take a neighbour's work.
+    pub(super) fn note_coming_help(&self, called_by: CalledBy) {
+        let known = CalledBy::decode(self.comes_to_help.get());
+        self.comes_to_help.set(known.and(called_by).encode());
     }
 
-    /// Whether the calling worker, which has just come up, was woken for a neighbour's work.
-    pub(crate) fn take_coming_help(&self) -> bool {
-        let helps = self.comes_to_help.get() != 0;
-        if helps {
-            self.comes_to_help.set(0);
+    /// For whose work the calling worker, which has just come up, was woken.
+    pub(crate) fn take_coming_help(&self) -> CalledBy {
+        let called_by = CalledBy::decode(self.comes_to_help.get());
+        if called_by != CalledBy::Own {
+            self.comes_to_help.set(CalledBy::Own.encode());
         }
-        helps
+        called_by
     }
 
     /// How long items of the queue take from which a worker took last. The two values may belong

@@ -12,12 +12,15 @@ mod pick;
 pub(crate) mod progress;
 pub(crate) mod ready;
 mod retire;
+pub(crate) mod room;
 mod saving;
 mod sets;
 pub(crate) mod state;
 mod target;
 mod timers;
 mod transfer;
+
+use std::sync::Arc;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
 use uwork_policy::concurrency::STEAL_CHOICE;
@@ -35,8 +38,10 @@ use crate::wake::WakeToken;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
+pub(crate) use hints::CalledBy;
 use progress::Unsettled;
 use ready::ReadyList;
+use room::RoomMap;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
 use target::OffCpuSums;
@@ -72,6 +77,19 @@ pub(crate) struct PoolSpec {
     pub(crate) saves: bool,
     /// The other pools of the set, nearest first.
     pub(crate) neighbours: Vec<u32>,
+    /// The set, if it has pools beyond the nearest.
+    pub(crate) wide: Option<WideSet>,
+}
+
+/// A set of more pools than a thread looks at one by one, as one of its pools sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct WideSet {
+    /// The pool's position among the others.
+    at: usize,
+    /// All pools, in the order of the pods.
+    pools: Arc<[u32]>,
+    /// Which of them may have room.
+    room: Arc<RoomMap>,
 }
 
 impl PoolSpec {
@@ -91,7 +109,7 @@ impl PoolSpec {
         Runner { kind, queue }
     }
 
-    /// The nearest neighbours. Their lines are written all the time, so a worker reads those of all
+    /// The nearest neighbours. Their lines are written all the time, so a thread reads those of all
     /// pools as rarely as work conservation permits (README.md).
     pub(crate) fn near(&self) -> &[u32] {
         &self.neighbours[..self.neighbours.len().min(STEAL_CHOICE)]
@@ -126,7 +144,7 @@ pub(crate) struct Pool<H: Host> {
     last_batch_at: Hint,
     /// When a worker of this pool last took work from a neighbour. A hint.
     last_steal_at: Hint,
-    /// Whether the worker on its way up is expected to take work from a neighbour. Set by the thread
+    /// For which neighbours' work the worker on its way up is woken: a [`CalledBy`]. Set by the thread
     /// that wakes it for that work, cleared by the worker. A hint: if it is lost, the watcher helps.
     comes_to_help: Hint,
     /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
@@ -317,6 +335,7 @@ impl<H: Host> Pool<H> {
     /// Takes the calling worker off the running count.
     pub(crate) fn block(&self) -> Unsettled<'_, H> {
         self.state.block();
+        self.note_room();
         Unsettled::new(self)
     }
 
@@ -324,6 +343,7 @@ impl<H: Host> Pool<H> {
     /// settlement.
     pub(crate) fn give_up_wake(&self) -> Unsettled<'_, H> {
         self.state.abort_wake();
+        self.note_room();
         Unsettled::new(self)
     }
 

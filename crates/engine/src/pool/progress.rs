@@ -8,7 +8,7 @@
 use uwork_policy::blocking::Tier;
 use uwork_policy::progress::{Obligation, PoolView, obligation};
 
-use super::{NEVER, Pool};
+use super::{CalledBy, NEVER, Pool};
 use crate::engine::Engine;
 use crate::host::{Cure, Host, Observer};
 use crate::queue::pwq::Pwq;
@@ -209,10 +209,10 @@ impl<H: Host> Pool<H> {
     }
 
     /// Brings up one more worker if fewer run than the target, even if no item waits in this pool:
-    /// the worker finds work in a neighbour's pool.
-    pub(crate) fn bring_helper(&self, engine: &Engine<H>) {
+    /// the worker finds work in that of the neighbour `from`.
+    pub(crate) fn bring_helper(&self, engine: &Engine<H>, from: u32) {
         if self.state.begin_wake(self.target()) {
-            self.note_coming_help();
+            self.note_coming_help(CalledBy::Pool(from));
             self.bring_worker(engine, Maker::Caller);
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::{Pool, PoolSpec};
+use crate::pool::{Pool, PoolSpec, WideSet};
 use crate::queue::{Name, QueueError};
 use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
 
@@ -176,7 +177,7 @@ impl PoolSets {
                     Some(id) => id,
                     None => {
                         let id = allocate()?;
-                        self.configure(engine, id, key, pod, Vec::new());
+                        self.configure(engine, id, key, pod, (Vec::new(), None));
                         id
                     }
                 };
@@ -187,14 +188,12 @@ impl PoolSets {
         for _ in &key.pods {
             pools.push(allocate()?);
         }
+        let is_wide = !key.strict && pools.len() > 1 + STEAL_CHOICE;
+        let wide = is_wide.then(|| WideSet::new(&pools));
         for (index, pod) in key.pods.iter().enumerate() {
-            self.configure(
-                engine,
-                pools[index],
-                key,
-                pod,
-                self.neighbours(engine, key, &pools, index),
-            );
+            let neighbours = self.neighbours(engine, key, &pools, index);
+            let wide = wide.as_ref().map(|set| set.seen_from(index));
+            self.configure(engine, pools[index], key, pod, (neighbours, wide));
         }
         Ok(pools)
     }
@@ -205,7 +204,7 @@ impl PoolSets {
         id: u32,
         key: &SetKey,
         pod: &CpuSet,
-        neighbours: Vec<u32>,
+        (neighbours, wide): (Vec<u32>, Option<WideSet>),
     ) {
         let spec = PoolSpec {
             cpus: pod.clone(),
@@ -217,6 +216,7 @@ impl PoolSets {
             shares: !key.bound && !key.strict && key.pods.len() > 1,
             saves: key.saves,
             neighbours,
+            wide,
         };
         let has_one_worker = key.bound || key.context != Context::Managed;
         let begins_with_one = has_one_worker || key.saves;

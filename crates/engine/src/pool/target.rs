@@ -74,6 +74,7 @@ impl<H: Host> Pool<H> {
         // SeqCst: a thread that changes the target settles the pool next. A submitter pushes first,
         // then reads the target.
         self.target.0.store(target.max(1), Ordering::SeqCst);
+        self.note_room();
     }
 
     /// How many workers should run if none of them leaves its CPU.

@@ -286,7 +286,7 @@ impl<H: Host> Pool<H> {
         let waits_here = self.looks_ready() || self.has_scheduled_batches();
         // Below its target, this pool's own workers come for its neighbours' work by another rule.
         let waits_near =
-            || counts.running >= self.target() && self.has_overloaded_neighbour(engine);
+            || counts.running >= self.target() && self.overloaded_neighbour(engine).is_some();
         let (examinations, since_ns) = self.blocking.examinations(self.last_taken_at(), now);
         PoolFacts {
             waits: waits_here || waits_near(),

@@ -28,7 +28,7 @@ use crate::host::Cpus;
 use crate::host::ThreadState;
 use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
-use crate::pool::{NEVER, Pool};
+use crate::pool::{CalledBy, NEVER, Pool};
 use crate::queue::Wq;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::slot::{MOVING, Slot};
@@ -64,8 +64,8 @@ pub(crate) struct Worker<H: Host> {
     slot: u32,
     /// Yields since the worker last found work.
     yields: Cell<u32>,
-    /// Whether it has come up to take work from a neighbour, and has taken none yet.
-    helps: Cell<bool>,
+    /// For whose work it has come up, until it has taken any.
+    called_by: Cell<CalledBy>,
     /// When this worker parked.
     idle_since: Cell<u64>,
     /// When this worker last came up.
@@ -89,7 +89,7 @@ impl<H: Host> Worker<H> {
             pool: Cell::new(pool),
             slot,
             yields: Cell::new(0),
-            helps: Cell::new(false),
+            called_by: Cell::new(CalledBy::Own),
             idle_since: Cell::new(0),
             up_since: Cell::new(0),
             keeps_to: Cell::new(KEEPS_TO_NONE),
@@ -249,8 +249,9 @@ impl<H: Host> Worker<H> {
             Some(changed) => changed.settled_by_caller(engine),
             None => {}
         }
-        if self.helps.take() && !host.reverts(Cure::HelpPassedOn) {
-            pool.pass_on_help(engine, from);
+        let called_by = self.called_by.replace(CalledBy::Own);
+        if called_by != CalledBy::Own && !host.reverts(Cure::HelpPassedOn) {
+            pool.pass_on_help(engine, called_by, from);
         }
         if stolen {
             self.note_steal(from, now);
@@ -303,7 +304,7 @@ impl<H: Host> Worker<H> {
             }
         }
         if host.reverts(Cure::NeededWake) {
-            pool.bring_helper(engine);
+            pool.bring_helper(engine, pool.id);
         }
     }
 
@@ -348,6 +349,7 @@ impl<H: Host> Worker<H> {
         let keeps_timers = pool.push_idle(engine, &mut inner, self.slot, cpu);
         let deadline = self.deadline(keeps_timers);
         drop(inner);
+        pool.note_room();
         if !engine.host().reverts(Cure::WatchedWork) {
             // Items that are ready now wait behind running workers, which may run for long.
             // Settling calls the watcher for them.
@@ -443,7 +445,8 @@ impl<H: Host> Worker<H> {
         let pool = self.pool();
         pool.state.arrive();
         // Arrive first, read the mark second (see `wake_neighbour_worker`).
-        self.helps.set(pool.take_coming_help());
+        self.called_by.set(pool.take_coming_help());
+        pool.note_room();
     }
 
     /// The pool that the worker was picked for: its own, or one that it moves to now.

@@ -5,8 +5,8 @@ use uwork_policy::concurrency::{STEAL_CHOICE, may_steal_unprompted, spills};
 
 use super::{Worker, YIELDS_BEFORE_PARK};
 use crate::host::{Cure, Host};
-use crate::pool::Pool;
 use crate::pool::progress::Maker;
+use crate::pool::{CalledBy, Pool};
 use crate::queue::pwq::Pwq;
 
 impl<H: Host> Worker<H> {
@@ -19,10 +19,17 @@ impl<H: Host> Worker<H> {
         {
             return Some((pwq, pool));
         }
+        // One that was woken for a neighbour's items looks there first.
+        if let CalledBy::Pool(id) = self.called_by.get()
+            && let Some(found) = self.steal(&[id], now)
+        {
+            return Some(found);
+        }
         // Before its yield a worker looks at the nearest only: after it, and before it parks, it looks
-        // at all. One that was woken for a neighbour's items looks at all at once.
+        // at all. One that was woken for any neighbour's items looks at all at once.
         let spec = pool.spec();
-        let looks_at_all = self.helps.get() || self.yields.get() == YIELDS_BEFORE_PARK;
+        let looks_at_all =
+            self.called_by.get() == CalledBy::Any || self.yields.get() == YIELDS_BEFORE_PARK;
         let pools = if looks_at_all { &spec.neighbours[..] } else { spec.near() };
         pools.chunks(STEAL_CHOICE).find_map(|near| self.steal(near, now))
     }
@@ -36,7 +43,7 @@ impl<H: Host> Worker<H> {
     fn steal(&self, pools: &[u32], now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
         let may_take_from = |pool: &Pool<H>| {
             let since = now.saturating_sub(pool.last_batch_at());
-            self.helps.get() || may_steal_unprompted(since, pool.estimate())
+            self.called_by.get() != CalledBy::Own || may_steal_unprompted(since, pool.estimate())
         };
         let overloaded = || {
             let pools = pools.iter().map(|&id| self.engine.pool(id));
@@ -77,7 +84,7 @@ impl<H: Host> Worker<H> {
             // arrival, so it settles `from` for them.
             from.settle(&self.engine);
             // More work is left to steal, and the other workers of this pod have none.
-            self.pool().bring_helper(&self.engine);
+            self.pool().bring_helper(&self.engine, from.id);
         }
         if spills(from.state.counts(), from.target(), left, estimate) {
             from.wake_neighbour_worker(&self.engine, Maker::Caller);
