@@ -15,7 +15,7 @@ use crate::setup::{MS, US};
 /// The items of a history.
 pub const ITEMS: usize = 200;
 /// The machines of histories.
-const MACHINES: [&str; 8] = [
+const MACHINES: [&str; 10] = [
     "core:1",
     "core:2",
     "core:2",
@@ -24,6 +24,8 @@ const MACHINES: [&str; 8] = [
     "llc:2 core:2",
     "node:2 core:2",
     "core:2 smt:2",
+    "node:3 core:1",
+    "llc:3 core:4",
 ];
 /// Pauses of a thread, among its submissions.
 const PAUSE_ONE_IN: u64 = 4;
