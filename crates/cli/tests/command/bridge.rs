@@ -216,6 +216,32 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
 }
 
 #[test]
+fn a_push_from_an_empty_or_closed_standard_input_is_refused_and_an_empty_argument_is_a_job() {
+    let name = "a_push_from_an_empty_or_closed_standard_input";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let push = ["push", "--stream", "jobs", "--id", "7"];
+    let said = |mut command: Command| {
+        let Output { status, stdout, stderr } = output(&mut command);
+        assert_eq!((status.code(), &*stdout), (Some(2), &b""[..]));
+        String::from_utf8(stderr).unwrap()
+    };
+    let mut empty = redis.command(&push);
+    empty.stdin(Stdio::null());
+    let uwork = redis.command(&push);
+    let mut closed = Command::new("sh");
+    closed.args(["-c", r#"exec "$@" <&-"#, "sh"]).arg(uwork.get_program()).args(uwork.get_args());
+    closed.env("UWORK_BRIDGE_SERVER", redis.url());
+    for command in [empty, closed] {
+        let line = "uwork: standard input is empty: no job was added; an empty job is \
+                    the argument ''\n";
+        assert!(said(command).ends_with(line));
+    }
+    assert_eq!(redis.number("EXISTS jobs {jobs}:id:7"), 0, "neither a job nor the mark of its id");
+    assert!(redis.text(&[&push[..], &[""]].concat()).contains('-'));
+    assert_eq!(redis.number("XLEN jobs"), 1);
+}
+
+#[test]
 fn a_strict_command_refuses_a_server_without_a_log_which_is_otherwise_reported() {
     let name = "a_strict_command_refuses_a_server";
     let Some(redis) = Redis::start(name, &["--appendonly", "no"]) else { return };

@@ -52,7 +52,8 @@ pub(super) struct Args {
     #[arg(long)]
     strict: bool,
 
-    /// The payload. Without it: standard input, up to its end.
+    /// The payload; '' is an empty one. Without it: standard input, up to its end, which is refused
+    /// if it is empty.
     #[arg(value_name = "PAYLOAD")]
     payload: Option<String>,
 }
@@ -72,11 +73,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     let payload = match &args.payload {
         Some(payload) => payload.clone().into_bytes(),
-        None => {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes).map_err(input)?;
-            bytes
-        }
+        None => standard_input()?,
     };
     let answer = match producer.push(push(&args, payload)).map_err(user)? {
         Pushed::Added(entry) => entry,
@@ -84,6 +81,18 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         Pushed::Duplicate => "duplicate".to_owned(),
     };
     print(&format!("{answer}\n"))
+}
+
+/// The payload from standard input. A job without one is rarely meant: a closed descriptor, which
+/// Rust's runtime opens as /dev/null, and the input of cron and of systemd have no byte either.
+fn standard_input() -> Result<Vec<u8>, UserError> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).map_err(input)?;
+    if bytes.is_empty() {
+        let line = "standard input is empty: no job was added; an empty job is the argument ''";
+        return Err(UserError(line.to_owned()));
+    }
+    Ok(bytes)
 }
 
 fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserError> {
