@@ -126,7 +126,8 @@ impl Exec {
             let text = format!("{name} cannot be started: {}", without_number(&error));
             if is_of_job(&error) { Failure::again(text) } else { Failure::not_now(text) }
         })?;
-        // It has the pipe's other end, and a process that reads nothing is to be noticed.
+        // `command` holds the read end. Without it a write fails (EPIPE) once the process has closed
+        // its own.
         drop(command);
         job.has_started();
         let mut run = Run::new(child, self.output_max, &self.groups);
@@ -157,9 +158,9 @@ impl Exec {
 /// The end of a pipe for the rest of a payload, and this rest.
 type Rest<'a> = (PipeWriter, &'a [u8]);
 
-/// A pipe with a payload, and where a pipe does not hold all of it, the end for the rest. The process
-/// of a consumer that dies reads what is in the pipe, and takes its end for that of the payload: so as
-/// much as possible is there before the process exists.
+/// A pipe with a payload, and where a pipe does not hold all of it, the end for the rest. If the
+/// consumer dies, the process reads the bytes in the pipe, then the end of the file, and treats them as
+/// the whole payload. So the pipe is filled before the process is started.
 fn input_of(payload: &[u8]) -> std::io::Result<(PipeReader, Option<Rest<'_>>)> {
     let (reader, mut writer) = std::io::pipe()?;
     fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
@@ -319,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_payload_that_a_pipe_holds_is_there_before_its_process() {
-        // Pipes of a user who has many hold a page.
+        // Above `pipe-user-pages-soft` of its user, a new pipe may hold a single page.
         for length in [0, 1, 4_096] {
             let payload = vec![b'x'; length];
             let (mut reader, rest) = input_of(&payload).unwrap();

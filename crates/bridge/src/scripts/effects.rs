@@ -12,8 +12,8 @@ if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
   twice(KEYS[2], ARGV[4], 0, 1)
   return 0
 end
--- These write nothing. The first meets each state of the server that refuses writes, which it checks
--- only before the first write of a script; the others a right that is missing.
+-- These write nothing. SET fails in each state in which the server refuses writes: it checks that only
+-- before the first write of a script. XACK and may_delete fail if the user lacks the right.
 redis.call('SET', KEYS[3], '', 'PXAT', 1)
 redis.call('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[3])

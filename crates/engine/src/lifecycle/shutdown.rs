@@ -132,8 +132,8 @@ impl ShutdownState {
         }
     }
 
-    /// In a forked child: ends the parent's shutdown, if one has begun. A draining one has nothing
-    /// left to wait for, and the thread that would seal the queues may not exist.
+    /// In a forked child: ends the parent's shutdown, if one has begun. The child has no items for
+    /// which a drain waits, and the thread that seals the queues may not exist there.
     pub(super) fn end_in_child<H: Host>(&self, owners: &[Arc<Owner<H>>]) {
         if self.0.load(Ordering::SeqCst) != 0 {
             self.0.fetch_or(SEALED, Ordering::SeqCst);

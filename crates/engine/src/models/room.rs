@@ -73,7 +73,7 @@ fn a_pool_with_room_has_its_bit() {
         let clears = thread::spawn(move || other.claim());
         set.park();
         let claimed = clears.join().unwrap();
-        // Room, if there still is any, is found by whoever looks next.
+        // The next thread that looks finds the room that is left.
         assert!(claimed || set.claim());
     });
 }

@@ -125,7 +125,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Claims the wake of a pool that is none of the nearest, and has room.
+    /// Claims the wake of a pool whose bit says that it may have room: for pools beyond the nearest.
     fn claim_distant<'e>(&self, engine: &'e Engine<H>) -> Option<&'e Pool<H>> {
         let set = self.spec().wide.as_ref()?;
         let pool = |at: usize| engine.pool(set.pools[at]);

@@ -1,6 +1,7 @@
 //! Which pools of a set may have room for a neighbour's items: one bit for each pool.
 //!
-//! A pool has room if fewer of its workers run than its target asks for. The bits spare a thread that
+//! A pool has room if fewer of its workers run than its target asks for, and none is on its way up. The
+//! bits spare a thread that
 //! looks for room the reading of the counters of all pools, which their workers write all the time
 //! ([decision 80](../../../../docs/decisions/0080-bits-of-pools-with-room.md)). A pool's workers only
 //! set its bit, where room arises, and leave it set when they are busy again. The thread that finds a
@@ -23,8 +24,9 @@
 //! ```
 //!
 //! At least one of the two sees the other, or another thread cleared the bit for an instant. That
-//! thread then sees the room in C2, and claims it: the worker that it wakes looks at all lists before it
-//! parks again.
+//! thread then sees the room in C2, and claims it. The worker that it wakes first runs that thread's
+//! items, and looks at all lists before it parks again; until then the watcher may find the
+//! submitter's item.
 
 use crate::sync::{AtomicU64, Line, Ordering};
 
@@ -60,9 +62,9 @@ impl RoomMap {
         }
     }
 
-    /// The first answer of `claim` for a pool with room: closer ones first, seen from the pool at
-    /// `from`, which is left out. `claim` returns `None` for a pool without room, and `has_room` reads
-    /// the counters once more.
+    /// The first answer of `claim` for a pool with room, without the pool at `from`: words in the order
+    /// of their distance from it, and the pools of a word in ascending order. `claim` returns `None` for
+    /// a pool without room, and `has_room` reads the counters once more.
     pub(crate) fn claim<R>(
         &self,
         from: usize,

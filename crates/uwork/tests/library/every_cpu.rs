@@ -75,7 +75,7 @@ fn panics_are_reported_and_propagated_when_all_have_finished() {
         assert_eq!(uwork::panics(), before + 2);
         assert_eq!(work_on_cpu(cpu, || 3), Ok(3), "the worker goes on");
 
-        // Only the payload that is propagated reaches the caller, who decides what becomes of it.
+        // The caller gets the payload that is propagated, and drops or forgets it.
         struct PanicsWhenDropped;
         impl Drop for PanicsWhenDropped {
             fn drop(&mut self) {

@@ -29,7 +29,8 @@ pub(super) enum Reply {
     State(State),
     /// The process answered a change. The text is for the user.
     Answered(String),
-    /// The process does not answer, for this reason. `message`: the same of a change.
+    /// The process does not answer, for this reason. `message`: for a change, whether the value may
+    /// have changed.
     Gone {
         reason: String,
         message: Option<String>,
