@@ -191,6 +191,9 @@ fn bad_settings_are_refused_in_one_line() {
         }
     }
     assert!(refused(&[]).contains("Usage: uwork bridge"));
+    // Only a replay has one.
+    let drop = ["dead", "drop", "--stream", "jobs", "--all", "--window", "1"];
+    assert!(refused(&drop).contains("unexpected argument '--window'"));
     // Before any job: port 1 has no server, and a start would wait for one.
     let typo = ["--server", "redis://127.0.0.1:1", "--stream", "jobs", "--exec", "./wrok"];
     let expected = "uwork: the command \"./wrok\" cannot be started: No such file or directory\n";

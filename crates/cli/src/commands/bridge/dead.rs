@@ -40,7 +40,7 @@ enum Command {
     /// Print dead letters with their payloads.
     Show(ShowArgs),
     /// Move dead letters back to their stream, with all attempts left.
-    Replay(SettleArgs),
+    Replay(ReplayArgs),
     /// Remove dead letters. Their ids may be pushed again.
     Drop(SettleArgs),
 }
@@ -81,6 +81,17 @@ struct ShowArgs {
 }
 
 #[derive(clap::Args)]
+#[group(id = "replay")]
+struct ReplayArgs {
+    #[command(flatten)]
+    settle: SettleArgs,
+
+    /// The time after a replay in which a second job of its id is not added.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "3600")]
+    window: Duration,
+}
+
+#[derive(clap::Args)]
 #[group(id = "settle")]
 struct SettleArgs {
     #[command(flatten)]
@@ -89,10 +100,6 @@ struct SettleArgs {
     /// All letters that exist now.
     #[arg(long, conflicts_with = "letter", required_unless_present = "letter")]
     all: bool,
-
-    /// The time after a replay in which a second job of its id is not added.
-    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "3600")]
-    window: Duration,
 
     /// Print an object of JSON a line, one for each stream or shard.
     #[arg(long)]
@@ -124,8 +131,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         None => list(&args.list),
         Some(Command::List(args)) => list(args),
         Some(Command::Show(args)) => show(args),
-        Some(Command::Replay(args)) => settle(args, true),
-        Some(Command::Drop(args)) => settle(args, false),
+        Some(Command::Replay(args)) => settle(&args.settle, Some(args.window)),
+        Some(Command::Drop(args)) => settle(args, None),
     }
 }
 
@@ -259,9 +266,13 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
     )
 }
 
-fn settle(args: &SettleArgs, is_replay: bool) -> Result<ExitCode, UserError> {
+/// Replays letters with a window for their ids, or without one drops them.
+fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserError> {
     let (mut all, mut is_complete) = all_of(&args.streams)?;
-    all = all.into_iter().map(|letters| letters.window(args.window)).collect();
+    let is_replay = window.is_some();
+    if let Some(window) = window {
+        all = all.into_iter().map(|letters| letters.window(window)).collect();
+    }
     let mut sums = vec![Settled::default(); all.len()];
     if args.all {
         let progress = Progress::new(None);
