@@ -1,92 +1,192 @@
-//! The bits of pools with room: a worker that parks, a thread that finds its pool busy and clears the
-//! bit, and a submitter that looks for room.
+//! The bits of pools with room: a worker that parks or comes up, a thread that finds its pool busy and
+//! clears the bit, and a submitter that looks for room.
 //!
-//! **Proves.** A pool that has room does not stay without its bit. Of a worker that parks in one pool
-//! and a submitter in another, at least one sees the other, or the thread that clears the bit claims
-//! the pool's wake.
+//! **Proves.** A pool that has room does not stay without its bit. A worker that parks sees a
+//! submitter's item in another pool, or the submitter brings a worker up, or the worker that is on
+//! its way up is called for the item. A worker that comes up in a pool of two CPUs is called for the
+//! item, too; not if a third thread clears the pool's bit meanwhile.
 //!
-//! **Bounds.** The production bits; one word for the counters of the pool, one for the list of items;
-//! any number of preemptions.
+//! **Bounds.** The production bits, counters of the pool and calls of a worker on its way up; one word
+//! for the list of items; any number of preemptions, or five with three threads.
 //!
 //! **Seen to fail** with each of these:
 //!
 //! - the thread that clears a bit does not read the counters again;
 //! - it then sets the bit, and does not try again;
+//! - it then tries again, and does not call the worker;
 //! - the worker sets the bit before it changes the counters;
-//! - the worker reads the lists before it sets the bit.
+//! - the worker reads the lists before it sets the bit;
+//! - the worker takes its calls before it arrives;
+//! - a pool with a worker on its way up is taken for one without room;
+//! - a worker that comes up does not set the bit for the room that it leaves.
 
 use std::sync::Arc;
 
 use loom::thread;
 
 use super::{Preemptions, explore};
-use crate::pool::room::RoomMap;
+use crate::pool::room::{Claim, Found, Pools, RoomMap};
+use crate::pool::state::PoolState;
+use crate::pool::{CalledBy, ComingHelp};
 use crate::sync::{AtomicU64, Ordering};
 
-// The pools of the worker and of the submitter.
-const PARKS: usize = 1;
-const SUBMITS: usize = 0;
+// The positions, and ids, of three pools: that of the worker, that of the submitter, and that of the
+// thread that clears bits.
+const WORKS: usize = 0;
+const SUBMITS: usize = 1;
+const CLEARS: usize = 2;
 
-/// A pool that is busy, with its bit set, and a neighbour without items.
+/// A pool with its bit set, and two busy neighbours without bits.
 struct Set {
     room: RoomMap,
-    running: AtomicU64,
+    state: PoolState,
+    target: u32,
+    calls: ComingHelp,
     items: AtomicU64,
 }
 
 impl Set {
-    fn new() -> Arc<Set> {
-        let (running, items) = (AtomicU64::new(1), AtomicU64::new(0));
-        Arc::new(Set { room: RoomMap::new(2), running, items })
+    /// All CPUs of the worker's pool are busy.
+    fn new(target: u32) -> Arc<Set> {
+        let state = PoolState::new();
+        for _ in 0..target {
+            state.add_worker();
+            assert!(state.begin_wake(target));
+            state.arrive();
+        }
+        let (calls, items) = (ComingHelp::new(), AtomicU64::new(0));
+        let set = Set { room: RoomMap::new(3), state, target, calls, items };
+        set.room.set(WORKS);
+        Arc::new(set)
     }
 
-    /// As a worker that parks. Returns whether it sees the neighbour's item.
+    /// Whether fewer workers run than the target asks for.
+    fn wants(&self, at: usize) -> bool {
+        at == WORKS && self.state.counts().running < self.target
+    }
+
+    fn note_room(&self) {
+        if self.has_room(WORKS) {
+            self.room.set(WORKS);
+        }
+    }
+
+    /// As a worker that parks. Returns whether it sees the submitter's item.
     fn park(&self) -> bool {
-        self.running.fetch_sub(1, Ordering::SeqCst);
-        self.room.set(PARKS);
+        self.state.running_to_idle();
+        self.note_room();
         self.items.load(Ordering::SeqCst) > 0
     }
 
-    /// As a thread that looks for room. Returns whether it claims the pool's wake.
-    fn claim(&self) -> bool {
-        let has_room = |_| self.running.load(Ordering::SeqCst) == 0;
-        // A claim counts as a worker that runs.
-        let claim = |_| {
-            let swapped = self.running.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst);
-            swapped.ok()
-        };
-        self.room.claim(SUBMITS, claim, has_room).is_some()
+    /// As a worker that comes up, and finds items of its own pool. Returns for whom it was called.
+    fn come_up(&self) -> CalledBy {
+        self.state.arrive();
+        let called_by = self.calls.take();
+        self.note_room();
+        called_by
+    }
+
+    /// As a thread that looks for room for items of its pool, and then makes the call that a thread
+    /// makes. Returns whether it claims the wake.
+    fn look(&self, from: usize) -> bool {
+        let found = self.room.find(from, self);
+        if found == Found::None {
+            return false;
+        }
+        self.call(WORKS, CalledBy::Pool(from as u32));
+        found == Found::Claimed(WORKS) || self.state.begin_wake(self.target)
     }
 
     /// As a submitter. Returns whether it brings a worker up.
     fn submit(&self) -> bool {
         self.items.fetch_add(1, Ordering::SeqCst);
-        self.claim()
+        self.look(SUBMITS)
     }
+
+    /// Whether a worker is on its way up that was called for the submitter's item.
+    fn comes(&self) -> bool {
+        self.state.counts().waking && is_for_submitter(self.calls.take())
+    }
+}
+
+impl Pools for Set {
+    fn claim(&self, at: usize) -> Option<Claim> {
+        match at == WORKS && self.state.begin_wake(self.target) {
+            true => Some(Claim::Claimed),
+            false => self.wants(at).then_some(Claim::Comes),
+        }
+    }
+
+    fn has_room(&self, at: usize) -> bool {
+        self.wants(at) && !self.state.counts().waking
+    }
+
+    fn call(&self, _at: usize, called_by: CalledBy) {
+        self.calls.mark(called_by);
+    }
+}
+
+fn is_for_submitter(called_by: CalledBy) -> bool {
+    called_by == CalledBy::Any || called_by == CalledBy::Pool(SUBMITS as u32)
 }
 
 #[test]
 fn a_pool_with_room_has_its_bit() {
     explore("room: a bit is cleared while a worker parks", Preemptions::Any, || {
-        let set = Set::new();
+        let set = Set::new(1);
         let other = set.clone();
-        let clears = thread::spawn(move || other.claim());
+        let clears = thread::spawn(move || other.look(CLEARS));
         set.park();
         let claimed = clears.join().unwrap();
         // The next thread that looks finds the room that is left.
-        assert!(claimed || set.claim());
+        assert!(claimed || set.look(SUBMITS));
     });
 }
 
 #[test]
 fn a_worker_that_parks_or_the_submitter_sees_the_other() {
-    explore("room: a worker parks beside a submitter", Preemptions::Any, || {
-        let set = Set::new();
-        let (clearing, submitting) = (set.clone(), set.clone());
-        let clears = thread::spawn(move || clearing.claim());
-        let parks = thread::spawn(move || set.park());
-        let brought = submitting.submit();
-        let (claimed, seen) = (clears.join().unwrap(), parks.join().unwrap());
-        assert!(brought || claimed || seen);
+    explore("room: a worker parks beside a submitter", Preemptions::Deep(5), || {
+        let set = Set::new(1);
+        let (clearing, parking) = (set.clone(), set.clone());
+        let clears = thread::spawn(move || clearing.look(CLEARS));
+        let parks = thread::spawn(move || parking.park());
+        let brought = set.submit();
+        clears.join().unwrap();
+        let seen = parks.join().unwrap();
+        assert!(brought || seen || set.comes());
+    });
+}
+
+/// A pool of two CPUs whose first worker is on its way up.
+fn coming() -> Arc<Set> {
+    let set = Set::new(2);
+    set.state.running_to_idle();
+    set.state.running_to_idle();
+    assert!(set.state.begin_wake(2));
+    set
+}
+
+#[test]
+fn a_worker_that_comes_up_is_called_for_the_room_it_leaves() {
+    explore("room: a worker comes up beside a submitter", Preemptions::Any, || {
+        let set = coming();
+        let other = set.clone();
+        let comes_up = thread::spawn(move || other.come_up());
+        let brought = set.submit();
+        let called_by = comes_up.join().unwrap();
+        assert!(brought || is_for_submitter(called_by) || set.comes());
+    });
+}
+
+#[test]
+fn the_room_that_a_worker_leaves_has_its_bit() {
+    explore("room: a bit is cleared while a worker comes up", Preemptions::Any, || {
+        let set = coming();
+        let (clearing, coming) = (set.clone(), set.clone());
+        let clears = thread::spawn(move || clearing.look(CLEARS));
+        let comes_up = thread::spawn(move || coming.come_up());
+        let claimed = clears.join().unwrap();
+        comes_up.join().unwrap();
+        assert!(claimed || set.look(SUBMITS));
     });
 }

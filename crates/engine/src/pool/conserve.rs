@@ -9,7 +9,7 @@ use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::pool::progress::Maker;
-use crate::pool::room::RoomMap;
+use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::{CalledBy, Pool, WideSet};
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
@@ -69,6 +69,32 @@ impl<H: Host> Slot<H> {
     }
 }
 
+/// The pools of a set.
+struct Distant<'e, H: Host> {
+    engine: &'e Engine<H>,
+    set: &'e WideSet,
+}
+
+impl<'e, H: Host> Distant<'e, H> {
+    fn at(&self, at: usize) -> &'e Pool<H> {
+        self.engine.pool(self.set.pools[at])
+    }
+}
+
+impl<H: Host> Pools for Distant<'_, H> {
+    fn claim(&self, at: usize) -> Option<Claim> {
+        self.at(at).claim()
+    }
+
+    fn has_room(&self, at: usize) -> bool {
+        self.at(at).has_room()
+    }
+
+    fn call(&self, at: usize, called_by: CalledBy) {
+        self.at(at).comes_to_help.mark(called_by);
+    }
+}
+
 impl WideSet {
     /// The set of these pools, as the first one sees it.
     pub(crate) fn new(pools: &[u32]) -> WideSet {
@@ -93,44 +119,58 @@ impl<H: Host> Pwq<H> {
 impl<H: Host> Pool<H> {
     /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
     ///
-    /// If a worker is on its way up in each such pool, it may find items of its own pool. Then a mark
-    /// makes it pass the wake on. The mark is set before the state is read once more, and
-    /// the worker reads it after it has arrived. A mark that is missed costs the time until the
-    /// watcher's next scan, so no fence orders these accesses.
+    /// If a worker is on its way up in each such pool, it may find items of its own pool. Then a call
+    /// makes it pass the wake on. The call is made before the counters are read once more
+    /// ([`ComingHelp`](super::ComingHelp)).
     #[cold]
     pub(crate) fn wake_neighbour_worker(&self, engine: &Engine<H>, maker: Maker) {
-        let mut comes = None;
-        let mut claimed = None;
-        for other in self.spec().near().iter().map(|&id| engine.pool(id)) {
-            let counts = other.state.counts();
-            if counts.running >= other.target() {
-                continue;
+        let called_by = CalledBy::Pool(self.id);
+        let near = self.find_near(engine);
+        let found = match near {
+            Some((_, Claim::Claimed)) => near,
+            _ => {
+                let distant = self.find_distant(engine);
+                distant.filter(|far| near.is_none() || far.1 == Claim::Claimed).or(near)
             }
-            if other.state.begin_wake(other.target()) {
-                claimed = Some(other);
-                break;
-            }
-            if comes.is_none() && counts.waking {
-                comes = Some(other);
-            }
-        }
-        let helper = claimed.or_else(|| self.claim_distant(engine)).or_else(|| {
-            let comes = comes?;
-            comes.note_coming_help(CalledBy::Pool(self.id));
-            comes.state.begin_wake(comes.target()).then_some(comes)
-        });
-        if let Some(other) = helper {
-            other.note_coming_help(CalledBy::Pool(self.id));
+        };
+        let Some((other, claim)) = found else { return };
+        other.comes_to_help.mark(called_by);
+        if claim == Claim::Claimed || other.state.begin_wake(other.target()) {
             other.bring_worker(engine, maker);
         }
     }
 
-    /// Claims the wake of a pool whose bit says that it may have room: for pools beyond the nearest.
-    fn claim_distant<'e>(&self, engine: &'e Engine<H>) -> Option<&'e Pool<H>> {
+    /// The first of the nearest pools whose wake can be claimed, or else the first one with a worker
+    /// on its way up.
+    fn find_near<'e>(&self, engine: &'e Engine<H>) -> Option<(&'e Pool<H>, Claim)> {
+        let mut comes = None;
+        for other in self.spec().near().iter().map(|&id| engine.pool(id)) {
+            match other.claim() {
+                Some(Claim::Claimed) => return Some((other, Claim::Claimed)),
+                claim => comes = comes.or(claim.map(|claim| (other, claim))),
+            }
+        }
+        comes
+    }
+
+    /// The same, of the pools whose bit says that they may have room.
+    fn find_distant<'e>(&'e self, engine: &'e Engine<H>) -> Option<(&'e Pool<H>, Claim)> {
         let set = self.spec().wide.as_ref()?;
-        let pool = |at: usize| engine.pool(set.pools[at]);
-        let claim = |at| Some(pool(at)).filter(|other| other.state.begin_wake(other.target()));
-        set.room.claim(set.at, claim, |at| pool(at).has_room())
+        let pools = Distant { engine, set };
+        match set.room.find(set.at, &pools) {
+            Found::Claimed(at) => Some((pools.at(at), Claim::Claimed)),
+            Found::Comes(at) => Some((pools.at(at), Claim::Comes)),
+            Found::None => None,
+        }
+    }
+
+    /// Claims the wake of this pool; `None` if as many workers run as its target asks for.
+    fn claim(&self) -> Option<Claim> {
+        let target = self.target();
+        match self.state.begin_wake(target) {
+            true => Some(Claim::Claimed),
+            false => (self.state.counts().running < target).then_some(Claim::Comes),
+        }
     }
 
     /// Whether fewer workers run than the target asks for, and none is on its way up.
@@ -138,7 +178,8 @@ impl<H: Host> Pool<H> {
         need_more_workers(self.state.counts(), self.target())
     }
 
-    /// This pool's counters have changed: notes for its neighbours whether it has room.
+    /// Notes for the pools of the set that this one may have room. Called after each change that can
+    /// make room: fewer workers run, a wake ends, or the target changes.
     pub(crate) fn note_room(&self) {
         if let Some(set) = self.spec.get().and_then(|spec| spec.wide.as_ref())
             && self.has_room()
@@ -168,12 +209,12 @@ impl<H: Host> Pool<H> {
             if !counts.waking {
                 return false;
             }
-            self.note_coming_help(called_by);
+            self.comes_to_help.mark(called_by);
             if !self.state.begin_wake(self.target()) {
                 return false;
             }
         }
-        self.note_coming_help(called_by);
+        self.comes_to_help.mark(called_by);
         let woken = self.wake_idle(engine);
         if !woken {
             self.give_up_wake().settle_for_neighbour(engine);
@@ -230,7 +271,7 @@ impl<H: Host> Pool<H> {
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, engine: &Engine<H>) {
         if let Some(id) = self.overloaded_neighbour(engine) {
-            self.bring_helper(engine, id);
+            self.bring_helper(engine, CalledBy::Pool(id));
         }
     }
 

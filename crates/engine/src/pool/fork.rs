@@ -60,7 +60,7 @@ impl<H: Host> Pool<H> {
         create_again_at.store(0, Ordering::Relaxed);
         mayday_at.store(0, Ordering::Relaxed);
         last_progress_at.store(0, Ordering::Relaxed);
-        comes_to_help.set(0);
+        let _ = comes_to_help.take();
         self.note_room();
         full_reported.store(false, Ordering::Relaxed);
         left_timers.store(false, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use uwork_policy::batch::RunEstimate;
 
 use super::Pool;
 use crate::host::Host;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// For whose work a worker was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +18,15 @@ pub(crate) enum CalledBy {
 }
 
 impl CalledBy {
-    fn encode(self) -> usize {
+    fn encode(self) -> u64 {
         match self {
             CalledBy::Own => 0,
             CalledBy::Any => 1,
-            CalledBy::Pool(id) => id as usize + 2,
+            CalledBy::Pool(id) => u64::from(id) + 2,
         }
     }
 
-    fn decode(word: usize) -> CalledBy {
+    fn decode(word: u64) -> CalledBy {
         match word {
             0 => CalledBy::Own,
             1 => CalledBy::Any,
@@ -40,6 +40,35 @@ impl CalledBy {
             CalledBy::Own => other,
             _ if self == other => self,
             _ => CalledBy::Any,
+        }
+    }
+}
+
+/// For whose work the worker on its way up comes, if there is one.
+///
+/// A thread marks first and reads the pool's counters second. A worker arrives in the counters first
+/// and takes the mark second. All four are SeqCst: a thread that still finds the worker on its way up
+/// has marked it in time.
+#[derive(Debug)]
+pub(crate) struct ComingHelp(AtomicU64);
+
+impl ComingHelp {
+    pub(crate) fn new() -> ComingHelp {
+        ComingHelp(AtomicU64::new(CalledBy::Own.encode()))
+    }
+
+    /// Adds a call to those that the next worker answers.
+    pub(crate) fn mark(&self, called_by: CalledBy) {
+        let add = |known| Some(CalledBy::decode(known).and(called_by).encode());
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
+    }
+
+    /// Takes the calls.
+    pub(crate) fn take(&self) -> CalledBy {
+        let none = CalledBy::Own.encode();
+        match self.0.load(Ordering::SeqCst) {
+            known if known == none => CalledBy::Own,
+            _ => CalledBy::decode(self.0.swap(none, Ordering::SeqCst)),
         }
     }
 }
@@ -75,21 +104,6 @@ impl<H: Host> Pool<H> {
     /// When a worker of this pool last took work: this pool's, or a neighbour's.
     pub(crate) fn last_taken_at(&self) -> u64 {
         self.last_batch_at().max(self.last_steal_at.get() as u64)
-    }
-
-    /// A worker of this pool is about to be woken to take a neighbour's work.
-    pub(super) fn note_coming_help(&self, called_by: CalledBy) {
-        let known = CalledBy::decode(self.comes_to_help.get());
-        self.comes_to_help.set(known.and(called_by).encode());
-    }
-
-    /// For whose work the calling worker, which has just come up, was woken.
-    pub(crate) fn take_coming_help(&self) -> CalledBy {
-        let called_by = CalledBy::decode(self.comes_to_help.get());
-        if called_by != CalledBy::Own {
-            self.comes_to_help.set(CalledBy::Own.encode());
-        }
-        called_by
     }
 
     /// How long items of the queue take from which a worker took last. The two values may belong

@@ -38,7 +38,7 @@ use crate::wake::WakeToken;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
-pub(crate) use hints::CalledBy;
+pub(crate) use hints::{CalledBy, ComingHelp};
 use progress::Unsettled;
 use ready::ReadyList;
 use room::RoomMap;
@@ -144,9 +144,9 @@ pub(crate) struct Pool<H: Host> {
     last_batch_at: Hint,
     /// When a worker of this pool last took work from a neighbour. A hint.
     last_steal_at: Hint,
-    /// For which neighbours' work the worker on its way up is woken: a [`CalledBy`]. Set by the thread
-    /// that wakes it for that work, cleared by the worker. A hint: if it is lost, the watcher helps.
-    comes_to_help: Hint,
+    /// For which neighbours' work the worker on its way up is woken. Set by the thread that wakes it
+    /// for that work, taken by the worker.
+    pub(crate) comes_to_help: ComingHelp,
     /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
     sets_in_use: AtomicU32,
     /// How long an item takes of the queue from which a worker took last. A hint.
@@ -209,7 +209,7 @@ impl<H: Host> Pool<H> {
             last_progress_at: AtomicU64::new(0),
             last_batch_at: Hint::new(0),
             last_steal_at: Hint::new(0),
-            comes_to_help: Hint::new(0),
+            comes_to_help: ComingHelp::new(),
             item_ns: AtomicU64::new(UNKNOWN_RUN_NS),
             residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),
             scheduled_batches: AtomicU32::new(0),

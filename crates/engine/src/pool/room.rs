@@ -1,8 +1,7 @@
-//! Which pools of a set may have room for a neighbour's items: one bit for each pool.
+//! Which pools of a set have room for a neighbour's items: one bit for each pool.
 //!
 //! A pool has room if fewer of its workers run than its target asks for, and none is on its way up. The
-//! bits spare a thread that
-//! looks for room the reading of the counters of all pools, which their workers write all the time
+//! bits spare a thread that looks for room the reading of the counters of all pools, which their workers write all the time
 //! ([decision 80](../../../../docs/decisions/0080-bits-of-pools-with-room.md)). A pool's workers only
 //! set its bit, where room arises, and leave it set when they are busy again. The thread that finds a
 //! set bit without room clears it. So a pool that parks and wakes all the time changes its bit only as
@@ -24,15 +23,49 @@
 //! ```
 //!
 //! At least one of the two sees the other, or another thread cleared the bit for an instant. That
-//! thread then sees the room in C2, and claims it. The worker that it wakes first runs that thread's
-//! items, and looks at all lists before it parks again; until then the watcher may find the
-//! submitter's item.
+//! thread then sees the room in C2, and calls the pool's next worker for the items of any pool before
+//! it tries again. One case is left to the watcher: a thread has cleared the bit of a pool of several
+//! CPUs because a worker was on its way up there, and until that worker arrives no other thread calls
+//! it.
 
+use super::CalledBy;
 use crate::sync::{AtomicU64, Line, Ordering};
 
 /// Pools of one word: enough that a search reads few words, and few enough that their workers do not
 /// wait for each other at it.
-const POOLS_PER_WORD: usize = 32;
+const POOLS_PER_WORD: usize = u32::BITS as usize;
+
+/// What a pool that runs fewer workers than its target asks for has for a thread that looks for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The caller has claimed the pool's wake.
+    Claimed,
+    /// A worker is on its way up.
+    Comes,
+}
+
+/// What a search has found, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The caller has claimed this pool's wake.
+    Claimed(usize),
+    /// No wake can be claimed. In this pool a worker is on its way up.
+    Comes(usize),
+    /// No pool has room.
+    None,
+}
+
+/// The pools of a set, by their positions in it.
+pub(crate) trait Pools {
+    /// Claims the wake of a pool; `None` if as many workers run as its target asks for.
+    fn claim(&self, at: usize) -> Option<Claim>;
+
+    /// Whether fewer workers run than the pool's target asks for, and none is on its way up.
+    fn has_room(&self, at: usize) -> bool;
+
+    /// Calls the next worker that comes up.
+    fn call(&self, at: usize, called_by: CalledBy);
+}
 
 /// See the module.
 pub(crate) struct RoomMap {
@@ -44,7 +77,7 @@ impl RoomMap {
     pub(crate) fn new(pools: usize) -> RoomMap {
         let bits = |first: usize| match pools - first {
             rest if rest < POOLS_PER_WORD => (1 << rest) - 1,
-            _ => (1 << POOLS_PER_WORD) - 1,
+            _ => u64::from(u32::MAX),
         };
         let words = (0..pools).step_by(POOLS_PER_WORD);
         RoomMap { words: words.map(|first| Line(AtomicU64::new(bits(first)))).collect() }
@@ -62,30 +95,28 @@ impl RoomMap {
         }
     }
 
-    /// The first answer of `claim` for a pool with room, without the pool at `from`: words in the order
-    /// of their distance from it, and the pools of a word in ascending order. `claim` returns `None` for
-    /// a pool without room, and `has_room` reads the counters once more.
-    pub(crate) fn claim<R>(
-        &self,
-        from: usize,
-        claim: impl Fn(usize) -> Option<R>,
-        has_room: impl Fn(usize) -> bool,
-    ) -> Option<R> {
-        self.near(from).filter(|&at| at != from).find_map(|at| {
+    /// Looks at the pools with a set bit, words in the order of their distance from the pool at `from`,
+    /// until a wake is claimed. Returns the position of the claimed pool, or else that of the first one
+    /// with a worker on its way up.
+    pub(crate) fn find(&self, from: usize, pools: &impl Pools) -> Found {
+        let mut comes = None;
+        for at in self.near(from).filter(|&at| at != from) {
             loop {
-                let claimed = claim(at);
-                if claimed.is_some() {
-                    return claimed;
+                match pools.claim(at) {
+                    Some(Claim::Claimed) => return Found::Claimed(at),
+                    Some(Claim::Comes) => _ = comes.get_or_insert(at),
+                    None => {}
                 }
                 self.clear(at);
-                if !has_room(at) {
-                    return None;
+                if !pools.has_room(at) {
+                    break;
                 }
-                // A submitter may have missed the bit meanwhile. The worker that the caller claims
-                // sees its items.
                 self.set(at);
+                // A submitter may have missed the bit meanwhile.
+                pools.call(at, CalledBy::Any);
             }
-        })
+        }
+        comes.map_or(Found::None, Found::Comes)
     }
 
     /// C1.
@@ -94,7 +125,9 @@ impl RoomMap {
         word.fetch_and(!bit, Ordering::SeqCst);
     }
 
-    /// The positions with a set bit, those of the words closest to the pool at `from` first.
+    /// The positions with a set bit, those of the words closest to the pool at `from` first. Each word
+    /// is read from the position of `from` in its own word on, so that threads of different pools begin
+    /// at different ones.
     fn near(&self, from: usize) -> impl Iterator<Item = usize> {
         let (own, count) = (from / POOLS_PER_WORD, self.words.len());
         let at_distance = move |distance: usize| {
@@ -102,12 +135,14 @@ impl RoomMap {
             let above = Some(own + distance).filter(|&at| at < count);
             above.into_iter().chain(below)
         };
-        (0..count).flat_map(at_distance).flat_map(|word| {
-            let mut bits = self.words[word].0.load(Ordering::SeqCst);
+        (0..count).flat_map(at_distance).flat_map(move |word| {
+            let turn = from % POOLS_PER_WORD;
+            let bits = self.words[word].0.load(Ordering::SeqCst) as u32;
+            let mut bits = bits.rotate_right(turn as u32);
             std::iter::from_fn(move || {
                 let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
                 bits &= bits - 1;
-                Some(word * POOLS_PER_WORD + bit)
+                Some(word * POOLS_PER_WORD + (bit + turn) % POOLS_PER_WORD)
             })
         })
     }
@@ -121,11 +156,50 @@ impl std::fmt::Debug for RoomMap {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
     fn bits_of(map: &RoomMap, from: usize) -> Vec<usize> {
         map.near(from).collect()
     }
+
+    /// Busy pools, except for one with an idle worker and one with a worker on its way up.
+    struct Set {
+        idle: usize,
+        comes: usize,
+        /// Positions that have room when their counters are read again.
+        parks: Cell<Option<usize>>,
+        called: RefCell<Vec<(usize, CalledBy)>>,
+    }
+
+    impl Set {
+        fn new(idle: usize, comes: usize) -> Set {
+            Set { idle, comes, parks: Cell::new(None), called: RefCell::new(Vec::new()) }
+        }
+    }
+
+    impl Pools for Set {
+        fn claim(&self, at: usize) -> Option<Claim> {
+            match at {
+                _ if at == self.idle => Some(Claim::Claimed),
+                _ if at == self.comes => Some(Claim::Comes),
+                _ if self.called.borrow().iter().any(|call| call.0 == at) => Some(Claim::Claimed),
+                _ => None,
+            }
+        }
+
+        fn has_room(&self, at: usize) -> bool {
+            self.parks.get() == Some(at)
+        }
+
+        fn call(&self, at: usize, called_by: CalledBy) {
+            self.called.borrow_mut().push((at, called_by));
+        }
+    }
+
+    /// No pool.
+    const NONE: usize = usize::MAX;
 
     #[test]
     fn each_pool_begins_with_room() {
@@ -137,22 +211,22 @@ mod tests {
     #[test]
     fn only_pools_that_were_found_without_room_lose_their_bits() {
         let map = RoomMap::new(70);
-        assert_eq!(map.claim(40, |at| (at == 66).then_some(at), |_| false), Some(66));
+        assert_eq!(map.find(40, &Set::new(66, 50)), Found::Claimed(66));
         // The search began in the word of the pools 32 to 63. Pool 40 asked, and 66 was claimed.
         let kept: Vec<_> = (0..32).chain([40]).chain(66..70).collect();
         assert_eq!(bits_of(&map, 0), kept);
+        assert_eq!(map.find(40, &Set::new(NONE, 69)), Found::Comes(69));
+        assert_eq!(bits_of(&map, 0), [40]);
+        assert_eq!(map.find(50, &Set::new(NONE, NONE)), Found::None);
     }
 
     #[test]
-    fn room_that_arises_meanwhile_is_claimed() {
-        let map = RoomMap::new(2);
-        let running = std::cell::Cell::new(2);
-        let claim = |at| (running.get() == 0).then_some(at);
-        // The pool's last worker parks after each look.
-        let has_room = |_| running.replace(running.get() - 1) == 1;
-        assert_eq!(map.claim(0, claim, has_room), None);
-        map.set(1);
-        assert_eq!(map.claim(0, claim, has_room), Some(1));
+    fn room_that_arises_meanwhile_is_claimed_for_the_items_of_any_pool() {
+        let (map, set) = (RoomMap::new(2), Set::new(NONE, NONE));
+        set.parks.set(Some(1));
+        assert_eq!(map.find(0, &set), Found::Claimed(1));
+        assert_eq!(*set.called.borrow(), [(1, CalledBy::Any)]);
+        assert_eq!(bits_of(&map, 0), [0, 1]);
     }
 
     #[test]
@@ -160,10 +234,11 @@ mod tests {
         let map = RoomMap::new(128);
         (0..128).for_each(|at| map.clear(at));
         assert_eq!(bits_of(&map, 70), []);
-        [1, 40, 70, 127].into_iter().for_each(|at| map.set(at));
-        assert_eq!(bits_of(&map, 64), [70, 127, 40, 1]);
-        assert_eq!(bits_of(&map, 0), [1, 40, 70, 127]);
+        [1, 40, 65, 70, 127].into_iter().for_each(|at| map.set(at));
+        // Each word from bit 6, 0 and 31 on.
+        assert_eq!(bits_of(&map, 70), [70, 65, 127, 40, 1]);
+        assert_eq!(bits_of(&map, 0), [1, 40, 65, 70, 127]);
         map.clear(70);
-        assert_eq!(bits_of(&map, 127), [127, 40, 1]);
+        assert_eq!(bits_of(&map, 127), [127, 65, 40, 1]);
     }
 }

@@ -304,7 +304,7 @@ impl<H: Host> Worker<H> {
             }
         }
         if host.reverts(Cure::NeededWake) {
-            pool.bring_helper(engine, pool.id);
+            pool.bring_helper(engine, CalledBy::Any);
         }
     }
 
@@ -444,8 +444,8 @@ impl<H: Host> Worker<H> {
     fn arrive(&self) {
         let pool = self.pool();
         pool.state.arrive();
-        // Arrive first, read the mark second (see `wake_neighbour_worker`).
-        self.called_by.set(pool.take_coming_help());
+        // Arrive first, take the calls second (`ComingHelp`).
+        self.called_by.set(pool.comes_to_help.take());
         pool.note_room();
     }
 

@@ -84,7 +84,7 @@ impl<H: Host> Worker<H> {
             // arrival, so it settles `from` for them.
             from.settle(&self.engine);
             // More work is left to steal, and the other workers of this pod have none.
-            self.pool().bring_helper(&self.engine, from.id);
+            self.pool().bring_helper(&self.engine, CalledBy::Pool(from.id));
         }
         if spills(from.state.counts(), from.target(), left, estimate) {
             from.wake_neighbour_worker(&self.engine, Maker::Caller);
