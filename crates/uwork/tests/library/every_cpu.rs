@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::child::alone;
-use crate::support::machine::{cpus, current_cpu};
+use crate::support::machine::{cpus, current_cpu, two_cpus};
 use crate::support::{queue, watchdog, within};
 use uwork::{ErrorKind, on_each_cpu, work_on_cpu};
 
@@ -74,17 +75,30 @@ fn panics_are_reported_and_propagated_when_all_have_finished() {
         assert_eq!(finished.into_inner().unwrap().len(), cpus().len() - 1);
         assert_eq!(uwork::panics(), before + 2);
         assert_eq!(work_on_cpu(cpu, || 3), Ok(3), "the worker goes on");
+    });
+}
 
-        // The caller gets the payload that is propagated, and drops or forgets it.
-        struct PanicsWhenDropped;
-        impl Drop for PanicsWhenDropped {
-            fn drop(&mut self) {
-                panic!("on purpose, in the payload's destructor");
-            }
+// Catches: a payload that is not propagated, whose destructor panics while the caller unwinds, which
+// ends the process. The caller gets the payload that is propagated, and drops or forgets it.
+#[test]
+fn payloads_that_are_not_propagated_are_dropped_before_the_caller_unwinds() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct PanicsWhenDropped;
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::SeqCst);
+            panic!("on purpose, in the payload's destructor");
         }
+    }
+    if two_cpus().is_none() {
+        return;
+    }
+    alone("payloads_that_are_not_propagated_are_dropped_before_the_caller_unwinds", || {
+        let _watchdog = watchdog();
         let outcome = catch_unwind(|| on_each_cpu(|_| panic_any(PanicsWhenDropped)));
         std::mem::forget(outcome.unwrap_err());
-        assert_eq!(work_on_cpu(cpu, || 4), Ok(4), "the worker goes on");
+        assert_eq!(DROPPED.load(Ordering::SeqCst), cpus().len() - 1);
+        assert_eq!(work_on_cpu(cpus()[0], || 4), Ok(4), "the worker goes on");
     });
 }
 

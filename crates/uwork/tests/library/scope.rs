@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::gate::Gate;
+use crate::support::machine::in_the_wait;
 use crate::support::{keep, queue, watchdog, within};
 use uwork::{JoinError, Queue, scope};
 
@@ -98,33 +99,43 @@ fn a_panic_is_propagated_after_all_closures_have_finished() {
 }
 
 // Catches: a payload whose destructor panics, and ends the scope before its other closures. The end of
-// the scope drops the payload of the last closure first. The closures do not borrow, so that a broken
-// scope ends in an assertion.
+// the scope drops that payload while all others wait for the gate: the handle that was dropped last is
+// the first that it joins. The closures do not borrow, so that a broken scope ends in an assertion.
 #[test]
 fn a_panic_whose_payload_panics_is_propagated_after_all_closures_have_finished() {
-    struct PanicsWhenDropped;
+    struct PanicsWhenDropped(Gate);
     impl Drop for PanicsWhenDropped {
         fn drop(&mut self) {
+            self.0.open();
             panic!("on purpose, in the payload's destructor");
         }
     }
     let _watchdog = watchdog();
     for queue in every_kind() {
+        let (dropped, may_end) = (Gate::new(), Gate::new());
         let finished = Arc::new(AtomicU32::new(0));
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            scope(&queue, |s| {
-                for _ in 0..20 {
-                    let finished = finished.clone();
-                    drop(s.spawn(move || {
-                        uwork::blocking(std::thread::yield_now);
-                        finished.fetch_add(1, Ordering::SeqCst);
-                    }));
-                }
-                drop(s.spawn(|| std::panic::panic_any(PanicsWhenDropped)));
-            });
-        }));
-        assert!(outcome.is_err());
-        assert_eq!(finished.load(Ordering::SeqCst), 20);
+        let (payload, gate, count) =
+            (PanicsWhenDropped(dropped.clone()), may_end.clone(), finished.clone());
+        let waiting = in_the_wait(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                scope(&queue, |s| {
+                    let panics = s.spawn(move || std::panic::panic_any(payload));
+                    for _ in 0..20 {
+                        let (gate, count) = (gate.clone(), count.clone());
+                        drop(s.spawn(move || {
+                            gate.wait_blocking();
+                            count.fetch_add(1, Ordering::SeqCst);
+                        }));
+                    }
+                    drop(panics);
+                });
+            }));
+            (outcome.is_err(), count.load(Ordering::SeqCst))
+        });
+        dropped.wait();
+        waiting.assert_waits();
+        may_end.open();
+        assert_eq!(waiting.result(), (true, 20));
     }
 }
 
