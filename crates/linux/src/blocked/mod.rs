@@ -235,7 +235,9 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
     (tier, reason, tier == wish.tier && wish.ignored.is_none())
 }
 
-/// The reason for which the system does not permit this method, if any.
+/// The reason for which the system does not permit this method, if any. Without a free descriptor no
+/// method is refused: a thread whose state is unknown is sampled again later, and
+/// [`BlockDetector::check`] finds a system that does not permit it.
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
@@ -244,12 +246,15 @@ fn refusal_of(tier: Tier) -> Option<String> {
             super::thread::standby_refusal().map(|error| format!("SCHED_BATCH: {error}"))
         }),
         Tier::Sampling => {
-            let error = proc::is_there().err().map(Error::from_raw_os_error);
-            error.map(|error| format!("{STAT} cannot be read: {error}"))
+            let error = proc::is_there().err().filter(|&error| !is_passing(error));
+            error.map(|error| format!("{STAT} cannot be read: {}", Error::from_raw_os_error(error)))
         }
         Tier::Events => match perf::probe() {
             // Needed too: a thread that sleeps before it is observed has no records.
             Ok(()) => refusal_of(Tier::Sampling),
+            Err(error) if error.raw_os_error().is_some_and(is_passing) => {
+                refusal_of(Tier::Sampling)
+            }
             Err(error) => Some(refusal_of_perf(&error)),
         },
     }

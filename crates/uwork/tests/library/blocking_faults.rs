@@ -315,6 +315,31 @@ fn without_files_sampling_takes_over() {
     });
 }
 
+// Catches: a lack of files at the start that counts as a refusal by the system: a tier that detects
+// nothing for the rest of the process's life.
+#[test]
+fn a_start_without_files_lowers_no_tier() {
+    let test = "a_start_without_files_lowers_no_tier";
+    const FILES: u64 = 64;
+    let tiers = ["standby", "events", "sampling"];
+    alone_each(test, VARIABLE, &tiers, VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        if tier == "events" && !can_observe(test) {
+            return;
+        }
+        collect_reports();
+        limit(libc::RLIMIT_NOFILE, FILES);
+        let all = take_files(FILES);
+        let detection = uwork::dump().blocking;
+        assert_eq!(detection.tier.to_string(), tier, "{}", detection.reason);
+        drop(all);
+        for (_, obstacle) in every_kind(BLOCKED) {
+            are_replaced(&blocks(), obstacle, BLOCKED);
+        }
+        assert_eq!(reported(), []);
+    });
+}
+
 /// Locks as much memory in ring buffers as this user may.
 fn take_all_locked_memory() -> Vec<Event> {
     let mut events = Vec::new();
