@@ -13,7 +13,7 @@
 //!
 //! - the thread that creates a worker finishes the fork (a deadlock: it holds the queue's lock);
 //! - `before_wait` does not finish the fork (a flush waits for an item that no thread starts);
-//! - `Slot::forget` leaves any of its fields out.
+//! - `Slot::forget` or `RemoteSlot::forget` leaves a mark out.
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ impl Child {
     }
 }
 
-/// The parent's worker has waited and was to be woken, on one CPU. None of the child's is.
+/// The parent's worker has waited and was to be woken, on one CPU, and its run is presumed to block.
+/// None of the child's is, and the end of the presumption changes no running count there.
 #[test]
 fn no_slot_of_the_child_is_marked_for_a_worker_of_the_parent() {
     explore("fork: marks of a worker", Preemptions::AtMost(1), || {
@@ -70,6 +71,7 @@ fn no_slot_of_the_child_is_marked_for_a_worker_of_the_parent() {
         let pages = Pages::new();
         world.engine.before_fork(&pages).child();
         assert!(!world.engine.slot(0).has_traces());
+        world.engine.slot(0).end_presumed_block(|| unreachable!("no worker of the child has left"));
         drop(queue);
         assert!(world.end().is_empty());
     });

@@ -81,17 +81,25 @@ impl<H: Host> Slot<H> {
         self.batch_began.store(1, Ordering::SeqCst);
         self.note_wait(WaitsFor::Queue(1));
         self.note_helper(1);
+        self.set_worker(true);
+        assert!(self.presume_block().is_some(), "the owner counts as running");
     }
 
     /// For models: whether any of that is left.
     pub(crate) fn has_traces(&self) -> bool {
         let marks = [&self.waits, &self.waits_for_lock, &self.picked];
-        marks.into_iter().any(|mark| mark.load(Ordering::SeqCst))
+        let guard = self.mutex.lock();
+        // SAFETY: guarded by the mutex.
+        let is_worker = unsafe { (*self.lists.get()).is_worker };
+        drop(guard);
+        is_worker
+            || marks.into_iter().any(|mark| mark.load(Ordering::SeqCst))
             || self.attention.load(Ordering::SeqCst) != 0
             || self.thread() != 0
             || self.is_restricted()
             || self.batch_began() != NO_BATCH
             || self.waits_for() != WaitsFor::Unknown
             || self.runner() != 0
+            || self.not_running() != NotRunning::No
     }
 }
