@@ -16,6 +16,7 @@ pub(crate) mod forked;
 pub(crate) mod gate;
 pub(crate) mod guard;
 pub(crate) mod items;
+pub(crate) mod left_out;
 pub(crate) mod machine;
 pub(crate) mod moved;
 pub(crate) mod offline;
