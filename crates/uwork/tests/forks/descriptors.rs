@@ -8,11 +8,11 @@ use crate::support::descriptors::{
     CloseAll, Files, is_open, open_descriptors, sleep_undeclared, until_at_rest,
 };
 use crate::support::flag::SetOnDrop;
-use crate::support::forked::{fork, in_child, leave};
+use crate::support::forked::{end_with_parent, fork, in_child, leave};
 use crate::support::tiers::{
-    BLOCKED, VARIABLE, blocks, collect_reports, declare_and_are_replaced, scene,
+    BLOCKED, VARIABLE, blocks, collect_reports, declare_and_are_replaced, reported, scene,
 };
-use crate::support::watchdog;
+use crate::support::{until, watchdog};
 
 const TIERS: [&str; 4] = ["standby", "events", "sampling", "declared"];
 
@@ -142,5 +142,40 @@ fn a_child_of_a_parent_that_has_closed_all_inherits_the_parents_files() {
                 Some(status) => assert_eq!(status, 0),
             }
         }
+    });
+}
+
+// Catches: states of threads that are looked up by numbers of another namespace, so that a tier detects
+// nothing and says otherwise; an item that is lost there.
+#[test]
+fn a_child_in_another_pid_namespace_goes_to_declared() {
+    let test = "a_child_in_another_pid_namespace_goes_to_declared";
+    alone_each(test, VARIABLE, &TIERS[..3], VARIABLE, |_| {
+        collect_reports();
+        scene();
+        let before = reported().len();
+        // SAFETY: no pointers.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            return eprintln!("{test}: skipped: unshare: {}", std::io::Error::last_os_error());
+        }
+        // Not by `in_child`: the parent of a namespace's first process has the number 0 there.
+        // SAFETY: the child uses uwork, which allows it, and this test's own code.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            end_with_parent(0);
+            let outcome = std::panic::catch_unwind(|| {
+                until("the loss is reported", || {
+                    declare_and_are_replaced(&blocks(), BLOCKED);
+                    reported().len() > before
+                });
+                assert_eq!(reported().len(), before + 1, "{:?}", reported());
+                assert_eq!(uwork::dump().blocking.tier, uwork::BlockingTier::Declared);
+            });
+            leave(outcome.is_ok());
+        }
+        let mut status = 0;
+        // SAFETY: the status is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child has failed");
     });
 }
