@@ -3,9 +3,23 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// SIGINT, SIGTERM and, unless the process ignores it as under nohup, SIGHUP: blocked in the calling
-/// thread and in the threads that it starts from now on. Dropping it restores the mask of the calling
-/// thread.
+/// Signals that end a process by default and that other processes send. Those after SIGTERM are
+/// the command's only if their action is the default one: under nohup SIGHUP is ignored.
+const ENDING: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+];
+/// Those of them that a command takes although its parent ignores them, as a shell does with SIGINT
+/// for a command in the background.
+const TAKEN: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
+
+/// The signals of [`ENDING`]: blocked in the calling thread and in the threads that it starts from now
+/// on. Dropping it restores the mask of the calling thread.
 pub(crate) struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
@@ -15,12 +29,12 @@ impl Signals {
     pub(crate) fn block() -> Signals {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // A signal that is blocked arrives even if it is ignored.
-        let hangup = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+        let is_taken = |signal: &i32| TAKEN.contains(signal) || action(*signal) == libc::SIG_DFL;
         // SAFETY: `sigemptyset` initializes the set before `sigaddset` changes it; the signal
         // numbers are valid.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup) {
+            for signal in ENDING.into_iter().filter(is_taken) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             set.assume_init()
@@ -31,12 +45,37 @@ impl Signals {
         Signals { set, before }
     }
 
-    /// Waits for one of them and returns its number.
+    /// Waits for one of them and returns its number. One that has got a handler since, as that of
+    /// `UWORK_DUMP_SIGNAL` does, is the handler's.
     pub(crate) fn wait(&self) -> i32 {
-        let mut signal = 0;
-        // SAFETY: both pointers are live. The call fails only for an invalid signal number.
-        unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
-        signal
+        loop {
+            let mut signal = 0;
+            // SAFETY: both pointers are live. The call fails only for an invalid signal number.
+            unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
+            if matches!(action(signal), libc::SIG_DFL | libc::SIG_IGN) {
+                return signal;
+            }
+            self.deliver(signal);
+        }
+    }
+
+    /// Has the signal act on the process: its handler runs, or it ends the process.
+    fn deliver(&self, signal: i32) {
+        let mut blocked = self.before;
+        // SAFETY: the sets are live; a signal that is raised while it is blocked comes when the mask
+        // of before is restored.
+        unsafe {
+            libc::raise(signal);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, &raw mut blocked);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+        }
+    }
+
+    /// Ends the process by a signal, as if it had not been blocked: a shell ends its loop then.
+    pub(crate) fn end_by(&self, signal: i32) -> ! {
+        self.deliver(signal);
+        // The parent has blocked it.
+        std::process::exit(128 + signal);
     }
 
     /// Waits for `time` at most. True as soon as one of the signals comes.
@@ -61,7 +100,20 @@ impl Drop for Signals {
     }
 }
 
-fn is_ignored(signal: i32) -> bool {
+/// Has children wait to be reaped: a parent that ignores SIGCHLD leaves that to its child, and then the
+/// system forgets how a grandchild has ended.
+pub(crate) fn keep_statuses_of_children() {
+    // SAFETY: the default action needs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Whether the process ignores a signal.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    action(signal) == libc::SIG_IGN
+}
+
+/// What a signal does to the process: the default, nothing, or a handler.
+fn action(signal: i32) -> libc::sighandler_t {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null pointer for the new action is allowed, and the other one is live. If the call
     // fails, the action is the default one: zero.
@@ -69,7 +121,7 @@ fn is_ignored(signal: i32) -> bool {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
-    action.sa_sigaction == libc::SIG_IGN
+    action.sa_sigaction
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `uwork bridge` with a redis-server of the test's own.
 
 use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -145,7 +146,8 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let is_ignored = u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1;
-    for signal in [Signal::TERM, if is_ignored { Signal::TERM } else { Signal::HUP }] {
+    let hangup = if is_ignored { Signal::TERM } else { Signal::HUP };
+    for signal in [Signal::TERM, hangup, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM] {
         redis.ask("FLUSHALL");
         let mut background = Background::new();
         redis.text(&["push", "--stream", "jobs", &background.folder()]);
@@ -162,6 +164,44 @@ fn a_signal_kills_what_does_not_end_within_the_limit_and_hands_it_back() {
         let table = redis.text(&["stat", "--stream", "jobs"]);
         let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(row[2], "1", "the job waits for another consumer: {table}");
+    }
+}
+
+#[test]
+fn a_consumer_whose_parent_ignores_the_ends_of_children_loses_no_job() {
+    let Some(redis) = Redis::start("a_consumer_whose_parent_ignores", &[]) else { return };
+    redis.text(&["push", "--stream", "jobs", "job"]);
+    let run = ["run", "--stream", "jobs", "--attempts", "1", "--exec", "true"];
+    let mut run = redis.command(&run);
+    // SAFETY: the call is async-signal-safe.
+    unsafe {
+        run.pre_exec(|| {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let run = Owned::spawn(run.stderr(Stdio::piped()));
+    until("the job has left the stream", || redis.number("XLEN jobs") == 0);
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    let said = String::from_utf8(run.output().stderr).unwrap();
+    assert!(said.contains(" 1 done, 0 retried, 0 dead, "), "{said}");
+}
+
+#[test]
+fn a_signal_for_a_dump_does_not_end_a_consumer() {
+    let Some(redis) = Redis::start("a_signal_for_a_dump", &[]) else { return };
+    for (name, signal) in [("HUP", Signal::HUP), ("QUIT", Signal::QUIT), ("USR1", Signal::USR1)] {
+        let folder = Folder::new();
+        let said = folder.file("said");
+        let has_said = |words: &str| std::fs::read_to_string(&said).unwrap().contains(words);
+        let mut run = redis.command(&["run", "--stream", "jobs", "--exec", "true"]);
+        run.env("UWORK_DUMP_SIGNAL", name).stderr(std::fs::File::create(&said).unwrap());
+        let run = Owned::spawn(&mut run);
+        until("the consumer runs", || has_said(" runs; "));
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        until("the dump is written", || has_said("bridge-1"));
+        kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+        assert!(run.output().status.success() && has_said("0 done"));
     }
 }
 
@@ -216,6 +256,28 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
     redis.ask("SET jobs text");
     let refused = String::from_utf8(push(b"c\n").stderr).unwrap();
     assert!(refused.starts_with("uwork: after 0 jobs: ") && refused.contains("WRONGTYPE"));
+}
+
+#[test]
+fn a_signal_ends_a_push_which_says_how_many_jobs_it_has_added() {
+    let Some(redis) = Redis::start("a_signal_ends_a_push", &[]) else { return };
+    for signal in [Signal::INT, Signal::TERM, Signal::QUIT] {
+        redis.ask("DEL jobs");
+        let mut push = redis.command(&["push", "--stream", "jobs", "--lines"]);
+        push.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut push = Owned::spawn(&mut push);
+        let mut input = push.stdin.take().unwrap();
+        input.write_all(&b"job\n".repeat(1_500)).unwrap();
+        // Their answer may be on its way. The others wait for more lines.
+        until("the first jobs are in the stream", || redis.number("XLEN jobs") > 0);
+        kill_process(Pid::from_child(&push), signal).unwrap();
+        let Output { status, stdout, stderr } = push.output();
+        drop(input);
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!((status.signal(), &*stdout), (Some(signal.as_raw()), &b""[..]), "{said}");
+        assert!(said.ends_with("uwork: a signal: 1000 jobs were pushed\n"), "{said}");
+        assert_eq!(redis.number("XLEN jobs"), 1_000);
+    }
 }
 
 #[test]

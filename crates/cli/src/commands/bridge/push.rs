@@ -1,17 +1,33 @@
 //! `uwork bridge push`: a producer for the command line.
 
 use std::io::{self, BufRead, IsTerminal, Read};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use uwork_bridge::{Producer, Push, Pushed};
 
 use super::{Place, seconds, user};
 use crate::commands::progress::Progress;
+use crate::commands::signals::{Signals, is_ignored};
 use crate::commands::{UserError, print};
 
 /// Lines that are sent together.
 const BATCH_MAX: usize = 1_000;
+/// How often a signal that waits for an answer of the server looks for it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What was pushed, for a signal. Locked while jobs are on their way, and from the last answer to the
+/// end of the process: a signal neither leaves the fate of a job unknown nor contradicts what was
+/// printed.
+static STATE: Mutex<State> = Mutex::new(State { pushed: 0, progress: None });
+
+struct State {
+    /// Jobs.
+    pushed: usize,
+    progress: Option<Progress>,
+}
 
 /// The command line of `uwork bridge push`.
 #[derive(clap::Args)]
@@ -60,6 +76,11 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    // Before the first thread, so that all threads leave the signals to that one. Without it a signal
+    // ends the process at once.
+    let signals = Signals::block();
+    let ends = move || end_at_signal(&signals);
+    drop(std::thread::Builder::new().name("signals".into()).spawn(ends));
     let servers = args.place.servers()?;
     let producer = Producer::new(servers, &args.stream, args.place.shards).map_err(user)?;
     let mut producer = producer.window(args.window);
@@ -75,6 +96,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         Some(payload) => payload.clone().into_bytes(),
         None => standard_input()?,
     };
+    let _answered = ManuallyDrop::new(state());
     let answer = match producer.push(push(&args, payload)).map_err(user)? {
         Pushed::Added(entry) => entry,
         Pushed::Delayed => "delayed".to_owned(),
@@ -99,23 +121,55 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
     // Payloads are bytes, so lines need not be text.
     let mut lines = io::stdin().lock().split(b'\n');
     // Not on a terminal on which the user types the lines.
-    let progress = (!io::stdin().is_terminal()).then(|| Progress::new(None));
-    let mut count = 0;
+    state().progress = (!io::stdin().is_terminal()).then(|| Progress::new(None));
     loop {
-        if let Some(progress) = &progress {
-            progress.begin(format!("{count} jobs pushed"));
+        if let State { pushed, progress: Some(progress) } = &*state() {
+            progress.begin(format!("{pushed} jobs pushed"));
         }
-        let after = |error: UserError| UserError(format!("after {count} jobs: {}", error.0));
         let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
+        let mut state = ManuallyDrop::new(state());
+        let count = state.pushed;
+        let mut after = |error: UserError| {
+            state.progress = None;
+            UserError(format!("after {count} jobs: {}", error.0))
+        };
         let batch = batch.map_err(|error| after(input(error)))?;
         if batch.is_empty() {
-            drop(progress);
+            state.progress = None;
             return print(&format!("{count} jobs\n"));
         }
         let read = batch.len();
         let pushes = batch.into_iter().map(|line| push(args, without_return(line))).collect();
         producer.push_all(pushes).map_err(|error| after(user(error)))?;
-        count += read;
+        state.pushed += read;
+        drop(ManuallyDrop::into_inner(state));
+    }
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a signal, and for the answer to what is on its way; says how many jobs were pushed, and
+/// ends the process. A second signal ends the wait.
+fn end_at_signal(signals: &Signals) {
+    let signal = std::iter::repeat_with(|| signals.wait()).find(|&signal| !is_ignored(signal));
+    let signal = signal.unwrap_or(libc::SIGTERM);
+    loop {
+        match STATE.try_lock() {
+            Err(TryLockError::WouldBlock) if !signals.come_within(LOOK_EVERY) => continue,
+            Ok(mut state) => {
+                state.progress = None;
+                complain!("uwork: a signal: {} jobs were pushed", state.pushed);
+                signals.end_by(signal);
+            }
+            Err(_) => {
+                complain!(
+                    "uwork: a second signal: it is unknown whether the last jobs were pushed"
+                );
+                signals.end_by(signal);
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use uwork_bridge::{Backoff, Bridge, Config, Exec, Handlers, Results};
 
 use super::{Place, seconds, user};
 use crate::commands::UserError;
-use crate::commands::signals::Signals;
+use crate::commands::signals::{Signals, keep_statuses_of_children};
 
 /// Jobs that may be left behind at the end make the exit code 1.
 const LEFT_BEHIND: u8 = 1;
@@ -118,6 +118,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         (_, Some(max)) => Results::Stream(max),
         _ => Results::Dropped,
     };
+    keep_statuses_of_children();
     // Before the first thread, so that all threads leave the signals to this one.
     let signals = Signals::block();
     let running = exec.clone();
