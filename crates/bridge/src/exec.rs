@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 use crate::fault::Error;
 use crate::handler::{Failure, Reply};
@@ -40,6 +42,8 @@ const ERROR_MAX: usize = 2_000;
 ///
 /// A program that cannot be started any more, because it was removed or the machine has no room for
 /// a process, costs no job an attempt: see [`Failure::not_now`].
+///
+/// The process must not ignore SIGCHLD: the system would not tell how a command has ended.
 ///
 /// A process that ends takes its jobs along with [`Exec::kill_all`].
 #[derive(Clone, Debug)]
@@ -253,13 +257,15 @@ impl Run {
         {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
-        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        // Without a descriptor to spare, which costs a job that has started no attempt.
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         loop {
             if left.is_empty() {
                 input = None;
             }
             let has_ended = {
-                let mut waits = vec![PollFd::new(&process, PollFlags::IN)];
+                let mut waits = Vec::new();
+                waits.extend(process.iter().map(|process| PollFd::new(process, PollFlags::IN)));
                 waits.extend(input.iter().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
                 waits.extend(self.out.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
                 waits.extend(self.err.from.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
@@ -267,7 +273,10 @@ impl Run {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
-                waits[0].revents().contains(PollFlags::IN)
+                match process {
+                    Some(_) => waits[0].revents().contains(PollFlags::IN),
+                    None => self.has_ended()?,
+                }
             };
             if let Some(pipe) = &mut input {
                 match pipe.write(left) {
@@ -289,6 +298,12 @@ impl Run {
             }
         }
         self.end().map(Some)
+    }
+
+    /// Whether the leader has ended. It is not reaped.
+    fn has_ended(&self) -> std::io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
     /// Kills the group and reaps its leader. Until then the leader's number belongs to no other
@@ -332,6 +347,20 @@ mod tests {
         let payload = vec![b'x'; 8 << 20];
         let (_reader, rest) = input_of(&payload).unwrap();
         assert!(rest.is_some_and(|(_, left)| (1..payload.len()).contains(&left.len())));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_seen_without_a_descriptor_for_it() {
+        let pipes = || Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn();
+        let mut child = pipes().unwrap();
+        let input = child.stdin.take();
+        let mut run = Run::new(child, 0, &Arc::default());
+        assert!(!run.has_ended().unwrap());
+        drop(input);
+        while !run.has_ended().unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(run.end().unwrap().success(), "it is reaped only now");
     }
 
     #[test]
