@@ -116,7 +116,7 @@ fn doctor_names_a_frozen_queue() {
         uwork::freeze::thaw().unwrap();
         asleep.join().unwrap();
         waits.join().unwrap();
-        assert_eq!(line, "  LOOK  queue cold is frozen, and 1 items wait");
+        assert_eq!(line, "  LOOK  queue cold is frozen, and 1 item waits");
     });
 }
 
@@ -130,7 +130,7 @@ fn doctor_names_a_paused_queue() {
         let (line, below) = finding_of(&pid, "halted", &[]);
         queue.resume().unwrap();
         waits.join().unwrap();
-        assert_eq!(line, "  LOOK  queue halted is paused, and 1 items wait");
+        assert_eq!(line, "  LOOK  queue halted is paused, and 1 item waits");
         assert!(below.contains("the program has called pause and not resume"), "{below}");
     });
 }
@@ -201,8 +201,7 @@ fn doctor_names_an_item_that_runs_on_in_a_queue_that_moves() {
         }
         _ => ok(""),
     });
-    let line =
-        "  LOOK  queue lively: 1 items run on, for up to 41s, and 99 % of the runs end within 98us";
+    let line = "  LOOK  queue lively: 1 item runs on, for at most 41s, and 99 % of the runs end within 98us";
     let (found, code) = doctor_with(&socket, &[line, "0 0x10 a::waits (a.rs:7)"]);
     assert_eq!(code, Some(1), "{found}");
     assert!(!found.contains("no stacks") && !found.contains("do not move"), "{found}");
@@ -332,7 +331,7 @@ fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
         dump_with(&pid, &stack);
         drop(release);
         asleep.join().unwrap();
-        assert_eq!(line, "  LOOK  queue sleepy: 1 items run, none ends, 1 are left");
+        assert_eq!(line, "  LOOK  queue sleepy: 1 item runs, none ends, 1 is left");
     });
 }
 
@@ -365,7 +364,7 @@ fn doctor_and_dump_name_both_queues_of_a_deadlock() {
         let dump = text(&["dump", &pid]);
         for (name, (line, below)) in ["embrace-1", "embrace-2"].into_iter().zip(found) {
             let expected = format!(
-                "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 items run, 1 have not ended"
+                "  LOOK  queue {name}: all permits of max_active 1 are taken, 1 item runs, 1 has not ended"
             );
             assert_eq!(line, expected);
             assert!(

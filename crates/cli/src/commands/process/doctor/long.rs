@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Finding;
+use super::{Finding, counted};
 use crate::client::{Client, Failure, Row, Table};
 use crate::commands::process::time;
 
@@ -19,7 +19,7 @@ pub(super) fn limit_ms(run_p99_ns: u64) -> Option<u64> {
     (run_p99_ns > 0).then(|| by_p99.max(RUN_MIN_MS))
 }
 
-/// For each queue, the times of the workers that have been in its items for [`RUN_MIN_MS`] or longer, in
+/// For each queue, the times of the workers that took a batch of it [`RUN_MIN_MS`] ago or longer, in
 /// microseconds.
 pub(super) struct Runs(HashMap<String, Vec<u64>>);
 
@@ -37,7 +37,7 @@ impl Runs {
     fn of(workers: &Table) -> Runs {
         let mut runs: HashMap<String, Vec<u64>> = HashMap::new();
         for worker in workers.rows() {
-            // The time since the worker took the batch, of which an item has at most that much.
+            // The time since the worker took the batch: the item itself has run for at most that time.
             let us = worker.number("for_us");
             if us / 1_000 >= RUN_MIN_MS {
                 runs.entry(worker.text("queue").to_owned()).or_default().push(us);
@@ -56,8 +56,8 @@ pub(super) fn queue(queue: &Row<'_>, runs: &Runs) -> Option<(Finding, u64)> {
     let longest = time(long.iter().max()?.saturating_mul(1_000));
     let finding = Finding::bad(
         format!(
-            "queue {name}: {} items run on, for up to {longest}, and 99 % of the runs end within {}",
-            long.len(),
+            "queue {name}: {}, for at most {longest}, and 99 % of the runs end within {}",
+            counted(long.len() as u64, "item runs on", "items run on"),
             time(run_p99_ns)
         ),
         "the stack shows where the item is; an item with 100 times the work of the others is no fault",
@@ -90,9 +90,12 @@ mod tests {
 
     #[test]
     fn an_item_that_runs_on_is_found_by_its_time_and_its_queue() {
-        let text = "queue q: 2 items run on, for up to 41s, and 99 % of the runs end within 98us";
+        let text = "queue q: 2 items run on, for at most 41s, and 99 % of the runs end within 98us";
         let expected = Some((text.to_owned(), 10_000));
         assert_eq!(found(98_304, &[41_000_000, 10_000_000, 9_999_999]), expected);
+        let one =
+            found(98_304, &[41_000_000]).map(|(text, _)| text.contains(": 1 item runs on, for "));
+        assert_eq!(one, Some(true));
         assert_eq!(found(98_304, &[9_999_999]), None, "less than 10 s");
         assert_eq!(found(1_000_000_000, &[99_999_999]), None, "its runs take a second");
         assert!(found(1_000_000_000, &[100_000_000]).is_some_and(|(_, limit)| limit == 100_000));

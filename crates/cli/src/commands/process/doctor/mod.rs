@@ -65,6 +65,11 @@ impl Finding {
     }
 }
 
+/// A count and what it counts, in the singular or the plural.
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// What was found of the machine, or of a process.
 struct Section {
     /// Its number, or what the user has named.
@@ -393,13 +398,13 @@ fn defects(status: &str, process: u32) -> Vec<Finding> {
     }
     if of("panics") > 0 {
         findings.push(Finding::bad(
-            format!("{} items have panicked", of("panics")),
+            counted(of("panics"), "item has panicked", "items have panicked"),
             "the messages are on the process's standard error, or with its reporter",
         ));
     }
     if of("rescues") > 0 {
         findings.push(Finding::bad(
-            format!("the engine's backstop has helped {} times", of("rescues")),
+            format!("the engine's backstop has helped {}", counted(of("rescues"), "time", "times")),
             &format!(
                 "a defect of uwork: please report it with the output of `uwork dump {process}`"
             ),
@@ -413,8 +418,8 @@ fn fallback(table: &Table, process: u32) -> Option<Finding> {
     let replaced = || table.rows().filter(|row| row.text("scope").contains("->"));
     let first = replaced().next()?;
     let finding = Finding::good(format!(
-        "{} queues use the scope {}, because the default has one pod here",
-        replaced().count(),
+        "{} the scope {}, because the default has one pod here",
+        counted(replaced().count() as u64, "queue uses", "queues use"),
         first.text("scope")
     ));
     let queue = in_a_path(first.text("name"));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use super::{Finding, long, names};
+use super::{Finding, counted, long, names};
 use crate::client::{Client, Failure, Row, Table};
 
 /// The most queues whose threads are asked for their stacks, which disturbs these threads.
@@ -135,13 +135,16 @@ fn compared(
         });
     }
     let good = all - new - more - stuck.len();
-    let found = format!("{good} queues of {all} were seen twice, and move or have no items");
+    let found = format!(
+        "of {}, {good} were seen twice, and move or have no items",
+        counted(all as u64, "queue", "queues")
+    );
     let mut others = vec![match new {
         0 => Finding::good(found),
-        _ => Finding::good(format!("{found}; {new} were made meanwhile")),
+        _ => Finding::good(format!("{found}; made meanwhile: {new}")),
     }];
     if more > 0 {
-        let what = format!("{more} more queues do not move, or have an item that runs on");
+        let what = format!("more queues that do not move, or have an item that runs on: {more}");
         others.push(Finding::bad(what, &format!("`uwork dump {process}` has all")));
     }
     (stuck, others)
@@ -241,24 +244,30 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
     let is_at_limit =
         now.text("kind") == "unbound" && now.number("running") >= now.number("max_active");
     let saturated = now.number("saturated").max(u64::from(is_at_limit));
-    Some(match (now.text("gate"), saturated, now.number("running")) {
-        ("frozen", ..) => Finding::bad(
-            format!("queue {name} is frozen, and {} items wait", now.number("pending")),
+    let pending = counted(now.number("pending"), "item waits", "items wait");
+    let running = counted(now.number("running"), "item runs", "items run");
+    Some(match (now.text("gate"), saturated) {
+        ("frozen", _) => Finding::bad(
+            format!("queue {name} is frozen, and {pending}"),
             "the program has called freeze and not thaw",
         ),
-        ("paused", ..) => Finding::bad(
-            format!("queue {name} is paused, and {} items wait", now.number("pending")),
+        ("paused", _) => Finding::bad(
+            format!("queue {name} is paused, and {pending}"),
             "the program has called pause and not resume",
         ),
-        (_, 1.., running) => Finding::bad(
+        (_, 1..) => Finding::bad(
             format!(
-                "queue {name}: all permits of max_active {} are taken, {running} items run, {waits} have not ended",
-                now.text("max_active")
+                "queue {name}: all permits of max_active {} are taken, {running}, {}",
+                now.text("max_active"),
+                counted(waits, "has not ended", "have not ended"),
             ),
             &see,
         ),
-        (_, 0, running) => Finding::bad(
-            format!("queue {name}: {running} items run, none ends, {waits} are left"),
+        (_, 0) => Finding::bad(
+            format!(
+                "queue {name}: {running}, none ends, {}",
+                counted(waits, "is left", "are left")
+            ),
             &see,
         ),
     })
@@ -337,11 +346,11 @@ mod tests {
         let same = |row| found([row, row]).unwrap();
         assert!(
             same("q 2 1 5 4 1 1 1 open")
-                .contains("all permits of max_active 1 are taken, 1 items run")
+                .contains("all permits of max_active 1 are taken, 1 item runs, 5 have not ended")
         );
         assert!(same("q 2 1 5 4 0 0 0 frozen").contains("queue q is frozen, and 4 items wait"));
         assert!(same("q 2 1 5 4 0 0 0 paused").contains("queue q is paused, and 4 items wait"));
-        assert!(same("q 2 1 1 0 1 8 0 open").contains("1 items run, none ends, 1 are left"));
+        assert!(same("q 2 1 1 0 1 8 0 open").contains("1 item runs, none ends, 1 is left"));
     }
 
     #[test]
@@ -389,7 +398,7 @@ mod tests {
         let (stuck, others) = compared(7, &before, &after, None);
         assert_eq!(stuck.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a"]);
         let expected =
-            "1 queues of 3 were seen twice, and move or have no items; 1 were made meanwhile";
+            "of 3 queues, 1 were seen twice, and move or have no items; made meanwhile: 1";
         assert_eq!((others.len(), &*others[0].what), (1, expected));
     }
 
