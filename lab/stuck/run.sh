@@ -6,7 +6,7 @@
 #     lab/stuck/run.sh [ROUNDS [BURNERS]]        20 and 100
 #
 # UWORK: another command, such as that of a release build. KINDS, PROGRAMS: some of the kinds and programs. SHOW=1: prints
-# what was said.
+# what was said. AS: the user, such as nobody, as whom root runs the programs and the commands.
 #
 # Needs cargo, a C compiler (CC) and strip, and no root. Without root, doctor keeps its own niceness and has a short slice
 # of CPU time alone, so that it takes longer beside busy loops. Without jq, the JSON of a dump is not read.
@@ -30,6 +30,8 @@ finish() {
 }
 trap finish EXIT
 
+as=()
+[ -z "${AS:-}" ] || as=(setpriv --reuid "$AS" --regid "$(id -g "$AS")" --clear-groups)
 [ -n "${UWORK:-}" ] || cargo build --quiet --package uwork-cli
 if [[ $programs == *rust* ]]; then
     cargo build --quiet --package uwork --example stuck
@@ -43,6 +45,13 @@ fi
 for program in rust c; do
     [ ! -e "$out/$program" ] || strip -o "$out/$program-stripped" "$out/$program"
 done
+
+if [ -n "${AS:-}" ]; then
+    # The folder of the build may be closed to the user.
+    cp "$uwork" "$out/uwork"
+    uwork=$out/uwork
+    chown "$AS" "$out"
+fi
 
 # What the text about a kind must have: a function of the program on the stack, or, without symbols, a call of the
 # system's library or the raw frames of the program's file.
@@ -64,13 +73,13 @@ expected() {
 views_name_it() {
     local command function=spins_for_ever
     for command in "dump $1" "dump --stacks $1" "dump --json $1" "top -i 0.05 $1"; do
-        "$uwork" $command >"$out/view" 2>&1 && grep -q "$function" "$out/view" || {
+        "${as[@]}" "$uwork" $command >"$out/view" 2>&1 && grep -q "$function" "$out/view" || {
             cat "$out/view"
             echo "uwork $command: $function is not named" >&2
             return 1
         }
     done
-    ! command -v jq >/dev/null || [ "$("$uwork" dump --json "$1" | jq -r \
+    ! command -v jq >/dev/null || [ "$("${as[@]}" "$uwork" dump --json "$1" | jq -r \
         ".pools[].workers[].running | select(.queue == \"stuck\") | .function.name")" = "$function" ] || {
         echo "uwork dump --json $1: jq finds no $function" >&2
         return 1
@@ -97,7 +106,7 @@ for program in $programs; do
         for ((round = 0; round < rounds; round++)); do
             # The start is not what is measured.
             burn STOP
-            "$out/$program" "$kind" <"$out/in" >"$out/pid" &
+            "${as[@]}" "$out/$program" "$kind" <"$out/in" >"$out/pid" &
             stuck=$!
             exec 7>"$out/in"
             for ((turn = 0; turn < 2400; turn++)); do
@@ -109,7 +118,7 @@ for program in $programs; do
             # Without a new process, which would wait for a CPU. Nothing is written to the pipe.
             [ "$burners" = 0 ] || read -r -t 0.5 <>"$out/idle" || true
             begin=${EPOCHREALTIME/[.,]/}
-            "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
+            "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
             times+=($(((${EPOCHREALTIME/[.,]/} - begin) / 1000)))
             burn STOP
             if tr '\n' ' ' <"$out/said" | grep -qE "$(expected "$kind" "$program")"; then
