@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -140,6 +140,10 @@ impl Client {
     pub(crate) fn connect(process: &str) -> Result<Client, UserError> {
         let bounds = bounds();
         if process.contains('/') {
+            // A file of another kind refuses a connection as the socket of an ended process does.
+            if fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket()) {
+                return Err(UserError(format!("{process}: no socket")));
+            }
             return Client::open(Path::new(process), None, bounds)
                 .map_err(|fault| at(process, &fault, None));
         }

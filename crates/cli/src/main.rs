@@ -11,11 +11,12 @@ mod peer;
 mod printable;
 mod sockets;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{about, bridge, process, report, sim, sum, topology};
+use commands::{UserError, about, bridge, process, report, sim, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -68,9 +69,35 @@ enum Command {
     Man(about::ManArgs),
 }
 
+/// Prints the help, the version, or what is wrong with the command line, for which clap has the
+/// code 2, as this program has for every user error.
+fn told(told: &clap::Error) -> Result<ExitCode, UserError> {
+    let code = ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
+    match told.print() {
+        // Nothing can report that its reader has gone.
+        Err(error) if !told.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            Err(UserError(format!("standard output: {error}")))
+        }
+        _ => Ok(code),
+    }
+}
+
 fn main() -> ExitCode {
-    // clap exits with 2 on a bad command line, as this program does for every user error.
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => told(&error),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            commands::complain_line(format_args!("uwork: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, UserError> {
+    match command {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
         Command::Sim(args) => sim::run(args),
@@ -86,12 +113,5 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Completions(args) => about::completions(&args, Cli::command()),
         Command::Man(args) => about::man(&args, Cli::command()),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            commands::complain_line(format_args!("uwork: {error}"));
-            ExitCode::from(2)
-        }
     }
 }

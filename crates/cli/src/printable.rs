@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 /// Whether the character has no effect but to be seen: a newline, a tab, or a character that the
 /// standard library prints as it is. That excludes control and format characters, line and paragraph
 /// separators, all spaces but the usual one, private and unassigned characters.
-fn is_plain(c: char) -> bool {
+pub(crate) fn is_plain(c: char) -> bool {
     match c {
         '\n' | '\t' | ' '..='~' => true,
         _ if c.is_ascii() => false,

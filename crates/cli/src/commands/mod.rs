@@ -44,8 +44,20 @@ pub(crate) struct UserError(pub(crate) String);
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(&self.0))
+        f.write_str(&printable(&without_numbers(&self.0)))
     }
+}
+
+/// The text of errors of the system without their numbers, which the standard library appends to
+/// the words.
+fn without_numbers(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut parts = text.split(NUMBER);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => out + rest,
+        _ => out + NUMBER + part,
+    })
 }
 
 /// Prints to standard output, as [`written`] does. A closed pipe (`| head`) is not an error.
@@ -100,5 +112,19 @@ pub(crate) fn reader_goes_within(time: Duration) -> bool {
                 return false;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_words_of_the_system_and_not_its_number() {
+        let full = io::Error::from_raw_os_error(28);
+        let said = UserError(format!("a: {full}; b: {full}.")).to_string();
+        assert_eq!(said, "a: No space left on device; b: No space left on device.");
+        assert_eq!(without_numbers("a file (os error x)"), "a file (os error x)");
+        assert_eq!(without_numbers("a (os error "), "a (os error ");
     }
 }

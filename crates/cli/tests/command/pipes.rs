@@ -150,3 +150,21 @@ fn an_idle_monitor_ends_when_its_reader_has_gone() {
         assert_eq!((ended, output.stderr.is_empty()), first.map_or((2, false), |_| (0, true)));
     });
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    observed("pipes::output_that_cannot_be_written_is_an_error", || {
+        let (_queue, pid) = looked_at("full");
+        let lines =
+            ["--help", "--version", "ls --help", "topology", "man", "completions bash", "ls"];
+        let lines = lines.map(str::to_owned).into_iter().chain([format!("dump {pid}")]);
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+            let output = command(&words).stdout(full).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let expected = "uwork: standard output: No space left on device\n";
+            assert_eq!((code(&line, &output), &*errors), (2, expected), "{line}");
+        }
+    });
+}

@@ -511,6 +511,19 @@ fn processes_without_a_socket_are_explained() {
     );
     let gone = refused(&["dump", "/nowhere/1.sock"]);
     assert!(gone.starts_with("uwork: /nowhere/1.sock: "), "{gone}");
+    assert_eq!(refused(&["dump", "/etc/passwd"]), "uwork: /etc/passwd: no socket");
+    assert_eq!(refused(&["dump", "/"]), "uwork: /: no socket");
+}
+
+#[test]
+fn a_blank_path_names_no_attribute() {
+    let own = std::process::id().to_string();
+    for words in [&["get", &own, ""][..], &["get", "--json", &own, " "], &["set", &own, "", "5"]] {
+        let output = command(words).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("it names no attribute; `uwork ls PID` lists them"), "{errors}");
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 #[test]

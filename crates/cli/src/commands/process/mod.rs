@@ -45,7 +45,7 @@ pub(crate) struct GetArgs {
     process: String,
 
     /// The attribute's path in the tree, as `uwork ls PID` lists it.
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = attribute_path)]
     path: String,
 
     /// Describe the attribute: type, unit and permitted values.
@@ -65,7 +65,7 @@ pub(crate) struct SetArgs {
     process: String,
 
     /// The attribute's path in the tree, as `uwork ls PID` lists it.
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = attribute_path)]
     path: String,
 
     /// The new value.
@@ -163,6 +163,14 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode, UserError> {
             let mut client = Client::connect(&process)?;
             print(&list::tree(&mut client, &args.path, args.json)?)
         }
+    }
+}
+
+/// The path of an attribute. A blank one would make another request of the rest of the line.
+fn attribute_path(text: &str) -> Result<String, &'static str> {
+    match text.trim().is_empty() {
+        true => Err("it names no attribute; `uwork ls PID` lists them"),
+        false => Ok(text.to_owned()),
     }
 }
 

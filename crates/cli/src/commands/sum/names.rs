@@ -6,6 +6,8 @@
 
 use std::io;
 
+use crate::printable::is_plain;
+
 /// Whether a checksum line with this name needs escapes.
 pub(super) fn needs_escape(name: &[u8]) -> bool {
     name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'))
@@ -50,7 +52,7 @@ pub(super) fn write_unescaped(escaped: &[u8], out: &mut Vec<u8>) -> bool {
 /// A name for a message on the terminal: unchanged if a shell would read it as one word, otherwise
 /// quoted for a shell. So a name cannot break the line or send control sequences.
 pub(super) fn quoted(name: &[u8]) -> String {
-    let text = std::str::from_utf8(name).ok().filter(|text| !text.chars().any(char::is_control));
+    let text = std::str::from_utf8(name).ok().filter(|text| !text.chars().any(is_escaped));
     match text {
         Some(text) if !name.is_empty() && !has_shell_meaning(name) => text.to_owned(),
         Some(text) if text.contains('\'') && !text.contains(['"', '$', '`', '\\', '!']) => {
@@ -60,13 +62,18 @@ pub(super) fn quoted(name: &[u8]) -> String {
     }
 }
 
+/// Whether a terminal could obey the character, or a reader not see it.
+fn is_escaped(c: char) -> bool {
+    c.is_control() || !is_plain(c)
+}
+
 /// Messages end in `: reason`, so a name with a colon is quoted too.
 fn has_shell_meaning(name: &[u8]) -> bool {
     matches!(name, [b'#' | b'~', ..] | b"{" | b"}")
         || name.iter().any(|byte| br#" !"$&'()*:;<=>?[\^`|"#.contains(byte))
 }
 
-/// `'...'`, with `$'\n'` for a control character and `$'\377'` for a byte that is not valid UTF-8.
+/// `'...'`, with `$'\n'` for a character that [`is_escaped`] and `$'\377'` for a byte that is not valid UTF-8.
 fn single_quoted(name: &[u8]) -> String {
     let mut out = String::from("'");
     let mut in_dollar = false;
@@ -84,7 +91,7 @@ fn single_quoted(name: &[u8]) -> String {
                 '\t' => put(true, r"\t"),
                 '\r' => put(true, r"\r"),
                 '\'' => put(false, r"'\''"),
-                c if c.is_control() => {
+                c if is_escaped(c) => {
                     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                         put(true, &format!("\\{byte:03o}"));
                     }
@@ -166,6 +173,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_message_has_no_character_that_turns_or_hides_a_part_of_it() {
+        assert_eq!(quoted("a\u{202e}b".as_bytes()), r"'a'$'\342\200\256''b'");
+        assert_eq!(quoted("\u{200b}".as_bytes()), r"''$'\342\200\213'");
+    }
+
     proptest! {
         #[test]
         fn unescaping_restores_every_name(name: Vec<u8>) {
@@ -179,7 +192,7 @@ mod tests {
 
         #[test]
         fn a_message_stays_on_its_line(name: Vec<u8>) {
-            prop_assert!(!quoted(&name).chars().any(char::is_control));
+            prop_assert!(!quoted(&name).chars().any(is_escaped));
         }
     }
 }
