@@ -22,13 +22,17 @@ use super::super::summary::Metric;
 
 /// The queues of the process.
 const QUEUES: usize = 1_000;
-/// The interval of the command, in seconds.
+/// The interval of the command while its CPU time is measured, in seconds.
 const INTERVAL: &str = "0.5";
+/// The interval while keys are measured. It draws no picture meanwhile.
+const INTERVAL_OF_KEYS: &str = "3600";
 /// Keys of each kind.
 const KEYS: usize = 20;
-/// A screen is complete if nothing follows for so long.
-const QUIET: Duration = Duration::from_millis(20);
-/// A screen that takes longer than this is an error.
+/// Hides the cursor, which ends each picture.
+const PICTURE_END: &[u8] = b"\x1b[?25l";
+/// The longest wait for output.
+const WAIT: Duration = Duration::from_millis(20);
+/// A picture that takes longer than this is an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const KEY_P50: Metric = Metric { name: "key_p50_ms", unit: "ms", title: "key p50 ms", decimals: 2 };
@@ -45,16 +49,18 @@ const SERVER_CPU: Metric =
 /// One sample; the CPU times are taken over so many seconds.
 pub(super) fn measure(seconds: u64) -> Result<Measured, UserError> {
     let shown = Shown::start()?;
-    let mut terminal = Terminal::start(&shown.process)?;
-    terminal.screen()?;
+    let mut terminal = Terminal::start(&shown.process, INTERVAL)?;
     let (start, before) = (Instant::now(), cpu_of(&terminal, &shown)?);
     while start.elapsed() < Duration::from_secs(seconds) {
-        terminal.read_for(QUIET)?;
+        terminal.read()?;
     }
     let (wall, after) = (start.elapsed().as_secs_f64(), cpu_of(&terminal, &shown)?);
     let percent = |from: f64, to: f64| (to - from) / wall * 100.0;
-    let keys = times(&mut terminal, "s")?;
-    let refreshes = times(&mut terminal, " ")?;
+    drop(terminal);
+    let mut terminal = Terminal::start(&shown.process, INTERVAL_OF_KEYS)?;
+    let keys = times(&mut terminal, "s", 1)?;
+    // The picture after the key is that of the old answers.
+    let refreshes = times(&mut terminal, " ", 2)?;
     Ok(Measured::new(vec![
         (KEY_P50, keys.0),
         (KEY_MAX, keys.1),
@@ -65,13 +71,13 @@ pub(super) fn measure(seconds: u64) -> Result<Measured, UserError> {
     ]))
 }
 
-/// The median and the greatest time from this key to its screen, in milliseconds.
-fn times(terminal: &mut Terminal, key: &str) -> Result<(f64, f64), UserError> {
+/// The median and the greatest time from this key to the last of its pictures, in milliseconds.
+fn times(terminal: &mut Terminal, key: &str, pictures: usize) -> Result<(f64, f64), UserError> {
     let mut times = Vec::new();
     for _ in 0..KEYS {
-        // The screen of the interval has passed.
-        terminal.screen()?;
-        times.push(terminal.press(key)?.as_secs_f64() * 1e3);
+        let start = Instant::now();
+        terminal.ours.write_all(key.as_bytes()).map_err(failed("a key"))?;
+        times.push(terminal.pictures(pictures)?.duration_since(start).as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
     Ok((times[times.len() / 2], times[times.len() - 1]))
@@ -138,10 +144,13 @@ fn get(process: &str) -> Result<bool, UserError> {
 struct Terminal {
     ours: File,
     child: Child,
+    /// What was read last.
+    text: Vec<u8>,
 }
 
 impl Terminal {
-    fn start(process: &str) -> Result<Terminal, UserError> {
+    /// Starts the command, and reads its first picture.
+    fn start(process: &str, interval: &str) -> Result<Terminal, UserError> {
         let refused = |error: rustix::io::Errno| failed("a pseudo-terminal")(error.into());
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(refused)?;
         grantpt(&ours).map_err(refused)?;
@@ -154,49 +163,68 @@ impl Terminal {
         let theirs = theirs.map_err(failed("a pseudo-terminal"))?;
         let end = || theirs.try_clone().map(Stdio::from).map_err(failed("a pseudo-terminal"));
         let child = Command::new(command()?)
-            .args(["top", "-i", INTERVAL, process])
+            .args(["top", "-i", interval, process])
             .env("TERM", "xterm-256color")
             .stdin(end()?)
             .stdout(end()?)
             .stderr(end()?)
             .spawn()
             .map_err(failed("uwork top"))?;
-        Ok(Terminal { ours: ours.into(), child })
+        let mut terminal = Terminal { ours: ours.into(), child, text: Vec::new() };
+        // It hides the cursor once before.
+        terminal.pictures(2)?;
+        Ok(terminal)
     }
 
-    /// Reads what comes within that time. Whether anything came.
-    fn read_for(&mut self, time: Duration) -> Result<bool, UserError> {
-        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    /// Reads what comes within [`WAIT`].
+    fn read(&mut self) -> Result<(), UserError> {
+        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) };
         let mut ready = [PollFd::new(&self.ours, PollFlags::IN)];
         let count = poll(&mut ready, Some(&time));
-        if count.map_err(|error| failed("the screen")(error.into()))? == 0 {
-            return Ok(false);
+        self.text.clear();
+        if count.map_err(|error| failed("the screen")(error.into()))? > 0 {
+            let mut read = [0; 1 << 16];
+            let count = self.ours.read(&mut read).map_err(failed("uwork top has ended"))?;
+            self.text.extend_from_slice(&read[..count]);
         }
-        let count = self.ours.read(&mut [0; 1 << 16]).map_err(failed("uwork top has ended"))?;
-        Ok(count > 0)
+        Ok(())
     }
 
-    /// Reads a screen. Returns when its last byte came.
-    fn screen(&mut self) -> Result<Instant, UserError> {
+    /// Reads that many pictures. Returns when the end of the last one came.
+    fn pictures(&mut self, count: usize) -> Result<Instant, UserError> {
         let start = Instant::now();
-        let mut last = None;
-        loop {
-            match (self.read_for(QUIET)?, last) {
-                (true, _) => last = Some(Instant::now()),
-                (false, Some(last)) => return Ok(last),
-                (false, None) if start.elapsed() > PATIENCE => {
-                    return Err(UserError("case top: no screen comes".to_owned()));
-                }
-                (false, None) => {}
+        let mut seen = Ends::default();
+        while seen.count < count {
+            if start.elapsed() > PATIENCE {
+                return Err(UserError("case top: no picture comes".to_owned()));
+            }
+            self.read()?;
+            seen.add(&self.text);
+        }
+        Ok(Instant::now())
+    }
+}
+
+/// The ends of pictures in what was read.
+#[derive(Default)]
+struct Ends {
+    count: usize,
+    /// The bytes of the next end that were seen.
+    matched: usize,
+}
+
+impl Ends {
+    fn add(&mut self, text: &[u8]) {
+        for &byte in text {
+            // No byte but the first is an escape, so that a mismatch begins anew.
+            self.matched = match byte == PICTURE_END[self.matched] {
+                true => self.matched + 1,
+                false => usize::from(byte == PICTURE_END[0]),
+            };
+            if self.matched == PICTURE_END.len() {
+                (self.count, self.matched) = (self.count + 1, 0);
             }
         }
-    }
-
-    /// Presses a key that changes the screen. Returns how long that takes.
-    fn press(&mut self, key: &str) -> Result<Duration, UserError> {
-        let start = Instant::now();
-        self.ours.write_all(key.as_bytes()).map_err(failed("a key"))?;
-        Ok(self.screen()?.duration_since(start))
     }
 }
 
@@ -228,4 +256,18 @@ fn seconds_in(folder: &Path) -> Result<f64, UserError> {
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_counts_once_its_end_was_read() {
+        let mut ends = Ends::default();
+        ends.add(b"\x1b[1mtext \x1b[?2");
+        assert_eq!(ends.count, 0);
+        ends.add(b"5l\x1b\x1b[?25l half of the next \x1b[?25h");
+        assert_eq!(ends.count, 2);
+    }
 }

@@ -13,6 +13,11 @@ const SOURCE: &str = include_str!(concat!(
     "/../../crates/bridge/tests/bridge/support/clock.c"
 ));
 
+/// Whether there is a C compiler, without which no clock can be built.
+pub(super) fn has_compiler() -> bool {
+    Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
 pub(super) struct Clock {
     /// See `clock.c`.
     file: File,
@@ -23,8 +28,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Builds the library that the server loads. None without a C compiler.
-    pub(super) fn build(folder: &Path) -> Result<Option<Clock>, UserError> {
+    /// Builds the library that the server loads.
+    pub(super) fn build(folder: &Path) -> Result<Clock, UserError> {
         let fail = |error: std::io::Error| UserError(format!("the clock: {error}"));
         let (source, setting) = (folder.join("clock.c"), folder.join("clock"));
         let library = folder.join("clock.so");
@@ -35,12 +40,16 @@ impl Clock {
             .arg(&library)
             .arg(format!("-DCLOCK_FILE=\"{}\"", setting.display()))
             .arg(&source)
-            .status();
-        if !built.is_ok_and(|status| status.success()) {
-            return Ok(None);
+            .output()
+            .map_err(fail)?;
+        if !built.status.success() {
+            return Err(UserError(format!(
+                "the clock: cc: {}",
+                String::from_utf8_lossy(&built.stderr)
+            )));
         }
         let file = File::options().write(true).open(setting).map_err(fail)?;
-        Ok(Some(Clock { file, library, ahead_s: 0, furthest_s: 0 }))
+        Ok(Clock { file, library, ahead_s: 0, furthest_s: 0 })
     }
 
     pub(super) fn library(&self) -> PathBuf {

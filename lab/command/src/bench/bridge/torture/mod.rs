@@ -73,6 +73,9 @@ pub(super) fn group(wanted: Wanted, said: &Rc<RefCell<Said>>) -> Group<Measured>
     let Wanted { time, jobs, seed, .. } = wanted;
     // Before the progress line, so that a torture that is killed can be repeated.
     eprintln!("torture: seed {seed}");
+    if !clock::has_compiler() {
+        eprintln!("torture: no C compiler (cc), so the server's clock does not step");
+    }
     Group {
         title: format!("bridge: torture of {} s, {jobs} jobs, seed {seed}", time.as_secs()),
         contestants: vec![uwork("torture", "", move |_| {
@@ -124,10 +127,7 @@ fn torture(wanted: Wanted, folder: &Path) -> Result<Evidence, UserError> {
 
 impl Torture {
     fn start(wanted: Wanted, folder: &Path) -> Result<Torture, UserError> {
-        let clock = Clock::build(folder)?;
-        if clock.is_none() {
-            eprintln!("torture: no C compiler (cc), so the server's clock does not step");
-        }
+        let clock = if clock::has_compiler() { Some(Clock::build(folder)?) } else { None };
         let log = Log::default();
         let servers = Servers::start(clock, log.clone())?;
         let sides = [vec![servers.plain_url()], servers.cluster_urls()];
