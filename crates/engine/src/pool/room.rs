@@ -1,10 +1,11 @@
 //! Which pools of a set have room for a neighbour's items: one bit for each pool.
 //!
-//! A pool has room if fewer of its workers run than its target asks for, and none is on its way up. The
-//! bits spare a thread that looks for room the reading of the counters of all pools, which their workers write all the time
-//! ([decision 80](../../../../docs/decisions/0080-bits-of-pools-with-room.md)). A pool's workers only
-//! set its bit, where room arises, and leave it set when they are busy again. The thread that finds a
-//! set bit without room clears it. So a pool that parks and wakes all the time changes its bit only as
+//! A pool has room if fewer of its workers run than its target asks for, and none is on its way up.
+//! The bits spare a thread that looks for room the reading of the counters of all pools, which
+//! their workers write all the time ([decision
+//! 80](../../../../docs/decisions/0080-bits-of-pools-with-room.md)). A pool's workers only set its
+//! bit, where room arises, and leave it set when they are busy again. The thread that finds a set
+//! bit without room clears it. So a pool that parks and wakes all the time changes its bit only as
 //! often as others look for room there.
 //!
 //! ```text
