@@ -257,7 +257,8 @@ impl Run {
         {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
-        // Without a descriptor to spare, which costs a job that has started no attempt.
+        // Fails if no descriptor is free. Then the loop asks `waitid`: a job that has started must not
+        // lose an attempt.
         let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         loop {
             if left.is_empty() {
@@ -351,8 +352,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_seen_without_a_descriptor_for_it() {
-        let pipes = || Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn();
-        let mut child = pipes().unwrap();
+        let cat = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn();
+        let mut child = cat.unwrap();
         let input = child.stdin.take();
         let mut run = Run::new(child, 0, &Arc::default());
         assert!(!run.has_ended().unwrap());

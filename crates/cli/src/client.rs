@@ -142,7 +142,7 @@ impl Client {
         if process.contains('/') {
             // A file of another kind refuses a connection as the socket of an ended process does.
             if fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket()) {
-                return Err(UserError(format!("{process}: no socket")));
+                return Err(UserError(format!("{process}: not a socket")));
             }
             return Client::open(Path::new(process), None, bounds)
                 .map_err(|fault| at(process, &fault, None));

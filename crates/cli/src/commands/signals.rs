@@ -55,31 +55,12 @@ impl Signals {
             if matches!(action(signal), libc::SIG_DFL | libc::SIG_IGN) {
                 return signal;
             }
-            self.deliver(signal);
+            deliver(signal);
         }
     }
 
-    /// Has the signal act on the process: its handler runs, or it ends the process.
-    fn deliver(&self, signal: i32) {
-        let mut blocked = self.before;
-        // SAFETY: the sets are live; a signal that is raised while it is blocked comes when the mask
-        // of before is restored.
-        unsafe {
-            libc::raise(signal);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, &raw mut blocked);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
-        }
-    }
-
-    /// Ends the process by a signal, as if it had not been blocked: a shell ends its loop then.
-    pub(crate) fn end_by(&self, signal: i32) -> ! {
-        self.deliver(signal);
-        // The parent has blocked it.
-        std::process::exit(128 + signal);
-    }
-
-    /// Waits for `time` at most. True as soon as one of the signals comes.
-    pub(crate) fn come_within(&self, time: Duration) -> bool {
+    /// Waits for `time` at most. Returns the number of the first signal that comes.
+    pub(crate) fn come_within(&self, time: Duration) -> Option<i32> {
         let time = libc::timespec {
             tv_sec: time.as_secs() as libc::time_t,
             tv_nsec: time.subsec_nanos().into(),
@@ -88,7 +69,7 @@ impl Signals {
         let signal = unsafe {
             libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const time)
         };
-        signal > 0
+        Some(signal).filter(|&signal| signal > 0)
     }
 }
 
@@ -98,6 +79,28 @@ impl Drop for Signals {
         // SAFETY: the set is live; a null pointer for the old mask is allowed.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
     }
+}
+
+/// Has a signal, which the calling thread blocks, act on the process: its handler runs, or it ends the
+/// process. Other signals stay blocked.
+fn deliver(signal: i32) {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` initializes the set; null pointers for the old masks are allowed. A signal
+    // that is raised while it is blocked comes when it no longer is.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::raise(signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Ends the process by a signal, as if it had not been blocked: a shell ends its loop then.
+pub(crate) fn end_by(signal: i32) -> ! {
+    deliver(signal);
+    // Its action is not the default one.
+    std::process::exit(128 + signal);
 }
 
 /// Has children wait to be reaped: a parent that ignores SIGCHLD leaves that to its child, and then the
@@ -141,7 +144,7 @@ mod tests {
         };
         assert!(!blocked());
         let signals = Signals::block();
-        assert!(blocked() && !signals.come_within(Duration::ZERO));
+        assert!(blocked() && signals.come_within(Duration::ZERO).is_none());
         drop(signals);
         assert!(!blocked());
     }

@@ -511,8 +511,8 @@ fn processes_without_a_socket_are_explained() {
     );
     let gone = refused(&["dump", "/nowhere/1.sock"]);
     assert!(gone.starts_with("uwork: /nowhere/1.sock: "), "{gone}");
-    assert_eq!(refused(&["dump", "/etc/passwd"]), "uwork: /etc/passwd: no socket");
-    assert_eq!(refused(&["dump", "/"]), "uwork: /: no socket");
+    assert_eq!(refused(&["dump", "/etc/passwd"]), "uwork: /etc/passwd: not a socket");
+    assert_eq!(refused(&["dump", "/"]), "uwork: /: not a socket");
 }
 
 #[test]

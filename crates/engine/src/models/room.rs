@@ -17,6 +17,7 @@
 //! - the worker sets the bit before it changes the counters;
 //! - the worker reads the lists before it sets the bit;
 //! - the worker takes its calls before it arrives;
+//! - two calls at once lose one;
 //! - a pool with a worker on its way up is taken for one without room;
 //! - a worker that comes up does not set the bit for the room that it leaves.
 

@@ -15,6 +15,8 @@ use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
 
+/// Searches for a neighbour with room. After the last one the watcher helps.
+const SEARCHES: u32 = 2;
 /// How many workers' slots are copied under the pool's lock at once.
 const WORKERS_AT_ONCE: usize = 16;
 
@@ -124,6 +126,15 @@ impl<H: Host> Pool<H> {
     /// ([`ComingHelp`](super::ComingHelp)).
     #[cold]
     pub(crate) fn wake_neighbour_worker(&self, engine: &Engine<H>, maker: Maker) {
+        for _ in 0..SEARCHES {
+            if self.call_neighbour(engine, maker) {
+                return;
+            }
+        }
+    }
+
+    /// One search. False if the worker that was called had arrived before.
+    fn call_neighbour(&self, engine: &Engine<H>, maker: Maker) -> bool {
         let called_by = CalledBy::Pool(self.id);
         let near = self.find_near(engine);
         let found = match near {
@@ -133,11 +144,13 @@ impl<H: Host> Pool<H> {
                 distant.filter(|far| near.is_none() || far.1 == Claim::Claimed).or(near)
             }
         };
-        let Some((other, claim)) = found else { return };
+        let Some((other, claim)) = found else { return true };
         other.comes_to_help.mark(called_by);
         if claim == Claim::Claimed || other.state.begin_wake(other.target()) {
             other.bring_worker(engine, maker);
+            return true;
         }
+        other.state.counts().waking
     }
 
     /// The first of the nearest pools whose wake can be claimed, or else the first one with a worker

@@ -157,7 +157,7 @@ impl std::fmt::Debug for RoomMap {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
 
     use super::*;
 
@@ -169,14 +169,14 @@ mod tests {
     struct Set {
         idle: usize,
         comes: usize,
-        /// Positions that have room when their counters are read again.
-        parks: Cell<Option<usize>>,
+        /// A pool that has room when its counters are read again.
+        parks: usize,
         called: RefCell<Vec<(usize, CalledBy)>>,
     }
 
     impl Set {
         fn new(idle: usize, comes: usize) -> Set {
-            Set { idle, comes, parks: Cell::new(None), called: RefCell::new(Vec::new()) }
+            Set { idle, comes, parks: NONE, called: RefCell::new(Vec::new()) }
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
         }
 
         fn has_room(&self, at: usize) -> bool {
-            self.parks.get() == Some(at)
+            self.parks == at
         }
 
         fn call(&self, at: usize, called_by: CalledBy) {
@@ -223,8 +223,7 @@ mod tests {
 
     #[test]
     fn room_that_arises_meanwhile_is_claimed_for_the_items_of_any_pool() {
-        let (map, set) = (RoomMap::new(2), Set::new(NONE, NONE));
-        set.parks.set(Some(1));
+        let (map, set) = (RoomMap::new(2), Set { parks: 1, ..Set::new(NONE, NONE) });
         assert_eq!(map.find(0, &set), Found::Claimed(1));
         assert_eq!(*set.called.borrow(), [(1, CalledBy::Any)]);
         assert_eq!(bits_of(&map, 0), [0, 1]);

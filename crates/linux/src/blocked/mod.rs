@@ -125,7 +125,7 @@ impl BlockDetector {
     fn lose_states(&self, error: &Error) {
         let declared = Tier::Declared as u8;
         if self.tier.swap(declared, Ordering::Relaxed) != declared {
-            self.add_reason(&format!("{STAT} was readable, and is not now: {error}"));
+            self.add_reason(&format!("{STAT} cannot be read: {error}"));
             self.pending_report.store(true, Ordering::Release);
         }
     }
@@ -236,8 +236,8 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
 }
 
 /// The reason for which the system does not permit this method, if any. Without a free descriptor no
-/// method is refused: a thread whose state is unknown is sampled again later, and
-/// [`BlockDetector::check`] finds a system that does not permit it.
+/// method is refused: a thread whose state is unknown is sampled again later. A system that does not
+/// permit a method is found by [`BlockDetector::check`] and [`BlockDetector::record`].
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,

@@ -1,14 +1,26 @@
 //! The compiler's messages about a missing declaration of an item: each has the line to add, and the
 //! program compiles with it.
 
+use std::cmp::Reverse;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use crate::support::left_out::left_out;
 
-/// This library, as the build of this test has it: the newest of its builds.
-fn library() -> PathBuf {
+/// The newest build of this library that has all features. Cargo keeps builds with fewer features beside
+/// it, and a build that runs at the same time may be writing one.
+fn library() -> Option<&'static Path> {
+    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let uses = "pub use uwork::{Work, rcu::RcuWork, task::TaskWork};";
+        builds().into_iter().find(|build| refusal_by(build, "features", uses).is_none())
+    });
+    FOUND.as_deref()
+}
+
+/// The builds of this library, the newest first.
+fn builds() -> Vec<PathBuf> {
     let test = std::env::current_exe().expect("this program");
     let folder = test.parent().expect("a folder").read_dir().expect("its files");
     let paths = folder.map(|entry| entry.expect("a file").path());
@@ -16,15 +28,30 @@ fn library() -> PathBuf {
         let name = path.file_name().expect("a name").to_string_lossy();
         name.starts_with("libuwork-") && name.ends_with(".rlib")
     });
-    let changed =
-        |path: &PathBuf| path.metadata().and_then(|data| data.modified()).expect("a time");
-    of_library.max_by_key(changed).expect("the library beside its test")
+    let mut builds: Vec<_> = of_library.collect();
+    builds.sort_by_key(|path| Reverse(path.metadata().and_then(|data| data.modified()).ok()));
+    builds
 }
 
-/// Compiles a program of this name without linking it. What the compiler says, if it refuses it.
-fn refusal(name: &str, source: &str) -> std::io::Result<Option<String>> {
-    let library = library();
-    let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+/// The compiler, if it can be started.
+fn compiler() -> Option<Command> {
+    let name = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let runs =
+        Command::new(&name).arg("--version").output().is_ok_and(|said| said.status.success());
+    runs.then(|| Command::new(name))
+}
+
+/// As [`refusal_by`], with the build that has all features.
+fn refusal(name: &str, source: &str) -> Option<String> {
+    let library = library().expect("a build of the library with the features rcu and task");
+    refusal_by(library, name, source)
+}
+
+/// Compiles a program of this name with a build of the library, without linking it. What the compiler
+/// says, if it refuses it.
+fn refusal_by(library: &Path, name: &str, source: &str) -> Option<String> {
+    let mut compiler = compiler()
+        .expect("a compiler")
         .args([
             "--edition=2024",
             "--crate-type=lib",
@@ -41,11 +68,13 @@ fn refusal(name: &str, source: &str) -> std::io::Result<Option<String>> {
         .arg("-")
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()?;
-    compiler.stdin.take().expect("a pipe").write_all(source.as_bytes())?;
-    let output = compiler.wait_with_output()?;
+        .spawn()
+        .expect("a process");
+    // A compiler that cannot start to read says why.
+    let _ = compiler.stdin.take().expect("a pipe").write_all(source.as_bytes());
+    let output = compiler.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok((!output.status.success()).then_some(said))
+    (!output.status.success()).then_some(said)
 }
 
 /// The type of a field, the declaration, the function of the item, and a function that submits it.
@@ -80,6 +109,9 @@ const KINDS: [[&str; 4]; 4] = [
 // compile where it is added.
 #[test]
 fn a_missing_declaration_is_in_the_compilers_message() {
+    if compiler().is_none() {
+        return left_out("declarations", "rustc cannot be run");
+    }
     for [field, declaration, function, submit] in KINDS {
         let program = |lines: &[&str]| {
             format!(
@@ -87,14 +119,10 @@ fn a_missing_declaration_is_in_the_compilers_message() {
                 lines.join("\n")
             )
         };
-        let missing = match refusal("missing", &program(&[function, submit])) {
-            Ok(said) => said.expect("refused without its declaration"),
-            Err(error) => {
-                return left_out("declarations", &format!("rustc cannot be run ({error})"));
-            }
-        };
+        let missing = refusal("missing", &program(&[function, submit]));
+        let missing = missing.expect("refused without its declaration");
         assert!(missing.contains(declaration), "{declaration} is not in: {missing}");
-        let declared = refusal("missing", &program(&[declaration, function, submit])).unwrap();
+        let declared = refusal("missing", &program(&[declaration, function, submit]));
         assert_eq!(declared, None, "with {declaration}");
     }
 }
@@ -102,15 +130,16 @@ fn a_missing_declaration_is_in_the_compilers_message() {
 // Catches: the message of the other kind of item, which leads to a line that is there already.
 #[test]
 fn a_declaration_of_another_kind_leads_to_the_right_one() {
+    if compiler().is_none() {
+        return left_out("declarations", "rustc cannot be run");
+    }
     let [_, of_work, function, _] = KINDS[0];
     for [field, declaration, _, submit] in [KINDS[1], KINDS[2]] {
         let program = format!(
             "use std::{{sync::Arc, time::Duration}};\nstruct Job {{ work: uwork::Work<Job>, other: {field} }}\n\
              {of_work}\n{function}\n{submit}\n"
         );
-        let Ok(said) = refusal("other", &program) else {
-            return left_out("declarations", "rustc cannot be run");
-        };
+        let said = refusal("other", &program);
         let said = said.expect("refused with the declaration of another item");
         assert!(said.contains(declaration), "{declaration} is not in: {said}");
     }

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use uwork_bridge::{Producer, Push, Pushed};
 
 use super::{Place, seconds, user};
 use crate::commands::progress::Progress;
-use crate::commands::signals::{Signals, is_ignored};
+use crate::commands::signals::{Signals, end_by, is_ignored};
 use crate::commands::{UserError, print};
 
 /// Lines that are sent together.
@@ -22,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// end of the process: a signal neither leaves the fate of a job unknown nor contradicts what was
 /// printed.
 static STATE: Mutex<State> = Mutex::new(State { pushed: 0, progress: None });
+
+/// Whether a signal waits for [`STATE`], to end the process.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 struct State {
     /// Jobs.
@@ -96,13 +100,37 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         Some(payload) => payload.clone().into_bytes(),
         None => standard_input()?,
     };
-    let _answered = ManuallyDrop::new(state());
+    let mut state = or_end(ManuallyDrop::new(state()));
     let answer = match producer.push(push(&args, payload)).map_err(user)? {
         Pushed::Added(entry) => entry,
         Pushed::Delayed => "delayed".to_owned(),
         Pushed::Duplicate => "duplicate".to_owned(),
     };
-    print(&format!("{answer}\n"))
+    state.pushed = usize::from(answer != "duplicate");
+    answered(state, &format!("{answer}\n"))
+}
+
+/// Prints the answer. Then a signal that has come meanwhile ends the process.
+fn answered(
+    state: ManuallyDrop<MutexGuard<'static, State>>,
+    text: &str,
+) -> Result<ExitCode, UserError> {
+    let code = print(text)?;
+    let _ = or_end(state);
+    Ok(code)
+}
+
+/// The locked state. If a signal waits for it, leaves it to that, which ends the process.
+fn or_end(
+    state: ManuallyDrop<MutexGuard<'static, State>>,
+) -> ManuallyDrop<MutexGuard<'static, State>> {
+    if ENDS.load(Ordering::SeqCst) {
+        drop(ManuallyDrop::into_inner(state));
+        loop {
+            std::thread::park();
+        }
+    }
+    state
 }
 
 /// The payload from standard input. A job without one is rarely meant: a closed descriptor, which
@@ -127,7 +155,7 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
             progress.begin(format!("{pushed} jobs pushed"));
         }
         let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
-        let mut state = ManuallyDrop::new(state());
+        let mut state = or_end(ManuallyDrop::new(state()));
         let count = state.pushed;
         let mut after = |error: UserError| {
             state.progress = None;
@@ -136,7 +164,7 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
         let batch = batch.map_err(|error| after(input(error)))?;
         if batch.is_empty() {
             state.progress = None;
-            return print(&format!("{count} jobs\n"));
+            return answered(state, &format!("{count} jobs\n"));
         }
         let read = batch.len();
         let pushes = batch.into_iter().map(|line| push(args, without_return(line))).collect();
@@ -155,20 +183,23 @@ fn state() -> MutexGuard<'static, State> {
 fn end_at_signal(signals: &Signals) {
     let signal = std::iter::repeat_with(|| signals.wait()).find(|&signal| !is_ignored(signal));
     let signal = signal.unwrap_or(libc::SIGTERM);
+    ENDS.store(true, Ordering::SeqCst);
     loop {
-        match STATE.try_lock() {
-            Err(TryLockError::WouldBlock) if !signals.come_within(LOOK_EVERY) => continue,
-            Ok(mut state) => {
-                state.progress = None;
-                complain!("uwork: a signal: {} jobs were pushed", state.pushed);
-                signals.end_by(signal);
-            }
-            Err(_) => {
-                complain!(
-                    "uwork: a second signal: it is unknown whether the last jobs were pushed"
-                );
-                signals.end_by(signal);
-            }
+        let state = match STATE.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        };
+        if let Some(mut state) = state {
+            state.progress = None;
+            complain!("uwork: a signal: jobs pushed: {}", state.pushed);
+            end_by(signal);
+        }
+        // A terminal that closes may send more than one SIGHUP.
+        let is_second = |&of: &i32| of != libc::SIGHUP && !is_ignored(of);
+        if signals.come_within(LOOK_EVERY).filter(is_second).is_some() {
+            complain!("uwork: a second signal: it is unknown whether the last jobs were pushed");
+            end_by(signal);
         }
     }
 }

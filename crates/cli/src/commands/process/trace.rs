@@ -70,7 +70,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
         }
     };
     // A signal that came at the end is no reason to lose the file. A later one ends the command.
-    while signals.come_within(Duration::ZERO) {}
+    while signals.come_within(Duration::ZERO).is_some() {}
     drop(signals);
     trace.close();
     client.renew_before(last);
@@ -124,7 +124,7 @@ fn record(
 ) -> Result<End, Failure> {
     let mut end = End::Time;
     while end == End::Time && Instant::now() < end_at {
-        if signals.come_within(INTERVAL) {
+        if signals.come_within(INTERVAL).is_some() {
             end = End::Signal;
         }
         read(client, last, trace)?;

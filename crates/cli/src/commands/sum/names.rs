@@ -73,7 +73,8 @@ fn has_shell_meaning(name: &[u8]) -> bool {
         || name.iter().any(|byte| br#" !"$&'()*:;<=>?[\^`|"#.contains(byte))
 }
 
-/// `'...'`, with `$'\n'` for a character that [`is_escaped`] and `$'\377'` for a byte that is not valid UTF-8.
+/// `'...'`, with `$'\n'` for an escaped character ([`is_escaped`]) and `$'\377'` for a byte that is not
+/// valid UTF-8.
 fn single_quoted(name: &[u8]) -> String {
     let mut out = String::from("'");
     let mut in_dollar = false;

@@ -24,7 +24,7 @@ use super::super::summary::Metric;
 const QUEUES: usize = 1_000;
 /// The interval of the command while its CPU time is measured, in seconds.
 const INTERVAL: &str = "0.5";
-/// The interval while keys are measured. It draws no picture meanwhile.
+/// The interval while keys are measured: longer than all of them take.
 const INTERVAL_OF_KEYS: &str = "3600";
 /// Keys of each kind.
 const KEYS: usize = 20;

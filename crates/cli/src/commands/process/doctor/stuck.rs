@@ -135,10 +135,7 @@ fn compared(
         });
     }
     let good = all - new - more - stuck.len();
-    let found = format!(
-        "of {}, {good} were seen twice, and move or have no items",
-        counted(all as u64, "queue", "queues")
-    );
+    let found = format!("queues that move or have no items, seen twice: {good} of {all}");
     let mut others = vec![match new {
         0 => Finding::good(found),
         _ => Finding::good(format!("{found}; made meanwhile: {new}")),
@@ -397,8 +394,7 @@ mod tests {
         let after = table("a bh 1 1 1 0 1 1 open\nb bh 2 2 1 0 0 1 open\nc bh 1 1 1 0 1 1 open\n");
         let (stuck, others) = compared(7, &before, &after, None);
         assert_eq!(stuck.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a"]);
-        let expected =
-            "of 3 queues, 1 were seen twice, and move or have no items; made meanwhile: 1";
+        let expected = "queues that move or have no items, seen twice: 1 of 3; made meanwhile: 1";
         assert_eq!((others.len(), &*others[0].what), (1, expected));
     }
 
