@@ -6,7 +6,7 @@
 #     lab/stuck/run.sh [ROUNDS [BURNERS]]        20 and 100
 #
 # UWORK: another command, such as that of a release build. KINDS, PROGRAMS: some of the kinds and programs. SHOW=1: prints
-# what was said. AS: the user, such as nobody, as whom root runs the programs and the commands.
+# what was said. AS: a user; root runs the programs and the commands with its rights.
 #
 # Needs cargo, a C compiler (CC) and strip, and no root. Without root, doctor keeps its own niceness and has a short slice
 # of CPU time alone, so that it takes longer beside busy loops. Without jq, the JSON of a dump is not read.

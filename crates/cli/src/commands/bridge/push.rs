@@ -101,12 +101,12 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         None => standard_input()?,
     };
     let mut state = or_end(ManuallyDrop::new(state()));
-    let answer = match producer.push(push(&args, payload)).map_err(user)? {
-        Pushed::Added(entry) => entry,
-        Pushed::Delayed => "delayed".to_owned(),
-        Pushed::Duplicate => "duplicate".to_owned(),
+    let (pushed, answer) = match producer.push(push(&args, payload)).map_err(user)? {
+        Pushed::Added(entry) => (1, entry),
+        Pushed::Delayed => (1, "delayed".to_owned()),
+        Pushed::Duplicate => (0, "duplicate".to_owned()),
     };
-    state.pushed = usize::from(answer != "duplicate");
+    state.pushed = pushed;
     answered(state, &format!("{answer}\n"))
 }
 
