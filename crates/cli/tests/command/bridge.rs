@@ -288,23 +288,56 @@ fn a_signal_ends_a_push_which_says_how_many_jobs_it_has_added() {
     }
 }
 
-// Catches: a signal that waits until the whole input is pushed.
+/// Whether a thread of a process, with this name, sleeps.
+fn sleeps(pid: u32, name: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.flatten().any(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.contains(&format!("({name}) S "))
+    })
+}
+
+/// Whether no thread of a process has taken a signal that was sent to it.
+fn is_pending(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    pending & 1 << (signal.as_raw() - 1) != 0
+}
+
+// Catches: a signal that waits until the input ends: the push has lines for the next batch at once.
 #[test]
-fn a_signal_ends_a_push_that_is_never_idle() {
-    let Some(redis) = Redis::start("a_signal_ends_a_push_that_is_never_idle", &[]) else { return };
-    // An input without end.
-    let mut yes = Command::new("yes");
-    let mut yes = Owned::spawn(yes.stdout(Stdio::piped()));
+fn a_signal_ends_a_push_before_its_next_batch() {
+    let Some(redis) = Redis::start("a_signal_ends_a_push_before", &[]) else { return };
     let mut push = redis.command(&["push", "--stream", "jobs", "--lines"]);
-    push.stdin(yes.stdout.take().unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let push = Owned::spawn(&mut push);
-    until("the first jobs are in the stream", || redis.number("XLEN jobs") > 0);
+    push.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut push = Owned::spawn(&mut push);
+    let mut input = push.stdin.take().unwrap();
+    input.write_all(&b"job\n".repeat(1_000)).unwrap();
+    until("the first batch is in the stream", || redis.number("XLEN jobs") == 1_000);
+    redis.pause();
+    // Until the process ends, and with it the pipe.
+    let writer =
+        std::thread::spawn(move || while input.write_all(&b"job\n".repeat(10_000)).is_ok() {});
+    // The number and the first argument of a system call.
+    let reads = format!("{} 0x0 ", libc::SYS_read);
+    until("the push waits for the server, and not for lines", || {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", push.id())).unwrap();
+        !call.starts_with(&reads) && !call.starts_with("running")
+    });
     kill_process(Pid::from_child(&push), Signal::TERM).unwrap();
+    // It sleeps again once it has announced the end.
+    until("the signal was taken", || {
+        !is_pending(push.id(), Signal::TERM) && sleeps(push.id(), "signals")
+    });
+    redis.resume();
     let Output { status, stderr, .. } = push.output();
+    writer.join().unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.signal(), Some(libc::SIGTERM), "{said}");
     let jobs = redis.number("XLEN jobs");
     assert!(said.ends_with(&format!("uwork: a signal: jobs pushed: {jobs}\n")), "{said}");
+    assert_eq!(jobs, 2_000, "and no batch after the one that waited");
 }
 
 #[test]
