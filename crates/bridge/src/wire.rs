@@ -1,6 +1,7 @@
 //! A connection to the master of a shard: batches of commands out, replies in; made again after a
 //! fault, with whichever server has the master's place by then. The README has the search.
 
+use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -346,7 +347,7 @@ impl Wire {
         let fault = |error: io::Error| Fault::of_connection(&error, &name);
         let mut connection = Connection::open(server, limit).map_err(fault)?;
         let (place, owner) = (&self.place, self.place.owner());
-        let said = Said::Before(nodes.said(&name));
+        let said = Said::Before(nodes.said(&name), Cell::default());
         let doubt = Doubt { place, server, said, owner: owner.as_ref() };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
@@ -375,8 +376,10 @@ impl Wire {
 enum Said<'a> {
     /// What it has said on this connection.
     Here(&'a Greeting),
-    /// It has said nothing here. What its address had said last when the connection was begun.
-    Before(Option<Greeting>),
+    /// It has said nothing here. What its address had said last when the connection was begun, and
+    /// whether its address was found to lead elsewhere. One slow server may answer the question and this
+    /// connection at once: its answer here is read before that finding ends the wait.
+    Before(Option<Greeting>, Cell<bool>),
 }
 
 /// The doubt about a server that is silent: whether another has its place meanwhile. A question of a
@@ -412,9 +415,10 @@ impl Doubt<'_> {
             false => match &self.said {
                 Said::Here(before) => self.place.has_changed(self.server, before),
                 // It is being connected to: nothing is lost if another one is asked.
-                Said::Before(before) => {
+                Said::Before(before, was_found) => {
                     self.place.has_master_beside(self.server)
-                        || self.place.leads_elsewhere(self.server, before.as_ref())
+                        || (self.place.leads_elsewhere(self.server, before.as_ref())
+                            && was_found.replace(true))
                 }
             },
         }

@@ -270,6 +270,22 @@ fn a_server_that_says_nothing_from_the_start_is_left_for_a_master() {
     }
 }
 
+/// It answers the question whether its address leads elsewhere and the first connection at once.
+#[test]
+fn a_server_that_is_slow_to_greet_is_not_taken_for_another() {
+    let Some(redis) = Redis::start("a_server_that_is_slow_to_greet", &[]) else { return };
+    let address = Proxy::to(redis.port());
+    address.hold_replies();
+    let server = server_at(&address.url());
+    let pushing = std::thread::spawn(move || {
+        let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
+        producer.push(Push::new("job")).map(drop)
+    });
+    until("the question is asked", || address.made() >= 2);
+    address.pass_replies(u64::MAX);
+    pushing.join().unwrap().unwrap();
+}
+
 #[test]
 fn a_replica_leads_to_its_master() {
     let Some(pair) = pair("a_replica_leads_to_its_master") else { return };

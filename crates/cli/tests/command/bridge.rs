@@ -249,6 +249,23 @@ fn bad_settings_are_refused_in_one_line() {
 }
 
 #[test]
+fn more_commands_than_descriptors_allow_are_refused_with_the_number_that_they_do() {
+    let run = "ulimit -n 200; exec \"$0\" bridge --server redis://127.0.0.1:1 --stream jobs \"$@\"";
+    let refused = |max: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", run, env!("CARGO_BIN_EXE_uwork"), "--max-active", max]);
+        let output = output(command.args(["--exec", "true"]));
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, line) = refused("2048");
+    let most = line.strip_prefix("uwork: --max-active 2048: the limit of open files (ulimit -n) ");
+    let most = most.and_then(|rest| rest.strip_prefix("allows at most ")).unwrap_or_default().trim();
+    assert!(status == Some(2) && (1..200).contains(&most.parse().unwrap_or(0)), "{line}");
+    let next = (most.parse::<u32>().unwrap() + 1).to_string();
+    assert!(refused(&next).1.contains(&format!("--max-active {next}: ")));
+}
+
+#[test]
 fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
     let name = "lines_that_are_not_text_are_jobs";
     let Some(redis) = Redis::start(name, &[]) else { return };

@@ -95,6 +95,33 @@ pub(super) struct Args {
     stop_limit: Duration,
 }
 
+/// Descriptors of a command: the ends of three pipes and a pidfd while it runs, the other ends of the
+/// pipes and the pipe that tells whether the program was found while it is started.
+const FILES_OF_COMMAND: u64 = 9;
+/// Descriptors of a shard: the connections of its two threads, and one for a question to another server.
+const FILES_OF_SHARD: u64 = 3;
+/// Descriptors of the process: the standard streams, those of the library, and some for programs.
+const FILES_OF_PROCESS: u64 = 24;
+
+/// How many commands may run at once with the descriptors that this process may have, at least 1.
+fn most_commands(shards: u64) -> u64 {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current else {
+        return u64::MAX;
+    };
+    (limit.saturating_sub(FILES_OF_PROCESS + FILES_OF_SHARD * shards) / FILES_OF_COMMAND).max(1)
+}
+
+/// How many jobs run at once: what was asked for, or as many as the default and `most` allow.
+fn active(asked: Option<u32>, default: u32, most: u64) -> Result<u32, UserError> {
+    match asked {
+        Some(asked) if u64::from(asked) > most => Err(UserError(format!(
+            "--max-active {asked}: the limit of open files (ulimit -n) allows at most {most}"
+        ))),
+        Some(asked) => Ok(asked),
+        None => Ok(default.min(u32::try_from(most).unwrap_or(u32::MAX))),
+    }
+}
+
 /// Runs the command.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let exec = Exec::new(args.exec, args.output_max).map_err(user)?;
@@ -105,7 +132,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     config.shards = args.place.shards;
     config.group = args.group;
     config.name = args.name;
-    config.max_active = args.max_active.unwrap_or(config.max_active);
+    let most = most_commands(config.streams.len() as u64 * u64::from(config.shards));
+    config.max_active = active(args.max_active, config.max_active, most)?;
     config.limit = args.limit;
     config.attempts_max = args.attempts;
     config.backoff = Backoff { first: args.retry_first, max: args.retry_max };
