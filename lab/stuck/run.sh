@@ -24,6 +24,7 @@ out=$(mktemp -d)
 export XDG_RUNTIME_DIR=$out
 started=()
 finish() {
+    [ -z "${stuck:-}" ] || kill -KILL "$stuck" 2>/dev/null || true
     exec 7>&-
     [ ${#started[@]} = 0 ] || kill -KILL "${started[@]}" 2>/dev/null || true
     rm -rf "$out"
@@ -48,8 +49,8 @@ done
 
 if [ -n "${AS:-}" ]; then
     # The folder of the build may be closed to the user.
-    cp "$uwork" "$out/uwork"
-    uwork=$out/uwork
+    cp "$uwork" "$out/command"
+    uwork=$out/command
     chown "$AS" "$out"
 fi
 
