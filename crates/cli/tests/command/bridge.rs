@@ -259,7 +259,8 @@ fn more_commands_than_descriptors_allow_are_refused_with_the_number_that_they_do
     };
     let (status, line) = refused("2048");
     let most = line.strip_prefix("uwork: --max-active 2048: the limit of open files (ulimit -n) ");
-    let most = most.and_then(|rest| rest.strip_prefix("allows at most ")).unwrap_or_default().trim();
+    let most =
+        most.and_then(|rest| rest.strip_prefix("allows at most ")).unwrap_or_default().trim();
     assert!(status == Some(2) && (1..200).contains(&most.parse().unwrap_or(0)), "{line}");
     let next = (most.parse::<u32>().unwrap() + 1).to_string();
     assert!(refused(&next).1.contains(&format!("--max-active {next}: ")));

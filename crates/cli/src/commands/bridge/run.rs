@@ -95,9 +95,10 @@ pub(super) struct Args {
     stop_limit: Duration,
 }
 
-/// Descriptors of a command: the ends of three pipes and a pidfd while it runs, the other ends of the
-/// pipes and the pipe that tells whether the program was found while it is started.
-const FILES_OF_COMMAND: u64 = 9;
+/// Descriptors of a command: the ends of three pipes and a pidfd while it runs, and a share of those of the
+/// commands that are being started, which have five more each. If they do not suffice, the job is handed
+/// back and tried again.
+const FILES_OF_COMMAND: u64 = 5;
 /// Descriptors of a shard: the connections of its two threads, and one for a question to another server.
 const FILES_OF_SHARD: u64 = 3;
 /// Descriptors of the process: the standard streams, those of the library, and some for programs.
