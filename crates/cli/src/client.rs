@@ -28,6 +28,7 @@ use crate::sockets::{Socket, check_name, no_socket};
 
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
+use crate::sockets::sockets_of;
 pub(crate) use crate::sockets::{remove_if_stale, remove_unnamed, sockets};
 
 /// The protocol's version that this client speaks.
@@ -151,7 +152,7 @@ impl Client {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
         })?;
         let mut failed = None;
-        for (_, path) in sockets().into_iter().filter(|&(found, _)| found == number) {
+        for (_, path) in sockets_of(Some(number)) {
             match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),
                 Err(fault) => {
@@ -284,12 +285,20 @@ pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
         Fault::Late if peer::is_stopped(process) => "stopped".to_owned(),
         Fault::Late => "does not answer".to_owned(),
         Fault::Closed => "closes the connection".to_owned(),
+        Fault::System(error) if is_out_of_files(error) => {
+            "not asked: this command may open no more files (ulimit -n)".to_owned()
+        }
         Fault::Forbidden => "refused: another user's".to_owned(),
         Fault::Refused(reason) => format!("refused: {reason}"),
         Fault::Stranger(reason) => format!("not believed: {reason}"),
         Fault::Malformed(what) => what.clone(),
         Fault::System(error) => words_of(error),
     })
+}
+
+/// Whether this process has no free descriptor.
+fn is_out_of_files(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
 }
 
 fn at(place: &str, fault: &Fault, process: Option<u32>) -> UserError {
@@ -417,7 +426,8 @@ mod tests {
         let system = |number| Fault::from(io::Error::from_raw_os_error(number));
         assert_eq!(of(system(libc::EACCES)), "refused: another user's");
         assert_eq!(of(system(libc::EAGAIN)), "does not answer");
-        assert_eq!(of(system(libc::EMFILE)), "Too many open files");
+        assert_eq!(of(system(libc::ENFILE)), "Too many open files in system");
+        assert!(of(system(libc::EMFILE)).starts_with("not asked: this command"));
         assert_eq!(
             (of(system(libc::ECONNREFUSED)), of(system(libc::ENOENT))),
             ("none".into(), "none".into())

@@ -70,6 +70,12 @@ pub(crate) fn credentials(stream: &UnixStream) -> Result<libc::ucred, Fault> {
     if outcome == 0 { Ok(peer) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
+/// The text of a file in /proc. The names of processes and files in it may be any bytes: those that are
+/// no UTF-8 become U+FFFD.
+pub(crate) fn read_text(path: &str) -> std::io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Facts of /proc/PID/status.
 struct Status {
     /// The effective user.
@@ -79,7 +85,7 @@ struct Status {
 
 /// None: the process has ended.
 fn status(process: u32) -> Option<Status> {
-    status_in(&fs::read_to_string(format!("/proc/{process}/status")).ok()?)
+    status_in(&read_text(&format!("/proc/{process}/status")).ok()?)
 }
 
 fn status_in(text: &str) -> Option<Status> {
@@ -96,8 +102,11 @@ fn status_in(text: &str) -> Option<Status> {
 /// The fields of /proc/PID/stat behind the name, which may have spaces and parentheses. None: the
 /// process has ended.
 fn fields(process: u32) -> Option<Vec<String>> {
-    let text = fs::read(format!("/proc/{process}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text).into_owned();
+    fields_of(&format!("/proc/{process}"))
+}
+
+fn fields_of(folder: &str) -> Option<Vec<String>> {
+    let text = read_text(&format!("{folder}/stat")).ok()?;
     Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
 }
 
@@ -105,18 +114,37 @@ fn started(process: u32) -> Option<u64> {
     fields(process)?.get(19)?.parse().ok()
 }
 
-/// Whether the process exists, and is no zombie.
+/// Whether the process exists, and is no zombie. If only its first thread has ended, it lives.
 pub(crate) fn is_alive(process: u32) -> bool {
-    fields(process).is_some_and(|fields| fields.first().is_some_and(|it| !"ZX".contains(&**it)))
+    fields(process).is_some_and(|fields| {
+        let has_threads =
+            || fields.get(17).and_then(|it| it.parse().ok()).is_some_and(|it: u32| it > 1);
+        fields.first().is_some_and(|it| !"ZX".contains(&**it)) || has_threads()
+    })
 }
 
 /// Whether a signal or a debugger has stopped the process.
 pub(crate) fn is_stopped(process: u32) -> bool {
-    fields(process).is_some_and(|fields| fields.first().is_some_and(|it| "Tt".contains(&**it)))
+    is_in(&format!("/proc/{process}"), "Tt") || is_stopped_behind_its_first_thread(process)
+}
+
+/// The first thread of a process may have ended before the others.
+fn is_stopped_behind_its_first_thread(process: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let mut threads = threads.filter_map(|thread| thread.path().to_str().map(str::to_owned));
+    is_in(&format!("/proc/{process}"), "Z") && threads.any(|thread| is_in(&thread, "Tt"))
+}
+
+/// Whether the state in the file `stat` of a process or thread is one of these letters.
+fn is_in(folder: &str, states: &str) -> bool {
+    let state = fields_of(folder).and_then(|fields| fields.into_iter().next());
+    state.is_some_and(|state| states.contains(&*state))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
 
     #[test]
@@ -130,6 +158,61 @@ mod tests {
         assert!(matches!(other, Fault::Stranger(why) if why.contains("listens here, not")));
         assert!(is_alive(own) && !is_stopped(own));
         assert!(!is_alive(99_999_998) && !is_stopped(99_999_998));
+    }
+
+    /// A child of this process whose first thread has ended. It ends with the pipe that keeps it.
+    fn child_without_its_first_thread() -> (u32, std::io::PipeWriter) {
+        let (kept, keeps) = std::io::pipe().unwrap();
+        let (told, tells) = std::io::pipe().unwrap();
+        // SAFETY: the child has this thread alone, and uses none of the program's locks but that of the
+        // allocator, which its library takes over.
+        match unsafe { libc::fork() } {
+            0 => {
+                drop((keeps, told));
+                std::thread::spawn(move || {
+                    let _ = (&tells).write(b"1");
+                    let _ = (&kept).read(&mut [0]);
+                    // SAFETY: no pointers.
+                    unsafe { libc::_exit(0) }
+                });
+                // SAFETY: ends this thread alone.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+                unreachable!("the thread has ended");
+            }
+            child => {
+                drop(tells);
+                (&told).read_exact(&mut [0]).unwrap();
+                (u32::try_from(child).expect("fork"), keeps)
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_one_of_its_threads() {
+        let (child, keeps) = child_without_its_first_thread();
+        let number = child as libc::pid_t;
+        while !is_in(&format!("/proc/{child}"), "Z") {
+            std::thread::yield_now();
+        }
+        assert!(is_alive(child) && !is_stopped(child));
+        let mut status = 0;
+        // SAFETY: the child is ours and was not waited for.
+        unsafe {
+            assert_eq!(libc::kill(number, libc::SIGSTOP), 0);
+            assert_eq!(libc::waitpid(number, &raw mut status, libc::WUNTRACED), number);
+        }
+        assert!(is_stopped(child));
+        // SAFETY: as before.
+        unsafe {
+            assert_eq!(libc::kill(number, libc::SIGCONT), 0);
+            drop(keeps);
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let ended = libc::WEXITED | libc::WNOWAIT;
+            assert_eq!(libc::waitid(libc::P_PID, child, &raw mut info, ended), 0);
+        }
+        assert!(!is_alive(child), "a zombie");
+        // SAFETY: as before.
+        assert_eq!(unsafe { libc::waitpid(number, &raw mut status, 0) }, number);
     }
 
     #[test]

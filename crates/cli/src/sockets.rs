@@ -25,7 +25,7 @@ use crate::peer::{credentials, is_alive, own_number};
 
 /// The folders of systemd's sessions, in which a user's folder has the user's number.
 const SESSIONS: &str = "/run/user";
-/// The most folders of a user's, and the most files in one. What is beyond is left out.
+/// The most folders of a user's, and the most files in all of them. What is beyond is left out.
 const FOLDERS_MAX: usize = 64;
 const FILES_MAX: usize = 4096;
 /// The most links in a path.
@@ -102,9 +102,9 @@ impl Folder {
         Ok(Folder { file, parent, path: path.to_owned(), owner: found.st_uid })
     }
 
-    /// The names of files, which may be anything.
-    fn names(&self) -> Vec<PathBuf> {
-        let entries = Dir::read_from(&self.file).into_iter().flatten().flatten().take(FILES_MAX);
+    /// The names of files, which may be anything; of so many at most.
+    fn names(&self, most: usize) -> Vec<PathBuf> {
+        let entries = Dir::read_from(&self.file).into_iter().flatten().flatten().take(most);
         let names =
             entries.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())));
         names.filter(|name| process_of(name).is_some()).collect()
@@ -222,11 +222,28 @@ fn folders() -> Vec<Folder> {
 
 /// The sockets of all processes that this user may see, by the process's number here.
 pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
+    sockets_of(None)
+}
+
+/// The same of one process.
+pub(crate) fn sockets_of(process: Option<u32>) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
+    let own = own_namespace();
+    let mut left: HashMap<u32, usize> = HashMap::new();
     for folder in folders() {
-        for name in folder.names().into_iter().filter(|name| !is_unnamed(name)) {
-            if let Ok(socket) = folder.socket(&name) {
-                found.extend(number_here(&name, &socket).map(|it| (it, folder.path.join(&name))));
+        let left = left.entry(folder.owner).or_insert(FILES_MAX);
+        let names = folder.names(*left);
+        *left -= names.len();
+        for name in names.into_iter().filter(|name| !is_unnamed(name)) {
+            // The number in the name is that of another namespace, or the process's.
+            let may_be = process_of(&name).is_some_and(|(number, namespace)| {
+                let is_here = namespace.is_none() || namespace == own;
+                process.is_none_or(|process| !is_here || process == number)
+            });
+            if may_be && let Ok(socket) = folder.socket(&name) {
+                let here = number_here(&name, &socket, own);
+                let here = here.filter(|&it| process.is_none_or(|process| process == it));
+                found.extend(here.map(|it| (it, folder.path.join(&name))));
             }
         }
     }
@@ -236,9 +253,9 @@ pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
 
 /// The number that a process has here. Processes of other PID namespaces have another one there, which
 /// is in the name. 0, if it has none here.
-fn number_here(name: &Path, socket: &Socket) -> Option<u32> {
+fn number_here(name: &Path, socket: &Socket, own: Option<u64>) -> Option<u32> {
     let (process, namespace) = process_of(name)?;
-    if namespace.is_none_or(|namespace| Some(namespace) == own_namespace()) {
+    if namespace.is_none() || namespace == own {
         return Some(process);
     }
     let peer = connect(&socket.path).ok().and_then(|stream| credentials(&stream).ok());
@@ -258,7 +275,7 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
 /// Removes the files of processes that were killed before their sockets had got their names.
 pub(crate) fn remove_unnamed() {
     for folder in folders() {
-        for name in folder.names().into_iter().filter(|name| is_unnamed(name)) {
+        for name in folder.names(FILES_MAX).into_iter().filter(|name| is_unnamed(name)) {
             let has_ended = process_of(&name).is_some_and(|(process, namespace)| {
                 let is_here = namespace.is_none_or(|it| Some(it) == own_namespace());
                 is_here && !is_alive(process)

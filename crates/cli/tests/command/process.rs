@@ -79,6 +79,26 @@ fn ls_lists_this_process_and_removes_the_files_of_ended_ones() {
     });
 }
 
+/// The system cuts a name after 15 bytes, in the middle of a character.
+#[test]
+fn a_process_whose_name_is_no_text_is_listed_and_answers() {
+    observed("process::a_process_whose_name_is_no_text_is_listed_and_answers", || {
+        let (_queue, pid) = looked_at("named");
+        fs::write("/proc/self/comm", b"bad\xc3").unwrap();
+        let listed =
+            until(|| Ok::<_, String>(text(&["ls"])), |listed| !listed.contains("does not answer"));
+        let line = listed.lines().find(|line| line.trim_start().starts_with(&pid)).unwrap();
+        assert!(line.contains(" bad\u{fffd} "), "{line}");
+        assert_eq!(text(&["get", &pid, "devices/named/per_cpu"]), "0\n");
+        let threads = fs::read_dir("/proc/self/task").unwrap().count();
+        let said = answered(&mut command(&["doctor", &pid])).stdout;
+        let said = String::from_utf8(said).unwrap();
+        let counted = said.split_once("(RLIMIT_NPROC) ").unwrap().1;
+        let counted: usize = counted.split(' ').next().unwrap().parse().unwrap();
+        assert!(counted >= threads, "{said}");
+    });
+}
+
 #[test]
 fn ls_removes_a_socket_that_never_got_its_name() {
     observed("process::ls_removes_a_socket_that_never_got_its_name", || {

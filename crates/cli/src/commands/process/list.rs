@@ -15,6 +15,9 @@ use crate::client::{
 use crate::commands::json::line;
 use crate::exchange::{Bounds, Fault};
 
+/// The most characters of a tier, and of a state.
+const TIER_MAX: usize = 10;
+const STATE_MAX: usize = 60;
 /// The bytes of all paths in a tree that are kept.
 const PATHS_MAX: usize = 16 << 20;
 
@@ -38,13 +41,13 @@ pub(super) fn processes(as_json: bool) -> String {
     );
     for Listed { process, command, status, socket } in listed {
         let about = match status {
-            Ok(status) => format!(
-                "{:>7} {:>7} {:<10}",
-                fact(&status, "queues"),
-                fact(&status, "workers"),
-                fact(&status, "blocking_tier")
-            ),
-            Err(state) => format!("{state:<26}"),
+            Ok(status) => {
+                let count =
+                    |name| count(&status, name).map_or(String::from("?"), |it| it.to_string());
+                let tier = clipped(fact(&status, "blocking_tier"), TIER_MAX);
+                format!("{:>7} {:>7} {tier:<10}", count("queues"), count("workers"))
+            }
+            Err(state) => format!("{:<26}", clipped(&state, STATE_MAX)),
         };
         let _ = writeln!(text, "{process:>8} {command:<16} {about} {}", socket.display());
     }
@@ -60,13 +63,26 @@ fn object(listed: &Listed) -> Value {
     match &listed.status {
         Ok(status) => {
             for name in ["queues", "workers"] {
-                object[name] = fact(status, name).parse::<u64>().ok().into();
+                object[name] = count(status, name).into();
             }
             object["tier"] = fact(status, "blocking_tier").into();
         }
         Err(state) => object["error"] = state.as_str().into(),
     }
     object
+}
+
+fn count(status: &str, name: &str) -> Option<u64> {
+    fact(status, name).parse().ok()
+}
+
+/// At most so many characters of a process's text: a line that a terminal wraps could be taken for
+/// another process.
+fn clipped(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The processes that live. All are asked at the same time.
@@ -95,7 +111,8 @@ fn listed() -> Vec<Listed> {
 /// The answer of a process to `status`.
 fn status(process: u32, path: &Path, bounds: Bounds) -> Result<String, Fault> {
     match Client::open_listed(process, path, bounds)?.ask_once("status")? {
-        Ok(status) => Ok(status),
+        Ok(status) if count(&status, "queues").is_some() => Ok(status),
+        Ok(_) => Err(Fault::Malformed("does not say how many queues it has".to_owned())),
         Err(refused) => Err(Fault::Refused(refused.reason)),
     }
 }

@@ -205,6 +205,9 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
     let until = Instant::now() + doctor::EVIDENCE;
     let mut client = Client::connect(&args.process)?;
     let answers = answers_with_names(&mut client, &requests, until)?;
+    if args.json && serde_json::from_str::<serde_json::Value>(&answers[0]).is_err() {
+        return Err(UserError(format!("process {} has sent a malformed dump", client.process())));
+    }
     print(&answers.join("\n"))
 }
 

@@ -4,6 +4,7 @@
 use std::fs;
 
 use super::Finding;
+use crate::peer::read_text;
 
 /// With fewer threads, descriptors or signals than this left, a process is warned of.
 const LEFT_MIN: u64 = 64;
@@ -35,7 +36,7 @@ impl Limit {
 pub(super) fn findings(process: u32) -> Vec<Finding> {
     let read = |file: &str| {
         let path = format!("/proc/{process}/{file}");
-        fs::read_to_string(&path).map_err(|error| unseen(format!("{path}: {error}")))
+        read_text(&path).map_err(|error| unseen(format!("{path}: {error}")))
     };
     let both = read("limits").and_then(|limits| Ok((limits, read("status")?)));
     let (limits, status) = match both {
@@ -45,10 +46,7 @@ pub(super) fn findings(process: u32) -> Vec<Finding> {
     let (mut all, unknown) = of_process(&limits, &status, &Used::by(process, &status));
     let groups = read("cgroup");
     all.extend(
-        groups
-            .as_deref()
-            .ok()
-            .and_then(|groups| pids_max(groups, &|path| fs::read_to_string(path).ok())),
+        groups.as_deref().ok().and_then(|groups| pids_max(groups, &|path| read_text(path).ok())),
     );
     let mut findings = judged(&all);
     findings.extend(groups.err());
@@ -94,7 +92,7 @@ impl Used {
             let names = entries.flatten().map(|entry| entry.file_name());
             let numbers = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
             let threads = numbers.filter_map(|number| {
-                let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+                let status = read_text(&format!("/proc/{number}/status")).ok()?;
                 (line(&status, "Uid:") == user).then(|| number_in(&status, "Threads:"))?
             });
             threads.sum()

@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use uwork::topology::Machine;
 
 use super::{DoctorArgs, UserError, in_a_path};
-use crate::client::{Client, Failure, Table, at_once, bounds, fact, living, state_of};
+use crate::client::{Client, Failure, Table, at_once, bounds, fact, is_alive, living, state_of};
 use crate::commands::json::line;
 use crate::commands::print;
+use crate::peer::{is_stopped, read_text};
 use crate::printable::printable;
 
 /// The time between the two looks at the queues. Those in which items wait and nothing moves in it are
@@ -270,8 +271,10 @@ fn process(client: &mut Client) -> Vec<Finding> {
         )),
     }
     findings.extend(limits::findings(process));
-    std::thread::sleep(second_look.saturating_duration_since(Instant::now()));
-    let after = before.and_then(Result::ok).map(|before| (before, client.ask("queues")));
+    let after = before.and_then(Result::ok).map(|before| {
+        std::thread::sleep(second_look.saturating_duration_since(Instant::now()));
+        (before, client.ask("queues"))
+    });
     match after {
         Some((before, Ok(after))) => {
             let (before, after) = (Table::parse(&before), Table::parse(&after));
@@ -304,16 +307,16 @@ fn uncompared(process: u32, reason: &str) -> Finding {
 
 /// A value in /proc/PID/status.
 fn said_of(process: Option<u32>, title: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process?)).ok()?;
+    let status = read_text(&format!("/proc/{}/status", process?)).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(title))?;
     Some(printable(line.trim()).into_owned())
 }
 
 /// An error if the process is stopped or has ended: an answer is not waited for then.
 fn not_halted(process: Option<u32>) -> Result<(), UserError> {
-    match said_of(process, "State:").filter(|state| state.starts_with(['T', 't', 'Z', 'X'])) {
-        Some(_) => Err(UserError("the process cannot answer".to_owned())),
-        None => Ok(()),
+    match process.is_none_or(|process| is_alive(process) && !is_stopped(process)) {
+        true => Ok(()),
+        false => Err(UserError("the process cannot answer".to_owned())),
     }
 }
 

@@ -10,11 +10,12 @@ use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use super::elf::Elf;
 use super::lines::{Line, demangled, lines};
+use crate::peer::read_text;
 use crate::printable::printable;
 
 /// Precedes the address of a function without a name.
@@ -40,7 +41,7 @@ pub(in super::super) struct Found {
     pub(in super::super) missing: BTreeSet<String>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Place {
     /// The file and the address in it.
     position: String,
@@ -48,20 +49,67 @@ struct Place {
     lines: Vec<Line>,
 }
 
-/// The names of all addresses in the texts. `process` is its number here, or the reason why it has none.
+/// The names of all addresses in the texts, as far as they are found in time: a process may have mapped
+/// any number of files of any size. `process` is its number here.
 pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
     let wanted: BTreeSet<u64> = texts.iter().flat_map(|text| addresses(text)).collect();
     let mut found = Found::default();
     if wanted.is_empty() {
         return found;
     }
-    let file = format!("/proc/{process}/maps");
-    let maps: Vec<Mapping> = match fs::read_to_string(&file) {
-        Ok(maps) => maps.lines().filter_map(mapping).collect(),
-        Err(error) => {
-            found.missing.insert(format!("{file}: {error}"));
-            return found;
+    // Functions have no lines, only calls on stacks.
+    let has_stacks = texts.iter().any(|text| text.lines().any(|line| frame(line).is_some()));
+    let (tell, told) = mpsc::channel();
+    // Not joined: it ends with this command, or when its next result has no receiver.
+    let reader = move || read(process, wanted, has_stacks, |part| tell.send(part).is_ok());
+    if let Err(error) = std::thread::Builder::new().spawn(reader) {
+        found.missing.insert(format!("no thread to read them: {error}"));
+        return found;
+    }
+    let mut waiting = Vec::new();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match told.recv_timeout(left) {
+            Ok(Part::Files(files)) => waiting = files,
+            Ok(Part::Places(places)) => found.add(places),
+            Ok(Part::Missing(reason)) => _ = found.missing.insert(reason),
+            Ok(Part::Done(path)) => waiting.retain(|it| *it != path),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let late =
+                    waiting.into_iter().map(|path| format!("{path}: it was not read in time"));
+                found.missing.extend(late);
+                break;
+            }
         }
+    }
+    found
+}
+
+/// What a reader of files has found.
+enum Part {
+    /// The files that it reads.
+    Files(Vec<String>),
+    Places(Vec<(u64, Place)>),
+    /// Why names or lines are missing.
+    Missing(String),
+    /// A file has been read.
+    Done(String),
+}
+
+/// Reads the files that have these addresses: first the functions of all, then the lines. Ends if
+/// `tell` returns false.
+fn read(
+    process: u32,
+    wanted: BTreeSet<u64>,
+    has_stacks: bool,
+    tell: impl Fn(Part) -> bool,
+) -> Option<()> {
+    let tell = |part| tell(part).then_some(());
+    let file = format!("/proc/{process}/maps");
+    let maps: Vec<Mapping> = match read_text(&file) {
+        Ok(maps) => maps.lines().filter_map(mapping).collect(),
+        Err(error) => return tell(Part::Missing(format!("{file}: {error}"))),
     };
     let mut files: BTreeMap<&str, Vec<(u64, &Mapping)>> = BTreeMap::new();
     for address in wanted {
@@ -69,91 +117,82 @@ pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Fo
             files.entry(&it.path).or_default().push((address, it));
         }
     }
+    files.retain(|path, _| path.starts_with('/'));
+    tell(Part::Files(files.keys().map(|&path| path.to_owned()).collect()))?;
     let mut rest = Vec::new();
-    for (path, addresses) in files.into_iter().filter(|(path, _)| path.starts_with('/')) {
-        match named(process, &addresses, &mut found) {
-            Ok(it) => rest.push((path.to_owned(), it)),
-            Err(reason) => _ = found.missing.insert(format!("{path}: {reason}")),
+    for (path, addresses) in files {
+        tell(Part::Places(positions(&addresses)))?;
+        let elf = match named(process, &addresses, &tell) {
+            Ok((elf, pairs)) if has_stacks && elf.has_lines() => {
+                rest.push((path, elf, pairs));
+                continue;
+            }
+            outcome => outcome.err(),
+        };
+        if let Some(reason) = elf {
+            tell(Part::Missing(format!("{path}: {reason}")))?;
         }
+        tell(Part::Done(path.to_owned()))?;
     }
-    // Functions have no lines, only calls on stacks.
-    if texts.iter().any(|text| text.lines().any(|line| frame(line).is_some())) {
-        add_lines(&mut found, rest, until);
+    for (path, elf, pairs) in rest {
+        let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
+        match lines(&elf, &own) {
+            Err(reason) => tell(Part::Missing(format!("{path}: no lines: {reason}")))?,
+            Ok(lines) => {
+                let place = |(address, own): (u64, u64)| {
+                    let lines = lines.get(&own).cloned().unwrap_or_default();
+                    (address, Place { lines, ..Place::default() })
+                };
+                tell(Part::Places(pairs.into_iter().map(place).collect()))?;
+            }
+        }
+        tell(Part::Done(path.to_owned()))?;
     }
-    found
+    Some(())
 }
 
-/// A file that may have lines, and the addresses in it: in the process, and in the file's own numbers.
-type Rest = (Arc<Elf>, Vec<(u64, u64)>);
-
-/// Finds the functions of addresses in one file.
-fn named(process: u32, wanted: &[(u64, &Mapping)], found: &mut Found) -> Result<Rest, String> {
-    let Some(&(_, of)) = wanted.first() else { return Err("no address".to_owned()) };
-    for &(address, it) in wanted {
+/// Where addresses are in their files.
+fn positions(wanted: &[(u64, &Mapping)]) -> Vec<(u64, Place)> {
+    let place = |&(address, it): &(u64, &Mapping)| {
         let offset = address - it.addresses.start + it.offset;
         let position = format!("{}+{offset:#x}", it.path);
-        found.places.entry(address).or_default().position = position;
-    }
+        (address, Place { position, ..Place::default() })
+    };
+    wanted.iter().map(place).collect()
+}
+
+/// Addresses of a file: in the process, and in the file's own numbers.
+type Pairs = Vec<(u64, u64)>;
+
+/// Finds the functions of addresses in one file.
+fn named(
+    process: u32,
+    wanted: &[(u64, &Mapping)],
+    tell: &impl Fn(Part) -> Option<()>,
+) -> Result<(Elf, Pairs), String> {
+    let Some(&(_, of)) = wanted.first() else { return Err("no address".to_owned()) };
     let elf = Elf::new(opened(process, of)?).map_err(|error| error.to_string())?;
-    let mut pairs = Vec::new();
-    for &(address, it) in wanted {
-        if let Some(own) = elf.address_of(address - it.addresses.start + it.offset) {
-            pairs.push((address, own));
-            // What `addr2line` takes, too.
-            found.places.entry(address).or_default().position = format!("{}+{own:#x}", it.path);
-        }
-    }
+    let in_file = |&(address, it): &(u64, &Mapping)| {
+        Some((address, elf.address_of(address - it.addresses.start + it.offset)?))
+    };
+    let pairs: Pairs = wanted.iter().filter_map(in_file).collect();
     // Stripped: the system may have the symbols elsewhere. Lines of its libraries are not looked for.
     let separate = || Elf::new(File::open(elf.separate()?).ok()?).ok();
     let symbols = if elf.has_symbols() { None } else { separate() };
     let symbols = symbols.as_ref().unwrap_or(&elf);
     let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
     let names = symbols.symbols(&own).map_err(|error| error.to_string())?;
-    for (address, own) in &pairs {
-        let name = names.get(own).map(|name| printable(&demangled(name)).into_owned());
-        found.places.entry(*address).or_default().symbol = name;
-    }
+    let place = |&(address, own): &(u64, u64)| {
+        let symbol = names.get(&own).map(|name| printable(&demangled(name)).into_owned());
+        // What `addr2line` takes, too.
+        (address, Place { position: format!("{}+{own:#x}", of.path), symbol, ..Place::default() })
+    };
+    // The receiver may have gone, as the next part shows.
+    let _ = tell(Part::Places(pairs.iter().map(place).collect()));
     if !symbols.has_symbols() && names.len() < own.iter().collect::<BTreeSet<_>>().len() {
-        found.missing.insert(format!("{}: it is stripped of its symbols", of.path));
+        let _ = tell(Part::Missing(format!("{}: it is stripped of its symbols", of.path)));
     }
-    Ok((Arc::new(elf), pairs))
-}
-
-/// Adds lines and inlined functions, as far as they are found in time.
-fn add_lines(found: &mut Found, files: Vec<(String, Rest)>, until: Instant) {
-    let (tell, told) = mpsc::channel();
-    let files: Vec<_> = files.into_iter().filter(|(_, (elf, _))| elf.has_lines()).collect();
-    let mut waiting: BTreeSet<String> = files.iter().map(|(path, _)| path.clone()).collect();
-    // Not joined: it ends with this command.
-    let reads = std::thread::Builder::new().spawn(move || {
-        for (path, (elf, pairs)) in files {
-            let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
-            if tell.send((path, pairs, lines(&elf, &own))).is_err() {
-                return;
-            }
-        }
-    });
-    if let Err(error) = reads {
-        found.missing.insert(format!("no lines: no thread to read them: {error}"));
-        return;
-    }
-    while !waiting.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok((path, pairs, outcome)) = told.recv_timeout(left) else { break };
-        waiting.remove(&path);
-        match outcome {
-            Err(reason) => _ = found.missing.insert(format!("{path}: no lines: {reason}")),
-            Ok(lines) => {
-                for (address, own) in pairs {
-                    let place = found.places.entry(address).or_default();
-                    place.lines = lines.get(&own).cloned().unwrap_or_default();
-                }
-            }
-        }
-    }
-    for path in waiting {
-        found.missing.insert(format!("{path}: its lines were not read in time"));
-    }
+    Ok((elf, pairs))
 }
 
 /// Opens a file of a process, as the process has mapped it.
@@ -238,6 +277,18 @@ fn hex_at_start(text: &str) -> (Option<u64>, &str) {
 }
 
 impl Found {
+    /// Adds what is known of these addresses.
+    fn add(&mut self, places: Vec<(u64, Place)>) {
+        for (address, new) in places {
+            let place = self.places.entry(address).or_default();
+            if !new.position.is_empty() {
+                place.position = new.position;
+            }
+            place.symbol = new.symbol.or_else(|| place.symbol.take());
+            place.lines.extend(new.lines);
+        }
+    }
+
     /// The text with names.
     pub(in super::super) fn in_text(&self, text: &str) -> String {
         let (mut out, mut stack) = (String::new(), Vec::new());
@@ -246,7 +297,8 @@ impl Found {
                 Some((number, address)) => stack.push((address, looked_up(number, address))),
                 None => {
                     self.write_stack(&mut out, &mut stack);
-                    let _ = writeln!(out, "{}", self.in_line(line));
+                    self.write_line(&mut out, line);
+                    out.push('\n');
                 }
             }
         }
@@ -274,9 +326,9 @@ impl Found {
         out
     }
 
-    fn in_line(&self, line: &str) -> String {
+    fn write_line(&self, out: &mut String, line: &str) {
         let mut parts = line.split(FUNCTION);
-        let mut out = parts.next().unwrap_or_default().to_owned();
+        out.push_str(parts.next().unwrap_or_default());
         for part in parts {
             let (address, rest) = hex_at_start(part);
             let name = address.and_then(|address| self.places.get(&address)).map(|place| {
@@ -287,7 +339,6 @@ impl Found {
                 None => _ = write!(out, "{FUNCTION}{part}"),
             }
         }
-        out
     }
 
     fn write_stack(&self, out: &mut String, stack: &mut Vec<(u64, u64)>) {
@@ -309,6 +360,9 @@ impl Found {
 /// process that invents addresses has the files read again.
 const KEPT_MAX: usize = 4_096;
 
+/// How long a round of `uwork top` waits for names. What is found later is left out.
+const NAMES_MAX: Duration = Duration::from_millis(500);
+
 /// Names for texts that come again and again. The files are read when a text has new addresses.
 #[derive(Default)]
 pub(in super::super) struct Kept {
@@ -324,7 +378,7 @@ impl Kept {
             if self.addresses.len() + wanted.len() > KEPT_MAX {
                 *self = Kept::default();
             }
-            let found = find(process, &[text], Instant::now());
+            let found = find(process, &[text], Instant::now() + NAMES_MAX);
             self.found.places.extend(found.places);
             self.found.missing.extend(found.missing);
             self.addresses.extend(wanted);
@@ -428,10 +482,14 @@ mod tests {
         assert_eq!(found().in_text(text), text);
     }
 
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     #[test]
     fn the_reason_for_missing_names_is_kept() {
-        assert!(find(99_999_998, &["none"], Instant::now()).missing.is_empty(), "no address");
-        let gone = find(99_999_998, &["      0 0x10"], Instant::now());
+        assert!(find(99_999_998, &["none"], soon()).missing.is_empty(), "no address");
+        let gone = find(99_999_998, &["      0 0x10"], soon());
         assert!(gone.missing.iter().any(|why| why.contains("/proc/99999998/maps")));
     }
 
