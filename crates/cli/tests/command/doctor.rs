@@ -331,7 +331,10 @@ fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
         dump_with(&pid, &stack);
         drop(release);
         asleep.join().unwrap();
-        assert_eq!(line, "  LOOK  queue sleepy: 1 item runs, none ends, 1 is left");
+        assert_eq!(
+            line,
+            "  LOOK  queue sleepy: 1 item runs and none has ended between two looks, 1 item is left"
+        );
     });
 }
 
@@ -429,7 +432,7 @@ fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
             until(|| Ok::<_, ()>(EXPIRED.load(Ordering::Relaxed)), |is_expired| *is_expired);
             let (line, _) = finding_of(&pid, "starved", &["waits_on_a_channel"]);
             assert!(line.contains("all permits of max_active 1 are taken"), "{line}");
-            let remedy = "an item sleeps where its stack says";
+            let remedy = "an item sleeps (see its stack)";
             finding_of(&pid, "timers", &[remedy, "::Timed", "takes_the_lock"]);
             let named = [
                 "waits_on_a_channel",

@@ -553,7 +553,9 @@ fn completions_and_man_pages_come_from_the_flags() {
     }
     assert!(text(&["man"]).contains(".TH"));
     assert!(text(&["man", "monitor"]).contains("interval"));
+    assert!(text(&["man", "bridge", "run"]).contains("heartbeat"));
     assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, "));
+    assert!(refused(&["man", "ls", "x"]).ends_with("(allowed: none)"));
 }
 
 #[test]
@@ -564,6 +566,14 @@ fn all_man_pages_are_written_into_a_folder() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(read("uwork.1"), text(&["man"]));
     assert_eq!(read("uwork-doctor.1"), text(&["man", "doctor"]));
-    assert!(!folder.path().join("uwork-help.1").exists());
+    // Each page that another one names.
+    for page in std::fs::read_dir(folder.path()).unwrap() {
+        let text = std::fs::read_to_string(page.unwrap().path()).unwrap().replace('\\', "");
+        let named = text.split_whitespace().filter_map(|word| word.strip_suffix("(1)"));
+        for name in named.filter(|name| name.starts_with("uwork")) {
+            assert!(folder.path().join(format!("{name}.1")).exists(), "{name}");
+        }
+    }
+    assert!(folder.path().join("uwork-bridge-dead-list.1").exists());
     assert!(refused(&["man", "--all", "/nowhere"]).starts_with("uwork: /nowhere/uwork.1: "));
 }

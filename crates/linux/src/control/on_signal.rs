@@ -67,7 +67,7 @@ pub fn call_on_signal_of_environment(writes: fn()) {
         return;
     }
     let allowed = format!(
-        "{}, and numbers of signals that have no handler",
+        "{} and real-time signals, by name or number, without a handler",
         NAMED.map(|(name, _)| name).join(", ")
     );
     let mut reason = None;
@@ -82,10 +82,14 @@ pub fn call_on_signal_of_environment(writes: fn()) {
     }
 }
 
+/// Signals that end or stop a process have other uses, such as TERM.
 fn signal_of(text: &str) -> Option<libc::c_int> {
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let named = NAMED.iter().find(|(known, _)| *known == name);
-    named.map_or_else(|| text.parse().ok(), |&(_, signal)| Some(signal))
+    let number = named.map_or_else(|| text.parse().ok(), |&(_, signal)| Some(signal))?;
+    let is_permitted = NAMED.iter().any(|&(_, signal)| signal == number)
+        || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number);
+    is_permitted.then_some(number)
 }
 
 fn handler() -> libc::sighandler_t {

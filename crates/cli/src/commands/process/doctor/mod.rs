@@ -266,8 +266,8 @@ fn process(client: &mut Client) -> Vec<Finding> {
             findings.extend(defects(&status, process));
         }
         None => findings.push(Finding::unseen(
-            "the facts about the process: it has not answered".to_owned(),
-            "below is why, if it does not answer at all",
+            "the facts about the process: no answer".to_owned(),
+            "the reason is the next such finding, if it does not answer at all",
         )),
     }
     findings.extend(limits::findings(process));
@@ -421,14 +421,14 @@ fn fallback(table: &Table, process: u32) -> Option<Finding> {
     let replaced = || table.rows().filter(|row| row.text("scope").contains("->"));
     let first = replaced().next()?;
     let finding = Finding::good(format!(
-        "{} the scope {}, because the default has one pod here",
+        "{} the scope {}, because the default scope has one pod on this machine",
         counted(replaced().count() as u64, "queue uses", "queues use"),
         first.text("scope")
     ));
     let queue = in_a_path(first.text("name"));
     Some(Finding {
         remedy: format!(
-            "to choose another: `uwork set {process} workqueue/devices/{queue}/affinity_scope \
+            "to choose another scope: `uwork set {process} devices/{queue}/affinity_scope \
              cache`, or module/parameters/default_affinity_scope for all"
         ),
         ..finding
@@ -480,7 +480,7 @@ mod tests {
             finding.seen == Seen::Good
                 && finding.what.starts_with("2 queues use the scope default")
         );
-        let set = "`uwork set 7 workqueue/devices/a!b!c/affinity_scope cache`";
+        let set = "`uwork set 7 devices/a!b!c/affinity_scope cache`";
         assert!(finding.remedy.contains(set), "{}", finding.remedy);
         assert!(finding.remedy.contains("module/parameters/default_affinity_scope"));
         assert!(fallback(&Table::parse("name\tscope\nnuma\tnuma\n"), 7).is_none());

@@ -262,8 +262,8 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
         ),
         (_, 0) => Finding::bad(
             format!(
-                "queue {name}: {running}, none ends, {}",
-                counted(waits, "is left", "are left")
+                "queue {name}: {running} and none has ended between two looks, {}",
+                counted(waits, "item is left", "items are left")
             ),
             &see,
         ),
@@ -299,8 +299,8 @@ fn remedy(kind: &str, stacks: &str) -> Option<&'static str> {
         ),
         "bh" if sleeps() => Some("an item sleeps in BH context: move it to another queue"),
         _ if sleeps() => Some(
-            "an item sleeps where its stack says, which may be no fault; if it waits for a lock, \
-             `gdb -p` shows the holder",
+            "an item sleeps (see its stack), which may be intended; if it waits for a lock, the holder \
+             is among the stacks that `gdb -p PID -batch -ex 'thread apply all bt'` shows",
         ),
         _ => None,
     }
@@ -347,7 +347,10 @@ mod tests {
         );
         assert!(same("q 2 1 5 4 0 0 0 frozen").contains("queue q is frozen, and 4 items wait"));
         assert!(same("q 2 1 5 4 0 0 0 paused").contains("queue q is paused, and 4 items wait"));
-        assert!(same("q 2 1 1 0 1 8 0 open").contains("1 item runs, none ends, 1 is left"));
+        assert!(
+            same("q 2 1 1 0 1 8 0 open")
+                .contains("1 item runs and none has ended between two looks, 1 item is left")
+        );
     }
 
     #[test]
@@ -404,7 +407,7 @@ mod tests {
             |state| format!("  uw/0 (thread 7, slot 1), {state}, in a::F of queue \"q\"\n");
         let of = |kind, state| remedy(kind, &worker(state)).unwrap_or("none");
         assert_eq!(of("bh", "asleep"), "an item sleeps in BH context: move it to another queue");
-        assert!(of("unbound", "asleep").starts_with("an item sleeps where its stack says"));
+        assert!(of("unbound", "asleep").starts_with("an item sleeps (see its stack)"));
         assert_eq!(of("unbound", "asleep"), of("per-cpu", "waiting"));
         assert_eq!((of("bh", "running"), of("unbound", "running")), ("none", "none"));
         let deadlock =
