@@ -333,7 +333,9 @@ fn a_start_without_files_lowers_no_tier() {
         for (_, obstacle) in every_kind(BLOCKED) {
             are_replaced(&blocks(), obstacle, BLOCKED);
         }
-        assert_eq!(reported(), []);
+        // A worker that began without a file may be sampled.
+        let lower: Vec<_> = reported().into_iter().filter(|(named, _)| named != tier).collect();
+        assert_eq!(lower, []);
     });
 }
 

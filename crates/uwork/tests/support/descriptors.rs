@@ -1,6 +1,7 @@
 //! Programs that close every descriptor, and then open files of their own.
 
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fs;
 use std::io::Error;
 use std::mem::MaybeUninit;
@@ -26,12 +27,43 @@ pub(crate) enum CloseAll {
 
 /// The open descriptors from 3 on. Opens one meanwhile, which is not among them.
 pub(crate) fn open_descriptors() -> Vec<RawFd> {
-    let entries = fs::read_dir("/proc/self/fd").expect("the files of this process");
-    let number = |entry: std::io::Result<fs::DirEntry>| {
-        entry.expect("a file").file_name().to_str().expect("a number").parse::<RawFd>()
-    };
-    let listed: Vec<RawFd> = entries.map(|entry| number(entry).expect("a number")).collect();
-    listed.into_iter().filter(|&number| number >= FIRST && is_open(number)).collect()
+    loop {
+        match listed() {
+            Ok(listed) => {
+                return listed
+                    .into_iter()
+                    .filter(|&number| number >= FIRST && is_open(number))
+                    .collect();
+            }
+            // A thread that opens and closes a file may be preempted between the two. If all are closed
+            // meanwhile, it closes the folder, which has got the number of its file.
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => {}
+            Err(error) => panic!("the files of this process: {error}"),
+        }
+    }
+}
+
+/// The numbers in /proc/self/fd. The standard library would panic if the folder is closed meanwhile.
+fn listed() -> std::io::Result<Vec<RawFd>> {
+    // SAFETY: the path is a string of C, and the folder is used by this function alone.
+    unsafe {
+        let folder = libc::opendir(c"/proc/self/fd".as_ptr());
+        if folder.is_null() {
+            return Err(Error::last_os_error());
+        }
+        let mut numbers = Vec::new();
+        let outcome = loop {
+            *libc::__errno_location() = 0;
+            let Some(entry) = libc::readdir(folder).as_ref() else {
+                let error = Error::last_os_error();
+                break if error.raw_os_error() == Some(0) { Ok(()) } else { Err(error) };
+            };
+            let name = CStr::from_ptr(entry.d_name.as_ptr()).to_str().expect("a number");
+            numbers.extend(name.parse::<RawFd>());
+        };
+        libc::closedir(folder);
+        outcome.map(|()| numbers)
+    }
 }
 
 /// Whether a number is that of an open file. Opens none.
