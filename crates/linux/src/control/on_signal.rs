@@ -21,6 +21,20 @@ const NAMED: [(&str, libc::c_int); 4] = [
 const FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
+/// Signals by which users, terminals and the system end or stop a process. A handler that only writes
+/// would prevent that.
+const ENDS: [libc::c_int; 9] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGABRT,
+    libc::SIGPIPE,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
 /// Writes the dump.
 static WRITES: OnceLock<fn()> = OnceLock::new();
 /// The signal has come, and no thread has begun to write.
@@ -30,11 +44,14 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// count as one.
 ///
 /// # Errors
-/// The reason: the signal reports faults, has a handler, is ignored, or cannot be handled; or another
-/// function was given before.
+/// The reason: the signal reports faults, is meant to end or stop a process, has a handler, is ignored,
+/// or cannot be handled; or another function was given before.
 pub fn call_on_signal(signal: libc::c_int, writes: fn()) -> Result<(), String> {
     if FAULTS.contains(&signal) {
         return Err(format!("signal {signal} reports faults"));
+    }
+    if ENDS.contains(&signal) {
+        return Err(format!("signal {signal} is meant to end or stop a process"));
     }
     if *WRITES.get_or_init(|| writes) as usize != writes as usize {
         return Err("another function is called on a signal".to_owned());
@@ -67,7 +84,7 @@ pub fn call_on_signal_of_environment(writes: fn()) {
         return;
     }
     let allowed = format!(
-        "{} and real-time signals, by name or number, without a handler",
+        "{}, and numbers of signals that have no handler",
         NAMED.map(|(name, _)| name).join(", ")
     );
     let mut reason = None;
@@ -82,14 +99,10 @@ pub fn call_on_signal_of_environment(writes: fn()) {
     }
 }
 
-/// Signals that end or stop a process have other uses, such as TERM.
 fn signal_of(text: &str) -> Option<libc::c_int> {
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let named = NAMED.iter().find(|(known, _)| *known == name);
-    let number = named.map_or_else(|| text.parse().ok(), |&(_, signal)| Some(signal))?;
-    let is_permitted = NAMED.iter().any(|&(_, signal)| signal == number)
-        || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number);
-    is_permitted.then_some(number)
+    named.map_or_else(|| text.parse().ok(), |&(_, signal)| Some(signal))
 }
 
 fn handler() -> libc::sighandler_t {

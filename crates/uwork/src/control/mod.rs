@@ -88,8 +88,8 @@ pub fn socket() -> Result<PathBuf, String> {
 /// more rights than its user ignores it.
 ///
 /// # Errors
-/// The reason, in a line: the signal has a handler already, is ignored, cannot be handled, or reports
-/// faults, as SIGSEGV does.
+/// The reason, in a line: the signal has a handler already, is ignored, cannot be handled, reports
+/// faults, as SIGSEGV does, or is meant to end or stop a process, as SIGTERM is.
 ///
 /// ```
 /// const SIGUSR2: i32 = 12;

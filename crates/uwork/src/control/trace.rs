@@ -55,7 +55,10 @@ fn refused(error: TraceError) -> String {
         TraceError::Unsupported => refusal("unsupported", "this host has no trace"),
         TraceError::IsOn { left_ns } => {
             let seconds = left_ns.div_ceil(1_000_000_000);
-            refusal("refused", &format!("a trace is on for {seconds} s more; `trace off` ends it"))
+            refusal(
+                "refused",
+                &format!("a trace is on for {seconds} s more, or until its client ends it"),
+            )
         }
         TraceError::IsRead => refusal("refused", "another client reads the trace at this moment"),
     }

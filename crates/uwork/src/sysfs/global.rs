@@ -1,5 +1,7 @@
 //! The attributes that belong to no queue.
 
+use std::time::Duration;
+
 use uwork_engine::{Housekeeping, POOL_WORKERS_LIMIT};
 use uwork_linux::engine;
 use uwork_policy::scope::AffinityScope;
@@ -66,7 +68,8 @@ fn requested_cpumask() -> String {
 }
 
 fn set_watchdog(text: &str) -> Written {
-    watchdog::set_thresh(seconds::parse(text).ok_or(None)?);
+    let is_allowed = |time: &Duration| time.is_zero() || *time >= Duration::from_millis(1);
+    watchdog::set_thresh(seconds::parse(text).filter(is_allowed).ok_or(None)?);
     Ok(())
 }
 
@@ -177,7 +180,7 @@ pub(super) const GLOBALS: [Definition<Process>; 10] = [
         value_type: ValueType::Seconds,
         unit: "seconds",
         doc: "Work that waits for N seconds while nothing moves is reported as a stall; 0: never",
-        allowed: || format!("0 to {}, with up to nine decimals", u32::MAX),
+        allowed: || format!("0, and 0.001 to {}, with up to nine decimals", u32::MAX),
         get: |_| Some(seconds::format(watchdog::thresh())),
         set: Some(|_, text| set_watchdog(text)),
     },

@@ -210,9 +210,9 @@ fn the_threshold_of_the_watchdog_can_be_set() {
             set(path, kept).unwrap();
             assert_eq!(uwork::watchdog::thresh(), thresh, "what is shown can be set");
         }
-        for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001"] {
+        for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001", "0.0001"] {
             let text = text(set(path, wrong));
-            let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
+            let allowed = "allowed are 0, and 0.001 to 4294967295, with up to nine decimals";
             assert!(text.ends_with(allowed), "{text}");
         }
         assert_eq!(get(path).unwrap(), "0.001", "nothing was changed by those");
