@@ -333,7 +333,7 @@ fn doctor_and_dump_name_an_item_that_sleeps_in_bottom_half_context() {
         asleep.join().unwrap();
         assert_eq!(
             line,
-            "  LOOK  queue sleepy: 1 item runs and none has ended between two looks, 1 item is left"
+            "  LOOK  queue sleepy: 1 item runs and none has ended between the two looks; 1 item in the queue"
         );
     });
 }

@@ -390,6 +390,8 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
             "total infl pend CPUtime CPUitsv CMW mayday rescued runtime busy items/s full stolen";
         assert_eq!(rows[0].join(" "), format!("{head} wait wait99 run99"));
         assert_eq!((rows[1][0], rows[3][0]), ("monitored", "monitored"));
+        let none = refused(&["monitor", "-c", "1", &pid, "^nosuch$"]);
+        assert!(none.contains("has no queue whose name matches ^nosuch$"), "{none}");
         assert!(refused(&["monitor", &pid, "("]).contains("is no regular expression"));
         assert!(refused(&["monitor", "-i", "often", &pid]).ends_with("(allowed: 0 to 86400)"));
     });
@@ -555,7 +557,11 @@ fn completions_and_man_pages_come_from_the_flags() {
     assert!(text(&["man", "monitor"]).contains("interval"));
     assert!(text(&["man", "bridge", "run"]).contains("heartbeat"));
     assert!(refused(&["man", "unknown"]).contains("(allowed: topology, sum, "));
-    assert!(refused(&["man", "ls", "x"]).ends_with("(allowed: none)"));
+    assert!(refused(&["man", "bridge", "unknown"]).contains("(allowed: run, push, "));
+    assert!(refused(&["man", "ls", "unknown"]).contains("(allowed: none)"));
+    let monitor = text(&["man", "monitor"]).replace('\\', "");
+    let synopsis = " [--interval <SEC>] [--count <N>] [--json] <PID> [REGEX]...\n";
+    assert!(monitor.contains(synopsis), "{monitor}");
 }
 
 #[test]
@@ -566,14 +572,16 @@ fn all_man_pages_are_written_into_a_folder() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(read("uwork.1"), text(&["man"]));
     assert_eq!(read("uwork-doctor.1"), text(&["man", "doctor"]));
-    // Each page that another one names.
-    for page in std::fs::read_dir(folder.path()).unwrap() {
-        let text = std::fs::read_to_string(page.unwrap().path()).unwrap().replace('\\', "");
-        let named = text.split_whitespace().filter_map(|word| word.strip_suffix("(1)"));
-        for name in named.filter(|name| name.starts_with("uwork")) {
-            assert!(folder.path().join(format!("{name}.1")).exists(), "{name}");
+    assert_eq!(read("uwork-bridge-run.1"), text(&["man", "bridge", "run"]));
+    let written = || std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    for page in written() {
+        let page = std::fs::read_to_string(page).unwrap().replace('\\', "");
+        let listed =
+            page.lines().filter(|line| line.starts_with("uwork-") && line.ends_with("(1)"));
+        for name in listed.map(|line| line.replace("(1)", ".1")) {
+            assert!(folder.path().join(&name).exists(), "{name} is listed and not written");
         }
     }
-    assert!(folder.path().join("uwork-bridge-dead-list.1").exists());
+    assert!(written().all(|page| !page.to_str().unwrap().contains("help")));
     assert!(refused(&["man", "--all", "/nowhere"]).starts_with("uwork: /nowhere/uwork.1: "));
 }

@@ -41,8 +41,13 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Run the jobs of streams as commands until SIGINT or SIGTERM; the word may be left out.
+    ///
+    /// Exit status 1: jobs may be left to other consumers. 2: a setting, the server or the command is
+    /// refused. 128 plus its number: a second signal.
     Run(run::Args),
     /// Add jobs to a stream.
+    ///
+    /// Exit status 2: a server does not answer or refuses; jobs before that may be in the stream.
     Push(push::Args),
     /// Print the state of streams: what waits, runs, failed and died.
     ///

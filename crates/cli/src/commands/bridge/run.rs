@@ -25,8 +25,8 @@ pub(super) struct Args {
     stream: Vec<String>,
 
     /// The command for each job, with its arguments; the last option on the line. The payload is
-    /// its standard input. Exit status 0: done; 65: a dead letter; other: try again. A command
-    /// that cannot be started ends the consumer with exit status 2.
+    /// its standard input. Exit status 0: done; 65: a dead letter; other: try again. If it
+    /// cannot be started at first, the consumer ends with exit status 2.
     #[arg(long, value_name = "CMD", required = true, num_args = 1.., allow_hyphen_values = true)]
     exec: Vec<OsString>,
 
@@ -63,13 +63,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
     heartbeat: Duration,
 
-    /// Keep each job's standard output for SEC seconds, in the key {STREAM}:result:ID; the braces
-    /// are part of it.
+    /// Keep each job's standard output for SEC seconds, in the key {STREAM}:result:ID, with the braces.
     #[arg(long, value_name = "SEC", value_parser = seconds, conflicts_with = "result_stream")]
     result_keys: Option<Duration>,
 
-    /// Add each job's standard output to the stream {STREAM}:results, which keeps about N of
-    /// them; the braces are part of its name.
+    /// Add each job's standard output to the stream {STREAM}:results, with the braces, which keeps
+    /// about N of them.
     #[arg(long, value_name = "N")]
     result_stream: Option<u64>,
 

@@ -138,7 +138,7 @@ pub(crate) struct TraceArgs {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// How long to record, in seconds.
+    /// How long to record: whole seconds, 1 to 3600.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 }

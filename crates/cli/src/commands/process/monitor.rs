@@ -61,6 +61,10 @@ pub(super) fn run(args: &MonitorArgs) -> Result<ExitCode, UserError> {
         last = Instant::now();
         let table = queues(&mut client, &args.names)?;
         let samples = samples(&table, &names, &mut before, (shown > 0).then_some(since));
+        // Later, a queue that was shown may have ended, and others may come.
+        if shown == 0 && samples.is_empty() && !names.is_empty() {
+            return Err(none_matches(client.process(), &args.names));
+        }
         let text = match args.json {
             true => lines(&samples, SystemTime::now()),
             false => render(&samples),
@@ -87,6 +91,14 @@ fn queues(client: &mut Client, names: &[String]) -> Result<Table, UserError> {
             Err(UserError(format!("{} (allowed here: one name, or a part of it)", refused.reason)))
         }
     }
+}
+
+fn none_matches(process: u32, names: &[String]) -> UserError {
+    UserError(format!(
+        "process {process} has no queue whose name matches {} (allowed: the names that `uwork \
+         monitor -c 1 {process}` prints)",
+        names.join(" or ")
+    ))
 }
 
 /// A text that is in every name which the regular expression matches.

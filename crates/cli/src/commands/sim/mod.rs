@@ -31,7 +31,7 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Compute the energy of periodic tasks with and without saved power.
     Power(power::Args),
-    /// Repeat the experiments of the kernel's mails on affinity scopes and on per-CPU work, simulated.
+    /// Repeat published experiments with the kernel's workqueues on simulated machines.
     Seeds(seeds::Args),
     /// Throughput, submission times, wakes and memory from 1 to 1,024 CPUs.
     Scale(scale::Args),

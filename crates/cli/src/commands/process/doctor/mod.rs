@@ -267,7 +267,7 @@ fn process(client: &mut Client) -> Vec<Finding> {
         }
         None => findings.push(Finding::unseen(
             "the facts about the process: no answer".to_owned(),
-            "the reason is the next such finding, if it does not answer at all",
+            "reason: see the finding about the queues",
         )),
     }
     findings.extend(limits::findings(process));
@@ -331,10 +331,12 @@ fn unanswered(reason: String, process: Option<u32>) -> Finding {
         None => "`uwork ls` lists the processes that can be looked into",
         Some('T' | 't') => "`kill -CONT` lets a stopped process go on; a debugger has to let it go",
         Some('Z' | 'X') => "it has ended, and its parent has not waited for it",
-        Some(_) => {
-            "if it gets no CPU, try again; the signal of UWORK_DUMP_SIGNAL has it write the dump, and \
-             `gdb -p` shows its stacks"
+        Some(_) if what.contains("does not answer") => {
+            "if it gets no CPU, try again; if it was started with UWORK_DUMP_SIGNAL, that signal makes \
+             it write the dump; `gdb -p` shows its stacks"
         }
+        // The reason says what is missing.
+        Some(_) => "",
     };
     Finding::unseen(what, remedy)
 }
@@ -396,7 +398,10 @@ fn defects(status: &str, process: u32) -> Vec<Finding> {
     let count = |name: &str| fact(status, name).parse::<u64>();
     let of = |name: &str| count(name).unwrap_or(0);
     let mut findings = Vec::new();
-    for (name, what) in [("panics", "how many items have panicked"), ("rescues", "the backstop")] {
+    for (name, what) in [
+        ("panics", "how many items have panicked"),
+        ("rescues", "whether the engine had to rescue work (`rescues`)"),
+    ] {
         findings.extend(count(name).is_err().then(|| unknown(what)));
     }
     if of("panics") > 0 {
@@ -420,15 +425,18 @@ fn defects(status: &str, process: u32) -> Vec<Finding> {
 fn fallback(table: &Table, process: u32) -> Option<Finding> {
     let replaced = || table.rows().filter(|row| row.text("scope").contains("->"));
     let first = replaced().next()?;
+    // As in `default (cache -> cpu)`.
+    let scope = first.text("scope");
+    let coarse = scope.split_once('(').and_then(|(_, rest)| rest.split_once(" ->"));
     let finding = Finding::good(format!(
-        "{} the scope {}, because the default scope has one pod on this machine",
+        "{} the scope {scope}, because scope `{}` has one pod on this machine",
         counted(replaced().count() as u64, "queue uses", "queues use"),
-        first.text("scope")
+        coarse.map_or("default", |(coarse, _)| coarse),
     ));
     let queue = in_a_path(first.text("name"));
     Some(Finding {
         remedy: format!(
-            "to choose another scope: `uwork set {process} devices/{queue}/affinity_scope \
+            "To choose another scope: `uwork set {process} devices/{queue}/affinity_scope \
              cache`, or module/parameters/default_affinity_scope for all"
         ),
         ..finding
@@ -481,6 +489,7 @@ mod tests {
                 && finding.what.starts_with("2 queues use the scope default")
         );
         let set = "`uwork set 7 devices/a!b!c/affinity_scope cache`";
+        assert!(finding.what.ends_with("because scope `cache` has one pod on this machine"));
         assert!(finding.remedy.contains(set), "{}", finding.remedy);
         assert!(finding.remedy.contains("module/parameters/default_affinity_scope"));
         assert!(fallback(&Table::parse("name\tscope\nnuma\tnuma\n"), 7).is_none());
@@ -490,8 +499,10 @@ mod tests {
     fn a_process_that_does_not_answer_is_unseen_with_its_state() {
         let gone = unanswered("process 99999998 is gone".to_owned(), Some(99_999_998));
         assert_eq!((gone.seen, gone.what.as_str()), (Seen::Not, "process 99999998 is gone"));
-        let alive = unanswered("no answer".to_owned(), Some(std::process::id()));
-        assert!(alive.what.starts_with("no answer; its state is "), "{}", alive.what);
-        assert!(!alive.remedy.is_empty());
+        let alive = unanswered("it does not answer".to_owned(), Some(std::process::id()));
+        assert!(alive.what.starts_with("it does not answer; its state is "), "{}", alive.what);
+        assert!(alive.remedy.contains("UWORK_DUMP_SIGNAL"), "{}", alive.remedy);
+        let foreign = "process 7 belongs to user 0; that user and root may look".to_owned();
+        assert_eq!(unanswered(foreign, Some(std::process::id())).remedy, "");
     }
 }

@@ -262,8 +262,8 @@ fn queue(earlier: &Row<'_>, now: &Row<'_>, process: u32) -> Option<Finding> {
         ),
         (_, 0) => Finding::bad(
             format!(
-                "queue {name}: {running} and none has ended between two looks, {}",
-                counted(waits, "item is left", "items are left")
+                "queue {name}: {running} and none has ended between the two looks; {} in the queue",
+                counted(waits, "item", "items")
             ),
             &see,
         ),
@@ -299,8 +299,8 @@ fn remedy(kind: &str, stacks: &str) -> Option<&'static str> {
         ),
         "bh" if sleeps() => Some("an item sleeps in BH context: move it to another queue"),
         _ if sleeps() => Some(
-            "an item sleeps (see its stack), which may be intended; if it waits for a lock, the holder \
-             is among the stacks that `gdb -p PID -batch -ex 'thread apply all bt'` shows",
+            "an item sleeps (see its stack); this may be intended; if it waits for a lock, the holder is \
+             among the stacks of `gdb -p PID -batch -ex 'thread apply all bt'`",
         ),
         _ => None,
     }
@@ -348,8 +348,9 @@ mod tests {
         assert!(same("q 2 1 5 4 0 0 0 frozen").contains("queue q is frozen, and 4 items wait"));
         assert!(same("q 2 1 5 4 0 0 0 paused").contains("queue q is paused, and 4 items wait"));
         assert!(
-            same("q 2 1 1 0 1 8 0 open")
-                .contains("1 item runs and none has ended between two looks, 1 item is left")
+            same("q 2 1 1 0 1 8 0 open").contains(
+                "1 item runs and none has ended between the two looks; 1 item in the queue"
+            )
         );
     }
 
