@@ -229,21 +229,15 @@ pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
 pub(crate) fn sockets_of(process: Option<u32>) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     let own = own_namespace();
-    let mut left: HashMap<u32, usize> = HashMap::new();
-    for folder in folders() {
-        let left = left.entry(folder.owner).or_insert(FILES_MAX);
-        let names = folder.names(*left);
-        *left -= names.len();
+    let is_wanted = |number| process.is_none_or(|process| process == number);
+    for (folder, names) in files() {
         for name in names.into_iter().filter(|name| !is_unnamed(name)) {
-            // The number in the name is that of another namespace, or the process's.
-            let may_be = process_of(&name).is_some_and(|(number, namespace)| {
-                let is_here = namespace.is_none() || namespace == own;
-                process.is_none_or(|process| !is_here || process == number)
-            });
+            // The number of another namespace says nothing here.
+            let may_be = process_of(&name)
+                .is_some_and(|(number, of)| is_wanted(number) || !is_here(of, own));
             if may_be && let Ok(socket) = folder.socket(&name) {
-                let here = number_here(&name, &socket, own);
-                let here = here.filter(|&it| process.is_none_or(|process| process == it));
-                found.extend(here.map(|it| (it, folder.path.join(&name))));
+                let number = number_here(&name, &socket, own).filter(|&it| is_wanted(it));
+                found.extend(number.map(|it| (it, folder.path.join(&name))));
             }
         }
     }
@@ -251,11 +245,28 @@ pub(crate) fn sockets_of(process: Option<u32>) -> Vec<(u32, PathBuf)> {
     found
 }
 
+/// The folders with the names of their sockets, of so many for each user.
+fn files() -> Vec<(Folder, Vec<PathBuf>)> {
+    let mut left = HashMap::new();
+    let names = |folder: Folder| {
+        let left = left.entry(folder.owner).or_insert(FILES_MAX);
+        let names = folder.names(*left);
+        *left -= names.len();
+        (folder, names)
+    };
+    folders().into_iter().map(names).collect()
+}
+
+/// Whether the PID namespace in a socket's name is this process's. `own`: [`own_namespace`].
+fn is_here(namespace: Option<u64>, own: Option<u64>) -> bool {
+    namespace.is_none() || namespace == own
+}
+
 /// The number that a process has here. Processes of other PID namespaces have another one there, which
 /// is in the name. 0, if it has none here.
 fn number_here(name: &Path, socket: &Socket, own: Option<u64>) -> Option<u32> {
     let (process, namespace) = process_of(name)?;
-    if namespace.is_none() || namespace == own {
+    if is_here(namespace, own) {
         return Some(process);
     }
     let peer = connect(&socket.path).ok().and_then(|stream| credentials(&stream).ok());
@@ -274,12 +285,11 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
 
 /// Removes the files of processes that were killed before their sockets had got their names.
 pub(crate) fn remove_unnamed() {
-    for folder in folders() {
-        for name in folder.names(FILES_MAX).into_iter().filter(|name| is_unnamed(name)) {
-            let has_ended = process_of(&name).is_some_and(|(process, namespace)| {
-                let is_here = namespace.is_none_or(|it| Some(it) == own_namespace());
-                is_here && !is_alive(process)
-            });
+    let own = own_namespace();
+    for (folder, names) in files() {
+        for name in names.into_iter().filter(|name| is_unnamed(name)) {
+            let has_ended = process_of(&name)
+                .is_some_and(|(process, namespace)| is_here(namespace, own) && !is_alive(process));
             if has_ended {
                 folder.remove_if_stale(&name);
             }
@@ -314,8 +324,8 @@ pub(crate) fn check_name(path: &Path, process: u32) -> Result<(), String> {
     let folder = path.parent().filter(|folder| is_folder(folder));
     let named = path.file_name().filter(|_| folder.is_some()).map(Path::new).and_then(process_of);
     let Some((named, namespace)) = named else { return Ok(()) };
-    let is_here = namespace.is_none_or(|namespace| Some(namespace) == own_namespace());
-    let number = if is_here { Some(process) } else { own_number(process) };
+    let number =
+        if is_here(namespace, own_namespace()) { Some(process) } else { own_number(process) };
     match number {
         Some(number) if number == named => Ok(()),
         _ => Err(format!("process {process} listens here, not {named}")),

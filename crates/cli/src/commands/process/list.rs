@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::UserError;
 use super::attribute::Attribute;
 use super::named::command_of;
+use super::top::columns::cut;
 use crate::client::{
     Client, Failure, at_once, bounds_in_a_list, fact, remove_if_stale, remove_unnamed, sockets,
     state_of,
@@ -15,7 +16,8 @@ use crate::client::{
 use crate::commands::json::line;
 use crate::exchange::{Bounds, Fault};
 
-/// The most characters of a tier, and of a state.
+/// The most cells of a tier, and of a state. A line that a terminal wraps could be taken for another
+/// process.
 const TIER_MAX: usize = 10;
 const STATE_MAX: usize = 60;
 /// The bytes of all paths in a tree that are kept.
@@ -44,10 +46,10 @@ pub(super) fn processes(as_json: bool) -> String {
             Ok(status) => {
                 let count =
                     |name| count(&status, name).map_or(String::from("?"), |it| it.to_string());
-                let tier = clipped(fact(&status, "blocking_tier"), TIER_MAX);
+                let tier = cut(fact(&status, "blocking_tier"), TIER_MAX);
                 format!("{:>7} {:>7} {tier:<10}", count("queues"), count("workers"))
             }
-            Err(state) => format!("{:<26}", clipped(&state, STATE_MAX)),
+            Err(state) => format!("{:<26}", cut(&state, STATE_MAX)),
         };
         let _ = writeln!(text, "{process:>8} {command:<16} {about} {}", socket.display());
     }
@@ -74,15 +76,6 @@ fn object(listed: &Listed) -> Value {
 
 fn count(status: &str, name: &str) -> Option<u64> {
     fact(status, name).parse().ok()
-}
-
-/// At most so many characters of a process's text: a line that a terminal wraps could be taken for
-/// another process.
-fn clipped(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// The processes that live. All are asked at the same time.

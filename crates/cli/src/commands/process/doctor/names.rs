@@ -122,15 +122,13 @@ fn read(
     let mut rest = Vec::new();
     for (path, addresses) in files {
         tell(Part::Places(positions(&addresses)))?;
-        let elf = match named(process, &addresses, &tell) {
+        match named(process, &addresses, &tell) {
             Ok((elf, pairs)) if has_stacks && elf.has_lines() => {
                 rest.push((path, elf, pairs));
                 continue;
             }
-            outcome => outcome.err(),
-        };
-        if let Some(reason) = elf {
-            tell(Part::Missing(format!("{path}: {reason}")))?;
+            Ok(_) => {}
+            Err(reason) => tell(Part::Missing(format!("{path}: {reason}")))?,
         }
         tell(Part::Done(path.to_owned()))?;
     }

@@ -104,7 +104,7 @@ pub(super) fn width_of(text: &str) -> usize {
 }
 
 /// The text, cut to this number of cells. `…` stands for an end that is left out.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(in super::super) fn cut(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
     }

@@ -2,7 +2,7 @@
 
 mod asking;
 mod choose;
-mod columns;
+pub(super) mod columns;
 mod draw;
 mod keys;
 mod machine;
