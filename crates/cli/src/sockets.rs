@@ -245,8 +245,12 @@ pub(crate) fn sockets_of(process: Option<u32>) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The folders with the names of their sockets, of so many for each user.
 fn files() -> Vec<(Folder, Vec<PathBuf>)> {
+    with_names(folders())
+}
+
+/// The folders with the names of their sockets: [`FILES_MAX`] of a user at most, in all folders.
+fn with_names(folders: Vec<Folder>) -> Vec<(Folder, Vec<PathBuf>)> {
     let mut left = HashMap::new();
     let names = |folder: Folder| {
         let left = left.entry(folder.owner).or_insert(FILES_MAX);
@@ -254,7 +258,7 @@ fn files() -> Vec<(Folder, Vec<PathBuf>)> {
         *left -= names.len();
         (folder, names)
     };
-    folders().into_iter().map(names).collect()
+    folders.into_iter().map(names).collect()
 }
 
 /// Whether the PID namespace in a socket's name is this process's. `own`: [`own_namespace`].
@@ -446,6 +450,21 @@ mod tests {
         assert!(Folder::open(&place.path().join("loop/uwork")).is_err());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(Folder::open(&folder).is_err(), "others may write to it");
+    }
+
+    #[test]
+    fn the_files_of_a_user_are_bounded_in_all_folders_together() {
+        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for (place, files) in places.iter().zip([FILES_MAX - 3, 8]) {
+            for number in 1..=files {
+                fs::write(place.path().join(format!("{number}.sock")), "").unwrap();
+            }
+        }
+        let folders = places.iter().map(|place| Folder::open(place.path()).unwrap()).collect();
+        let counts = with_names(folders).iter().map(|(_, names)| names.len()).collect::<Vec<_>>();
+        // The entries `.` and `..` may be among those that are read.
+        assert_eq!(counts[0], FILES_MAX - 3);
+        assert!((1..=3).contains(&counts[1]), "{counts:?}");
     }
 
     #[test]

@@ -199,7 +199,8 @@ fn draw_queues(frame: &mut Frame<'_>, area: Rect, first: usize, view: &View, scr
         true => String::new(),
         false => format!(" with \"{}\"", view.filter),
     };
-    let title = format!(" {shown} queues{filter} ");
+    let queues = if shown == 1 { "queue" } else { "queues" };
+    let title = format!(" {shown} {queues}{filter} ");
     let table = cells.table(area.width, rows).block(pane(title, view.focus == Focus::Queues));
     let mut state = TableState::new().with_selected(view.selected - first);
     frame.render_stateful_widget(table, area, &mut state);
