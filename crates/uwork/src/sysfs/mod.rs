@@ -12,7 +12,7 @@
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
-//! | `module/parameters/watchdog_thresh` | see [`crate::watchdog`] | seconds: 0, and 0.001 to 4294967295, decimals allowed |
+//! | `module/parameters/watchdog_thresh` | see [`crate::watchdog`] | seconds: 0, and 0.001 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
