@@ -94,11 +94,12 @@ while settled + left < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
     local name, value = words[i], words[i + 1]
     bytes = bytes + #name + #value
     of[name] = value
-    if name ~= 'n' and name ~= 'e' and name ~= 'o' then
+    if not made[name] then
       fields[#fields + 1] = name
       fields[#fields + 1] = value
     end
   end
+  stay_in_group(fields, of)
   local kept = is_kept(of.g, of.q)
   if is_replay and not kept and not (of.p and of.n and #fields <= words_max + 20) then
     left = left + 1

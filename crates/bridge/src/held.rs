@@ -122,7 +122,9 @@ fn held(
             begun: deliveries.begun,
             // An entry may end between the two questions.
             age: fields.as_ref().map_or(Duration::ZERO, |fields| fields.age),
-            attempts: fields.as_ref().map_or(0, |fields| fields.attempts),
+            attempts: fields
+                .as_ref()
+                .map_or(0, |of| if of.entry.is_some() { of.attempts } else { 0 }),
             handler: fields.as_ref().and_then(|fields| fields.handler.clone()),
             id: fields.and_then(|fields| fields.id),
         }

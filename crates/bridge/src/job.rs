@@ -189,6 +189,16 @@ impl Fields {
         fields
     }
 
+    /// The fields of an entry of a stream. What the scripts give a retry counts only in a retry, which
+    /// names its first entry: another program may have fields of the same names.
+    pub(crate) fn of_entry(mut self) -> Fields {
+        self.first = self.first.filter(|first| EntryId::parse(first.as_bytes()).is_some());
+        if self.first.is_none() {
+            (self.attempts, self.last_error, self.group) = (0, None, None);
+        }
+        self
+    }
+
     /// The name of a field that a consumer reads.
     pub(crate) fn known(name: &[u8]) -> Option<u8> {
         match name {
@@ -371,6 +381,18 @@ mod tests {
         assert_eq!(fields.payload.as_deref(), Some(&b"data"[..]));
         assert_eq!((fields.attempts, fields.id.as_deref()), (3, Some("id7")));
         assert_eq!(fields.last_error.as_deref(), Some("why"));
+        let foreign = fields.of_entry();
+        assert_eq!(
+            (foreign.attempts, foreign.last_error, foreign.id.unwrap()),
+            (0, None, "id7".into())
+        );
+        let fields = |first| ["n", "3", "g", "mail", "o", first].map(bulk).to_vec();
+        let of = |first| {
+            let fields = Fields::take(fields(first)).of_entry();
+            (fields.attempts, fields.group, fields.first)
+        };
+        assert_eq!(of("17-0"), (3, Some("mail".into()), Some("17-0".into())), "a retry");
+        assert_eq!(of("gold"), (0, None, None));
         assert!(Fields::take(Vec::new()).payload.is_none());
     }
 

@@ -23,7 +23,7 @@ use crate::dead::{LETTERS, SETTLE};
 
 /// KEYS stream stats; ARGV group keep counts id...: acknowledges completed jobs. Returns how many of
 /// them were pending. `counts` says which of them ran twice: `all`, `none`, those that were `pending`
-/// or those that were `missing`; or that all were `skipped`, jobs of another group.
+/// or those that were `missing`.
 const COMPLETE: &str = r"
 local done = 0
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
@@ -35,10 +35,27 @@ for from = 4, #ARGV, 1000 do
   if ARGV[2] == '0' and #beside == 0 then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
 end
 if #beside > 0 then delete(KEYS[1], ARGV[1], {unpack(ARGV, 4)}) end
-if ARGV[3] == 'skipped' then return done end
 if done > 0 then tally(KEYS[2], 'done', done) end
 twice(KEYS[2], ARGV[3], done, #ARGV - 3)
 return done
+";
+
+/// KEYS stream; ARGV group keep, then of each entry its id and a group: acknowledges entries that are
+/// retries of other groups. Returns those whose group does not exist: this one runs them.
+const SKIP: &str = r"
+local exists, skipped, gone = {}, {}, {}
+for _, found in ipairs(groups(KEYS[1])) do exists[found.name] = true end
+needs('XPENDING', KEYS[1], ARGV[1])
+may_delete(KEYS[1], ARGV[2])
+for i = 3, #ARGV, 2 do
+  local list = exists[ARGV[i + 1]] and skipped or gone
+  list[#list + 1] = ARGV[i]
+end
+for from = 1, #skipped, 1000 do
+  redis.call('XACK', KEYS[1], ARGV[1], unpack(skipped, from, math.min(from + 999, #skipped)))
+end
+if ARGV[2] == '0' then delete(KEYS[1], ARGV[1], skipped) end
+return gone
 ";
 
 /// KEYS stream delayed stats dead; ARGV group consumer id keep attempt error delay_ms: moves a failed
@@ -221,6 +238,7 @@ return 1
 /// The scripts by name.
 pub(crate) struct Scripts {
     pub(crate) complete: Script,
+    pub(crate) skip: Script,
     pub(crate) effects: Script,
     pub(crate) retry: Script,
     pub(crate) bury: Script,
@@ -239,6 +257,7 @@ pub(crate) struct Scripts {
 
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     complete: script(COMPLETE),
+    skip: script(SKIP),
     effects: script(EFFECTS),
     retry: script(RETRY),
     bury: script(BURY),
@@ -259,7 +278,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 pub(crate) fn texts() -> impl Iterator<Item = String> {
     [COMPLETE, EFFECTS, RETRY, BURY, BEAT, RECLAIM, PROMOTE, PUSH, HAND_BACK, BEGIN, SPARE, LEAVE]
         .into_iter()
-        .chain([ROUTE, LETTERS, SETTLE])
+        .chain([ROUTE, LETTERS, SETTLE, SKIP])
         .map(whole)
 }
 

@@ -11,7 +11,7 @@ use super::outcome::{End, Outcome, Twice};
 use super::pause::Trial;
 use super::run::Run;
 use super::shared::lock;
-use crate::handler::{Failure, Reply};
+use crate::handler::Failure;
 use crate::job::{Entry, Fields, Job, Ticket};
 use crate::policy::{self, Begin, Deliveries};
 
@@ -98,8 +98,10 @@ impl Link {
         let Some(fields) = fields else {
             return decide(attempt, None, Twice::IfMissing, End::HandBack);
         };
-        if fields.group.as_ref().is_some_and(|group| *group != config.group) {
-            return decide(attempt, None, Twice::Skipped, End::Done(Reply::done()));
+        if let Some(group) = fields.group.filter(|group| *group != config.group)
+            && !self.must_run(&place)
+        {
+            return decide(attempt, None, Twice::IfMissing, End::Skipped(group));
         }
         let begin = policy::how_to_begin(fields.attempts, of, config.attempts_max);
         if begin == Begin::Never {

@@ -23,6 +23,17 @@ pub(super) fn complete(link: &Link, stream: usize, places: &[Place], twice: Twic
     command
 }
 
+/// The acknowledgement of retries of other groups, if these exist.
+pub(super) fn skip(link: &Link, stream: usize, retries: &[(Place, String)]) -> Cmd {
+    let config = &link.shared.config;
+    let mut command = call(&SCRIPTS.skip, &[&link.streams[stream].1.stream]);
+    command.arg(&config.group).arg(u8::from(config.keep));
+    retries.iter().for_each(|((_, id), group)| {
+        command.arg(id.to_string()).arg(group);
+    });
+    command
+}
+
 /// The return of jobs of a stream to the other consumers.
 pub(super) fn hand_back(link: &Link, stream: usize, places: &[Place]) -> Cmd {
     let (shared, keys) = (&link.shared, &link.streams[stream].1);

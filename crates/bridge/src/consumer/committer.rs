@@ -270,7 +270,7 @@ impl Committer {
         let count = self.backlog.len().min(BATCH_MAX);
         let streams = self.link.streams.len();
         let mut complete: BTreeMap<(usize, Twice), Vec<Place>> = BTreeMap::new();
-        let mut back = vec![Vec::new(); streams];
+        let (mut back, mut skipped) = (vec![Vec::new(); streams], vec![Vec::new(); streams]);
         let mut forgotten = Vec::new();
         for outcome in self.backlog.drain(..count) {
             let (stream, _) = outcome.place;
@@ -284,6 +284,7 @@ impl Committer {
                     commands.push(command_of::effects(&self.link, &outcome, reply));
                     sent.push(Sent::Effects(outcome));
                 }
+                End::Skipped(group) => skipped[stream].push((outcome.place, group.clone())),
                 End::Failed(failure) => {
                     let (command, fate) = command_of::failed(&self.link, &outcome, failure);
                     commands.push(command);
@@ -301,6 +302,10 @@ impl Committer {
             commands.push(command_of::hand_back(&self.link, stream, &places));
             sent.push(Sent::HandBack(places));
         }
+        for (stream, retries) in skipped.into_iter().enumerate().filter(|(_, of)| !of.is_empty()) {
+            commands.push(command_of::skip(&self.link, stream, &retries));
+            sent.push(Sent::Skip(retries));
+        }
     }
 
     fn add_beats(&self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
@@ -309,7 +314,7 @@ impl Committer {
         let over = |outcome: &&Outcome| match outcome.end {
             End::HandBack => true,
             End::Done(_) => outcome.twice.is_repeated(),
-            End::Failed(_) | End::Lost => false,
+            End::Failed(_) | End::Skipped(_) | End::Lost => false,
         };
         let refused = self.refused.iter().filter(|of| matches!(of.end, End::HandBack));
         let over: HashSet<Place> =

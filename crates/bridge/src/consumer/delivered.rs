@@ -139,7 +139,7 @@ impl Delivered {
         }
         self.arrived += size;
         self.largest = self.largest.max(size);
-        Ok((fields, own))
+        Ok((fields.map(Fields::of_entry), own))
     }
 
     /// Entries that were read, with their payloads counted.

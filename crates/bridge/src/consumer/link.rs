@@ -19,6 +19,9 @@ pub(crate) type Place = (usize, EntryId);
 /// The reason of a burial of which SPARE makes the job ready again.
 pub(super) const DIED: &str = "its consumer died each time";
 
+/// Retries of groups that do not exist, of which a consumer knows.
+const UNCLAIMED_MAX: usize = 10_000;
+
 /// A job that has begun here, or may be recorded as if it had, and that another consumer has taken over.
 pub(super) struct Lost {
     pub(super) place: Place,
@@ -46,6 +49,8 @@ pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) streams: Vec<(Arc<str>, Keys)>,
     pub(super) held: Mutex<HashMap<Place, Held>>,
+    /// Retries of groups that do not exist any more. This consumer runs them when it gets them again.
+    unclaimed: Mutex<HashSet<Place>>,
     outcomes: Mutex<Vec<Outcome>>,
     /// Jobs whose begin is to be recorded. Changed under the lock of the outcomes or by the committer.
     waiting: Mutex<Vec<Waiting>>,
@@ -64,6 +69,7 @@ impl Link {
             shared,
             streams: streams.collect(),
             held: Mutex::default(),
+            unclaimed: Mutex::default(),
             outcomes: Mutex::default(),
             waiting: Mutex::default(),
             arrived: Condvar::new(),
@@ -128,6 +134,21 @@ impl Link {
     pub(crate) fn hand_back_all_but(&self, kept: Option<Place>) {
         let is_other = |place: &Place| Some(*place) != kept;
         self.settle_of(is_other, |ticket| ticket.settle_unstarted(), || End::HandBack);
+    }
+
+    /// Notes a retry whose group does not exist.
+    pub(crate) fn run_when_delivered(&self, place: Place) {
+        let mut unclaimed = lock(&self.unclaimed);
+        if unclaimed.len() >= UNCLAIMED_MAX {
+            // Other consumers have taken most of them.
+            unclaimed.clear();
+        }
+        unclaimed.insert(place);
+    }
+
+    /// Whether a retry of another group runs here, once.
+    pub(crate) fn must_run(&self, place: &Place) -> bool {
+        lock(&self.unclaimed).remove(place)
     }
 
     /// Adds an outcome for the committer.

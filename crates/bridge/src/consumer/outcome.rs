@@ -27,8 +27,6 @@ pub(crate) enum Twice {
     ByOther,
     /// Unknown: the server may have executed the completion.
     Repeated,
-    /// It did not run: it is the retry of another group.
-    Skipped,
 }
 
 impl Twice {
@@ -36,7 +34,6 @@ impl Twice {
     pub(crate) fn repeated(self) -> Twice {
         match self {
             Twice::Yes | Twice::YesRepeated => Twice::YesRepeated,
-            Twice::Skipped => Twice::Skipped,
             _ => Twice::Repeated,
         }
     }
@@ -52,7 +49,6 @@ impl Twice {
             Twice::Yes => "all",
             Twice::YesRepeated => "pending",
             Twice::ByOther | Twice::Repeated => "none",
-            Twice::Skipped => "skipped",
         }
     }
 }
@@ -63,6 +59,8 @@ pub(crate) enum End {
     Done(Reply),
     Failed(Failure),
     HandBack,
+    /// It did not run: it is the retry of this other group.
+    Skipped(String),
     /// Another consumer owns the entry: it is forgotten here.
     Lost,
 }

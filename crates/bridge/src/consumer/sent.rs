@@ -23,6 +23,8 @@ pub(super) enum Sent {
     /// A retry or a burial.
     Failed(Outcome, Fate),
     HandBack(Vec<Place>),
+    /// Retries of other groups.
+    Skip(Vec<(Place, String)>),
     Beat(usize),
     /// A sign of life without entries.
     Present,
@@ -47,9 +49,11 @@ pub(super) enum Purpose {
 impl Sent {
     pub(super) fn purpose(&self) -> Purpose {
         match self {
-            Sent::Complete(..) | Sent::Effects(_) | Sent::Failed(..) | Sent::HandBack(_) => {
-                Purpose::Outcomes
-            }
+            Sent::Complete(..)
+            | Sent::Effects(_)
+            | Sent::Failed(..)
+            | Sent::HandBack(_)
+            | Sent::Skip(_) => Purpose::Outcomes,
             Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) | Sent::Present => Purpose::Beats,
             Sent::Spare(..) => Purpose::Spare,
             Sent::Connections(stream) | Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
@@ -61,14 +65,18 @@ impl Sent {
     /// The outcomes of a command that has to be sent again. `is_repeat`: the server may have executed
     /// it.
     pub(super) fn into_outcomes(self, is_repeat: bool) -> Vec<Outcome> {
+        let of = |place, twice, end| Outcome { place, id: None, attempt: 0, twice, end };
         let all = |places: Vec<Place>, twice, end: fn() -> End| {
-            let outcome = |place| Outcome { place, id: None, attempt: 0, twice, end: end() };
-            places.into_iter().map(outcome).collect()
+            places.into_iter().map(|place| of(place, twice, end())).collect()
         };
         let mut outcomes: Vec<Outcome> = match self {
             Sent::Effects(outcome) | Sent::Failed(outcome, _) => vec![outcome],
             Sent::Complete(places, twice) => all(places, twice, || End::Done(Reply::done())),
             Sent::HandBack(places) => all(places, Twice::IfMissing, || End::HandBack),
+            Sent::Skip(retries) => {
+                let skipped = |(place, group)| of(place, Twice::IfMissing, End::Skipped(group));
+                retries.into_iter().map(skipped).collect()
+            }
             Sent::Begin(..)
             | Sent::Record(..)
             | Sent::Spare(..)

@@ -47,10 +47,8 @@ local function seen(owner)
 end
 local function failed(id)
   local words = (redis.call('XRANGE', KEYS[1], id, id)[1] or {})[2] or {}
-  for i = 1, #words, 2 do
-    if words[i] == 'n' then return tonumber(words[i + 1]) or 0 end
-  end
-  return 0
+  local of = about(words)
+  return is_entry(of.o) and tonumber(of.n) or 0
 end
 -- The counter of an entry that is taken over, or nil.
 local function taken(id, owner, number)
@@ -174,13 +172,14 @@ for _ = 1, 1000 do
     local name, value = letter[2][i], letter[2][i + 1]
     bytes = bytes + #name + #value
     of[name] = value
-    if not made[name] or name == 'g' then
+    if not made[name] then
       fields[#fields + 1] = name
       fields[#fields + 1] = value
     end
   end
   local id = of.o and gone[of.o]
   local is_of_group = not of.g or of.g == ARGV[1]
+  stay_in_group(fields, of)
   if id and is_of_group and of.e and of.e:sub(1, #ARGV[3]) == ARGV[3] then
     gone[of.o], count = nil, count - 1
     -- A right that is missing is met before a job has two places.

@@ -102,6 +102,8 @@ local words_max = 7000
 -- Fields of an entry that a script moves, so that the server is not busy for long.
 local fields_max = 50000
 local made = {n = true, e = true, g = true, o = true}
+-- A retry names its first entry. Entries of other programs may have fields of the same names.
+local function is_entry(text) return text and text:find('^%d+%-%d+$') end
 -- The fields of an entry's next place. None if the entry is missing, or if it cannot be moved: then also
 -- why, and the first entry.
 local function fields_of(stream, group, id, attempt, reason)
@@ -115,7 +117,7 @@ local function fields_of(stream, group, id, attempt, reason)
   local words = found[1][2]
   for i = 1, #words, 2 do
     local name = words[i]
-    if name == 'o' then first = words[i + 1] end
+    if name == 'o' and is_entry(words[i + 1]) then first = words[i + 1] end
     if own[name] ~= nil then
       own[name] = words[i + 1]
     elseif not made[name] then
@@ -141,6 +143,13 @@ local function fields_of(stream, group, id, attempt, reason)
   -- Another group has this job, and its retry is none of its business.
   if #groups(stream, group) > 0 then add('g', group) end
   return fields, nil, first
+end
+-- A letter's job that is ready again is still a retry of its group.
+local function stay_in_group(fields, letter)
+  for _, name in ipairs(letter.g and is_entry(letter.o) and {'g', 'o'} or {}) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = letter[name]
+  end
 end
 -- Whether a refusal is a state of the server or of the user's rights, whatever the command.
 local function passes(said)

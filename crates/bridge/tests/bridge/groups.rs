@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Config, Failure, Handlers, Producer, Push, Reply};
+use uwork_bridge::{
+    Backoff, Bridge, Config, DeadLetters, Failure, Handlers, Producer, Push, Reply,
+};
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::until;
@@ -101,4 +103,71 @@ fn entries_that_a_foreign_program_acknowledges_last_are_deleted_by_the_next_end_
     }
     run();
     assert_eq!(redis.number("XLEN jobs"), JOBS as i64 - 10, "the eleventh is pending there");
+}
+
+#[test]
+fn fields_of_other_programs_are_no_retries() {
+    let Some(redis) = Redis::start("fields_of_other_programs", &[]) else { return };
+    redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
+    redis.ask("XGROUP CREATE jobs audit 0");
+    redis.ask("XADD jobs * p group g gold");
+    redis.ask("XADD jobs * p attempts n 7 e why");
+    redis.ask("XADD jobs * p first n 7 g audit o gold");
+    let (count, runs) = (Count::default(), Count::default());
+    let seen = runs.clone();
+    let handlers = Handlers::new().otherwise(move |job| {
+        let payload = String::from_utf8_lossy(job.payload()).into_owned();
+        seen.add(format!("{payload} {} {:?}", job.attempt(), job.last_error()));
+        if job.attempt() == 1 { Err(Failure::again("once more")) } else { Ok(Reply::done()) }
+    });
+    let audit = Bridge::start(of_group(&redis, "audit"), count.handlers(), |_| {}).unwrap();
+    let bridge = Bridge::start(of_group(&redis, "uwork"), handlers, |_| {}).unwrap();
+    for payload in ["group", "attempts", "first"] {
+        runs.wait_for(&format!("{payload} 1 None"), 1);
+        runs.wait_for(&format!("{payload} 2 Some(\"once more\")"), 1);
+        count.wait_for(payload, 1);
+    }
+    until("each group has all done", || redis.number("XLEN jobs") == 0);
+    assert_eq!((bridge.stop(LONG).counters.dead, audit.stop(LONG).counters.done), (0, 3));
+    assert_eq!((runs.sum(), count.sum()), (6, 3), "retries belong to the group that failed");
+}
+
+#[test]
+fn retries_and_replays_of_a_group_that_was_destroyed_run_in_the_others() {
+    let Some(redis) = Redis::start("retries_and_replays_of_a_group", &[]) else { return };
+    for group in ["audit", "mail", "late"] {
+        redis.ask(&format!("XGROUP CREATE jobs {group} 0 MKSTREAM"));
+    }
+    push(&redis, 2);
+    let mut settings = of_group(&redis, "mail");
+    settings.backoff = Backoff { first: LONG, max: LONG };
+    let fails = Handlers::new().otherwise(|job| match job.payload() {
+        b"0" => Err(Failure::dead("no")),
+        _ => Err(Failure::again("later")),
+    });
+    let bridge = Bridge::start(settings, fails, |_| {}).unwrap();
+    until("one job is delayed and one is dead", || {
+        redis.number("ZCARD {jobs}:delayed") + redis.number("XLEN {jobs}:dead") == 2
+    });
+    bridge.stop(LONG);
+    let audit = Count::default();
+    let bridge = Bridge::start(of_group(&redis, "audit"), audit.handlers(), |_| {}).unwrap();
+    audit.wait_distinct(2);
+    redis.ask("XGROUP DESTROY jobs mail");
+    DeadLetters::new(redis.server(), "jobs").replay_all().unwrap();
+    let redis::Value::Array(members) = redis.ask("ZRANGE {jobs}:delayed 0 -1") else { panic!() };
+    let [redis::Value::BulkString(member)] = &members[..] else { panic!("{members:?}") };
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    redis::cmd("ZADD").arg("{jobs}:delayed").arg(1).arg(member).exec(&mut connection).unwrap();
+    for payload in ["0", "1"] {
+        audit.wait_for(payload, 2);
+    }
+    let late = Count::default();
+    let other = Bridge::start(of_group(&redis, "late"), late.handlers(), |_| {}).unwrap();
+    for payload in ["0", "1"] {
+        late.wait_for(payload, 2);
+    }
+    until("each group has all done", || redis.number("XLEN jobs") == 0);
+    assert_eq!((bridge.stop(LONG).counters.done, other.stop(LONG).counters.done), (4, 4));
+    assert_eq!((audit.sum(), late.sum()), (4, 4), "once each, and once as a retry");
 }

@@ -164,6 +164,17 @@ impl Committer {
                 }
                 self.link.release(places);
             }
+            Sent::Skip(retries) => {
+                let gone = ids(&reply);
+                let places = retries.into_iter().map(|(place, _)| place);
+                let (run, over) = places.partition::<Vec<_>, _>(|place| gone.contains(&place.1));
+                self.link.release(over);
+                for place in run {
+                    self.link.run_when_delivered(place);
+                    let (twice, end) = (Twice::IfMissing, End::HandBack);
+                    self.backlog.push(Outcome { place, id: None, attempt: 0, twice, end });
+                }
+            }
             Sent::Effects(outcome) => {
                 self.completed(outcome.twice, number, 1);
                 self.link.release([outcome.place]);
@@ -205,16 +216,13 @@ impl Committer {
     /// job before, or does it now.
     fn completed(&self, twice: Twice, pending: u64, all: u64) {
         let tally = &self.link.shared.tally;
-        if twice == Twice::Skipped {
-            return;
-        }
         let missing = all - pending.min(all);
         tally.done(if twice.is_repeated() { all } else { pending });
         match twice {
             Twice::IfMissing => tally.duplicates(missing),
             Twice::Yes | Twice::YesRepeated => tally.duplicates(all),
             Twice::ByOther => tally.lost(missing),
-            Twice::Repeated | Twice::Skipped => {}
+            Twice::Repeated => {}
         }
     }
 
