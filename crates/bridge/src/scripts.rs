@@ -108,8 +108,9 @@ return 1
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
-/// are no jobs to the dead letters. Returns how many of the latter, how many neither stream takes, and
-/// the milliseconds until the next one is due, or -1. It ends after 16 MiB.
+/// are no jobs to the dead letters. Returns how many of the latter, how many neither stream takes,
+/// the milliseconds until the next one is due, or -1, and why the last of those was refused. It ends
+/// after 16 MiB, and reads one member at a time, since each may have a payload of any size.
 const PROMOTE: &str = r"
 local function fields_in(member)
   local is_packed, job = pcall(cmsgpack.unpack, member)
@@ -126,23 +127,28 @@ local function add(key, ...)
   local reply = redis.pcall('XADD', key, '*', ...)
   return type(reply) == 'table' and reply.err
 end
-local now, moved, buried, stuck = now_ms(), 0, 0, 0
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
-if #due > 0 then needs('ZREM', KEYS[1], '') end
-for _, member in ipairs(due) do
+local now, moved, buried, stuck, why = now_ms(), 0, 0, 0, ''
+for nth = 1, tonumber(ARGV[1]) do
+  local member = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1)[1]
+  if not member then break end
+  if nth == 1 then needs('ZREM', KEYS[1], '') end
   local fields = fields_in(member)
   local said = 'it is not a delayed job of uwork'
   if fields then said = add(KEYS[2], unpack(fields)) end
   local is_letter = said and not is_state(said)
-  if is_letter then said = add(KEYS[3], 'p', member, 'e', said) end
-  if said and is_state(said) then
-    if moved == 0 then return redis.error_reply(said) end
+  local waits = said and not is_letter
+  if is_letter then
+    said = add(KEYS[3], 'p', member, 'e', said)
+    -- The type of this key, or a right to it, keeps back no job.
+    waits = said and passes(said) and not is_denied(said)
+  end
+  if waits then
+    if nth == 1 then return redis.error_reply(said) end
     -- Those before have moved. The next call meets it first.
     break
   elseif said then
-    -- It has no place, and holds up no other.
     redis.call('ZADD', KEYS[1], now + 60000, member)
-    stuck = stuck + 1
+    stuck, why = stuck + 1, said
   else
     redis.call('ZREM', KEYS[1], member)
     if is_letter then buried = buried + 1 end
@@ -151,8 +157,8 @@ for _, member in ipairs(due) do
   if moved > 16777216 then break end
 end
 local next = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if #next == 0 then return {buried, stuck, -1} end
-return {buried, stuck, math.max(0, math.ceil(next[2] - now))}
+if #next == 0 then return {buried, stuck, -1, why} end
+return {buried, stuck, math.max(0, math.ceil(next[2] - now)), why}
 ";
 
 /// KEYS mark; ARGV route life_ms shards: names a shard for an id, unless it has a mark. Returns nil, or

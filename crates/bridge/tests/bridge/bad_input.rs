@@ -337,23 +337,6 @@ fn an_effect_that_no_server_can_run_makes_a_dead_letter() {
 }
 
 #[test]
-fn a_foreign_member_among_the_delayed_jobs_is_a_dead_letter() {
-    let Some(redis) = Redis::start("a_foreign_member_among_the_delayed", &[]) else { return };
-    redis.ask("ZADD {jobs}:delayed 0 foreign");
-    push(&redis, Push::new("job").delay(Duration::from_millis(1)));
-    let (count, lines) = (Count::default(), Count::default());
-    let reports = lines.reports();
-    let bridge = Bridge::start(config(redis.server(), "jobs"), count.handlers(), reports).unwrap();
-    count.wait_for("job", 1);
-    bridge.stop(LONG);
-    lines.assert_nothing_refused();
-    lines.wait_line("jobs: 1 delayed member(s) that are no jobs of uwork are dead letters");
-    let letter = redis.first("{jobs}:dead");
-    assert_eq!(letter, "p=foreign e=it is not a delayed job of uwork");
-    assert_eq!(redis.number("ZCARD {jobs}:delayed"), 0);
-}
-
-#[test]
 fn counters_that_cannot_be_written_stop_no_job_and_bury_none_twice() {
     let Some(redis) = Redis::start("counters_that_cannot_be_written", &[]) else { return };
     redis.ask("SET {jobs}:stats text");

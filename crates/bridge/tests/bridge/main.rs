@@ -7,6 +7,7 @@ mod cluster;
 mod consumers;
 mod dead;
 mod deaths;
+mod delayed;
 mod effects;
 mod examples;
 mod exec;

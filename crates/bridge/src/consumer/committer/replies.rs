@@ -293,9 +293,10 @@ impl Committer {
 
     fn promoted(&mut self, stream: usize, reply: &Value) {
         let Value::Array(parts) = reply else { return };
-        let [Value::Int(buried), Value::Int(stuck), Value::Int(next_ms)] = parts[..] else {
+        let [Value::Int(buried), Value::Int(stuck), Value::Int(next_ms), why] = &parts[..] else {
             return;
         };
+        let (&buried, &stuck, &next_ms) = (buried, stuck, next_ms);
         if buried > 0 {
             let (shared, name) = (&self.link.shared, &self.link.streams[stream].0);
             shared.tally.dead(buried.cast_unsigned());
@@ -306,8 +307,9 @@ impl Committer {
         if stuck > 0 {
             let name = &self.link.streams[stream].0;
             self.link.shared.reporter.say(&format!(
-                "{name}: {stuck} delayed member(s) are too large for the stream and for the dead \
-                 letters: they are tried again in a minute"
+                "{name}: neither the stream nor the dead letters take {stuck} delayed member(s), \
+                 which are tried again in a minute: {}",
+                text(why).lines().next().unwrap_or_default()
             ));
         }
         if let Ok(next_ms) = u64::try_from(next_ms) {
