@@ -13,6 +13,10 @@ use crate::resp::{Arrived, Replies};
 use crate::server::Server;
 use crate::tls;
 
+/// A host that does not answer the first packet of a TCP connection within this time is unreachable.
+/// The system would repeat that packet after a second. The next connection does so, too, and goes
+/// where the name leads by then.
+const TCP_MAX: Duration = Duration::from_millis(900);
 /// The longest wait of one system call.
 const SLICE: Duration = Duration::from_millis(500);
 
@@ -66,7 +70,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to a server. Its name is resolved anew, and each of its addresses gets `limit`.
+    /// Connects to a server. Its name is resolved anew. Each of its addresses gets `limit` or
+    /// [`TCP_MAX`], the shorter one, and the greeting `limit`.
     pub(crate) fn open(server: &Server, limit: Duration) -> io::Result<Connection> {
         let stream: Box<dyn Stream> = match server.addr() {
             ConnectionAddr::Unix(path) => {
@@ -76,9 +81,9 @@ impl Connection {
                 Box::new(stream)
             }
             ConnectionAddr::TcpTls { host, port, .. } => {
-                tls::wrap(server, host, connect(host, *port, limit)?)?
+                tls::wrap(server, host, connect(server, host, *port, limit)?)?
             }
-            ConnectionAddr::Tcp(host, port) => Box::new(connect(host, *port, limit)?),
+            ConnectionAddr::Tcp(host, port) => Box::new(connect(server, host, *port, limit)?),
             _ => return Err(io::Error::new(ErrorKind::Unsupported, "an unknown kind of address")),
         };
         Ok(Connection::on(stream))
@@ -172,10 +177,11 @@ impl Silence {
     }
 }
 
-fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+fn connect(server: &Server, host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let mut last = None;
+    let tcp_limit = limit.min(server.limit(TCP_MAX));
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, limit) {
+        match TcpStream::connect_timeout(&address, tcp_limit) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(SLICE.min(limit)))?;
@@ -190,7 +196,26 @@ fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
     use super::*;
+
+    #[test]
+    fn a_host_that_drops_packets_does_not_get_the_time_of_a_slow_greeting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // SAFETY: the socket is open. A second call changes the length of its queue.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // While the queue is full, the system drops the packets of further connections.
+        let fill = |_: u8| TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        let queue: Vec<io::Result<TcpStream>> = (0..3).map(fill).collect();
+        assert!(queue[0].is_ok() && queue[2].is_err());
+        let server = Server::new(&format!("redis://{address}")).unwrap();
+        // Longer than any test.
+        let error = Connection::open(&server, Duration::from_secs(86_400)).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    }
 
     /// A server that says these parts, and is silent after each.
     struct Parts(std::vec::IntoIter<&'static [u8]>, bool);
