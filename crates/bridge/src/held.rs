@@ -14,6 +14,8 @@ use crate::wire::Wire;
 
 /// Bytes of an id or a handler's name that are kept.
 const VALUE_MAX: usize = 200;
+/// The consumer of entries in quarantine, as the scripts name it.
+const QUARANTINE: &str = "quarantine";
 
 /// A job that a consumer holds: it runs, or waits in the consumer's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +103,9 @@ fn held(
         };
         let entry = String::from_utf8_lossy(entry).into_owned();
         let idle = Duration::from_millis(idle_ms.unsigned_abs());
-        places.push((entry, idle, Deliveries::read(deliveries.unsigned_abs())));
+        // In quarantine this number is no count.
+        let deliveries = if consumer == QUARANTINE { 0 } else { deliveries.unsigned_abs() };
+        places.push((entry, idle, Deliveries::read(deliveries)));
     }
     let about = |(entry, ..): &(String, Duration, Deliveries)| {
         let mut command = call(&SCRIPTS.letters, &[stream]);

@@ -208,10 +208,10 @@ end
 return due and 'delayed' or added
 ";
 
-/// KEYS stream; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
+/// KEYS stream dead; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
 /// one, and those that are idle for `idle_ms`. A consumer with entries stays, since removing it would
 /// lose them. With several groups it also deletes entries that each has acknowledged, the last one
-/// being of a program that deletes none.
+/// being of a program that deletes none. It gives entries in quarantine letters, if theirs are gone.
 const LEAVE: &str = r"
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = about(row)
@@ -219,6 +219,7 @@ for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
     redis.pcall('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], found.name)
   end
 end
+pcall(name_quarantine, KEYS[1], KEYS[2], ARGV[1])
 local all = groups(KEYS[1])
 if ARGV[4] ~= '0' or #all < 2 then return 1 end
 local first

@@ -388,7 +388,7 @@ impl Committer {
                 }
             }
             if sweep {
-                let mut command = call(&SCRIPTS.leave, &[&keys.stream]);
+                let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
                 command.arg(&shared.config.group).arg(ms(heartbeat * 10)).arg("");
                 command.arg(u8::from(shared.config.keep));
                 commands.push(command);
@@ -404,7 +404,7 @@ impl Committer {
     fn leave(&mut self) {
         let shared = &self.link.shared;
         let of_stream = |(_, keys): &(Arc<str>, crate::keys::Keys)| {
-            let mut command = call(&SCRIPTS.leave, &[&keys.stream]);
+            let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
             // No consumer is idle for 136 years.
             let never_ms = u64::from(u32::MAX) * 1_000;
             command.arg(&shared.config.group).arg(never_ms).arg(&shared.consumer);

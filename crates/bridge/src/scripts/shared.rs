@@ -186,8 +186,37 @@ end
 local keeper = 'quarantine'
 local function quarantine(stream, dead, group, id, attempt, reason, first)
   needs('XCLAIM', stream, group, keeper, 0, id)
-  redis.call('XADD', dead, '*', 'n', attempt, 'e', reason, 'o', first, 'q', id, 'g', group)
-  redis.call('XCLAIM', stream, group, keeper, 0, id, 'JUSTID')
+  local letter =
+    redis.call('XADD', dead, '*', 'n', attempt, 'e', reason, 'o', first, 'q', id, 'g', group)
+  -- The counter of deliveries counts none here: it is the time of the letter.
+  redis.call('XCLAIM', stream, group, keeper, 0, id, 'RETRYCOUNT', letter:match('^%d+'), 'JUSTID')
+end
+-- Gives entries in quarantine whose letters were deleted or trimmed new ones: a command reaches an entry
+-- by its letter only.
+local function name_quarantine(stream, dead, group)
+  local function has_letter(id, time)
+    local at = time
+    while true do
+      local letter = redis.call('XRANGE', dead, at, time, 'COUNT', 1)[1]
+      if not letter then return false end
+      local of = about(letter[2])
+      if of.q == id and of.g == group then return true end
+      at = '(' .. letter[1]
+    end
+  end
+  for _, row in ipairs(redis.call('XPENDING', stream, group, '-', '+', 1000, keeper)) do
+    local id = row[1]
+    if not has_letter(id, string.format('%.0f', row[4])) then
+      local entry = redis.call('XRANGE', stream, id, id)[1]
+      if entry then
+        local of = about(entry[2])
+        local first = is_entry(of.o) and of.o or id
+        quarantine(stream, dead, group, id, 0, 'its letter was removed, and it cannot be moved', first)
+      else
+        redis.call('XACK', stream, group, id)
+      end
+    end
+  end
 end
 -- The next takeover of any consumer finds it, with all attempts left.
 local function release(stream, group, id)

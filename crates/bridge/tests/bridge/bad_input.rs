@@ -10,7 +10,7 @@ use uwork_bridge::{
 use crate::support::address::Address;
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::until;
-use crate::support::server::{Redis, server_at};
+use crate::support::server::{Redis, add_wide, server_at};
 
 fn push(redis: &Redis, push: Push) {
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(push).unwrap();
@@ -423,20 +423,6 @@ fn an_entry_with_thousands_of_fields_is_a_job_like_others_and_loses_none_of_them
         assert!(letter.contains(&format!("f{n}")), "{n}");
     }
     assert_eq!(redis.number("XLEN jobs") + redis.number("ZCARD {jobs}:delayed"), 0);
-}
-
-/// An entry of a foreign producer with more fields than the bridge moves.
-fn add_wide(redis: &Redis, payload: &str) -> String {
-    let text = "local words = {}
-        for part = 1, 11 do
-          for n = 1, 5000 do words[#words + 1] = 'f' .. n; words[#words + 1] = '' end
-        end
-        return words";
-    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
-    let words: Vec<String> = redis::cmd("EVAL").arg(text).arg(0).query(&mut connection).unwrap();
-    let mut add = redis::cmd("XADD");
-    add.arg("jobs").arg("*").arg("p").arg(payload).arg(words);
-    add.query(&mut connection).unwrap()
 }
 
 #[test]

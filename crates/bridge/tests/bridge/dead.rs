@@ -8,7 +8,7 @@ use uwork_bridge::{
 
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::until;
-use crate::support::server::{Redis, server_at};
+use crate::support::server::{Redis, add_wide, server_at};
 
 fn letters(redis: &Redis) -> DeadLetters {
     DeadLetters::new(redis.server(), "jobs")
@@ -164,6 +164,52 @@ fn all_letters_are_those_that_exist_now_and_what_is_no_job_stays() {
     assert_eq!(letters.replay_all().unwrap().settled, 0);
     let error = letters.get("seven").unwrap_err().to_string();
     assert!(error.contains("\"seven\" is no number of a dead letter"), "{error}");
+}
+
+#[test]
+fn the_newest_letters_are_kept_and_an_entry_in_quarantine_gets_another_letter() {
+    const KEPT: u64 = 5;
+    // The server trims whole nodes.
+    let flags = ["--stream-node-max-entries", "1"];
+    let Some(redis) = Redis::start("the_newest_letters_are_kept", &flags) else { return };
+    let wide = add_wide(&redis, "wide");
+    let settings = || {
+        let mut settings = config(redis.server(), "jobs");
+        (settings.dead_max, settings.max_active) = (KEPT, 1);
+        settings
+    };
+    let run = |dead| {
+        let handlers = Handlers::new().otherwise(|_| Err(Failure::dead("no")));
+        let bridge = Bridge::start(settings(), handlers, |_| {}).unwrap();
+        until("the jobs are dead", || bridge.counters().dead == dead);
+        bridge.stop(LONG);
+    };
+    run(1);
+    for nth in 0..20 {
+        push(&redis, Push::new(nth.to_string()));
+    }
+    run(20);
+    let mut letters = letters(&redis);
+    let payloads = |letters: &mut DeadLetters| {
+        let page = letters.page(None, 100, 100).unwrap();
+        let of = |letter: &uwork_bridge::DeadLetter| match &letter.quarantine {
+            Some(entry) => format!("{entry} {}", letter.error),
+            None => String::from_utf8_lossy(&letter.payload).into_owned(),
+        };
+        page.iter().map(of).collect::<Vec<_>>()
+    };
+    let named = format!("{wide} its letter was removed, and it cannot be moved");
+    assert_eq!(payloads(&mut letters), ["15", "16", "17", "18", "19", &named]);
+    // By hand.
+    redis.ask("DEL {jobs}:dead");
+    run(0);
+    run(0);
+    assert_eq!(payloads(&mut letters), [named], "one letter");
+    let held = HeldJob::read(redis.server(), "jobs", "uwork", 10).unwrap();
+    let [(_, jobs)] = &held[..] else { panic!("{held:?}") };
+    assert_eq!((jobs[0].begun, jobs[0].deliveries), (0, 0));
+    assert_eq!(letters.remove_all().unwrap().settled, 1);
+    assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (0, 0));
 }
 
 #[test]

@@ -561,7 +561,8 @@ fn dead_letters_are_listed_shown_replayed_and_dropped() {
 
 #[test]
 fn a_list_of_dead_letters_ends_after_a_count_and_says_so() {
-    let Some(redis) = Redis::start("a_list_of_dead_letters_ends", &[]) else { return };
+    let nodes = ["--stream-node-max-entries", "1"];
+    let Some(redis) = Redis::start("a_list_of_dead_letters_ends", &nodes) else { return };
     (1..=3).for_each(|n| _ = redis.ask(&format!("XADD {{jobs}}:dead {n}-0 p x e why")));
     let list = |count: &str| both(&redis, &["dead", "--stream", "jobs", "--count", count]);
     let (_, shown, said) = list("2");
@@ -569,6 +570,10 @@ fn a_list_of_dead_letters_ends_after_a_count_and_says_so() {
     assert!(said.contains("jobs: 2 of 3 letters are listed; --count 0 lists all"), "{said}");
     let (_, shown, said) = list("0");
     assert_eq!((shown.lines().count(), &*said), (4, ""));
+    redis.text(&["push", "--stream", "jobs", "late"]);
+    let run = ["--stream", "jobs", "--dead-max", "2", "--exec", "sh", "-c", "exit 65"];
+    let _run = Owned::spawn(redis.command(&run).stderr(Stdio::null()));
+    until("the oldest are gone", || redis.number("XLEN {jobs}:dead") == 2);
 }
 
 #[test]

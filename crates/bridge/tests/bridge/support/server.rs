@@ -213,6 +213,20 @@ pub(crate) fn server_at(url: &str) -> Server {
     Server::new(url).unwrap().patience(360)
 }
 
+/// An entry of a foreign producer with more fields than the bridge moves.
+pub(crate) fn add_wide(redis: &Redis, payload: &str) -> String {
+    let text = "local words = {}
+        for part = 1, 11 do
+          for n = 1, 5000 do words[#words + 1] = 'f' .. n; words[#words + 1] = '' end
+        end
+        return words";
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let words: Vec<String> = redis::cmd("EVAL").arg(text).arg(0).query(&mut connection).unwrap();
+    let mut add = redis::cmd("XADD");
+    add.arg("jobs").arg("*").arg("p").arg(payload).arg(words);
+    add.query(&mut connection).unwrap()
+}
+
 /// What a server writes to its standard output.
 const LOG: &str = "log";
 
