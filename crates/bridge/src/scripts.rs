@@ -210,8 +210,8 @@ return due and 'delayed' or added
 
 /// KEYS stream dead; ARGV group idle_ms consumer keep: removes consumers without pending entries: the named
 /// one, and those that are idle for `idle_ms`. A consumer with entries stays, since removing it would
-/// lose them. With several groups it also deletes entries that each has acknowledged, the last one
-/// being of a program that deletes none. It gives entries in quarantine letters, if theirs are gone.
+/// lose them. It also deletes entries that each group has acknowledged, the last one being of a program
+/// that deletes none, or one that was destroyed since. It gives entries in quarantine letters, if theirs are gone.
 const LEAVE: &str = r"
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local found = about(row)
@@ -221,7 +221,7 @@ for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
 end
 pcall(name_quarantine, KEYS[1], KEYS[2], ARGV[1])
 local all = groups(KEYS[1])
-if ARGV[4] ~= '0' or #all < 2 then return 1 end
+if ARGV[4] ~= '0' then return 1 end
 local first
 for _, group in ipairs(all) do
   local id = group['last-delivered-id']

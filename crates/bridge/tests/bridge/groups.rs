@@ -106,6 +106,26 @@ fn entries_that_a_foreign_program_acknowledges_last_are_deleted_by_the_next_end_
 }
 
 #[test]
+fn entries_that_only_a_destroyed_group_needed_are_deleted_unless_entries_are_kept() {
+    let Some(redis) = Redis::start("entries_that_only_a_destroyed_group", &[]) else { return };
+    redis.ask("XGROUP CREATE jobs mail 0 MKSTREAM");
+    let run = |keep, jobs| {
+        let count = Count::default();
+        let mut settings = of_group(&redis, "audit");
+        settings.keep = keep;
+        let bridge = Bridge::start(settings, count.handlers(), |_| {}).unwrap();
+        push(&redis, jobs);
+        count.wait_distinct(jobs);
+        bridge.stop(LONG);
+        redis.number("XLEN jobs")
+    };
+    assert_eq!(run(false, JOBS), JOBS as i64, "the other group has none done");
+    redis.ask("XGROUP DESTROY jobs mail");
+    assert_eq!(run(true, 2), JOBS as i64 + 2);
+    assert_eq!(run(false, 1), 0);
+}
+
+#[test]
 fn fields_of_other_programs_are_no_retries() {
     let Some(redis) = Redis::start("fields_of_other_programs", &[]) else { return };
     redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
