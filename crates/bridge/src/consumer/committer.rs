@@ -379,9 +379,9 @@ impl Committer {
                     command.arg(bytes.div_ceil(self.link.streams.len()));
                     command.arg(shared.config.attempts_max);
                     command.arg(u8::from(shared.may_run_alone() && self.takes_one(now)));
-                    for ((_, id), seen, is_dead) in self.suspects.decided(stream) {
+                    for ((_, id), seen, is_dead) in self.suspects.known(stream) {
                         command.arg(id.to_string()).arg(&seen.owner).arg(seen.before_ms);
-                        command.arg(if is_dead { "dead" } else { "lives" });
+                        command.arg(is_dead.map_or("-", |is| if is { "dead" } else { "lives" }));
                     }
                     commands.push(command);
                     sent.push(Sent::Reclaim(stream));
@@ -417,7 +417,7 @@ impl Committer {
     }
 }
 
-/// Reads the reply to RECLAIM: entries, and the cursor and the suspects, which are returned.
+/// Reads the reply to RECLAIM: entries, and all but these, which is returned.
 fn taken_over(
     shared: &Arc<Shared>,
     replies: &mut Replies<'_>,
@@ -432,7 +432,7 @@ fn taken_over(
     let mut delivered = Delivered::new(shared, Share::Orphans);
     delivered.read_entries(replies, count)?;
     keep(delivered);
-    Ok(Value::Array(vec![cursor, replies.value()?]))
+    Ok(Value::Array(vec![cursor, replies.value()?, replies.value()?]))
 }
 
 #[cfg(test)]

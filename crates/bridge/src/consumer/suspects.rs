@@ -116,15 +116,18 @@ impl Suspects {
         }
     }
 
-    /// The decided suspects of a stream: whether each one's owner has died.
-    pub(super) fn decided(&self, stream: usize) -> impl Iterator<Item = (Place, &Seen, bool)> {
+    /// The suspects of a stream, and whether each one's owner has died, if that is decided.
+    pub(super) fn known(
+        &self,
+        stream: usize,
+    ) -> impl Iterator<Item = (Place, &Seen, Option<bool>)> {
         let hold = self.hold();
         let of_stream = self.all.iter().filter(move |((of, _), _)| *of == stream);
         let is_decided =
             move |suspect: &Suspect| suspect.waited >= hold && (suspect.lives() || suspect.is_dead);
-        of_stream
-            .filter(move |(_, suspect)| is_decided(suspect))
-            .map(|(place, suspect)| (*place, &suspect.last, suspect.is_dead))
+        of_stream.map(move |(place, suspect)| {
+            (*place, &suspect.last, is_decided(suspect).then_some(suspect.is_dead))
+        })
     }
 }
 
@@ -153,7 +156,7 @@ mod tests {
                 suspects.connections(0, list);
             }
         }
-        suspects.decided(0).next().map(|(_, _, is_dead)| is_dead)
+        suspects.known(0).find_map(|(_, _, is_dead)| is_dead)
     }
 
     fn of(looks: u32, ms: impl Fn(u32) -> u64, list: Option<&str>) -> Option<bool> {

@@ -18,19 +18,19 @@ return {lost, spared}
 ";
 
 /// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
-/// each decided suspect its id, its owner, the last sign of life and `dead` or `lives`: takes over
+/// each known suspect its id, its owner, the last sign of life and `dead`, `lives` or `-`: takes over
 /// entries that were idle for `idle_ms`, at most `count`, and ends with the one that reaches
 /// `bytes_max`. At most `last` of them must run alone. An entry that is used up by its owner's run is a
 /// suspect, and stays with its owner until it is decided. Returns where to go on, for each entry its id,
-/// its counter and its fields, and for each suspect its id, its owner, and the two times between which
-/// the owner gave its last sign of life.
+/// its counter and its fields, for each suspect its id, its owner, and the two times between which the
+/// owner gave its last sign of life, and how many of the entries were another consumer's.
 pub(super) const RECLAIM: &str = r"
 local group, me, cursor, count = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 local bytes, bytes_max, attempts_max = 0, tonumber(ARGV[6]), tonumber(ARGV[7])
-local last, entries, suspects, decided = tonumber(ARGV[8]), {}, {}, {}
+local last, entries, suspects, known_as, theirs = tonumber(ARGV[8]), {}, {}, {}, 0
 keep_quarantine(KEYS[1], group, ARGV[3])
 for i = 9, #ARGV, 4 do
-  decided[ARGV[i]] = {owner = ARGV[i + 1], seen = tonumber(ARGV[i + 2]), is = ARGV[i + 3]}
+  known_as[ARGV[i]] = {owner = ARGV[i + 1], seen = tonumber(ARGV[i + 2]), is = ARGV[i + 3]}
 end
 local consumers, from, to
 local function seen(owner)
@@ -54,10 +54,18 @@ end
 local function taken(id, owner, number)
   local of = counter_of(number)
   if of.begun > 0 then
-    local used = failed(id) + of.begun
+    local known = known_as[id]
+    if known and known.owner ~= owner then known = nil end
+    local used = of.begun
+    -- The whole entry is read for this number: only where it decides and is unknown.
+    if known and of.alone and of.own and not of.lives then
+      used = attempts_max
+    elseif used + 1 < attempts_max or (of.alone and used < attempts_max) then
+      used = used + failed(id)
+    end
     if of.alone and used >= attempts_max and of.own then
-      local known, after, before = decided[id], seen(owner)
-      local is_decided = known and known.owner == owner
+      local after, before = seen(owner)
+      local is_decided = known and known.is ~= '-'
       if not is_decided or (known.is == 'dead' and after > known.seen) then
         suspects[#suspects + 1] =
           {id, owner, string.format('%.0f', after), string.format('%.0f', before)}
@@ -91,6 +99,7 @@ for _ = 1, 100 do
       'RETRYCOUNT', number)[1]
     if found then
       entries[#entries + 1] = {found[1], tonumber(number), found[2]}
+      if row[2] ~= me then theirs = theirs + 1 end
       for _, word in ipairs(found[2]) do bytes = bytes + #word end
     end
   end
@@ -100,8 +109,8 @@ for _ = 1, 100 do
   end
   if #entries >= count or bytes >= bytes_max then break end
 end
-if #entries > 0 then tally(KEYS[2], 'reclaimed', #entries) end
-return {cursor, entries, suspects}
+if theirs > 0 then tally(KEYS[2], 'reclaimed', theirs) end
+return {cursor, entries, suspects, theirs}
 ";
 
 /// KEYS stream; ARGV group consumer idle_ms, then of each entry its id and its deliveries before: makes

@@ -119,6 +119,29 @@ fn a_takeover_ends_at_the_bound_of_payload_bytes() {
 }
 
 #[test]
+fn jobs_that_a_consumer_has_handed_back_itself_are_no_takeovers() {
+    const BYTES: usize = 100_000;
+    let Some(redis) = Redis::start("jobs_that_a_consumer_has_handed_back", &[]) else { return };
+    push(&redis, (0..50).map(|_| "x".repeat(BYTES)));
+    let (gate, lines) = (Count::default(), Count::default());
+    let opened = gate.clone();
+    let handlers = Handlers::new().otherwise(move |_| {
+        opened.wait_for("open", 1);
+        Ok(Reply::done())
+    });
+    let mut config = config_never_late(redis.server(), "jobs");
+    // The first read brings more than there is memory for.
+    (config.max_active, config.payload_bytes_max) = (50, 2 * BYTES);
+    let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+    until("it has handed some back", || bridge.counters().handed_back > 0);
+    gate.add("open");
+    until("all jobs are done", || redis.number("XLEN jobs") == 0);
+    let reclaimed = bridge.stop(LONG).counters.reclaimed;
+    assert_eq!((reclaimed, redis.number("HGET {jobs}:stats reclaimed")), (0, 0));
+    assert!(!lines.lines().iter().any(|line| line.contains("took over")), "{:?}", lines.lines());
+}
+
+#[test]
 fn another_group_on_the_stream_is_reported_unless_entries_are_kept() {
     let Some(redis) = Redis::start("another_group_on_the_stream", &[]) else { return };
     redis.ask("XGROUP CREATE jobs audit 0 MKSTREAM");

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
 
 use crate::support::clock::Clock;
+use crate::support::cluster::text;
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::owned::Owned;
 use crate::support::patience::until;
@@ -20,6 +21,7 @@ const CONSUMER: &str = "UWORK_TEST_STOPPED";
 const BEGUN: u64 = 1_000_000;
 const FLAGS: u64 = 10_000_000_000_000;
 const ALONE: u64 = 1;
+const OWN: u64 = 2;
 const LIVES: u64 = 4;
 const DAY_MS: u32 = 24 * 3_600 * 1_000;
 /// The configuration of the tests has three attempts: the next is the last one.
@@ -360,6 +362,30 @@ fn a_verdict_is_kept_by_the_takeover_that_follows_it() {
     // Without another look at its owner, which takes three heartbeats.
     lines.wait_line("is a dead letter after 3 attempt(s): its consumer died each time");
     assert_eq!((bridge.stop(LONG).counters.dead, count.sum()), (1, 0));
+}
+
+#[test]
+fn a_large_suspect_is_not_read_at_each_look() {
+    const PAYLOAD: usize = 32 << 20;
+    let Some(redis) = Redis::start("a_large_suspect", &[]) else { return };
+    let info = |section: &str, name: &str| {
+        let info = text(redis.ask(&format!("INFO {section}")));
+        let value = info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+        value.split(',').next().unwrap().trim().parse::<u64>().unwrap()
+    };
+    // Its attempts are used up, the last one alone.
+    orphan(&redis, &"x".repeat(PAYLOAD), 0, (ALONE + OWN) * FLAGS + 3 * BEGUN + 1);
+    let count = Count::default();
+    let settings = config_never_late(redis.server(), "jobs");
+    let bridge = Bridge::start(settings, count.handlers(), |_| {}).unwrap();
+    let looks = || info("commandstats", "cmdstat_xpending:calls=");
+    let before = looks();
+    until("it was looked at", || {
+        let of_scripts = info("memory", "used_memory_lua:");
+        assert!(of_scripts < PAYLOAD as u64 / 2, "{} MiB", of_scripts >> 20);
+        looks() >= before + 10
+    });
+    assert_eq!((bridge.counters().dead, bridge.stop(LONG).counters.reclaimed), (0, 0));
 }
 
 #[test]

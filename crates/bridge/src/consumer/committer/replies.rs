@@ -270,16 +270,18 @@ impl Committer {
 
     fn reclaimed(&mut self, stream: usize, reply: Value, found: Option<Delivered>) {
         let (Value::Array(parts), Some(found)) = (reply, found) else { return };
-        let Ok([Value::BulkString(cursor), Value::Array(suspects)]) = <[Value; 2]>::try_from(parts)
+        let Ok([Value::BulkString(cursor), Value::Array(suspects), Value::Int(count)]) =
+            <[Value; 3]>::try_from(parts)
         else {
             return;
         };
+        // What the consumer itself has handed back is no takeover.
+        let count = count.cast_unsigned();
         let now = Instant::now();
         for (id, seen) in suspects.iter().filter_map(suspect) {
             self.suspects.look(now, (stream, id), seen);
         }
         self.suspects.forget(now);
-        let count = found.entries.len() as u64;
         self.link.shared.tally.reclaimed(count);
         self.took[stream].add(count);
         self.report_takeovers();
