@@ -120,9 +120,12 @@ impl Wire {
         self.place.home().name()
     }
 
-    /// Where the master of the configured server is, if that was a replica when it was asked last.
+    /// Where the master of the configured server is, if that was a replica when it was asked last, and
+    /// no further address of the shard is the master's.
     pub(crate) fn master_of_home(&self) -> Option<Address> {
-        self.place.master_of_home()
+        let name = self.name();
+        let is_configured = self.place.alternatives().any(|other| other.name() == name);
+        self.place.master_of_home().filter(|_| !is_configured)
     }
 
     /// Whether the server may have executed the last commands, although they failed as a whole.

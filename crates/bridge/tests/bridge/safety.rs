@@ -61,19 +61,36 @@ fn a_server_that_forgets_jobs_is_reported_once_and_when_that_changes() {
     let handlers = Count::default().handlers();
     let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
     let log = lines.wait_line("no append-only file");
-    redis.ask("CONFIG SET appendonly yes");
-    redis.ask("CONFIG SET maxmemory 1gb");
     redis.ask("CONFIG SET maxmemory-policy allkeys-lru");
     // A new connection may lead to another server, so it looks at once.
     address.cut();
-    let evicts = lines.wait_line("maxmemory-policy allkeys-lru deletes streams");
+    let note =
+        lines.wait_line("allkeys-lru deletes streams with all their jobs once maxmemory is set");
+    redis.ask("CONFIG SET appendonly yes");
+    redis.ask("CONFIG SET maxmemory 1gb");
+    address.cut();
+    let evicts = lines.wait_line("deletes streams with all their jobs when memory runs out");
     let over = lines.wait_line("no longer: no append-only file");
     // Each shard looks.
     until("all connections are new", || address.clients() == 4);
     bridge.stop(LONG);
-    for line in [log, evicts, over] {
+    for line in [log, note, evicts, over] {
         assert_eq!(lines.of(&line), 1, "{line}");
     }
+}
+
+#[test]
+fn a_strict_consumer_and_a_strict_producer_start_after_a_failover_to_a_further_address() {
+    let name = "a_strict_consumer_and_a_strict_producer_start";
+    let Some(replica) = Redis::start(name, &[]) else { return };
+    let Some(master) = Redis::start(name, &["--repl-diskless-sync-delay", "0"]) else { return };
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    let servers = vec![replica.server(), master.server()];
+    let mut settings = config(replica.server(), "jobs");
+    settings.servers.clone_from(&servers);
+    strict(settings).unwrap().stop(LONG);
+    let mut producer = Producer::new(servers, "jobs", 1).unwrap();
+    assert_eq!(producer.look().unwrap(), [""; 0]);
 }
 
 #[test]
