@@ -366,8 +366,14 @@ impl DeadLetters {
         else {
             return Err(self.unknown());
         };
-        self.route(ids)?;
         let (settled, left) = (settled.cast_unsigned(), left.cast_unsigned());
+        self.route(ids).map_err(|error| {
+            let text = format!(
+                "{settled} letters were settled, but not all other shards know where their ids are: \
+                 {error}"
+            );
+            Error::new(error.kind(), text)
+        })?;
         Ok((Settled { settled, left }, text(last), text(end)))
     }
 

@@ -147,6 +147,9 @@ impl Exec {
         let said = String::from_utf8_lossy(&run.err.kept);
         let said = said.trim();
         let text = match status.code() {
+            // As each shell, `env` and an interpreter say it.
+            Some(126) => format!("{name}: exit status 126 (a command is not executable)"),
+            Some(127) => format!("{name}: exit status 127 (a command was not found)"),
             Some(code) => format!("{name}: exit status {code}"),
             None => format!("{name}: killed by signal {}", status.signal().unwrap_or(0)),
         };

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use uwork_bridge::{
-    Bridge, DeadLetters, ErrorKind, Failure, Handlers, HeldJob, Producer, Push, Pushed, Reply, Stat,
+    Bridge, DeadLetters, ErrorKind, Failure, Handlers, HeldJob, Producer, Push, Pushed, Reply,
+    Server, Stat,
 };
 
+use crate::support::address::Address;
 use crate::support::count::{Count, LONG, config};
 use crate::support::patience::until;
 use crate::support::server::{Redis, add_wide, server_at};
@@ -106,6 +108,23 @@ fn the_id_of_a_replayed_job_is_found_from_each_shard() {
             assert_eq!(producer.push(push(id, key)).unwrap(), Pushed::Duplicate, "{id} {key}");
         }
     }
+}
+
+#[test]
+fn a_replay_whose_ids_cannot_be_announced_says_how_many_letters_it_has_settled() {
+    const LETTERS: usize = 20;
+    let name = "a_replay_whose_ids_cannot_be_announced";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    for id in 0..LETTERS {
+        redis.ask(&format!("XADD jobs.{{0}}:dead * p job i {id} n 1 e why"));
+    }
+    // The home of some of the ids is the shard of a server that does not exist.
+    let gone = Address::reserve().unwrap();
+    let gone = Server::new(&format!("redis://{}", gone.socket())).unwrap();
+    let mut shards = DeadLetters::of_shards(&[redis.server(), gone], "jobs", 2);
+    let error = shards[0].replay_all().unwrap_err().to_string();
+    assert!(error.contains("20 letters were settled, but not all other shards know"), "{error}");
+    assert_eq!(redis.number("XLEN jobs.{0}"), LETTERS as i64);
 }
 
 fn connection(redis: &Redis) -> redis::Connection {

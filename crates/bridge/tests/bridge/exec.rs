@@ -58,12 +58,16 @@ fn the_exit_status_decides_and_standard_error_is_the_error() {
     push(&redis, Push::new("65"));
     push(&redis, Push::new("7"));
     push(&redis, Push::new("9"));
+    push(&redis, Push::new("126"));
+    push(&redis, Push::new("127"));
     let script = "read -r n; echo said $n >&2; [ $n != 9 ] || kill -9 $$; exit $n";
-    let lines = run(config(redis.server(), "jobs"), script, 4);
+    let lines = run(config(redis.server(), "jobs"), script, 6);
     lines.wait_line("after 1 attempt(s): sh: exit status 65: said 65");
     lines.wait_line("after 3 attempt(s): sh: exit status 7: said 7");
     lines.wait_line("after 3 attempt(s): sh: killed by signal 9: said 9");
-    assert_eq!(redis.number("XLEN {jobs}:dead"), 3);
+    lines.wait_line("exit status 126 (a command is not executable): said 126");
+    lines.wait_line("exit status 127 (a command was not found): said 127");
+    assert_eq!(redis.number("XLEN {jobs}:dead"), 5);
 }
 
 #[test]
