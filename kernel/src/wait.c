@@ -18,6 +18,17 @@
 
 /* Defined in Rust. */
 _Noreturn void uw_futex_refused(int error);
+int uw_declared_wait(void (*func)(void *arg), void *arg);
+
+/*
+ * Declares the wait to the pool. Callers check their word again, so a wait that cannot be declared
+ * happens nevertheless: otherwise they would spin forever.
+ */
+static void wait_declared(void (*func)(void *arg), void *arg)
+{
+	if (uw_declared_wait(func, arg) < 0)
+		func(arg);
+}
 
 struct sleep {
 	const uint32_t *word;
@@ -49,7 +60,7 @@ void uw_kernel_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns)
 	struct sleep sleep = { word, value, timeout_ns == UW_KERNEL_FOREVER ? NULL : &timeout };
 	int saved = errno;
 
-	uw_blocking(do_wait, &sleep);
+	wait_declared(do_wait, &sleep);
 	uw_tick();
 	errno = saved;
 }
@@ -100,6 +111,6 @@ void uw_kernel_sleep_ns(uint64_t ns)
 	uint64_t now = uw_kernel_now_ns();
 	uint64_t end = ns > UINT64_MAX - now ? UINT64_MAX : now + ns;
 
-	uw_blocking(do_sleep, &end);
+	wait_declared(do_sleep, &end);
 	uw_tick();
 }

@@ -461,7 +461,7 @@ int uw_work_busy(const struct uw_work *work);
 
 /*
  * Declares to the pool that the item blocks: while `func` runs, another worker takes the queued
- * items. Outside of items it only calls `func`. Returns 0.
+ * items. Outside of items and in thread hooks it only calls `func`. Returns 0.
  */
 int uw_blocking(void (*func)(void *arg), void *arg);
 
@@ -825,9 +825,9 @@ struct uw_thread_hooks;
  * `stop` runs when the thread ends, or outside of items once the hooks are removed. The library's
  * threads that exist when the process exits do not call it.
  *
- * A hook may queue items, and must not wait for items: such a call fails with ENOTRECOVERABLE. While
- * `start` blocks, the items that its thread has taken wait. A forked child has none of its parent's
- * workers, and calls no `stop` for them; the thread that forked keeps its states.
+ * A hook may queue items and sleep, and must not wait for items: such a call fails with
+ * ENOTRECOVERABLE. While `start` blocks, the items that its thread has taken wait. A forked child has
+ * none of its parent's workers, and calls no `stop` for them; the thread that forked keeps its states.
  *
  * NULL with errno EINVAL: both functions are NULL.
  */

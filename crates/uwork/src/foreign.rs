@@ -79,6 +79,15 @@ pub fn context() -> Context {
     uwork_linux::started().map_or_else(Context::default, |engine| engine.context())
 }
 
+/// [`blocking`](crate::blocking) for a binding's own waits, which cannot be unwound: in an item of a BH
+/// queue it is reported once for each queue, and happens.
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    match uwork_linux::started() {
+        Some(engine) => engine.declared_block(f),
+        None => f(),
+    }
+}
+
 /// Whether the function that [`current_item`] returned is a foreign function's address.
 pub fn is_foreign(function: usize) -> bool {
     function >> (usize::BITS - 1) == 0

@@ -235,7 +235,7 @@ pub use uwork_task::{combine, has_task_work, recycle, task};
 /// does not count as running, so that another worker takes the queued items.
 ///
 /// Exact and immediate. Costs four locked instructions, and a wake if items are waiting. Outside of
-/// work items it only calls `f`.
+/// work items, and in [thread hooks](threads), it only calls `f`.
 ///
 /// # Panics
 /// In debug builds, in an item of a BH queue, which must not wait. Optimized builds report it once
@@ -249,8 +249,8 @@ pub use uwork_task::{combine, has_task_work, recycle, task};
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let Some(engine) = uwork_linux::started() else { return f() };
-    engine.assert_may_wait();
-    engine.blocking(f)
+    engine.assert_may_block();
+    engine.declared_block(f)
 }
 
 /// Whether the calling thread is the rescuer of a [`mem_reclaim`](Builder::mem_reclaim) queue (the

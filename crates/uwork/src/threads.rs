@@ -43,8 +43,9 @@
 //! **Items on other threads**: a closure that is to run on a thread of uwork's is joined by
 //! [`join_waiting`](crate::JoinHandle::join_waiting), which never runs it on the thread that waits.
 //!
-//! **What a hook may do**: everything that an item may do, except wait. It may queue items, and a start
-//! hook may ask for the state of other hooks. While a start hook blocks, the items that its thread has
+//! **What a hook may do**: everything that an item may do, except wait for items. It may queue items,
+//! and a start hook may ask for the state of other hooks. It may sleep, also in
+//! [`blocking`](crate::blocking). While a start hook blocks, the items that its thread has
 //! taken wait, and if it was called as the thread started its pool waits too: other pools continue. The
 //! stop hooks of hooks that are removed hold up no pool. A call that waits for items panics in a hook,
 //! before it has any effect: a flush, a join of a handle that is not done, a

@@ -61,6 +61,20 @@ pub(crate) unsafe extern "C" fn uw_kernel_read_file(
     read.is_some()
 }
 
+/// For the headers' own waits: calls `func`, declared to the pool. A negative result says that it has
+/// failed, perhaps before it called `func`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn uw_declared_wait(
+    func: unsafe extern "C-unwind" fn(*mut c_void),
+    arg: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by the only caller, in kernel/src/wait.c.
+        foreign::blocking(|| foreign::must_return(|| unsafe { func(arg) }));
+        0
+    })
+}
+
 /// For the headers' own waits: ends the process with a message, because the system refuses futex(2)
 /// with this errno.
 #[unsafe(no_mangle)]

@@ -31,12 +31,18 @@ static long this_thread(void)
 	return syscall(SYS_gettid);
 }
 
+static void connect_it(void *state)
+{
+	((struct state *)state)->thread = this_thread();
+}
+
 static void *start(const struct uw_thread *thread, void *arg)
 {
 	struct state *state = malloc(sizeof(*state));
 
 	CHECK(state && arg == &starts && thread->name);
-	state->thread = this_thread();
+	/* A declared block is no wait for items. */
+	CHECK(uw_blocking(connect_it, state) == 0);
 	atomic_fetch_add(&starts, 1);
 	if (thread->kind == UW_THREAD_HELPER) {
 		CHECK(!thread->queue);

@@ -39,7 +39,27 @@ impl<H: Host> Engine<H> {
         f()
     }
 
-    /// Asserts that the caller may wait. For calls that may have to wait, before they have any
+    /// [`Engine::blocking`] for a block that the program declares. It waits for no item, so a thread
+    /// hook may do it: there this only runs `f`.
+    pub fn declared_block<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.caller().thread.is_in_hook() {
+            return f();
+        }
+        self.blocking(f)
+    }
+
+    /// Asserts that the caller may do what it declares.
+    ///
+    /// # Panics
+    /// In debug builds, in an item of a BH queue, but not in a thread hook there.
+    #[inline]
+    pub fn assert_may_block(&self) {
+        if cfg!(debug_assertions) && !self.caller().thread.is_in_hook() {
+            self.assert_outside_bh();
+        }
+    }
+
+    /// Asserts that the caller may wait for items. For calls that may have to wait, before they have any
     /// effect.
     ///
     /// # Panics
@@ -49,11 +69,15 @@ impl<H: Host> Engine<H> {
     pub fn assert_may_wait(&self) {
         self.assert_outside_hooks();
         if cfg!(debug_assertions) {
-            assert!(
-                !self.caller().is_in_bh(),
-                "an item of a BH queue was about to wait, which it must not"
-            );
+            self.assert_outside_bh();
         }
+    }
+
+    fn assert_outside_bh(&self) {
+        assert!(
+            !self.caller().is_in_bh(),
+            "an item of a BH queue was about to wait, which it must not"
+        );
     }
 
     /// The part of [`Engine::assert_may_wait`] for calls that an item of a BH queue may make, because

@@ -148,6 +148,30 @@ fn a_hook_may_queue_items_and_must_not_wait_for_them() {
     });
 }
 
+// Catches: a declared block that is refused as if it waited for an item: a start hook that connects to a
+// database by a helper with `blocking` would leave its thread without a state.
+#[test]
+fn a_hook_may_declare_a_block() {
+    alone("a_hook_may_declare_a_block", || {
+        let (tell, told) = mpsc::channel();
+        let stop = move |_: threads::Thread<'_>, state| {
+            tell.send(uwork::blocking(|| state)).unwrap();
+        };
+        let start = |_: threads::Thread<'_>| uwork::blocking(|| 42);
+        let hooks = [threads::add_hooks(start, stop.clone()), threads::add_lazy_hooks(start, stop)];
+        let shared = Queue::builder("shared").build().unwrap();
+        let bh = Queue::builder("bh").bh().build().unwrap();
+        for queue in [&shared, &bh] {
+            let states = move || hooks.map(|hooks| hooks.with(|&state| state));
+            assert_eq!(on_worker(queue, states), [Some(42), Some(42)]);
+        }
+        for hooks in hooks {
+            assert_eq!(hooks.remove_sync().unwrap(), 0);
+        }
+        assert!(told.try_iter().filter(|&state| state == 42).count() >= 4);
+    });
+}
+
 /// An item that is a static.
 struct Idle {
     work: Work<Idle>,
@@ -179,7 +203,6 @@ fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
         ("disable_sync", Box::new(|| _ = IDLE.work.disable_sync())),
         ("join", Box::new(|| _ = queue.spawn_future(pending::<()>()).join())),
         ("join_waiting", Box::new(|| _ = queue.spawn_future(pending::<()>()).join_waiting())),
-        ("blocking", Box::new(|| uwork::blocking(|| ()))),
         ("scope", Box::new(|| uwork::scope(queue, |scope| drop(scope.spawn(|| ()))))),
         ("scope with a join", Box::new(|| uwork::scope(queue, |s| _ = s.spawn(|| ()).join()))),
         ("on_stack", Box::new(|| uwork::on_stack(|_| (), |item| _ = item.enqueue(queue)))),
