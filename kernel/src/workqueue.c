@@ -9,6 +9,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
+#include "may_wait.h"
 #include "names.h"
 
 _Static_assert(sizeof(struct work_struct) == sizeof(struct uw_work), "an item is an item");
@@ -47,6 +48,11 @@ void uw_kernel_complain(int code)
 	/* A disabled item is not an error in the kernel. */
 	if (code == -EPERM)
 		return;
+	/* A refused wait for items. The program goes on to free or unload what it has waited for. */
+	if (code == -ENOTRECOVERABLE && !uw_kernel_may_wait()) {
+		uw_kernel_printk(KERN_EMERG "BUG: %pS: %s\n", caller, uw_error_text());
+		abort();
+	}
 	/*
 	 * One report for each caller and errno. An errno is below 4096, so the products do not
 	 * collide.
@@ -184,9 +190,12 @@ int workqueue_unbound_housekeeping_update(const struct cpumask *hk)
 int schedule_on_each_cpu(work_func_t function)
 {
 	const struct cpumask *cpus = cpu_online_mask;
-	struct work_struct *works = kcalloc(nr_cpu_ids, sizeof(*works), GFP_KERNEL);
+	struct work_struct *works;
 	unsigned int cpu;
 
+	if (!uw_kernel_may_wait())
+		return -EDEADLK;
+	works = kcalloc(nr_cpu_ids, sizeof(*works), GFP_KERNEL);
 	if (!works)
 		return -ENOMEM;
 	for_each_cpu(cpu, cpus) {

@@ -10,10 +10,11 @@
 
 #include "check.h"
 
-/* The scene calls abort(), after a message with these words. */
-static void check_abort(const char *name, void (*scene)(void), const char *words)
+static char said[4096];
+
+/* Runs a scene in a child. Its messages are in `said` then. Returns the status of waitpid(). */
+static int status_of(const char *name, void (*scene)(void))
 {
-	char said[4096];
 	size_t length = 0;
 	ssize_t got;
 	int ends[2], status;
@@ -35,6 +36,14 @@ static void check_abort(const char *name, void (*scene)(void), const char *words
 	said[length] = '\0';
 	close(ends[0]);
 	CHECK(waitpid(child, &status, 0) == child);
+	return status;
+}
+
+/* The scene calls abort(), after a message with these words. */
+static void check_abort(const char *name, void (*scene)(void), const char *words)
+{
+	int status = status_of(name, scene);
+
 	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(said, words)) {
 		pr_err("%s ended with status %#x: %s\n", name, status, said);
 		failed++;

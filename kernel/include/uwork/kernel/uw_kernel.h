@@ -51,7 +51,7 @@ unsigned int uw_kernel_context(void);
 
 /*
  * Reports a failed call of a function that returns bool: once for each calling location and errno
- * value.
+ * value. A refused wait for items ends the process: its caller would free what it has not waited for.
  */
 void uw_kernel_complain(int code);
 

@@ -66,7 +66,7 @@ static inline void tasklet_hi_schedule(struct tasklet_struct *tasklet)
 /* If it is scheduled, waits until it has run. */
 static inline void tasklet_kill(struct tasklet_struct *tasklet)
 {
-	while (uw_work_flush(&tasklet->uw_item) > 0)
+	while (uw_kernel_queued(uw_work_flush(&tasklet->uw_item)))
 		;
 }
 
@@ -84,7 +84,7 @@ static inline void tasklet_disable(struct tasklet_struct *tasklet)
 }
 
 #define tasklet_disable_in_atomic(tasklet) tasklet_disable(tasklet)
-#define tasklet_unlock_wait(tasklet) ((void)uw_work_flush(&(tasklet)->uw_item))
+#define tasklet_unlock_wait(tasklet) ((void)uw_kernel_queued(uw_work_flush(&(tasklet)->uw_item)))
 
 static inline void tasklet_enable(struct tasklet_struct *tasklet)
 {

@@ -157,7 +157,11 @@ static inline int timer_shutdown(struct timer_list *timer)
 
 static inline int timer_shutdown_sync(struct timer_list *timer)
 {
-	return uw_work_disable_sync(&timer->uw_item.work) > 0;
+	int answer = uw_work_disable_sync(&timer->uw_item.work);
+
+	if (answer < 0)
+		uw_kernel_complain(answer);
+	return answer > 0;
 }
 
 static inline int del_timer_sync(struct timer_list *timer)

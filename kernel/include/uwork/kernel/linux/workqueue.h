@@ -400,6 +400,7 @@ static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct wor
 }
 
 /* Queues one item on each CPU that the process may use, and waits for all. */
+/* -EDEADLK in a thread hook and in an item of a BH queue. */
 int schedule_on_each_cpu(work_func_t function) UW_KERNEL_NAME(schedule_on_each_cpu);
 /*
  * Calls the function and returns 0. In a timer or a BH item it queues the function instead and
