@@ -7,37 +7,39 @@
 struct pool {
 	struct uw_queue *queue;
 	struct uw_bounded *bounded;    /* at most `backlog` jobs wait */
-	struct uw_thread_hooks *hooks; /* make and free a thread's state */
+	struct uw_thread_hooks *hooks; /* make and free a thread's state; may be NULL */
 };
 
-/* Waits for all jobs and for the library's threads to free their states. These threads are shared, and stay. */
-static inline void pool_destroy(struct pool *pool)
+/*
+ * Waits for all jobs; with `wait`, unless in an item, also until the library's threads have freed their states. They are
+ * shared: each does so after its present item, of whatever queue. Returns 1 if threads call `stop` later: it and `arg`
+ * stay valid then. Negative in a job of the pool, which remains.
+ */
+static inline int pool_destroy(struct pool *pool, bool wait)
 {
-	if (pool->queue)
-		uw_queue_destroy(pool->queue);
+	int left = pool->queue ? uw_queue_destroy(pool->queue) : 0;
+
+	if (left < 0)
+		return left;
 	uw_bounded_destroy(pool->bounded);
-	if (pool->hooks)
-		uw_thread_hooks_remove_sync(pool->hooks);
+	if (pool->hooks && (left = wait ? uw_thread_hooks_remove_sync(pool->hooks) : -EDEADLK) < 0)
+		uw_thread_hooks_remove(pool->hooks);
 	free(pool);
+	return left != 0;
 }
 
-/* At most `threads` jobs run. A thread that runs one calls `start` when the job asks for the state. */
+/* At most `threads` jobs run. A thread calls `start` when a job asks for its state. Without both hooks there is none. */
 static inline struct pool *pool_create(unsigned threads, size_t backlog,
 				       void *(*start)(const struct uw_thread *, void *),
 				       void (*stop)(const struct uw_thread *, void *, void *), void *arg)
 {
 	struct pool *pool = calloc(1, sizeof(*pool));
 
-	if (!pool)
-		return NULL;
-	pool->hooks = uw_thread_hooks_add_lazy(start, stop, arg);
+	if (!pool || ((start || stop) && !(pool->hooks = uw_thread_hooks_add_lazy(start, stop, arg))))
+		return free(pool), NULL;
 	pool->queue = uw_queue_create("pool", UW_UNBOUND | UW_NUMBERED, threads);
-	if (pool->queue)
-		pool->bounded = uw_bounded_create(pool->queue, backlog);
-	if (pool->hooks && pool->bounded)
-		return pool;
-	pool_destroy(pool);
-	return NULL;
+	pool->bounded = pool->queue ? uw_bounded_create(pool->queue, backlog) : NULL;
+	return pool->bounded ? pool : (pool_destroy(pool, true), NULL);
 }
 
 /* Waits while the backlog is full; with `try` returns EAGAIN instead. In a job of the pool: only with `try`. */
@@ -54,5 +56,5 @@ static inline int pool_submit(struct pool *pool, void *(*func)(void *arg), void 
 /* The state of the thread that runs the calling job: a thread of the library, or one that waits for it. */
 static inline void *pool_state(const struct pool *pool)
 {
-	return uw_thread_state(pool->hooks);
+	return pool->hooks ? uw_thread_state(pool->hooks) : NULL;
 }

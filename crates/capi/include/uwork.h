@@ -848,8 +848,9 @@ int uw_queue_add_thread_hooks(struct uw_queue *queue, struct uw_thread_hooks *ho
  * program at its end or when it next runs an item. Until then the functions and `arg` stay valid.
  * uw_thread_hooks_remove() does not wait. uw_thread_hooks_remove_sync() waits for the library's
  * threads, and returns how many threads of the program have not called `stop` yet; after 0 no thread
- * calls the hooks any more. EDEADLK: in an item; nothing is removed. The handle stays valid for the
- * life of the process.
+ * calls the hooks any more. The library's threads are shared: if one of them is in a long item, of
+ * whatever queue, the call waits for its end. EDEADLK: in an item; nothing is removed. The handle
+ * stays valid for the life of the process.
  */
 int uw_thread_hooks_remove(struct uw_thread_hooks *hooks);
 int uw_thread_hooks_remove_sync(struct uw_thread_hooks *hooks);

@@ -192,6 +192,9 @@ impl<S> Hooks<S> {
     /// As [`Hooks::remove`], and waits until uwork's threads have called the stop hook. Returns how
     /// many threads of the program's have not: 0 says that no thread calls the hooks from now on.
     ///
+    /// Threads are shared: if one that has a state is in a long item, of whatever queue, this waits for
+    /// the item's end.
+    ///
     /// # Errors
     /// The caller is in an item, or in [`Hooks::with`]: it would wait for itself. Nothing is removed.
     ///

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -81,11 +82,82 @@ static void pools(void)
 			CHECK(job && uw_job_join(job, NULL) == 0);
 			CHECK(pool_submit(pool, of_pool, NULL, false) == 0);
 		}
-		pool_destroy(pool);
+		CHECK(pool_destroy(pool, true) == 0);
 		CHECK(atomic_load(&with) == 2 * JOBS * (round + 1) && atomic_load(&without) == 0);
 		/* This thread has freed its state as well. */
 		CHECK(atomic_load(&starts) > 0 && atomic_load(&starts) == atomic_load(&stops));
 	}
+}
+
+/* Both hooks NULL: a pool without states. */
+static void pool_without_states(void)
+{
+	int before = atomic_load(&without);
+
+	pool = pool_create(4, 8, NULL, NULL, NULL);
+	CHECK(pool && pool_submit(pool, of_pool, NULL, false) == 0);
+	CHECK(pool_destroy(pool, true) == 0);
+	CHECK(atomic_load(&without) == before + 1);
+}
+
+static pthread_t foreign;
+static sem_t has_a_state, may_end;
+
+static void *is_foreign(void *arg)
+{
+	(void)arg;
+	return pool_state(pool) && pthread_equal(pthread_self(), foreign) ? &foreign : NULL;
+}
+
+/* An item of another queue, on a thread that gets a state of the pool: it runs a job of the pool while it joins it. */
+static void *runs_on(void *arg)
+{
+	void *found = NULL;
+
+	(void)arg;
+	foreign = pthread_self();
+	while (!found)
+		CHECK(uw_job_join(uw_queue_spawn(pool->queue, is_foreign, NULL), &found) == 0);
+	sem_post(&has_a_state);
+	sem_wait(&may_end);
+	return NULL;
+}
+
+static void *destroys(void *arg)
+{
+	*(int *)arg = pool_destroy(pool, true);
+	return NULL;
+}
+
+static void *destroys_its_own(void *arg)
+{
+	CHECK(pool_destroy(pool, true) == -EDEADLK && pool_state(pool));
+	return arg;
+}
+
+/* Threads with a state are in items that do not end, or of the program, or run the call itself. */
+static void pool_whose_threads_are_elsewhere(void)
+{
+	struct uw_queue *other = uw_queue_create("elsewhere", UW_UNBOUND, 0);
+	struct uw_job *job;
+	int answer;
+
+	CHECK(other && sem_init(&has_a_state, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+	pool = pool_create(4, 8, start, stop, &starts);
+	CHECK(pool && (job = uw_queue_spawn(other, runs_on, NULL)));
+	sem_wait(&has_a_state);
+	CHECK(pool_destroy(pool, false) == 1 && atomic_load(&stops) < atomic_load(&starts));
+	sem_post(&may_end);
+	CHECK(uw_job_join(job, NULL) == 0);
+
+	pool = pool_create(4, 8, start, stop, &starts);
+	CHECK(pool && uw_job_join(uw_queue_spawn(pool->queue, destroys_its_own, NULL), NULL) == 0);
+	job = uw_queue_spawn(other, destroys, &answer);
+	CHECK(job && uw_job_join(job, NULL) == 0 && answer == 1);
+	/* The hooks of both are removed: their threads call `stop` without a further call. */
+	while (atomic_load(&stops) != atomic_load(&starts))
+		sched_yield();
+	CHECK(uw_queue_destroy(other) == 0);
 }
 
 static void *has_state(void *arg)
@@ -297,6 +369,8 @@ int main(void)
 {
 	sem_init(&ran, 0, 0);
 	pools();
+	pool_without_states();
+	pool_whose_threads_are_elsewhere();
 	ends();
 	refusals();
 	registrations();
