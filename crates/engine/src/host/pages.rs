@@ -21,8 +21,9 @@ fn page_layout(bytes: usize) -> Layout {
 /// What a process that forks needs from its host. A host without forks takes every default.
 pub trait Forks {
     /// Fresh memory of so many bytes, aligned to a page, not from the allocator, which may be
-    /// locked during a fork. Takes some microseconds. If there is no memory the process ends with a
-    /// message.
+    /// locked during a fork. Takes some microseconds. If there is no memory, and no reserve, the
+    /// process ends with a message. The caller holds the locks of a fork, and frees what it has got
+    /// in the reverse order.
     fn map_pages(bytes: usize) -> NonNull<u8> {
         let layout = page_layout(bytes);
         // SAFETY: the size is not 0.

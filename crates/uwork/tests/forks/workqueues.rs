@@ -400,3 +400,41 @@ fn a_shutdown_that_has_begun_is_complete_in_the_child() {
         assert_eq!(item.tally.finished(), 1);
     });
 }
+
+/// What `RLIMIT_AS` was.
+static ADDRESS_SPACE: Mutex<Option<libc::rlimit>> = Mutex::new(None);
+
+extern "C" fn refuse_memory() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is live.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), 0);
+        *ADDRESS_SPACE.lock().unwrap() = Some(limit);
+        limit.rlim_cur = 1;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
+    }
+}
+
+extern "C" fn allow_memory() {
+    let before = ADDRESS_SPACE.lock().unwrap().take().unwrap();
+    // SAFETY: the limit is live.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const before) }, 0);
+}
+
+// Catches: handlers of a fork that end the parent where they get no memory, though the fork itself
+// needs no address space.
+#[test]
+fn a_fork_needs_no_new_address_space() {
+    alone("a_fork_needs_no_new_address_space", || {
+        let queues: Vec<Queue> = (0..200).map(|_| queue("full").build().unwrap()).collect();
+        let last = queues.last().unwrap();
+        // Registered later than the library's: the first before the fork, the last after it.
+        let (refuse, allow) = (Some(refuse_memory as _), Some(allow_memory as _));
+        // SAFETY: functions of this program, which do not unwind.
+        assert_eq!(unsafe { libc::pthread_atfork(refuse, allow, allow) }, 0);
+        for _ in 0..3 {
+            in_child(|| use_uwork(&[last]));
+            use_uwork(&[last]);
+        }
+    });
+}
