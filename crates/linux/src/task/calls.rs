@@ -10,10 +10,8 @@ use super::target::{current_or_none, own, run_due};
 /// # Errors
 /// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended
 /// it, or if items are due and cannot run inside of other items; `Unsupported` on
-/// processors without a stub (all but x86-64 and AArch64).
-///
-/// # Panics
-/// If the thread's thread-local destructors have run.
+/// processors without a stub (all but x86-64 and AArch64); `ESRCH` if the
+/// thread's thread-local destructors have run.
 ///
 /// ```
 /// use std::io::Write;
@@ -45,9 +43,6 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 ///
 /// # Errors
 /// As [`read`].
-///
-/// # Panics
-/// If the thread's thread-local destructors have run.
 ///
 /// ```
 /// use std::io::Write;
@@ -110,9 +105,7 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// or is due and cannot run inside of other items here, or if a signal of the program's, or
 /// a late one of uwork's, ended the call: then the call has had no effect. `Unsupported` on
 /// processors without a stub; `Other` if the program has a handler for each real-time signal.
-///
-/// # Panics
-/// If the thread's thread-local destructors have run.
+/// `ESRCH`: the thread's thread-local destructors have run.
 ///
 /// # Safety
 /// As the system call's. No signal handler may leave it by `longjmp`.
@@ -128,7 +121,7 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// assert_eq!(task::safe_point(), 1);
 /// ```
 pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> io::Result<usize> {
-    let target = own();
+    let target = own()?;
     target.accept_signal().map_err(io::Error::other)?;
     // SAFETY: the calling thread's own; the rest by this function's contract.
     unsafe { target.call(number, arguments) }.map_err(io::Error::from_raw_os_error)

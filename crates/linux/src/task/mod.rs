@@ -22,8 +22,8 @@ pub(crate) use ring_message::NOTICE;
 pub use signal::{SignalError, set_signal};
 pub(super) use target::child;
 pub use target::{
-    Delivery, ENDED, Outcome, Target, Wait, current, current_or_none, has_ended, own, run_due,
-    thread_ends,
+    Delivery, ENDED, Outcome, Target, Wait, current, current_or_none, ended, has_ended, own,
+    run_due, thread_ends,
 };
 
 /// The code in which the signal found a thread.

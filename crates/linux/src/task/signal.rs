@@ -32,6 +32,8 @@ pub enum SignalError {
     },
     /// The program has a handler for each real-time signal.
     NoneFree,
+    /// The calling thread ends, and its task work has ended.
+    Ended,
 }
 
 impl fmt::Display for SignalError {
@@ -46,6 +48,7 @@ impl fmt::Display for SignalError {
             SignalError::NoneFree => f.write_str(
                 "every real-time signal has a handler; choose one by set_signal, and its handler goes on to be called",
             ),
+            SignalError::Ended => f.write_str(super::ENDED),
         }
     }
 }

@@ -86,7 +86,8 @@ impl TaskHandle {
     /// handler, call [`set_delivery`](super::set_delivery) first.
     ///
     /// # Panics
-    /// If the thread is ending and its thread-local destructors, uwork's among them, have run.
+    /// If the thread is ending and its thread-local destructors, uwork's among them, have run. A
+    /// destructor calls [`TaskHandle::try_current`]: a panic there ends the process.
     ///
     /// ```
     /// use uwork::task::{Notify, TaskHandle, run};
@@ -95,7 +96,12 @@ impl TaskHandle {
     /// assert_eq!(run(), 1);
     /// ```
     pub fn current() -> TaskHandle {
-        TaskHandle(current(Delivery::Auto).expect(ENDED))
+        TaskHandle::try_current().expect(ENDED)
+    }
+
+    /// As [`TaskHandle::current`], but `None` where the thread's task work has ended with the thread.
+    pub fn try_current() -> Option<TaskHandle> {
+        current(Delivery::Auto).map(TaskHandle)
     }
 
     /// Whether this is the calling thread's handle.

@@ -92,7 +92,7 @@ pub use item::{HasTaskWork, TaskItem, TaskWork};
 pub use uwork_engine::task::Notify;
 pub use uwork_linux::task::{Delivery, SignalError, epoll_wait, read, syscall};
 use uwork_linux::task::{
-    ENDED, current, current_or_none, run_due, set_signal as choose_signal, thread_ends,
+    current, current_or_none, run_due, set_signal as choose_signal, thread_ends,
 };
 pub use wait::{Notifier, notifier, park, park_timeout};
 
@@ -190,10 +190,7 @@ pub fn exit() {
 ///
 /// # Errors
 /// [`Delivery::Auto`] and [`Delivery::Signal`] need a real-time signal, and the program has a
-/// handler for each of them.
-///
-/// # Panics
-/// If the thread's thread-local destructors have run.
+/// handler for each of them; or the thread's thread-local destructors have run.
 ///
 /// ```
 /// use uwork::task::{Delivery, set_delivery};
@@ -201,7 +198,7 @@ pub fn exit() {
 /// # Ok::<(), uwork::task::SignalError>(())
 /// ```
 pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
-    current(Delivery::Light).expect(ENDED).set_delivery(delivery)
+    current(Delivery::Light).ok_or(SignalError::Ended)?.set_delivery(delivery)
 }
 
 /// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. Call it

@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uwork_linux::task::{Delivery, ENDED, Target, Wait, current, own, run_due};
+use uwork_linux::task::{Delivery, Target, Wait, current, ended, own, run_due};
 
 /// Sleeps until an item added with [`Notify::Signal`](super::Notify::Signal) is due for the calling
 /// thread, and runs all items in its list. Returns the number of items run: 0 is possible if an
 /// item was taken back, and where [nothing can run](super#runs-inside-of-items).
 ///
-/// # Panics
-/// If the thread's thread-local destructors have run.
+/// Returns 0 at once if the thread is ending and its thread-local destructors, uwork's among them,
+/// have run: no item comes any more.
 ///
 /// ```
 /// use uwork::task::{self, Notify, TaskHandle};
@@ -28,9 +28,6 @@ pub fn park() -> usize {
 }
 
 /// As [`park`], for `timeout` at most: returns 0 on timeout.
-///
-/// # Panics
-/// As [`park`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,7 +43,7 @@ pub fn park_timeout(timeout: Duration) -> usize {
 }
 
 fn park_until(deadline: Option<Instant>) -> usize {
-    let target = own();
+    let Ok(target) = own() else { return 0 };
     let ran = run_due();
     if ran > 0 {
         return ran;
@@ -98,12 +95,9 @@ impl fmt::Debug for Notifier {
 /// program has closed that.
 ///
 /// # Errors
-/// No eventfd can be created.
-///
-/// # Panics
-/// If the thread's thread-local destructors have run.
+/// No eventfd can be created. `ESRCH`: the thread's thread-local destructors have run.
 pub fn notifier() -> io::Result<Notifier> {
-    let target = current(Delivery::Auto).expect(ENDED);
+    let target = current(Delivery::Auto).ok_or_else(ended)?;
     target.open_descriptor()?;
     Ok(Notifier { target, not_send: PhantomData })
 }

@@ -3,7 +3,9 @@
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
+use crate::support::child::alone;
 use crate::support::gate::Log;
 use crate::support::{watchdog, within};
 use uwork::task::{self, Notify, TaskHandle};
@@ -72,4 +74,49 @@ fn a_notifier_that_outlives_its_thread_keeps_its_descriptor_open() {
     let fd = std::thread::spawn(borrow).join().unwrap();
     let file = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     assert_eq!(file.unwrap().to_str(), Some("anon_inode:[eventfd]"));
+}
+
+/// Asks for task work when the thread's data is dropped.
+struct AsksAtTheEnd(Log<&'static str>);
+
+impl Drop for AsksAtTheEnd {
+    fn drop(&mut self) {
+        if TaskHandle::try_current().is_some() {
+            return self.0.push("before the end");
+        }
+        assert_eq!(task::park() + task::park_timeout(Duration::MAX), 0);
+        assert_eq!(task::notifier().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        let chosen = task::set_delivery(task::Delivery::Light);
+        assert_eq!(chosen, Err(task::SignalError::Ended));
+        let reactor = uwork::ring::Reactor::builder().build();
+        assert_eq!(reactor.unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        let read = task::read(std::io::stdin(), &mut [0]);
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(task::run() + task::run_once(), 0);
+        task::safe_point();
+        task::exit();
+        self.0.push("after the end");
+    }
+}
+
+// Catches: a panic where a thread's task work has ended. In a destructor of thread-local data it ends
+// the process.
+#[test]
+fn task_work_that_has_ended_is_an_answer() {
+    thread_local! {
+        static BEFORE: OnceCell<AsksAtTheEnd> = const { OnceCell::new() };
+        static AFTER: OnceCell<AsksAtTheEnd> = const { OnceCell::new() };
+    }
+    alone("task_work_that_has_ended_is_an_answer", || {
+        let log = Log::new();
+        let events = log.clone();
+        within("the thread ends", move || {
+            assert!(BEFORE.with(|end| end.set(AsksAtTheEnd(log.clone()))).is_ok());
+            drop(TaskHandle::current());
+            assert!(AFTER.with(|end| end.set(AsksAtTheEnd(log))).is_ok());
+        });
+        let mut events = events.events();
+        events.sort_unstable();
+        assert_eq!(events, ["after the end", "before the end"]);
+    });
 }

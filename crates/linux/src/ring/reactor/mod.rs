@@ -23,7 +23,7 @@ pub(super) use name::Names;
 pub use operations::TOKEN_MAX;
 use operations::{ACCEPT, KIND, OWN, POLL};
 
-use crate::task::{Delivery, Target, current, run_due};
+use crate::task::{Delivery, Target, current, ended, run_due};
 
 use super::buffers::Buffers;
 use super::builder::Builder;
@@ -102,7 +102,7 @@ impl Reactor {
     }
 
     pub(super) fn new(options: &Builder) -> io::Result<Reactor> {
-        let target = current(Delivery::Auto).expect("the thread's destructors have run");
+        let target = current(Delivery::Auto).ok_or_else(ended)?;
         if target.has_ring() {
             let what = "the thread has a reactor already: one is allowed";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));

@@ -1,6 +1,7 @@
 //! The calling thread as a target: made at its first request, ended by the thread or with it.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
@@ -94,17 +95,23 @@ pub fn current_or_none<'a>() -> Option<&'a Target> {
 /// The error text if the thread can have no target.
 pub const ENDED: &str = "the thread ends: its task work is over";
 
+/// The error of a call for a thread that can have no target.
+#[cold]
+pub fn ended() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESRCH)
+}
+
 /// The calling thread's target, registered first if necessary.
 ///
 /// The reference is valid until the thread's destructors run: do not keep it.
 ///
-/// # Panics
-/// If the thread's destructors have run.
-pub fn own<'a>() -> &'a Target {
+/// # Errors
+/// The thread's destructors have run.
+pub fn own<'a>() -> io::Result<&'a Target> {
     if current_or_none().is_none() {
-        current(Delivery::Auto).expect(ENDED);
+        current(Delivery::Auto).ok_or_else(ended)?;
     }
-    current_or_none().expect(ENDED)
+    current_or_none().ok_or_else(ended)
 }
 
 /// Runs the items of the calling thread that are due, if any. Returns the number of items run.

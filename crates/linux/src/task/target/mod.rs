@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use uwork_engine::task::{Added, Notification, Notify, TaskList, TaskWork};
 
 pub(crate) use current::child;
-pub use current::{ENDED, current, current_or_none, has_ended, own, run_due, thread_ends};
+pub use current::{ENDED, current, current_or_none, ended, has_ended, own, run_due, thread_ends};
 pub use wait::Wait;
 
 use super::descriptor::Descriptor;
