@@ -188,7 +188,7 @@ static void call_timer_shutdown(void)
 
 static void call_tasklet_kill(void)
 {
-	static struct tasklet_struct tasklet;
+	struct tasklet_struct tasklet;
 
 	tasklet_setup(&tasklet, NULL);
 	tasklet_kill(&tasklet);
