@@ -256,7 +256,7 @@ fn top_shows_filters_resizes_and_sets_attributes() {
         terminal.until_shown("tier ");
         terminal.until_shown("workers, the longest run first");
         terminal.press("/top-sho\r");
-        terminal.until_shown("1 queues with \"top-sho\"");
+        terminal.until_shown("1 queue with \"top-sho\"");
         terminal.until_shown("top-shown");
         terminal.set("max_active 3", "done: set devices/top-shown/max_active 3");
         assert_eq!(queue.max_active(), 3);
@@ -466,7 +466,7 @@ fn a_process_that_exits_is_shown_as_gone() {
         // As after the end of a process.
         drop(listener);
         terminal.press("/top-gone\r");
-        terminal.until_shown("1 queues with \"top-gone\"");
+        terminal.until_shown("1 queue with \"top-gone\"");
         terminal.quit();
     });
 }
@@ -498,7 +498,7 @@ fn a_process_that_answers_again_is_shown_again() {
         serve_all(listener, control::answer);
         terminal.until("no longer gone", |screen| !screen.contents().contains("GONE"));
         terminal.press("/top-again\r");
-        terminal.until_shown("1 queues with \"top-again\"");
+        terminal.until_shown("1 queue with \"top-again\"");
         terminal.quit();
     });
 }
