@@ -16,7 +16,7 @@
 //! quota; its mask is compared as before.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork_engine::Cpus;
 use uwork_policy::cpuset::CpuSet;
@@ -30,8 +30,10 @@ const FILES: [&str; 2] = ["/sys/devices/system/cpu/online", "/proc/self/cgroup"]
 /// How much of a file is read. A change beyond that length is not detected.
 const TEXT_MAX: usize = 4096;
 
-/// See the module.
-pub(super) struct Changes(Mutex<Option<Seen>>);
+/// See the module. The state of the last look, which a look takes and gives back: without a lock, which
+/// the child of a fork in the middle of a look would find locked for ever. There the next look is a
+/// first one.
+pub(super) struct Changes(AtomicPtr<Seen>);
 
 /// The state at the last check.
 struct Seen {
@@ -43,40 +45,54 @@ struct Seen {
 
 impl Changes {
     pub(super) fn new() -> Changes {
-        Changes(Mutex::new(None))
+        Changes(AtomicPtr::new(std::ptr::null_mut()))
     }
 
     /// The CPUs that the process may use, if they may have changed since the last call. Call it with
-    /// no lock of the library held.
+    /// no lock of the library held, on a single thread at a time.
     pub(super) fn look(&self) -> Option<Cpus> {
-        if self.hold().as_ref().is_some_and(Seen::is_current) {
-            return None;
-        }
-        // A fork waits: the files that are open meanwhile would be open in the child.
-        let _making = first_use::making();
-        let mut seen = self.hold();
-        let is_in_sight = seen.as_ref().is_none_or(Seen::is_in_sight);
-        let (_, watched) = Machine::read_watched().ok()?;
-        let mut now = Seen::record(&watched);
-        // Later changes differ from the record at the next check.
-        let (machine, watched_now) = Machine::read_watched().ok()?;
-        let mut cpus = cpus_of(machine);
-        match &mut *seen {
-            Some(before) if !is_in_sight => {
-                cpus.cpu_limit = before.cpu_limit;
-                before.affinity = now.affinity;
-            }
-            seen => {
-                now.cpu_limit = cpus.cpu_limit;
-                *seen = (watched == watched_now).then_some(now);
-            }
-        }
-        Some(cpus)
+        let mut seen = self.replace(None);
+        let is_current = seen.as_deref().is_some_and(Seen::is_current);
+        let cpus = if is_current { None } else { read(&mut seen) };
+        self.replace(seen);
+        cpus
     }
 
-    fn hold(&self) -> MutexGuard<'_, Option<Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn replace(&self, seen: Option<Box<Seen>>) -> Option<Box<Seen>> {
+        let seen = seen.map_or(std::ptr::null_mut(), Box::into_raw);
+        let before = self.0.swap(seen, Ordering::AcqRel);
+        // SAFETY: from `Box::into_raw`, and this call alone got it.
+        (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
     }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.replace(None);
+    }
+}
+
+/// The CPUs that the process may use now, which differ from what was seen, or may.
+fn read(seen: &mut Option<Box<Seen>>) -> Option<Cpus> {
+    // A fork waits: the files that are open meanwhile would be open in the child.
+    let _making = first_use::making();
+    let is_in_sight = seen.as_deref().is_none_or(Seen::is_in_sight);
+    let (_, watched) = Machine::read_watched().ok()?;
+    let mut now = Seen::record(&watched);
+    // Later changes differ from the record at the next check.
+    let (machine, watched_now) = Machine::read_watched().ok()?;
+    let mut cpus = cpus_of(machine);
+    match seen {
+        Some(before) if !is_in_sight => {
+            cpus.cpu_limit = before.cpu_limit;
+            before.affinity = now.affinity;
+        }
+        seen => {
+            now.cpu_limit = cpus.cpu_limit;
+            *seen = (watched == watched_now).then(|| Box::new(now));
+        }
+    }
+    Some(cpus)
 }
 
 /// The CPUs that the process may use on a machine.
@@ -120,6 +136,17 @@ mod tests {
         let changes = Changes::new();
         let first = changes.look().expect("the first look is one");
         assert_eq!(first, cpus_of(Machine::read().expect("a machine")));
+        assert_eq!(changes.look(), None);
+    }
+
+    // Catches: a lock that the parent's thread holds, which the child waits for.
+    #[test]
+    fn a_look_that_a_fork_has_cut_off_is_followed_by_a_first_one() {
+        let changes = Changes::new();
+        let first = changes.look().expect("the first look is one");
+        let of_the_parent = changes.replace(None);
+        assert!(of_the_parent.is_some());
+        assert_eq!(changes.look(), Some(first));
         assert_eq!(changes.look(), None);
     }
 

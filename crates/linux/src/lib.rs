@@ -30,6 +30,7 @@ pub mod fork;
 pub mod futex;
 pub mod hooks;
 mod host;
+pub mod latest;
 pub mod library_queue;
 #[cfg(feature = "locked-wake")]
 pub mod locked_wake;

@@ -12,7 +12,6 @@ mod ring;
 use std::io::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use uwork_engine::host::{Activity, Detection, Report};
 use uwork_policy::blocking::{Tier, UnknownTier};
@@ -24,6 +23,7 @@ use proc::Unknown;
 pub(super) use proc::run_delay;
 
 use crate::descriptor::is_passing;
+use crate::latest::Latest;
 use crate::small_files::contents;
 
 /// The environment variable that asks for a method.
@@ -35,7 +35,7 @@ const STAT: &str = "/proc/self/task/TID/stat";
 /// See the module.
 pub(super) struct BlockDetector {
     tier: AtomicU8,
-    reason: Mutex<String>,
+    reason: Latest<String>,
     /// The error in the environment's choice, if any.
     ignored: Option<String>,
     /// A report is due and was not issued yet.
@@ -54,10 +54,12 @@ impl BlockDetector {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
         let wish = Wish::of(variable.as_deref(), asked);
-        let (tier, reason, as_requested) = settle(&wish, refusal_of);
+        let (tier, first, as_requested) = settle(&wish, refusal_of);
+        let reason = Latest::empty();
+        reason.replace(|_| first.clone());
         BlockDetector {
             tier: AtomicU8::new(tier as u8),
-            reason: Mutex::new(reason),
+            reason,
             ignored: wish.ignored,
             pending_report: AtomicBool::new(!as_requested),
             records_refused: AtomicBool::new(false),
@@ -82,7 +84,7 @@ impl BlockDetector {
     }
 
     fn reason(&self) -> String {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.reason.get().cloned().unwrap_or_default()
     }
 
     /// The report on the choice, if due, once. Called by a thread that holds no lock.
@@ -185,9 +187,11 @@ impl BlockDetector {
     }
 
     fn add_reason(&self, reason: &str) -> String {
-        let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        *text = format!("{text}; {reason}");
-        text.clone()
+        let more = |text: Option<&String>| match text {
+            Some(text) => format!("{text}; {reason}"),
+            None => reason.to_owned(),
+        };
+        self.reason.replace(more).clone()
     }
 
     pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) {

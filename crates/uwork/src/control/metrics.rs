@@ -1,11 +1,11 @@
 //! The answer to `metrics`: the library's counters, and those of crates built on it.
 
-use std::sync::{Mutex, PoisonError};
+use uwork_linux::latest::Latest;
 
 /// The last line of the format.
 const END: &str = "# EOF\n";
 
-static SOURCES: Mutex<Vec<fn() -> String>> = Mutex::new(Vec::new());
+static SOURCES: Latest<Vec<fn() -> String>> = Latest::empty();
 
 /// Adds a source to the answer of the request `metrics`: metrics in the text format of OpenMetrics,
 /// under names of their own, without the format's last line. It is called on the socket's thread for
@@ -16,17 +16,19 @@ static SOURCES: Mutex<Vec<fn() -> String>> = Mutex::new(Vec::new());
 /// assert!(uwork::control::answer("metrics").ends_with("\napp_jobs 7\n# EOF\n"));
 /// ```
 pub fn add_metrics(source: fn() -> String) {
-    let mut sources = SOURCES.lock().unwrap_or_else(PoisonError::into_inner);
-    if !sources.iter().any(|known| std::ptr::fn_addr_eq(*known, source)) {
-        sources.push(source);
-    }
+    let is_known = |known: &Vec<fn() -> String>| {
+        known.iter().any(|&known| std::ptr::fn_addr_eq(known, source))
+    };
+    SOURCES.replace(|known| match known {
+        Some(known) if is_known(known) => known.clone(),
+        known => known.into_iter().flatten().copied().chain([source]).collect(),
+    });
 }
 
 /// All metrics.
 pub(super) fn all() -> String {
     let mut text = crate::counters().to_openmetrics();
-    // In the child of a fork another thread of the parent's may hold the lock forever.
-    if let Ok(sources) = SOURCES.try_lock().map(|sources| sources.clone()) {
+    if let Some(sources) = SOURCES.get() {
         text.truncate(text.len() - END.len());
         sources.iter().for_each(|source| text += &source());
         text += END;
