@@ -16,7 +16,8 @@ target=${CARGO_TARGET_DIR:-target}
 uwork=$target/tour/uwork
 lab=$target/tour/uwork-lab
 sums=$target/tour.sha256
-# Without link-time optimization and without jemalloc, whose build takes as long as uwork's.
+# Without link-time optimization, without jemalloc, whose build takes as long as uwork's, and without the bridge and its
+# TLS, whose build takes longer.
 choice=(--package uwork-cli --package uwork-lab --no-default-features)
 times=()
 

@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use uwork::{AffinityScope, AffinityScopeChoice};
 
+use crate::exec::Exec;
 use crate::job::Job;
 use crate::producer::JOB_MAX;
 
@@ -157,6 +159,7 @@ type Handler = dyn Fn(&Job) -> Result<Reply, Failure> + Send + Sync;
 pub struct Handlers {
     by_name: HashMap<String, Box<Handler>>,
     other: Option<Box<Handler>>,
+    starts_commands: bool,
 }
 
 impl Handlers {
@@ -205,6 +208,23 @@ impl Handlers {
     ) -> Handlers {
         self.other = Some(Box::new(run));
         self
+    }
+
+    /// As [`Handlers::otherwise`] with a command. The consumer's queue has the scope `system` then: a
+    /// process inherits the CPUs of the worker that starts it, and it should have all of them.
+    #[must_use]
+    pub fn otherwise_exec(mut self, exec: Exec) -> Handlers {
+        self.starts_commands = true;
+        self.otherwise(move |job| exec.run(job))
+    }
+
+    /// The affinity scope that the handlers need.
+    pub(crate) fn scope(&self) -> AffinityScopeChoice {
+        if self.starts_commands {
+            AffinityScopeChoice::Explicit(AffinityScope::System)
+        } else {
+            AffinityScopeChoice::Default
+        }
     }
 
     /// The names, sorted.

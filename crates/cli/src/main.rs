@@ -16,7 +16,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use commands::{UserError, about, bridge, process, report, sim, sum, topology};
+#[cfg(feature = "bridge")]
+use commands::bridge;
+use commands::{UserError, about, process, report, sim, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -36,6 +38,7 @@ enum Command {
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
     Sim(sim::Args),
     /// Run jobs of Redis Streams as commands, add jobs, show the state of streams.
+    #[cfg(feature = "bridge")]
     Bridge(Box<bridge::Args>),
     /// List the processes that use uwork, or the attributes of one of them.
     Ls(process::LsArgs),
@@ -101,6 +104,7 @@ fn run(command: Command) -> Result<ExitCode, UserError> {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
         Command::Sim(args) => sim::run(args),
+        #[cfg(feature = "bridge")]
         Command::Bridge(args) => bridge::run(*args),
         Command::Ls(args) => process::ls(args),
         Command::Get(args) => process::get(args),

@@ -107,7 +107,10 @@ impl Bridge {
         }
         let name = format!("bridge-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let builder = uwork::Queue::builder(name).max_active(config.max_active).sysfs();
-        let queue = builder.build().map_err(|error| Error::config(error.to_string()))?;
+        let queue = builder
+            .affinity_scope(handlers.scope())
+            .build()
+            .map_err(|error| Error::config(error.to_string()))?;
         let consumer = format!("{}:{}:{:08x}", config.name, std::process::id(), fastrand::u32(..));
         let named = config.servers.into_iter().map(|server| server.of_consumer(&consumer));
         config.servers = named.collect();

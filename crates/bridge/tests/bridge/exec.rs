@@ -21,7 +21,7 @@ fn run(config: Config, script: &str, ended: u64) -> Count {
     let lines = Count::default();
     let command = ["sh", "-c", script].map(Into::into).to_vec();
     let exec = Exec::new(command, 100).unwrap();
-    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let handlers = Handlers::new().otherwise_exec(exec);
     let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
     until("the jobs have ended", || bridge.counters().done + bridge.counters().dead >= ended);
     bridge.stop(LONG);
@@ -68,6 +68,16 @@ fn the_exit_status_decides_and_standard_error_is_the_error() {
     lines.wait_line("exit status 126 (a command is not executable): said 126");
     lines.wait_line("exit status 127 (a command was not found): said 127");
     assert_eq!(redis.number("XLEN {jobs}:dead"), 5);
+}
+
+#[test]
+fn a_command_has_all_cpus_of_its_consumer() {
+    let Some(redis) = Redis::start("a_command_has_all_cpus", &[]) else { return };
+    push(&redis, Push::new("").id("a"));
+    run(with_results(&redis), "grep ^Cpus_allowed: /proc/self/status", 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap();
+    assert_eq!(text(&redis, "GET {jobs}:result:a").trim_end(), allowed);
 }
 
 #[test]
@@ -189,7 +199,7 @@ fn a_program_that_vanishes_costs_no_attempt_and_its_job_goes_to_another_consumer
     let exec = Exec::new(vec![file.clone().into()], 100).unwrap();
     std::fs::rename(&file, folder.file("away")).unwrap();
     let lines = Count::default();
-    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let handlers = Handlers::new().otherwise_exec(exec);
     let mut settings = with_results(&redis);
     // A job that lost an attempt would be a dead letter at once.
     settings.attempts_max = 1;
@@ -228,7 +238,7 @@ fn a_long_run_does_not_prolong_the_pause_after_a_command_that_cannot_be_started(
     );
     let file = script(&folder, &text);
     let exec = Exec::new(vec![file.clone().into()], 100).unwrap();
-    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let handlers = Handlers::new().otherwise_exec(exec);
     let mut settings = config(redis.server(), "jobs");
     settings.max_active = 3;
     let lines = Count::default();

@@ -1,7 +1,7 @@
 //! `uwork bridge` with a redis-server of the test's own.
 
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -30,6 +30,8 @@ use owned::{Folder, Owned, output, pipe_at};
 use patience::until;
 use process::Background;
 use server::{RESERVED_PORT, Redis};
+
+mod signals;
 
 impl Redis {
     fn command(&self, args: &[&str]) -> Command {
@@ -282,80 +284,6 @@ fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
     redis.ask("SET jobs text");
     let refused = String::from_utf8(push(b"c\n").stderr).unwrap();
     assert!(refused.starts_with("uwork: after 0 jobs: ") && refused.contains("WRONGTYPE"));
-}
-
-#[test]
-fn a_signal_ends_a_push_which_says_how_many_jobs_it_has_added() {
-    let Some(redis) = Redis::start("a_signal_ends_a_push", &[]) else { return };
-    for signal in [Signal::INT, Signal::TERM, Signal::QUIT] {
-        redis.ask("DEL jobs");
-        let mut push = redis.command(&["push", "--stream", "jobs", "--lines"]);
-        push.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut push = Owned::spawn(&mut push);
-        let mut input = push.stdin.take().unwrap();
-        input.write_all(&b"job\n".repeat(1_500)).unwrap();
-        // Their answer may be on its way. The others wait for more lines.
-        until("the first jobs are in the stream", || redis.number("XLEN jobs") > 0);
-        kill_process(Pid::from_child(&push), signal).unwrap();
-        let Output { status, stdout, stderr } = push.output();
-        drop(input);
-        let said = String::from_utf8(stderr).unwrap();
-        assert_eq!((status.signal(), &*stdout), (Some(signal.as_raw()), &b""[..]), "{said}");
-        assert!(said.ends_with("uwork: a signal: jobs pushed: 1000\n"), "{said}");
-        assert_eq!(redis.number("XLEN jobs"), 1_000);
-    }
-}
-
-/// Whether a thread of a process, with this name, sleeps.
-fn sleeps(pid: u32, name: &str) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    tasks.flatten().any(|task| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        stat.contains(&format!("({name}) S "))
-    })
-}
-
-/// Whether no thread of a process has taken a signal that was sent to it.
-fn is_pending(pid: u32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-    let pending = pending.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
-    pending & 1 << (signal.as_raw() - 1) != 0
-}
-
-// Catches: a signal that waits until the input ends: the push has lines for the next batch at once.
-#[test]
-fn a_signal_ends_a_push_before_its_next_batch() {
-    let Some(redis) = Redis::start("a_signal_ends_a_push_before", &[]) else { return };
-    let mut push = redis.command(&["push", "--stream", "jobs", "--lines"]);
-    push.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut push = Owned::spawn(&mut push);
-    let mut input = push.stdin.take().unwrap();
-    input.write_all(&b"job\n".repeat(1_000)).unwrap();
-    until("the first batch is in the stream", || redis.number("XLEN jobs") == 1_000);
-    redis.pause();
-    // Until the process ends, and with it the pipe.
-    let writer =
-        std::thread::spawn(move || while input.write_all(&b"job\n".repeat(10_000)).is_ok() {});
-    // The number and the first argument of a system call.
-    let reads = format!("{} 0x0 ", libc::SYS_read);
-    until("the push waits for the server, and not for lines", || {
-        let call = std::fs::read_to_string(format!("/proc/{}/syscall", push.id())).unwrap();
-        !call.starts_with(&reads) && !call.starts_with("running")
-    });
-    kill_process(Pid::from_child(&push), Signal::TERM).unwrap();
-    // It sleeps again once it has announced the end.
-    until("the signal was taken", || {
-        !is_pending(push.id(), Signal::TERM) && sleeps(push.id(), "signals")
-    });
-    redis.resume();
-    let Output { status, stderr, .. } = push.output();
-    writer.join().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.signal(), Some(libc::SIGTERM), "{said}");
-    let jobs = redis.number("XLEN jobs");
-    assert!(said.ends_with(&format!("uwork: a signal: jobs pushed: {jobs}\n")), "{said}");
-    assert_eq!(jobs, 2_000, "and no batch after the one that waited");
 }
 
 #[test]

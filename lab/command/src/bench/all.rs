@@ -36,7 +36,7 @@ const fn step(name: &'static str, whole: (&'static str, u64), quick: (&'static s
     Step { name, whole, quick }
 }
 
-const STEPS: [Step; 27] = [
+const STEPS: &[Step] = &[
     step(
         "workqueue",
         ("workqueue --rivals --scope all", 180),
@@ -101,6 +101,7 @@ const STEPS: [Step; 27] = [
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
     step("golden", ("golden", 30), ("golden --samples 1", 10)),
     step("golden-undeclared", ("golden --undeclared", 30), ("golden --undeclared --samples 1", 10)),
+    #[cfg(feature = "bridge")]
     step("bridge", ("bridge", 600), ("bridge --quick --runner uwork", 20)),
     step("observe", ("observe", 160), ("observe --quick", 7)),
     step("progress", ("progress", 1_320), ("progress --quick --case timer-sleep", 30)),
@@ -112,7 +113,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let total: u64 = STEPS.iter().map(|step| chosen(step).1).sum();
     println!("{} benchmarks; on two CPUs they take {}", STEPS.len(), spoken(total));
     if args.list {
-        for step in &STEPS {
+        for step in STEPS {
             let (line, seconds) = chosen(step);
             println!("  {:<18} {:>8}  uwork-lab bench {line}", step.name, spoken(seconds));
         }
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_step_is_a_command_line_of_this_program() {
-        for step in &STEPS {
+        for step in STEPS {
             for (line, _) in [step.whole, step.quick] {
                 let words = ["bench"].into_iter().chain(line.split(' ')).chain(["--json", "F"]);
                 if let Err(error) = Line::try_parse_from(words) {

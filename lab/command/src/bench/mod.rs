@@ -6,10 +6,12 @@
 //! measurement.
 
 #[path = "../../../../crates/uwork/tests/support/address.rs"]
+#[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "shared"))]
 mod address;
 mod affinity;
 mod all;
 mod blocking;
+#[cfg(feature = "bridge")]
 mod bridge;
 mod burner;
 mod c_pool;
@@ -99,6 +101,7 @@ enum Bench {
     Serve(serve::Args),
     /// Jobs of a redis-server, beside Celery, RQ, BullMQ and asynq; and a torture that counts lost
     /// jobs.
+    #[cfg(feature = "bridge")]
     Bridge(bridge::Args),
     /// Threads that post work to each other, for each kind of wait: posts per second, and the time
     /// from a post to its run.
@@ -125,6 +128,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),
         Bench::Serve(args) => serve::run(args),
+        #[cfg(feature = "bridge")]
         Bench::Bridge(args) => bridge::run(args),
         Bench::Taskwork(args) => taskwork::run(args),
     }

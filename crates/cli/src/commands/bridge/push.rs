@@ -26,6 +26,8 @@ static STATE: Mutex<State> = Mutex::new(State { pushed: 0, progress: None });
 
 /// Whether a signal waits for [`STATE`], to end the process.
 static ENDS: AtomicBool = AtomicBool::new(false);
+/// Whether the servers have all jobs, and the answer is being printed.
+static IS_ANSWERED: AtomicBool = AtomicBool::new(false);
 
 struct State {
     /// Jobs.
@@ -115,6 +117,7 @@ fn answered(
     state: ManuallyDrop<MutexGuard<'static, State>>,
     text: &str,
 ) -> Result<ExitCode, UserError> {
+    IS_ANSWERED.store(true, Ordering::SeqCst);
     let code = print(text)?;
     let _ = or_end(state);
     Ok(code)
@@ -198,7 +201,12 @@ fn end_at_signal(signals: &Signals) {
         // A terminal that closes may send more than one SIGHUP.
         let is_second = |&of: &i32| of != libc::SIGHUP && !is_ignored(of);
         if signals.come_within(LOOK_EVERY).filter(is_second).is_some() {
-            complain!("uwork: a second signal: it is unknown whether the last jobs were pushed");
+            let what = if IS_ANSWERED.load(Ordering::SeqCst) {
+                "all jobs were pushed; who reads standard output does not take the answer"
+            } else {
+                "it is unknown whether the last jobs were pushed"
+            };
+            complain!("uwork: a second signal: {what}");
             end_by(signal);
         }
     }

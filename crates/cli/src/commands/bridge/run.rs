@@ -152,7 +152,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     // Before the first thread, so that all threads leave the signals to this one.
     let signals = Signals::block();
     let running = exec.clone();
-    let handlers = Handlers::new().otherwise(move |job| exec.run(job));
+    let handlers = Handlers::new().otherwise_exec(exec);
     let bridge = Bridge::start(config, handlers, |line| complain!("uwork bridge: {line}"));
     let bridge = bridge.map_err(user)?;
     complain!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
