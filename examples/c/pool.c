@@ -54,7 +54,7 @@ int main(void)
 		refused += pool_submit(pool, job, NULL, true) == EAGAIN;
 	if (uw_queue_resume(pool->queue) != 0)
 		return 1;
-	if (pool_destroy(pool, true) != 0)
+	if (pool_destroy(pool) != 0)
 		return fprintf(stderr, "threads still have a state\n"), 1;
 	printf("%d jobs ran, %d without state, %d refused while %d waited\n", atomic_load(&ran),
 	       atomic_load(&without_state), refused, BACKLOG);

@@ -8,21 +8,21 @@ struct pool {
 	struct uw_queue *queue;
 	struct uw_bounded *bounded;    /* at most `backlog` jobs wait */
 	struct uw_thread_hooks *hooks; /* make and free a thread's state; may be NULL */
+	bool stops_later;              /* may be set: pool_destroy() does not wait for threads that have a state */
 };
 
 /*
- * Waits for all jobs; with `wait`, unless in an item, also until the library's threads have freed their states. They are
- * shared: each does so after its present item, of whatever queue. Returns 1 if threads call `stop` later: it and `arg`
- * stay valid then. Negative in a job of the pool, which remains.
+ * Waits for all jobs and, unless in an item, until each thread has freed its state, after its item of whatever queue.
+ * Returns 1 if threads call `stop` later: it and `arg` stay valid then. Negative in a job of the pool, which remains.
  */
-static inline int pool_destroy(struct pool *pool, bool wait)
+static inline int pool_destroy(struct pool *pool)
 {
 	int left = pool->queue ? uw_queue_destroy(pool->queue) : 0;
 
 	if (left < 0)
 		return left;
 	uw_bounded_destroy(pool->bounded);
-	if (pool->hooks && (left = wait ? uw_thread_hooks_remove_sync(pool->hooks) : -EDEADLK) < 0)
+	if (pool->hooks && (left = pool->stops_later ? -EDEADLK : uw_thread_hooks_remove_sync(pool->hooks)) < 0)
 		uw_thread_hooks_remove(pool->hooks);
 	free(pool);
 	return left != 0;
@@ -39,7 +39,7 @@ static inline struct pool *pool_create(unsigned threads, size_t backlog,
 		return free(pool), NULL;
 	pool->queue = uw_queue_create("pool", UW_UNBOUND | UW_NUMBERED, threads);
 	pool->bounded = pool->queue ? uw_bounded_create(pool->queue, backlog) : NULL;
-	return pool->bounded ? pool : (pool_destroy(pool, true), NULL);
+	return pool->bounded ? pool : (pool_destroy(pool), NULL);
 }
 
 /* Waits while the backlog is full; with `try` returns EAGAIN instead. In a job of the pool: only with `try`. */
