@@ -36,7 +36,8 @@ void uw_async_fork(enum uw_fork at)
 		while (!list_empty(&all_calls)) {
 			struct call *call = list_first_entry(&all_calls, struct call, in_all);
 
-			list_del(&call->in_all);
+			/* The thread that forked may be in one of the calls, which removes itself at its end. */
+			list_del_init(&call->in_all);
 			list_del_init(&call->in_domain);
 		}
 		init_waitqueue_head(&call_over);

@@ -146,6 +146,12 @@ static void wish(struct task *task, uint32_t what)
 	uw_kernel_wake_task(&task->public, ~0u);
 }
 
+/* A thread of the parent that had not ended at the fork: no change of its state comes. */
+static bool never_runs(struct task *task)
+{
+	return uw_task_is_of_parent(task) && !completion_done(&task->ended);
+}
+
 int kthread_stop(struct task_struct *public)
 {
 	struct task *task = uw_task_of(public);
@@ -154,8 +160,12 @@ int kthread_stop(struct task_struct *public)
 	uw_task_stopped(task);
 	kthread_unpark(public);
 	wish(task, TASK_STOP);
-	wait_for_completion(&task->ended);
-	result = task->result;
+	if (never_runs(task)) {
+		result = -ECANCELED;
+	} else {
+		wait_for_completion(&task->ended);
+		result = task->result;
+	}
 	uw_kernel_put_task(public);
 	return result;
 }
@@ -183,7 +193,7 @@ int kthread_park(struct task_struct *public)
 	struct task *task = uw_task_of(public);
 	uint32_t before;
 
-	if (completion_done(&task->ended))
+	if (completion_done(&task->ended) || uw_task_is_of_parent(task))
 		return -ENOSYS;
 	if (has_wish(task, TASK_PARK))
 		return -EBUSY;

@@ -26,6 +26,9 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static __thread struct task *this_task;
 
+/* Counts forks: the tasks of the parent's threads keep the number of their process. Written while there is one thread. */
+static unsigned int forks;
+
 /*
  * Whether tasks register for task work. A registered thread has a signal handler, which most
  * programs do not need.
@@ -127,6 +130,7 @@ struct task *uw_task_new(void)
 	__atomic_store_n(&task->parks, 0, __ATOMIC_RELAXED);
 	task->result = 0;
 	task->has_thread = false;
+	task->forks = forks;
 	task->is_stopped = false;
 	task->is_kept = false;
 	task->handle = NULL;
@@ -191,13 +195,24 @@ void uw_task_adopt(struct task *task)
 void uw_task_fork(enum uw_fork at)
 {
 	uw_fork_mutex(&lock, at);
-	if (at == UW_FORK_CHILD && this_task) {
+	if (at != UW_FORK_CHILD)
+		return;
+	forks++;
+	if (this_task) {
+		this_task->forks = forks;
 		this_task->public.pid = (pid_t)syscall(SYS_gettid);
 		this_task->public.tgid = getpid();
 		this_task->public.flags &= ~(unsigned int)(PF_WQ_WORKER | PF_KTHREAD);
 		/* Task work that was added in the parent runs there. */
 		this_task->handle = NULL;
+		/* The thread that asked for this would also unpark it. */
+		__atomic_fetch_and(&this_task->wishes, ~(uint32_t)TASK_PARK, __ATOMIC_RELAXED);
 	}
+}
+
+bool uw_task_is_of_parent(const struct task *task)
+{
+	return task->forks != forks;
 }
 
 struct task_struct *uw_kernel_current(void)
@@ -285,6 +300,8 @@ unsigned int uw_kernel_task_cpu(const struct task_struct *task)
 
 	if (task == uw_kernel_current())
 		return (unsigned int)uw_kernel_this_cpu();
+	if (uw_task_is_of_parent((const struct task *)task))
+		return 0;
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", task->pid);
 	if (!uw_kernel_read_file(path, text, sizeof(text)))
 		return 0;
@@ -294,10 +311,19 @@ unsigned int uw_kernel_task_cpu(const struct task_struct *task)
 	return at ? (unsigned int)strtoul(at, NULL, 10) : 0;
 }
 
-/* The caller holds the lock, so that the thread id still belongs to the thread. */
+/*
+ * Whether the id of the task's thread belongs to a thread of this process. The caller holds the lock, so that it remains
+ * so.
+ */
+static bool has_thread(const struct task *task)
+{
+	return task && task->has_thread && !uw_task_is_of_parent(task);
+}
+
+/* The caller holds the lock. */
 static int set_cpus(const struct task *task, const struct cpumask *mask)
 {
-	if (!task || !task->has_thread)
+	if (!has_thread(task))
 		return 0;
 	return sched_setaffinity(task->public.pid, sizeof(*mask), (const cpu_set_t *)mask) == 0 ? 0 : -errno;
 }
@@ -305,7 +331,7 @@ static int set_cpus(const struct task *task, const struct cpumask *mask)
 static void set_nice(const struct task *task, int nice)
 {
 	/* The process's limits apply; a refusal is not an error. */
-	if (task && task->has_thread)
+	if (has_thread(task))
 		(void)setpriority(PRIO_PROCESS, (id_t)task->public.pid, nice);
 }
 
@@ -335,7 +361,7 @@ void uw_kernel_set_nice(struct task_struct *public, long nice)
 /* The caller holds the lock. */
 static int set_scheduler(const struct task *task, int policy, const struct sched_param *param)
 {
-	if (!task || !task->has_thread)
+	if (!has_thread(task))
 		return 0;
 	return uw_kernel_posix_sched_setscheduler(task->public.pid, policy, param) == 0 ? 0 : -errno;
 }
@@ -355,7 +381,13 @@ int uw_kernel_set_scheduler(struct task_struct *public, int policy, const struct
 
 int uw_kernel_get_nice(const struct task_struct *public)
 {
-	return public->pid != 0 ? getpriority(PRIO_PROCESS, (id_t)public->pid) : 0;
+	int nice = 0;
+
+	pthread_mutex_lock(&lock);
+	if (has_thread((const struct task *)public))
+		nice = getpriority(PRIO_PROCESS, (id_t)public->pid);
+	pthread_mutex_unlock(&lock);
+	return nice;
 }
 
 void uw_task_set_deputy(struct task *task, struct task *deputy)
@@ -364,7 +396,7 @@ void uw_task_set_deputy(struct task *task, struct task *deputy)
 
 	pthread_mutex_lock(&lock);
 	task->deputy = deputy;
-	if (deputy && task->has_thread) {
+	if (deputy && has_thread(task)) {
 		cpumask_clear(&mask);
 		if (sched_getaffinity(task->public.pid, sizeof(mask), (cpu_set_t *)&mask) == 0)
 			(void)set_cpus(deputy, &mask);

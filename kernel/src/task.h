@@ -27,6 +27,8 @@ struct task {
 	struct task *next;
 	struct task *previous;
 	bool has_thread;
+	/* The number of forks between the library's start and the task's process. */
+	unsigned int forks;
 	bool is_stopped;
 	bool is_kept;
 	/* The reference through which the thread gets task work; or NULL. */
@@ -72,6 +74,8 @@ void uw_worker_never_ran(struct kthread_worker *worker);
 struct uw_task *uw_task_handle(struct task *task);
 
 struct task *uw_task_of(struct task_struct *task);
+/* In a forked child: whether this is the copy of the task of a thread that does not exist there. */
+bool uw_task_is_of_parent(const struct task *task);
 /* With one reference; NULL if there is no memory. */
 struct task *uw_task_new(void);
 /* Makes the calling thread the thread of this task, until the thread ends. */

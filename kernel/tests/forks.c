@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A child of fork() can use everything, whatever the parent's other threads were doing. Also
+ * A child of fork() can use everything, whatever the parent's other threads were doing, and acts on none of them. Also
  * rcu_barrier().
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <linux/async.h>
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
@@ -237,6 +241,168 @@ static void fork_with_polled_domain(void)
 		schedule_timeout_interruptible(1);
 }
 
+static void fork_here(void *data, async_cookie_t cookie)
+{
+	pid_t *child = data;
+
+	(void)cookie;
+	*child = fork();
+	if (*child == 0) {
+		failed = 0;
+		/* The call is the parent's. */
+		async_synchronize_full();
+		CHECK(current_is_async());
+		if (failed)
+			_exit(failed);
+	}
+}
+
+/* The child's copy of the call returns from its function, which ends the child. */
+static void fork_in_async_call(void)
+{
+	ASYNC_DOMAIN_EXCLUSIVE(domain);
+	pid_t child;
+
+	async_schedule(fork_here, &child);
+	async_synchronize_full();
+	wait_for_child(child);
+	async_schedule_domain(fork_here, &child, &domain);
+	async_synchronize_full_domain(&domain);
+	wait_for_child(child);
+}
+
+static int wait_for_stop(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(HZ);
+	return 5;
+}
+
+static int return_at_once(void *data)
+{
+	(void)data;
+	return 7;
+}
+
+/* What the system has for a thread. */
+struct attributes {
+	int nice;
+	int policy;
+	cpu_set_t cpus;
+};
+
+static struct attributes attributes_of(const struct task_struct *task)
+{
+	struct attributes found = { .nice = getpriority(PRIO_PROCESS, (id_t)task->pid) };
+
+	found.policy = sched_getscheduler(task->pid);
+	CHECK(sched_getaffinity(task->pid, sizeof(found.cpus), &found.cpus) == 0);
+	return found;
+}
+
+static struct task_struct *sleeper, *ended;
+static struct kthread_worker *worker;
+
+static pid_t ran_in;
+
+static void note_run(struct kthread_work *work)
+{
+	(void)work;
+	WRITE_ONCE(ran_in, getpid());
+}
+
+/* What a module does with its threads, until it has removed them. */
+static void use_threads_of_parent(void)
+{
+	static const struct sched_param normal;
+	struct kthread_work work;
+
+	failed = 0;
+	set_user_nice(sleeper, MAX_NICE);
+	kthread_bind(sleeper, cpumask_first(cpu_online_mask));
+	CHECK(sched_setscheduler(sleeper, SCHED_BATCH, &normal) == 0);
+	CHECK(task_nice(sleeper) == 0);
+	wake_up_process(sleeper);
+	CHECK(kthread_park(sleeper) == -ENOSYS);
+	kthread_unpark(sleeper);
+	CHECK(kthread_stop_put(sleeper) == -ECANCELED);
+	/* It had ended at the fork. */
+	CHECK(kthread_park(ended) == -ENOSYS && kthread_stop(ended) == 7);
+	kthread_init_work(&work, note_run);
+	CHECK(kthread_queue_work(worker, &work));
+	kthread_flush_work(&work);
+	CHECK(ran_in == getpid());
+	kthread_destroy_worker(worker);
+	_exit(failed);
+}
+
+static void fork_with_threads(void)
+{
+	struct attributes before[2], after[2];
+	pid_t child;
+	int i;
+
+	sleeper = kthread_run(wait_for_stop, NULL, "sleeper");
+	get_task_struct(sleeper);
+	ended = kthread_run(return_at_once, NULL, "ended");
+	while (kthread_park(ended) != -ENOSYS) {
+		kthread_unpark(ended);
+		schedule_timeout_uninterruptible(1);
+	}
+	worker = kthread_run_worker(0, "worker");
+	CHECK(!IS_ERR(sleeper) && !IS_ERR(ended) && !IS_ERR(worker));
+	/* The child must not restore the worker's original niceness. */
+	set_user_nice(worker->task, MAX_NICE);
+	before[0] = attributes_of(sleeper);
+	before[1] = attributes_of(worker->task);
+	child = fork();
+	if (child == 0)
+		use_threads_of_parent();
+	wait_for_child(child);
+	after[0] = attributes_of(sleeper);
+	after[1] = attributes_of(worker->task);
+	for (i = 0; i < 2; i++) {
+		CHECK(after[i].nice == before[i].nice && after[i].policy == before[i].policy);
+		CHECK(CPU_EQUAL(&after[i].cpus, &before[i].cpus));
+	}
+	CHECK(kthread_stop_put(sleeper) == 5 && kthread_stop(ended) == 7);
+	kthread_destroy_worker(worker);
+}
+
+static DECLARE_COMPLETION(began);
+
+static int fork_before_parking(void *data)
+{
+	pid_t *child = data;
+
+	complete(&began);
+	while (!kthread_should_park())
+		schedule_timeout_interruptible(1);
+	*child = fork();
+	if (*child == 0) {
+		failed = 0;
+		CHECK(!kthread_should_park());
+		kthread_parkme();
+		_exit(failed);
+	}
+	kthread_parkme();
+	return 0;
+}
+
+/* The parent asks a kthread to park, and unparks it. The child, which is the copy of that thread, has no such thread. */
+static void fork_in_kthread(void)
+{
+	pid_t child;
+	struct task_struct *task = kthread_run(fork_before_parking, &child, "parks");
+
+	CHECK(!IS_ERR(task));
+	wait_for_completion(&began);
+	CHECK(kthread_park(task) == 0);
+	CHECK(kthread_stop(task) == 0);
+	wait_for_child(child);
+}
+
 static int stop_repeating;
 
 /* Each callback queues another one behind it. */
@@ -273,6 +439,9 @@ static int __init forks_init(void)
 		fork_with_callback();
 		fork_with_polled();
 		fork_with_polled_domain();
+		fork_in_async_call();
+		fork_with_threads();
+		fork_in_kthread();
 	}
 	barriers();
 	return checked();
