@@ -4,14 +4,19 @@
  * program has it linked in, or has a relocation for it.
  */
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "cancel.h"
 #include "fork.h"
 #include "ticks.h"
 
@@ -20,9 +25,14 @@ extern volatile unsigned long uw_kernel_tick_count __attribute__((weak));
 
 #define NS_PER_SEC 1000000000ul
 
+/* Defined in Rust. */
+size_t uw_service_stack_size(void);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Written under the lock; 0 while the thread does not exist. */
+/* Written under the lock; 0 if no object reads the variable. */
 static unsigned long tick_ns;
+/* Whether the thread exists or a thread creates it. */
+static bool is_counted;
 
 /* The program reads the variable without atomics, as the kernel does: a race detector must not see the store. */
 __attribute__((no_sanitize("thread"))) static void count(unsigned long ns)
@@ -37,10 +47,8 @@ __attribute__((no_sanitize("thread"))) static void count(unsigned long ns)
 		uw_kernel_tick_count = ticks;
 }
 
-void uw_tick(void)
+static void set_to_now(void)
 {
-	if (!__atomic_load_n(&tick_ns, __ATOMIC_RELAXED))
-		return;
 	pthread_mutex_lock(&lock);
 	count(tick_ns);
 	pthread_mutex_unlock(&lock);
@@ -60,40 +68,83 @@ static void *count_forever(void *arg)
 		next.tv_sec = (time_t)(ns / NS_PER_SEC);
 		next.tv_nsec = (long)(ns % NS_PER_SEC);
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
-		uw_tick();
+		set_to_now();
 		/* Ticks that were missed are not made up for one by one. */
 		clock_gettime(CLOCK_MONOTONIC, &next);
 	}
 	return NULL;
 }
 
-/* The caller holds the lock, or is the only thread. No signal of the process is handled by this thread. */
-static bool start(void)
+/* No signal of the process is handled by this thread. */
+static int create(void)
 {
 	pthread_attr_t attributes;
 	sigset_t all, before;
 	pthread_t thread;
-	bool started;
+	int error;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, 128 << 10);
-	started = pthread_create(&thread, &attributes, count_forever, NULL) == 0;
-	if (started)
+	pthread_attr_setstacksize(&attributes, uw_service_stack_size());
+	error = pthread_create(&thread, &attributes, count_forever, NULL);
+	if (!error)
 		pthread_setname_np(thread, "uwork:jiffies");
 	pthread_attr_destroy(&attributes);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return started;
+	return error;
 }
 
+/*
+ * Starts the thread if it does not exist. After a failure the next call tries again. Without a lock: the creation may
+ * wait for an allocator, whose locks a fork takes before the one above.
+ */
+static void start(void)
+{
+	static bool said;
+	int error, saved = errno;
+	UW_HOLD_CANCEL_OFF;
+
+	if (__atomic_exchange_n(&is_counted, true, __ATOMIC_RELAXED))
+		return;
+	error = create();
+	if (error) {
+		__atomic_store_n(&is_counted, false, __ATOMIC_RELAXED);
+		if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+			dprintf(STDERR_FILENO, "uwork: no thread for jiffies, which advances only in sleeps, waits and timers: %s\n",
+				strerror(error));
+	}
+	errno = saved;
+}
+
+void uw_tick(void)
+{
+	if (!__atomic_load_n(&tick_ns, __ATOMIC_RELAXED))
+		return;
+	if (!__atomic_load_n(&is_counted, __ATOMIC_RELAXED))
+		start();
+	set_to_now();
+}
+
+/* Allocates nothing, so it starts no thread: an allocator may still hold the locks that it takes before a fork. */
 void uw_ticks_fork(enum uw_fork at)
 {
 	uw_fork_mutex(&lock, at);
-	/* Without a thread the variable stands still from here on, but the functions that set it go on. */
-	if (at == UW_FORK_CHILD && tick_ns)
-		(void)start();
+	if (at == UW_FORK_CHILD)
+		is_counted = false;
+}
+
+/*
+ * Starts the thread in every child: the child may read the variable without a call of the library. The allocator has
+ * registered its handlers before, at its first use at the latest, and so has released its locks when this one runs.
+ */
+static void watch_forks(void)
+{
+	void *volatile first_use = malloc(1);
+
+	free(first_use);
+	pthread_atfork(NULL, NULL, uw_tick);
 }
 
 /* ----------------------------------------------------------------------------------- relocations */
@@ -165,6 +216,7 @@ static int search_object(struct dl_phdr_info *object, size_t size, void *arg)
 
 void uw_kernel_tick_if_read(unsigned long hz)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct search search = { 0, false };
 
 	if (!&uw_kernel_tick_count || __atomic_load_n(&tick_ns, __ATOMIC_RELAXED))
@@ -173,11 +225,10 @@ void uw_kernel_tick_if_read(unsigned long hz)
 	if (!search.found)
 		return;
 	uw_watch_forks();
+	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&lock);
-	if (!tick_ns) {
+	if (!tick_ns)
 		__atomic_store_n(&tick_ns, NS_PER_SEC / hz, __ATOMIC_RELAXED);
-		count(tick_ns);
-		(void)start();
-	}
 	pthread_mutex_unlock(&lock);
+	uw_tick();
 }

@@ -40,7 +40,7 @@ static int status_of(const char *name, void (*scene)(void))
 }
 
 /* The scene calls abort(), after a message with these words. */
-static void check_abort(const char *name, void (*scene)(void), const char *words)
+static inline void check_abort(const char *name, void (*scene)(void), const char *words)
 {
 	int status = status_of(name, scene);
 

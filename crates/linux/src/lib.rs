@@ -72,5 +72,5 @@ pub use host::{Linux, current_cpu, relax};
 pub use posix_thread::by_c_library;
 pub use process::{Options, OptionsBy, engine, options, set_options, started};
 pub use report::{Reporter, panics, replace_reporter, report_panic, set_reporter, warn_of_flags};
-pub use stack_size::{STACK_SIZES, STACK_SIZES_TEXT};
+pub use stack_size::{STACK_SIZES, STACK_SIZES_TEXT, of_service as service_stack_size};
 pub use thread::{Handle as ThreadHandle, actual_nice, start_joinable};

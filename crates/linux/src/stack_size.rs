@@ -35,7 +35,7 @@ pub(crate) fn of_items() -> usize {
 }
 
 /// The size for any other thread.
-pub(crate) fn of_service() -> usize {
+pub fn of_service() -> usize {
     SERVICE + static_data()
 }
 

@@ -61,6 +61,12 @@ pub(crate) unsafe extern "C" fn uw_kernel_read_file(
     read.is_some()
 }
 
+/// The size of the stack of a thread that runs no items, with its static data.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn uw_service_stack_size() -> usize {
+    foreign::service_stack_size()
+}
+
 /// For the headers' own waits: calls `func`, declared to the pool. A negative result says that it has
 /// failed, perhaps before it called `func`.
 #[unsafe(no_mangle)]

@@ -30,11 +30,13 @@ void uw_kernel_tick_if_read(unsigned long hz);
 }
 #endif
 
-/* Once for each program or library that includes this header: after it is loaded. */
+/* Once for each program or library that includes this header, except for uwork itself: after it is loaded. */
+#ifndef UW_KERNEL_LIBRARY
 __attribute__((weak, visibility("hidden"), constructor(102))) void uw_kernel_begin_ticks(void);
 __attribute__((weak, visibility("hidden"), constructor(102))) void uw_kernel_begin_ticks(void)
 {
 	uw_kernel_tick_if_read(HZ);
 }
+#endif
 
 #endif
