@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 folder=$target/bench
-cargo build --release --package uwork-lab --package uwork-cli
+# One after the other: mimalloc, a rival in uwork-lab, has huge pages there.
+cargo build --release --package uwork-lab
+cargo build --release --package uwork-cli
 "$target/release/uwork-lab" bench all --folder "$folder" "$@"
 files=("$folder"/*.json)
 "$target/release/uwork" report "${files[@]}" --output "$folder/report.html" >/dev/null

@@ -198,7 +198,7 @@ fn a_consumer_whose_parent_ignores_the_ends_of_children_loses_no_job() {
 }
 
 #[test]
-fn a_signal_for_a_dump_does_not_end_a_consumer() {
+fn a_signal_for_a_dump_does_not_end_a_consumer_which_has_no_huge_pages() {
     let Some(redis) = Redis::start("a_signal_for_a_dump", &[]) else { return };
     for (name, signal) in [("HUP", Signal::HUP), ("QUIT", Signal::QUIT), ("USR1", Signal::USR1)] {
         let folder = Folder::new();
@@ -208,6 +208,9 @@ fn a_signal_for_a_dump_does_not_end_a_consumer() {
         run.env("UWORK_DUMP_SIGNAL", name).stderr(std::fs::File::create(&said).unwrap());
         let run = Owned::spawn(&mut run);
         until("the consumer runs", || has_said(" runs; "));
+        // A consumer of 500 commands would take 2 MiB for each few KiB.
+        let memory = std::fs::read_to_string(format!("/proc/{}/smaps", run.id())).unwrap();
+        assert!(memory.contains("VmFlags: ") && !memory.contains(" hg "), "no huge pages");
         kill_process(Pid::from_child(&run), signal).unwrap();
         until("the dump is written", || has_said("bridge-1"));
         kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
