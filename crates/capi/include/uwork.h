@@ -417,7 +417,10 @@ int uw_queue_rcu_work(struct uw_queue *queue, struct uw_rcu_work *work);
  */
 int uw_enable_and_queue_work(struct uw_queue *queue, struct uw_work *work);
 
-/* Read sides. They nest, and end on the thread that began them. */
+/*
+ * Read sides. They nest, and end on the thread that began them. Those of a thread that forks hold in
+ * the child too, until it ends them there.
+ */
 int uw_rcu_read_lock(void);
 int uw_rcu_read_unlock(void);
 bool uw_rcu_is_read_locked(void);

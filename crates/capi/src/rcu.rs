@@ -179,6 +179,5 @@ pub extern "C" fn uw_rcu_read_unlock() -> c_int {
 /// Whether the calling thread is in a read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_is_read_locked() -> bool {
-    // The second question is for a thread whose local data was destroyed.
-    is_read_locked() || with_sides(|sides| !sides.guards.is_empty())
+    is_read_locked()
 }

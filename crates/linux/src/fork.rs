@@ -201,6 +201,7 @@ extern "C" fn child() {
     super::stack::forget();
     super::task::child();
     super::signals::child();
+    super::readers::child();
     super::control::child();
     // SAFETY: as for `prepare`.
     if let Some(held) = unsafe { HELD.take() } {

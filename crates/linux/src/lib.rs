@@ -40,6 +40,7 @@ mod pages;
 mod posix_thread;
 mod probes;
 mod process;
+pub mod readers;
 mod report;
 #[cfg(feature = "ring")]
 pub mod ring;

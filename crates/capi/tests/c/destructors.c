@@ -70,6 +70,8 @@ static void read_side(void)
 	CHECK(uw_rcu_read_lock() == 0 && uw_rcu_read_lock() == 0 && uw_rcu_is_read_locked());
 	CHECK(uw_queue_rcu_work(queue, &item) == 1);
 	CHECK(uw_rcu_read_unlock() == 0 && uw_rcu_is_read_locked());
+	/* It would wait for itself. */
+	CHECK(uw_rcu_work_flush(&item) == 0);
 	/* The grace period cannot have ended. */
 	CHECK(!atomic_load(&graced) && uw_work_is_pending(&item.work) == 1);
 	CHECK(uw_rcu_read_unlock() == 0 && !uw_rcu_is_read_locked());

@@ -15,6 +15,7 @@ use crate::item::{DelayedWork, Enqueued, WorkItem};
 use crate::queue::Queue;
 use uwork_linux::engine;
 use uwork_linux::library_queue::library_queue;
+use uwork_linux::readers;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
 /// reserve.
@@ -98,9 +99,12 @@ impl Progress {
     }
 
     /// Advances the epoch by a step, if no reader delays it. True if the grace period has ended.
+    ///
+    /// Guards from before a fork are in no epoch of this process. All of them are older than every
+    /// grace period in it, and there will be no more of them, so one look at any time suffices.
     fn advance(&self, ended: &AtomicU64) -> bool {
         super::pin().flush();
-        ended.load(Ordering::Acquire) == self.begun
+        ended.load(Ordering::Acquire) == self.begun && !readers::is_inherited()
     }
 }
 

@@ -69,6 +69,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 
 use driver::Driver;
+use uwork_linux::readers::{self, Counted};
 pub use work::{HasRcuWork, RcuWork};
 
 /// The library's own epochs, and the driver that advances them. They are separate from other users
@@ -76,7 +77,10 @@ pub use work::{HasRcuWork, RcuWork};
 /// guard delays an item.
 ///
 /// A child after a fork has an era of its own: in the old era, guards of threads that do not exist
-/// in the child would delay all items for ever. The child does not touch the old era again.
+/// in the child would delay all items for ever. Guards that the forking thread holds across the fork
+/// are of the old era, which no thread advances again; they are counted ([`readers`]), and delay the
+/// grace periods of the child's era. Their end in the old era changes the thread's own record only,
+/// or without a registration (see [`with_handle`]) its lists, which are free of locks.
 struct Era {
     forks: u32,
     collector: Collector,
@@ -132,7 +136,7 @@ fn with_handle<R>(f: impl FnOnce(&LocalHandle) -> R) -> R {
     let outcome = HANDLE.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         if kept.forks != uwork_linux::forks() {
-            // The old handle belongs to an era of the parent, which must not be touched.
+            // The old handle is of the parent's era. Guards from before the fork may use its record.
             std::mem::forget(std::mem::replace(&mut *kept, Handle::new()));
         }
         call(&kept.handle)
@@ -148,12 +152,18 @@ fn pin() -> Guard {
 /// From [`read_lock`].
 #[must_use = "the read side ends where the guard is dropped"]
 #[derive(Debug)]
-pub struct ReadGuard(#[allow(dead_code, reason = "dropped, that is what it is for")] Guard);
+#[allow(dead_code, reason = "dropped, that is what they are for")]
+pub struct ReadGuard {
+    guard: Guard,
+    /// Dropped last.
+    counted: Counted,
+}
 
 /// Begins a read side: no item of [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) receives the
 /// data visible now before the guard is dropped.
 ///
-/// Guards nest. A guard that is never dropped delays every later item for ever. The thread may wait
+/// Guards nest. A guard that is never dropped delays every later item for ever. If the thread forks,
+/// its guards delay items of the child too, until the child drops its copies. The thread may wait
 /// while it holds a guard. But a thread that holds a guard and waits for an item of `enqueue_rcu`
 /// waits for itself (see [`RcuWork::flush`]).
 ///
@@ -166,11 +176,10 @@ pub struct ReadGuard(#[allow(dead_code, reason = "dropped, that is what it is fo
 /// assert!(!uwork::rcu::is_read_locked());
 /// ```
 pub fn read_lock() -> ReadGuard {
-    ReadGuard(pin())
+    ReadGuard { counted: Counted::begin(), guard: pin() }
 }
 
-/// Whether the calling thread holds a [`ReadGuard`]. A guard that begins in a destructor of the
-/// thread's local data protects like any other, and may be missing here.
+/// Whether the calling thread holds a [`ReadGuard`].
 pub fn is_read_locked() -> bool {
-    with_handle(LocalHandle::is_pinned)
+    readers::is_held()
 }

@@ -261,22 +261,85 @@ fn a_fork_while_helping() {
     use_uwork(&[&queue]);
 }
 
+/// Counts its runs.
+struct Reclaim {
+    work: rcu::RcuWork<Reclaim>,
+    ran: AtomicU32,
+}
+
+uwork::has_work!(impl HasRcuWork for Reclaim { work });
+
+impl uwork::WorkItem for Reclaim {
+    type Pointer = Arc<Reclaim>;
+    fn run(this: Arc<Reclaim>) {
+        this.ran.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Reclaim {
+    fn new() -> Arc<Reclaim> {
+        Arc::new(Reclaim { work: rcu::RcuWork::new(), ran: AtomicU32::new(0) })
+    }
+}
+
+// Catches: a child in which the guard that the forking thread holds protects nothing.
+#[test]
+fn a_read_side_of_the_forking_thread_protects_in_the_child() {
+    let _watchdog = watchdog();
+    let queue = queue("rcu").build().unwrap();
+    let looks = || {
+        let queues = uwork::counters().queues;
+        queues.iter().find(|queue| queue.name == "uwork/rcu_gp").map_or(0, |queue| queue.started)
+    };
+    let protects = || {
+        assert!(rcu::is_read_locked());
+        let (item, before) = (Reclaim::new(), looks());
+        assert!(queue.enqueue_rcu(item.clone()).is_queued());
+        assert!(!item.work.flush(), "it would wait for itself");
+        // The driver looks repeatedly only while a reader delays it.
+        until("three looks at the readers", || looks() >= before + 3);
+        assert!(item.work.is_pending() && item.ran.load(Ordering::Relaxed) == 0);
+        item
+    };
+    let ends = |item: &Reclaim| {
+        assert!(!rcu::is_read_locked());
+        item.work.flush();
+        assert_eq!((item.work.is_pending(), item.ran.load(Ordering::Relaxed)), (false, 1));
+    };
+    let mut guard = Some(rcu::read_lock());
+    in_child(|| {
+        protects();
+        let inner = rcu::read_lock();
+        in_child(|| {
+            let item = protects();
+            drop(guard.take());
+            protects();
+            drop(inner);
+            ends(&item);
+        });
+    });
+    in_child(|| {
+        let item = protects();
+        // A guard of the child does not count as one of the parent's.
+        drop(rcu::read_lock());
+        protects();
+        drop(guard.take());
+        ends(&item);
+        let own = rcu::read_lock();
+        let item = protects();
+        drop(own);
+        ends(&item);
+    });
+    let item = protects();
+    drop(guard);
+    ends(&item);
+}
+
 #[test]
 fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
     let _watchdog = watchdog();
-    struct Reclaim {
-        work: rcu::RcuWork<Reclaim>,
-        ran: AtomicU32,
-    }
-    uwork::has_work!(impl HasRcuWork for Reclaim { work });
-    impl uwork::WorkItem for Reclaim {
-        type Pointer = Arc<Reclaim>;
-        fn run(this: Arc<Reclaim>) {
-            this.ran.fetch_add(1, Ordering::Relaxed);
-        }
-    }
     let queue = queue("rcu").build().unwrap();
-    let item = || Arc::new(Reclaim { work: rcu::RcuWork::new(), ran: AtomicU32::new(0) });
+    let item = Reclaim::new;
     let before = item();
     assert!(queue.enqueue_rcu(before.clone()).is_queued());
     before.work.flush();
