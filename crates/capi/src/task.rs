@@ -224,10 +224,12 @@ pub unsafe extern "C" fn uw_task_work_cancel_match(
 ) -> *mut UwTaskWork {
     // SAFETY: by uwork.h.
     let both = unsafe { task_of(task) }.and_then(|task| Ok((task, given(matches)?)));
-    let found = both.map(|(task, matches)| {
-        task.cancel_match::<ItemPointer, 0>(|item| {
-            // SAFETY: an item in a list is live; the predicate is for items (uwork.h).
-            must_return(|| unsafe { matches(std::ptr::from_ref(item).cast_mut(), arg) })
+    let found = both.and_then(|(task, matches)| {
+        guarded(|| {
+            task.cancel_match::<ItemPointer, 0>(|item| {
+                // SAFETY: an item in a list is live; the predicate is for items (uwork.h).
+                must_return(|| unsafe { matches(std::ptr::from_ref(item).cast_mut(), arg) })
+            })
         })
     });
     match found {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A call of every function of uwork.h, for tests that make each in a forked child. The parent has queues with rescuers,
- * pending, running and armed items at the fork. `cargo xtask tidy` compares the table with the header.
+ * pending, running and armed items at the fork. `cargo xtask tidy` compares the table with the header. Every function
+ * that the library calls back is a cancellation point.
  */
 #ifndef CALLS_H
 #define CALLS_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -47,11 +49,13 @@ static atomic_int inherited_runs;
 static void nothing(struct uw_work *work)
 {
 	(void)work;
+	pthread_testcancel();
 }
 
 static void count(struct uw_work *work)
 {
 	(void)work;
+	pthread_testcancel();
 	atomic_fetch_add(&inherited_runs, 1);
 }
 
@@ -67,34 +71,40 @@ static void hold(struct uw_work *work)
 static void note(struct uw_task_work *work)
 {
 	(void)work;
+	pthread_testcancel();
 }
 
 static bool matches(struct uw_task_work *work, void *arg)
 {
 	(void)work;
 	(void)arg;
+	pthread_testcancel();
 	return true;
 }
 
 static void *job(void *arg)
 {
+	pthread_testcancel();
 	return arg;
 }
 
 static void call(void *arg)
 {
 	(void)arg;
+	pthread_testcancel();
 }
 
 static int wait_once(void *arg)
 {
 	(void)arg;
+	pthread_testcancel();
 	return 0;
 }
 
 static long on_cpu(void *arg)
 {
 	(void)arg;
+	pthread_testcancel();
 	return 7;
 }
 
@@ -102,6 +112,7 @@ static void on_each_cpu(int cpu, void *arg)
 {
 	(void)cpu;
 	(void)arg;
+	pthread_testcancel();
 }
 
 static void with_block(int cpu, void *block, void *arg)
@@ -109,6 +120,7 @@ static void with_block(int cpu, void *block, void *arg)
 	(void)cpu;
 	(void)block;
 	(void)arg;
+	pthread_testcancel();
 }
 
 static void sink(void *const *items, size_t length, void *arg)
@@ -116,16 +128,19 @@ static void sink(void *const *items, size_t length, void *arg)
 	(void)items;
 	(void)length;
 	(void)arg;
+	pthread_testcancel();
 }
 
 static void *start_hook(const struct uw_thread *thread, void *arg)
 {
 	(void)thread;
+	pthread_testcancel();
 	return arg;
 }
 
 static void report(const char *line)
 {
+	pthread_testcancel();
 	fprintf(stderr, "%s\n", line);
 }
 
@@ -151,6 +166,17 @@ static void *lock_and_unlock(void *block)
 	if (block)
 		CHECK(uw_percpu_unlock(percpu, block) == 0);
 	return block;
+}
+
+/* Of an item that is in the calling thread's list: the parent's items are not in the child's. */
+static void cancel_matching(void)
+{
+	struct uw_task *own = uw_task_current();
+
+	uw_task_work_init(&noted, note);
+	CHECK(own && uw_task_work_add(own, &noted, UW_NOTIFY_NONE) == 1);
+	CHECK(uw_task_work_cancel_match(own, matches, NULL) == &noted);
+	uw_task_put(own);
 }
 
 static long get_pid(void)
@@ -293,7 +319,7 @@ enum { WORKS, SHUT_DOWN };
 	X(uw_task_work_init, uw_task_work_init(&noted, note), WORKS) \
 	X(uw_task_work_add, uw_task_work_add(task, &noted, UW_NOTIFY_SIGNAL), WORKS) \
 	X(uw_task_work_cancel, uw_task_work_cancel(task, &noted), WORKS) \
-	X(uw_task_work_cancel_match, uw_task_work_cancel_match(task, matches, NULL), WORKS) \
+	X(uw_task_work_cancel_match, (uw_task_work_cancel_match(task, matches, NULL), cancel_matching()), WORKS) \
 	X(uw_task_work_is_pending, uw_task_work_is_pending(&noted), WORKS) \
 	X(uw_task_run, uw_task_run(), WORKS) \
 	X(uw_task_run_once, uw_task_run_once(), WORKS) \
