@@ -38,7 +38,8 @@ struct FutureTask<F: Future> {
     /// The future until it is done, pinned by the task's `Arc`. Guard: `polled`.
     future: UnsafeCell<Option<F>>,
     outcome: Outcome,
-    /// Guard: the thread that owns the future, until it is done; then the handle.
+    /// Guard: the thread that owns the future, until it is done; then the handle, or that thread if
+    /// the handle has gone. `outcome` decides which side drops it: never the last waker.
     value: UnsafeCell<Option<Result<F::Output, JoinError>>>,
 }
 
@@ -198,9 +199,15 @@ where
         // Before the task is complete: a thread that sees the result finds the queue free.
         // SAFETY: by this function's contract.
         unsafe { self.let_go() };
-        // SAFETY: live: the caller has a reference. The result of `complete`, whether the handle
-        // was dropped, does not matter, as the task is reference-counted.
-        let _ = unsafe { Outcome::complete(&raw const self.outcome, &Forever) };
+        // SAFETY: live: the caller has a reference.
+        if unsafe { Outcome::complete(&raw const self.outcome, &Forever) } {
+            // SAFETY: the handle was dropped before, so no other thread accesses the value.
+            let value = unsafe { (*self.value.get()).take() };
+            let drop_value = || engine().without_last_waits(|| drop(value));
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(drop_value)) {
+                drop(panicked(payload));
+            }
+        }
     }
 
     /// Gives the future up; if a worker is polling it, that worker does so after the poll.
@@ -280,7 +287,11 @@ where
 /// `task` is a `FutureTask<F>` from `Arc::into_raw`, whose reference this call consumes.
 unsafe fn release<F: Future>(task: NonNull<dyn Joinable<F::Output>>) {
     // SAFETY: by this function's contract.
-    drop(unsafe { Arc::from_raw(task.cast::<FutureTask<F>>().as_ptr()) });
+    let task = unsafe { Arc::from_raw(task.cast::<FutureTask<F>>().as_ptr()) };
+    if task.outcome.abandon() {
+        // SAFETY: done, so the value is the handle's.
+        drop(unsafe { (*task.value.get()).take() });
+    }
 }
 
 impl Queue {
@@ -290,10 +301,10 @@ impl Queue {
     /// handle of the queue until the future is done, so a queue with unfinished futures lives on, and
     /// one whose futures are done does not, whatever wakers and join handles still exist. A drop of
     /// the future by a waker or by a cancel does not wait: if it drops the last handle of a queue,
-    /// another thread waits for that queue's items. The queue may refuse a
-    /// wake-up: it is destroyed, or it drains and the waker is not one of its items. That ends the
-    /// future: it is dropped, and the handle returns
-    /// [`JoinError::Refused`](crate::JoinError::Refused).
+    /// another thread waits for that queue's items. The same holds for an output that no handle can
+    /// take: the run that ends the future drops it. The queue may refuse a wake-up: it is destroyed,
+    /// or it drains and the waker is not one of its items. That ends the future: it is dropped, and
+    /// the handle returns [`JoinError::Refused`](crate::JoinError::Refused).
     ///
     /// ```
     /// let queue = uwork::Queue::builder("futures").build()?;

@@ -450,3 +450,44 @@ fn the_drop_of_a_waker_or_a_cancel_does_not_wait_for_a_queue() {
         until("the queue has ended", || Queue::builder(&name).build().is_ok());
     }
 }
+
+// Catches: an output without a handle that lives as long as a waker, whose drop then waits for the
+// output's queue; and an end of the future that waits for it.
+#[test]
+fn an_output_without_a_handle_does_not_live_as_long_as_the_wakers() {
+    let _watchdog = watchdog();
+    for dropped_before in [false, true] {
+        let (mine, other) = (queue("futures").build().unwrap(), queue("futures-output").build());
+        let other = other.unwrap();
+        let name = other.name().to_owned();
+        let (gate, ended) = held_item(&other);
+        let (polled, may_end) = (Gate::new(), Gate::new());
+        let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let (waker, inside, until_then) = (kept.clone(), polled.clone(), may_end.clone());
+        // The output is the last handle of its queue.
+        let mut output = Some(other);
+        let handle = mine.spawn_future(std::future::poll_fn(move |context| {
+            *waker.lock().unwrap() = Some(context.waker().clone());
+            inside.open();
+            until_then.wait();
+            Poll::Ready(output.take().expect("polled once"))
+        }));
+        polled.wait();
+        if dropped_before {
+            drop(handle);
+            may_end.open();
+            within("the end of the future", move || mine.flush().unwrap());
+            assert!(!ended.load(Ordering::SeqCst), "it has waited for the item");
+            gate.open();
+        } else {
+            may_end.open();
+            mine.flush().unwrap();
+            gate.open();
+            // Like any handle's.
+            drop(handle);
+            assert!(ended.load(Ordering::SeqCst), "it has not waited for the item");
+        }
+        until("the queue has ended", || Queue::builder(&name).build().is_ok());
+        drop(kept.lock().unwrap().take().expect("it was polled"));
+    }
+}
