@@ -109,9 +109,26 @@ impl<R> JoinHandle<R> {
         engine().busy(task.work()) == crate::Busy::default() && !task.is_done()
     }
 
-    /// The result of an item that has finished, or is lost.
+    /// The result of an item that has finished, or was lost when the caller asked.
+    ///
+    /// Only "done" is final. A lost item can become pending after that answer: on a queue that the
+    /// child inherits, a thread of the child may wake the parent's idle future. So the value is taken
+    /// by one question, whether the item is done, and not by a second look at what is lost:
+    ///
+    /// ```text
+    /// the handle's thread               another thread           a worker of the child
+    /// is_lost(): idle, not done: yes
+    ///                                   wakes the future
+    ///                                                            takes it, polls it
+    /// is_lost(): busy: no
+    /// takes the value                                            writes the value
+    /// ```
+    ///
+    /// The acquire in `is_done` shows the value to the caller, and from then on only the handle
+    /// accesses it. A handle that has returned `Forked` abandons the task when it is dropped: if the
+    /// item finishes later, its worker drops the value.
     fn result(&self) -> Result<R, JoinError> {
-        if self.is_lost() { Err(JoinError::Forked) } else { self.task().take() }
+        if self.task().is_done() { self.task().take() } else { Err(JoinError::Forked) }
     }
 
     /// The item's identity: the value of [`current_work`](crate::current_work) inside it.
@@ -241,5 +258,100 @@ impl<R> Future for JoinHandle<R> {
 impl<R> std::fmt::Debug for JoinHandle<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Waker;
+
+    use uwork_engine::{Action, Queued};
+
+    use super::*;
+
+    /// An item of the parent that has not finished. A thread of the child wakes it in the midst of
+    /// the handle's question whether it is lost, which it is at that time.
+    struct WokenMeanwhile {
+        work: RawWork,
+        /// Paused.
+        queue: Queue,
+        /// The calls of `is_done` until that moment.
+        calls: AtomicU32,
+    }
+
+    // SAFETY: used by one thread.
+    unsafe impl Send for WokenMeanwhile {}
+    // SAFETY: as above.
+    unsafe impl Sync for WokenMeanwhile {}
+
+    impl Joinable<u32> for WokenMeanwhile {
+        fn work(&self) -> &RawWork {
+            &self.work
+        }
+
+        fn is_done(&self) -> bool {
+            if self.calls.fetch_sub(1, Ordering::Relaxed) == 1 {
+                // SAFETY: the test cancels the item before it ends.
+                assert_eq!(unsafe { self.queue.0.queue(NonNull::from(&self.work)) }, Queued::Yes);
+            }
+            false
+        }
+
+        fn wait(&self) {
+            unreachable!("the item was lost")
+        }
+
+        fn take(&self) -> Result<u32, JoinError> {
+            unreachable!("the item is not done: a worker may write the value")
+        }
+
+        fn poll_done(&self, _: &Context<'_>) -> bool {
+            unreachable!("the item was lost")
+        }
+
+        fn cancel(&self) -> bool {
+            unreachable!("not asked for")
+        }
+    }
+
+    unsafe fn perform(_: NonNull<RawWork>, _: Action) {}
+
+    unsafe fn keep(_: NonNull<dyn Joinable<u32>>) {}
+
+    /// The answer of a handle that the parent made, if the item is woken in call `calls` of `is_done`.
+    fn answer(
+        calls: u32,
+        ask: impl FnOnce(JoinHandle<u32>) -> Result<u32, JoinError>,
+    ) -> Result<u32, JoinError> {
+        let queue = Queue::builder("join-lost").numbered().build().unwrap();
+        queue.pause().unwrap();
+        let calls = AtomicU32::new(calls);
+        let task = WokenMeanwhile { work: RawWork::new(perform), queue: queue.clone(), calls };
+        let known: NonNull<dyn Joinable<u32>> = NonNull::from(&task);
+        // SAFETY: the task outlives the handle.
+        let mut handle = unsafe { JoinHandle::new(known, keep, &queue) };
+        // As in a child.
+        handle.forks = forks().wrapping_sub(1);
+        let answer = ask(handle);
+        // SAFETY: live.
+        assert!(unsafe { engine().cancel(NonNull::from(&task.work)) }, "it was woken");
+        queue.resume().unwrap();
+        answer
+    }
+
+    // Catches: a handle that looks twice whether the item is lost, and takes a value that a worker of
+    // the child writes at the same time.
+    #[test]
+    fn a_lost_item_that_a_child_wakes_meanwhile_has_no_value() {
+        let joined = answer(2, JoinHandle::join_unchecked);
+        assert!(matches!(joined, Err(JoinError::Forked)), "{joined:?}");
+        let polled =
+            answer(1, |handle| match pin!(handle).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => unreachable!("the item was lost"),
+            });
+        assert!(matches!(polled, Err(JoinError::Forked)), "{polled:?}");
     }
 }
