@@ -337,7 +337,7 @@ impl Waiting {
                 before.clone_from(&line);
             }
         };
-        drop(thread::Builder::new().name("bridge/start".to_owned()).spawn(watch));
+        drop(spawn("bridge/start", watch));
         waiting
     }
 
@@ -406,6 +406,23 @@ mod tests {
     /// answers, and with one that hangs.
     const STOP_MAX: Duration = Duration::from_secs(6);
     const HUNG_STOP_MAX: Duration = Duration::from_secs(12);
+
+    // Catches: a thread that takes the program's signals.
+    #[test]
+    fn the_thread_that_says_that_a_start_waits_blocks_the_signals_of_the_program() {
+        const SIGUSR1: u32 = 10;
+        let (tell, told) = mpsc::channel();
+        let reporter = Reporter::new(move |_| {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+            let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+            let is_own = status.starts_with("Name:\tbridge/start");
+            let _ = tell.send((is_own, blocked >> (SIGUSR1 - 1) & 1));
+        });
+        let waiting = Waiting::new(&reporter);
+        waiting.begin("the server has not answered".to_owned());
+        assert_eq!(told.recv(), Ok((true, 1)));
+    }
 
     #[test]
     fn the_waits_of_a_stop_are_within_its_documented_bounds() {
