@@ -129,7 +129,7 @@ pub unsafe extern "C" fn uw_bridge_start(
             // SAFETY: by uwork-bridge.h.
             must_return(|| unsafe { report(line.as_ptr(), arg.get()) });
         }
-        None => eprintln!("uwork bridge: {line}"),
+        None => uwork_capi::error::print(&format!("uwork bridge: {line}\n")),
     };
     let body = || {
         can_create()?;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
-pub use uwork::foreign::must_return;
 use uwork::foreign::{hold_off, payload_text};
+pub use uwork::foreign::{must_return, print};
 
 /// Room for one line. Longer texts are cut.
 const TEXT_SIZE: usize = 512;

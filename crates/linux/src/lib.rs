@@ -60,6 +60,7 @@ mod spans;
 )]
 mod stack;
 mod stack_size;
+mod standard_error;
 pub mod symbols;
 pub mod task;
 mod thread;
@@ -74,4 +75,5 @@ pub use posix_thread::by_c_library;
 pub use process::{Options, OptionsBy, engine, options, set_options, started};
 pub use report::{Reporter, panics, replace_reporter, report_panic, set_reporter, warn_of_flags};
 pub use stack_size::{STACK_SIZES, STACK_SIZES_TEXT, of_service as service_stack_size};
+pub use standard_error::print;
 pub use thread::{Handle as ThreadHandle, actual_nice, start_joinable};

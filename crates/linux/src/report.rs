@@ -1,7 +1,6 @@
 //! Reports: to the program's reporter, or to standard error.
 
 use std::any::Any;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -11,7 +10,7 @@ use uwork_engine::sync::assert_nothing_held;
 use uwork_policy::flags::FlagsWarning;
 
 use crate::process::engine;
-use crate::{binding, fatal, first_use, symbols};
+use crate::{binding, fatal, first_use, standard_error, symbols};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 /// What receives the reports.
@@ -70,8 +69,7 @@ pub(crate) fn deliver(mut report: Report) {
 fn print(report: &Report) {
     // The panic hook has printed it already.
     if !matches!(report, Report::ItemPanicked { .. }) {
-        // A failure cannot be reported. One write, so that lines of several threads do not mix.
-        let _ = std::io::stderr().write_all(format!("uwork: {report}\n").as_bytes());
+        standard_error::print(&format!("uwork: {report}\n"));
     }
 }
 

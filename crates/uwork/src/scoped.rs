@@ -107,9 +107,9 @@ impl Open {
     fn settle_in_child(&self, queue: &Queue) -> usize {
         if queue.flush().is_err() {
             // To return without proof would end frames that a closure may use.
-            eprintln!(
+            uwork_linux::print(
                 "uwork: a scope ends in a forked child, inside an item of its queue, and handles of \
-                 its closures were forgotten: it cannot be known whether they still run"
+                 its closures were forgotten: it cannot be known whether they still run\n",
             );
             std::process::abort();
         }

@@ -23,7 +23,6 @@ mod registry;
 mod shadow;
 
 use std::ffi::{c_int, c_void};
-use std::io::Write;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -68,8 +67,7 @@ fn read_environment() -> bool {
     let first = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if first && let Some(other) = words().find(|&word| word != "objects") {
         let text = "is ignored; the only allowed value is objects";
-        // If this write fails, no other channel for the message is left.
-        let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG: {other:?} {text}");
+        foreign::print(&format!("uwork: UWORK_DEBUG: {other:?} {text}\n"));
     }
     if wanted && first {
         // SAFETY: each of these may be called at any time.
@@ -102,8 +100,7 @@ extern "C" fn at_exit() {
 /// Ends the process with a message.
 #[cold]
 pub(crate) fn abort(text: &str) -> ! {
-    // If this write fails, no other channel for the message is left.
-    let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG=objects: {text}");
+    foreign::print(&format!("uwork: UWORK_DEBUG=objects: {text}\n"));
     std::process::abort();
 }
 

@@ -21,7 +21,6 @@ mod protocol;
 mod status;
 mod trace;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,7 +102,5 @@ pub fn dump_on_signal(signal: i32) -> Result<(), String> {
 
 fn write_dump() {
     let runs = crate::long_runs(LONG);
-    let text = format!("{}\n{runs}", crate::dump());
-    // A failure cannot be reported. One write, so that lines of several threads do not mix.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    uwork_linux::print(&format!("{}\n{runs}", crate::dump()));
 }

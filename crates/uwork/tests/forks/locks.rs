@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::support::blocks::compute_first;
-use crate::support::child::alone_each;
+use crate::support::child::{alone_each, stderr_of};
 use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
+use crate::support::gate::Gate;
 use crate::support::items::Job;
 use crate::support::machine::{cpus, thread_id, until_asleep};
 use crate::support::tiers::{BLOCKED, VARIABLE, are_replaced, collect_reports};
 use crate::support::{queue, until, watchdog};
+use uwork::Flags;
 
 /// The thread that the next fork releases; 0 if none.
 static WORKER: AtomicI32 = AtomicI32::new(0);
@@ -68,4 +70,35 @@ fn a_lock_for_which_a_worker_waits_during_a_fork_is_not_waited_for_in_the_child(
         queue.flush().unwrap();
         assert_eq!((item.tally.started(), item.tally.finished()), (1, 1));
     });
+}
+
+// Catches: a report of the child that waits for ever for the standard library's lock of standard
+// error, which a thread of the parent held at the fork: it wrote to a full pipe, for example.
+#[test]
+fn a_child_reports_although_a_thread_of_the_parent_was_writing() {
+    let test = "a_child_reports_although_a_thread_of_the_parent_was_writing";
+    let said = stderr_of(
+        test,
+        |_| {},
+        || {
+            let _watchdog = watchdog();
+            let (holds, may_end) = (Gate::new(), Gate::new());
+            let (held, until_then) = (holds.clone(), may_end.clone());
+            let writer = std::thread::spawn(move || {
+                let _lock = std::io::stderr().lock();
+                held.open();
+                until_then.wait();
+            });
+            holds.wait();
+            in_child(|| {
+                // Reported, and made a per-CPU one.
+                drop(queue("flags").flags(Flags::FREEZABLE).build().unwrap());
+            });
+            may_end.open();
+            writer.join().unwrap();
+        },
+    );
+    if let Some(said) = said {
+        assert!(said.contains("uwork: ") && said.contains("neither PERCPU nor"), "{said}");
+    }
 }
