@@ -283,7 +283,7 @@ struct uw_queue_attrs {
 	size_t size;                  /* sizeof(struct uw_queue_attrs) */
 	unsigned flags;               /* UW_*; 0 makes it unbound */
 	unsigned max_active;          /* 1 to 2048; 0 selects 1024 */
-	int nice;                     /* -20 to 19; UW_NICE_UNSET selects 0 */
+	int nice;                     /* -20 to 19; UW_NICE_UNSET: the process's at the first use */
 	unsigned scope;               /* enum uw_scope */
 	bool strict;                  /* pods never share their work */
 	bool dedicated;               /* one thread serves this queue alone, in order: a kthread_worker */

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Weak};
 
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{AffinityScope, DEFAULT_SHARD_SIZE};
 use uwork_policy::topology::Topology;
 
 use crate::account::Functions;
-use crate::host::Cpus;
-use crate::host::Host;
+use crate::host::{Cpus, Host, WorkerSpec};
 use crate::inbox::Inbox;
 use crate::item::word::SLOTS_MAX;
 use crate::item::{Ticket, Work};
@@ -23,7 +23,7 @@ use crate::pool::PoolSets;
 use crate::pool::cap::Cap;
 use crate::queue::pwq::Pwq;
 use crate::queue::registry::Registry;
-use crate::queue::{Names, Wq};
+use crate::queue::{NICE_HIGHPRI, Names, Wq};
 use crate::slab::Slab;
 use crate::slot::{Slot, SpareSlots};
 use crate::timer::grace::Grace;
@@ -57,6 +57,8 @@ pub struct Config {
     pub idle_timeout_ns: u64,
     /// How many more threads the process may create, if that is limited.
     pub threads_max: Option<u64>,
+    /// The niceness of the process. Queues that chose none have it, and threads that run no items.
+    pub nice: i32,
 }
 
 impl Config {
@@ -73,6 +75,7 @@ impl Config {
             power_efficient: false,
             idle_timeout_ns: 300_000_000_000,
             threads_max: None,
+            nice: 0,
         }
     }
 }
@@ -160,6 +163,16 @@ impl<H: Host> Engine<H> {
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The niceness of a queue with these flags that chose none.
+    pub fn default_nice(&self, flags: Flags) -> i32 {
+        if flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { self.config.nice }
+    }
+
+    /// A thread that runs no items, at the process's niceness.
+    pub(crate) fn service(&self, name: impl Into<String>, cpus: CpuSet) -> WorkerSpec {
+        WorkerSpec { name: name.into(), cpus, nice: self.config.nice, runner: None }
     }
 
     /// The calling thread.

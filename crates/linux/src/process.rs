@@ -89,6 +89,7 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
         if let Some(size) = stack.ok().flatten().or(options.stack_size) {
             stack_size::choose(size);
         }
+        config.nice = crate::thread::nice_of_the_process();
         config.power_efficient = saves.ok().flatten().or(options.power_efficient).unwrap_or(false);
         let engine = Engine::new(Linux::new(options), config);
         if let Some(workers) = workers.ok().flatten().or(options.pool_workers_max) {

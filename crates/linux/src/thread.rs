@@ -262,6 +262,14 @@ pub fn actual_nice(wanted: i32) -> Option<i32> {
         .filter(|&nice| nice != AS_REQUESTED)
 }
 
+/// The niceness of the process: that of its main thread. An operator who starts a program by nice(1)
+/// means all of its threads.
+pub(super) fn nice_of_the_process() -> i32 {
+    // SAFETY: no pointers. The number of a process is that of its main thread. -1 can be an error,
+    // which this call does not have for the own process, or a niceness.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t) }
+}
+
 /// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first
 /// thread that gets another one than `wanted`.
 fn set_nice(wanted: i32) {

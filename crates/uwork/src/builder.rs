@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
+use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, QueueError, QueueSpec};
 use uwork_linux::{Error, engine};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
@@ -174,7 +174,8 @@ impl Builder {
         self.with(Flags::HIGHPRI)
     }
 
-    /// The workers' niceness, -20 to 19. For unbound and ordered queues.
+    /// The workers' niceness, -20 to 19. For unbound and ordered queues. Default: that of the process
+    /// at its first use of the library, as `nice -n 10` sets it.
     #[must_use]
     pub fn nice(mut self, nice: i32) -> Builder {
         self.nice = Some(nice);
@@ -323,11 +324,7 @@ impl Builder {
             .into());
         }
         let attrs = Attrs {
-            nice: self.nice.unwrap_or(if flags.contains(Flags::HIGHPRI) {
-                NICE_HIGHPRI
-            } else {
-                0
-            }),
+            nice: self.nice.unwrap_or_else(|| engine().default_nice(flags)),
             cpumask: self
                 .cpumask
                 // All possible CPUs, as the set that the process may use can change.

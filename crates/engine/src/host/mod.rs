@@ -35,13 +35,6 @@ pub struct WorkerSpec {
     pub runner: Option<Runner>,
 }
 
-impl WorkerSpec {
-    /// A thread that runs no items, at normal niceness.
-    pub fn service(name: impl Into<String>, cpus: CpuSet) -> WorkerSpec {
-        WorkerSpec { name: name.into(), cpus, nice: 0, runner: None }
-    }
-}
-
 /// How a thread runs items. Constant from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runner {

@@ -29,7 +29,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::dump::{Function, Releasing};
 use crate::engine::Engine;
-use crate::host::{Host, Report, WorkerSpec};
+use crate::host::{Host, Report};
 use crate::inbox::Node;
 use crate::item::ItemFn;
 use crate::item::{Location, Work, WorkList};
@@ -415,7 +415,7 @@ impl<H: Host> Disposal<H> {
 
     /// Starts a disposer, which the caller has counted already.
     fn start_disposer(&self, engine: &Engine<H>) {
-        let spec = WorkerSpec::service("uw/release", CpuSet::new());
+        let spec = engine.service("uw/release", CpuSet::new());
         let outcome = match engine.me() {
             Some(me) => engine
                 .host()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Host, Report, WorkerSpec};
+use crate::host::{Host, Report};
 use crate::inbox::Node;
 use crate::queue::{QueueError, QueueSpec, Wq};
 use crate::sync::Link;
@@ -208,7 +208,7 @@ impl<H: Host> Queue<H> {
 /// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
 /// it is never dropped.
 fn drop_on_own_thread<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
-    let spec = WorkerSpec::service("uw/reaper", CpuSet::new());
+    let spec = engine.service("uw/reaper", CpuSet::new());
     // If no thread can be created, the memory is leaked; the queue is closed either way.
     let kept = ManuallyDrop::new(what);
     let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));

@@ -9,7 +9,7 @@ use uwork_policy::scope::{
 };
 
 use super::round_robin::RoundRobin;
-use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
+use super::{Attrs, BecameReady, Kind, QueueError, Tunable, UsedSet, Wq};
 use crate::host::Host;
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
@@ -180,7 +180,7 @@ impl<H: Host> Wq<H> {
         let (key, effective, mask) = match &kind {
             Kind::PerCpu => {
                 let pods = cpus.allowed.iter().map(CpuSet::single).collect();
-                let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
+                let nice = self.engine.default_nice(self.flags);
                 let bh = self.flags.contains(Flags::BH);
                 let context = if bh { Context::Bh } else { Context::Managed };
                 let key = SetKey { pods, nice, context, bound: true, strict: true, saves: false };
@@ -271,7 +271,7 @@ impl<H: Host> Wq<H> {
         match (fit.housekeeping.power_efficient, kind) {
             (false, _) => Kind::PerCpu,
             (true, Kind::PerCpu) => Kind::Unbound(Attrs {
-                nice: if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 },
+                nice: self.engine.default_nice(self.flags),
                 cpumask: self.engine.config().topology.possible().clone(),
                 scope: AffinityScopeChoice::Default,
                 strict: false,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host, WorkerSpec};
+use crate::host::{Cure, Host};
 use crate::inbox::Node;
 use crate::item::{ItemFn, Location, Work};
 use crate::pool::Pool;
@@ -401,7 +401,7 @@ fn release_on_own_thread<H: Host>(engine: &Engine<H>, work: NonNull<Work>, func:
             me.caller().run_as_in_an_item(None, || unsafe { let_go(&me, work, func) });
         }
     });
-    let spec = WorkerSpec::service("uw/release", CpuSet::new());
+    let spec = engine.service("uw/release", CpuSet::new());
     if engine.host().spawn(&spec, main).is_err() {
         // SAFETY: as above, and `main` was not called.
         engine.caller().run_as_in_an_item(None, || unsafe { let_go(engine, work, func) });

@@ -24,7 +24,7 @@ use crate::item::{Work, WorkList};
 use crate::pool::{NEVER, Pool};
 use crate::queue::owner::Owner;
 use crate::queue::pwq::Pwq;
-use crate::queue::{Kind, NICE_HIGHPRI, Wq};
+use crate::queue::{Kind, Wq};
 use crate::slot::{NotRunning, Slot};
 use crate::sync::Ordering;
 
@@ -279,11 +279,11 @@ impl<H: Host> Wq<H> {
     /// A snapshot of this queue alone. As [`Engine::dump`].
     pub fn dump(&self) -> QueueDump {
         let (kind, max_active) = (self.kind(), self.max_active());
-        let highpri = self.flags().contains(uwork_policy::flags::Flags::HIGHPRI);
+        let nice = self.engine().default_nice(self.flags());
         let bh = self.flags().contains(uwork_policy::flags::Flags::BH);
         let (kind, nice, strict) = match kind {
-            Kind::PerCpu if bh => ("bh", if highpri { NICE_HIGHPRI } else { 0 }, true),
-            Kind::PerCpu => ("per-cpu", if highpri { NICE_HIGHPRI } else { 0 }, true),
+            Kind::PerCpu if bh => ("bh", nice, true),
+            Kind::PerCpu => ("per-cpu", nice, true),
             Kind::Unbound(attrs) => ("unbound", attrs.nice, attrs.strict),
             Kind::Ordered(attrs) => ("ordered", attrs.nice, attrs.strict),
             Kind::Dedicated(attrs) => ("dedicated", attrs.nice, true),

@@ -58,7 +58,7 @@ pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
 use crate::engine::Engine;
-use crate::host::{Event, Host, Observer, Report, SpawnError, WorkerSpec};
+use crate::host::{Event, Host, Observer, Report, SpawnError};
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
@@ -220,7 +220,7 @@ impl<H: Host> Watch<H> {
         shared.exists = true;
         drop(shared);
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec::service("uw/watch", cpus);
+        let spec = engine.service("uw/watch", cpus);
         engine.host().spawn(&spec, Box::new(move || watch_main(&me))).inspect_err(|_| {
             self.hold().exists = false;
             // Others may have relied on the thread meanwhile, so undo every promise that it would

@@ -20,7 +20,7 @@
 use super::Watch;
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
-use crate::host::{Activity, Frame, Host, Observer, Report, WorkerSpec};
+use crate::host::{Activity, Frame, Host, Observer, Report};
 use uwork_policy::blocking::Tier;
 
 /// How many stacks are collected at a time, at most: each thread may take its time to answer, and
@@ -60,7 +60,7 @@ impl<H: Host> Watch<H> {
             return;
         }
         let cpus = engine.cpus().allowed.clone();
-        let spec = WorkerSpec::service("uw/report", cpus);
+        let spec = engine.service("uw/report", cpus);
         let main = engine.me().map(|engine| Box::new(move || engine.watch.report_all(&engine)));
         if main.is_none_or(|main| engine.host().spawn(&spec, main).is_err()) {
             self.report_all(engine);

@@ -16,7 +16,7 @@ use uwork_policy::standby::{
 use uwork_policy::topology::Cpu;
 
 use crate::engine::Engine;
-use crate::host::{Event, Host, Observer, WorkerSpec};
+use crate::host::{Event, Host, Observer};
 use crate::pool::Pool;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::WakeToken;
@@ -195,7 +195,7 @@ impl<H: Host> Standbys<H> {
             standby.set_state(State::Awake);
             let mut cpus = CpuSet::new();
             cpus.insert(cpu);
-            let spec = WorkerSpec::service(format!("uw/standby{cpu}"), cpus);
+            let spec = engine.service(format!("uw/standby{cpu}"), cpus);
             let main = Box::new(move || standby_main(&me, cpu));
             if engine.host().spawn(&spec, main).is_err() {
                 standby.again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);

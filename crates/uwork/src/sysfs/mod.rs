@@ -15,7 +15,7 @@
 //! | `module/parameters/watchdog_thresh` | see [`crate::watchdog`] | seconds: 0, and 0.001 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
-//! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
+//! | `devices/NAME/nice` | the workers' niceness, at first the process's | -20 to 19 |
 //! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods run only their own items, else 0 | 0 or 1 |

@@ -78,7 +78,7 @@ pub(super) const ATTRIBUTES: [Definition<Wq>; 6] = [
         name: "nice",
         value_type: ValueType::Number,
         unit: "",
-        doc: "The niceness of the workers",
+        doc: "The niceness of the workers; at first the process's",
         allowed: || "-20 to 19".to_owned(),
         get: |wq| attrs(wq).map(|attrs| attrs.nice.to_string()),
         set: Some(set_nice),

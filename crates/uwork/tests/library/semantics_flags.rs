@@ -2,6 +2,8 @@
 //! process-wide, so most of these tests run in a process of their own.
 
 use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -350,6 +352,73 @@ fn a_niceness_that_cannot_be_had_is_reported_once() {
         let polite = queue("polite").nice(more).build().unwrap();
         assert_eq!(in_a_worker(&polite, niceness), more);
         assert_eq!(pools_niceness(&polite)[0], (more, None));
+    });
+}
+
+/// The niceness of each thread of the process, with its name.
+fn niceness_of_threads() -> Vec<(String, i32)> {
+    let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        // A thread that ends meanwhile has no file any more.
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        let (name, behind) = stat.rsplit_once(") ").expect("a name in brackets");
+        let nice = behind.split(' ').nth(16).expect("field 19").parse().expect("a number");
+        Some((name.to_owned(), nice))
+    };
+    threads.filter_map(of_thread).collect()
+}
+
+/// As nice(1) does.
+fn at_niceness_10(command: &mut Command) {
+    let prepare = || {
+        // SAFETY: no pointers.
+        match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between the fork and the execution it changes the niceness only.
+    unsafe { command.pre_exec(prepare) };
+}
+
+// Catches: queues that ignore the niceness of the process: with a privilege its threads are above it,
+// without one each program reports that it did not get 0.
+#[test]
+fn queues_and_threads_have_the_niceness_of_the_process() {
+    alone_with("queues_and_threads_have_the_niceness_of_the_process", at_niceness_10, || {
+        let _watchdog = watchdog();
+        collect_reports();
+        let queues = || {
+            let builders: [fn(Builder) -> Builder; 5] = [
+                Builder::per_cpu,
+                Builder::unbound,
+                Builder::ordered,
+                Builder::bh,
+                Builder::dedicated,
+            ];
+            builders.map(|kind| kind(queue("polite")).build().unwrap())
+        };
+        let have_it = |queues: &[Queue]| {
+            for queue in queues {
+                assert_eq!(in_a_worker(queue, niceness), 10, "{}", queue.name());
+                assert!(pools_niceness(queue).iter().all(|nice| *nice == (10, None)));
+                assert_eq!(queue.dump().nice, 10);
+            }
+            let above: Vec<_> =
+                niceness_of_threads().into_iter().filter(|&(_, nice)| nice < 10).collect();
+            assert!(above.is_empty(), "{above:?}");
+        };
+        have_it(&queues());
+        become_nobody();
+        have_it(&queues());
+        let refused = reports(|report| match report {
+            Report::NiceRefused { wanted, got } => Some((*wanted, *got)),
+            _ => None,
+        });
+        assert!(refused.is_empty(), "{refused:?}");
+        // Chosen values are absolute.
+        let more = queue("polite").nice(15).build().unwrap();
+        assert_eq!((in_a_worker(&more, niceness), more.dump().nice), (15, 15));
     });
 }
 
