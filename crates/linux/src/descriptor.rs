@@ -379,6 +379,17 @@ pub(crate) fn is_passing(error: i32) -> bool {
     matches!(error, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EBADF)
 }
 
+/// Gives the calling thread an empty table of descriptors, or before Linux 5.9 a copy.
+pub(crate) fn own_table() {
+    const UNSHARE: libc::c_uint = 1 << 1;
+    // SAFETY: numbers only. The table of other threads stays as it is.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, UNSHARE) != 0 {
+            libc::unshare(libc::CLONE_FILES);
+        }
+    }
+}
+
 /// The lock, for the time of a fork.
 pub(crate) struct Held(RwLockWriteGuard<'static, List>);
 

@@ -5,12 +5,27 @@ use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::descriptor::{Expected, briefly};
+use crate::descriptor::{Expected, briefly, is_passing};
 
 /// The size of the first buffer. It grows for a file that does not fit, which is then read again: no
 /// memory is allocated while the file is open.
 const FIRST: usize = 4096;
+
+/// How often a file was not read because the process had no descriptor for it.
+static LACKING: AtomicU32 = AtomicU32::new(0);
+
+/// See [`LACKING`]. A caller that finds it unchanged knows that what it could not read is missing.
+pub(crate) fn lacking() -> u32 {
+    LACKING.load(Ordering::Relaxed)
+}
+
+fn count_lacking(error: i32) {
+    if is_passing(error) {
+        LACKING.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// The first `most` bytes of a file; `None` if it cannot be read.
 pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
@@ -25,7 +40,8 @@ pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
 /// read. Allocates nothing.
 pub fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let open = || open(path, libc::O_RDONLY);
-    briefly(Expected::On(path), open, |file| read_all(file, buffer)).ok()?
+    let read = briefly(Expected::On(path), open, |file| read_all(file, buffer));
+    read.inspect_err(|&error| count_lacking(error)).ok()?
 }
 
 /// The names in a folder, in the order of the system; none if it cannot be read.
@@ -33,7 +49,8 @@ pub(crate) fn names(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return Vec::new() };
     let entries = with_room(most, |buffer| {
         let open = || open(&path, libc::O_DIRECTORY);
-        briefly(Expected::On(&path), open, |folder| list_all(folder, buffer)).ok()?
+        let listed = briefly(Expected::On(&path), open, |folder| list_all(folder, buffer));
+        listed.inspect_err(|&error| count_lacking(error)).ok()?
     });
     let mut names = Vec::new();
     for_each_name(&entries.unwrap_or_default(), |name| names.push(name.to_vec()));

@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Frame;
 
+use crate::descriptor::own_table;
+
 /// Held while names are looked up. The resolver has a lock that no fork handler knows; a child
 /// forked meanwhile would find it held for ever.
 static RESOLVES: Mutex<()> = Mutex::new(());
@@ -69,17 +71,6 @@ impl Apart {
             });
             name
         })
-    }
-}
-
-/// Gives the calling thread an empty table of descriptors, or before Linux 5.9 a copy.
-fn own_table() {
-    const UNSHARE: libc::c_uint = 1 << 1;
-    // SAFETY: numbers only. The table of other threads stays as it is.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, UNSHARE) != 0 {
-            libc::unshare(libc::CLONE_FILES);
-        }
     }
 }
 

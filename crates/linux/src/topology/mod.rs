@@ -18,10 +18,13 @@ pub use quota::Quota;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::mpsc;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::{Topology, TopologyError};
 
+use crate::descriptor::own_table;
+use crate::small_files;
 use files::Files;
 
 /// A machine and the part of it that this process may use.
@@ -93,7 +96,15 @@ impl Machine {
 
     /// As [`Machine::read`], with the control groups' files that it depends on.
     pub(crate) fn read_watched() -> Result<(Self, Vec<String>), TopologyReadError> {
-        Self::read_with(Path::new("/"), affinity::of_the_process())
+        let read = || Self::read_with(Path::new("/"), affinity::of_the_process());
+        let before = small_files::lacking();
+        let outcome = read();
+        if small_files::lacking() == before {
+            return outcome;
+        }
+        // Files that exist were taken for missing: a machine without pods and without limits, for the
+        // life of the process.
+        with_own_table(read).unwrap_or(outcome)
     }
 
     /// The affinity mask of the process, if the system call succeeds.
@@ -131,6 +142,18 @@ impl Machine {
         };
         Ok((machine, groups.files))
     }
+}
+
+/// What `read` returns on a thread with an empty table of descriptors. None if there is no such
+/// thread.
+fn with_own_table<R: Send + 'static>(read: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    let (tell, told) = mpsc::channel();
+    let main = move || {
+        own_table();
+        let _ = tell.send(read());
+    };
+    crate::thread::start("uw/machine", main).ok()?;
+    told.recv().ok()
 }
 
 /// The mask within the cpuset within the online CPUs, except for a constraint that would leave no

@@ -13,7 +13,7 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, per
 use perf_event_open_sys::perf_event_open;
 
 use crate::support::blocks::every_kind;
-use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
+use crate::support::child::{alone, alone_each, alone_with, become_nobody, limit, stderr_of};
 use crate::support::descriptors::open_descriptors;
 use crate::support::filter::refuse;
 use crate::support::guard::{Guard, progress};
@@ -22,6 +22,7 @@ use crate::support::tiers::{
     perf_files, reported, scene,
 };
 use crate::support::{WAIT_MAX, received, until, watchdog};
+use uwork::topology::Machine;
 use uwork::{BlockingTier, Setup};
 
 /// Plays scenes until the condition holds. Each scene is an opportunity for the awaited event, and
@@ -336,6 +337,20 @@ fn a_start_without_files_lowers_no_tier() {
         // A worker that began without a file may be sampled.
         let lower: Vec<_> = reported().into_iter().filter(|(named, _)| named != tier).collect();
         assert_eq!(lower, []);
+    });
+}
+
+// Catches: a lack of files at the start that counts as a machine without pods, quota and limits.
+#[test]
+fn the_machine_is_known_without_a_free_descriptor() {
+    alone("the_machine_is_known_without_a_free_descriptor", || {
+        const FILES: u64 = 64;
+        let known = Machine::read().unwrap();
+        limit(libc::RLIMIT_NOFILE, FILES);
+        let all = take_files(FILES);
+        let found = Machine::read().unwrap();
+        drop(all);
+        assert_eq!(found, known);
     });
 }
 
