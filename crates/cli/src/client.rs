@@ -22,14 +22,15 @@ use rustix::net::{
 use rustix::process::geteuid;
 
 use crate::commands::UserError;
-use crate::exchange::{Bounds, Fault, Wire, words_of};
+use crate::exchange::{Bounds, Fault, Wire, is_out_of_files, words_of};
+use crate::no_socket::no_socket;
 use crate::peer::{self, Peer};
-use crate::sockets::{Socket, check_name, no_socket};
+use crate::sockets::{Socket, check_name};
 
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
 use crate::sockets::sockets_of;
-pub(crate) use crate::sockets::{remove_if_stale, remove_unnamed, sockets};
+pub(crate) use crate::sockets::{Found, remove_if_stale, remove_unnamed, sockets};
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;
@@ -47,10 +48,11 @@ const STACK: usize = 512 << 10;
 
 /// The sockets of the processes that live and belong to this user, by process; for root those of all
 /// users.
-pub(crate) fn living() -> Vec<(u32, PathBuf)> {
+pub(crate) fn living() -> Found {
     let user = geteuid().as_raw();
-    let found = sockets().into_iter();
-    found.filter(|(_, path)| is_for(user, path) && !remove_if_stale(path)).collect()
+    let mut found = sockets();
+    found.sockets.retain(|(_, path)| is_for(user, path) && !remove_if_stale(path));
+    found
 }
 
 /// Whether the socket belongs to the user, or the user is root.
@@ -152,7 +154,8 @@ impl Client {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
         })?;
         let mut failed = None;
-        for (_, path) in sockets_of(Some(number)) {
+        let Found { sockets, left_out } = sockets_of(Some(number));
+        for (_, path) in sockets {
             match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),
                 Err(fault) => {
@@ -160,11 +163,15 @@ impl Client {
                 }
             }
         }
-        Err(failed.unwrap_or_else(|| UserError(no_socket(number))))
+        let left_out = left_out.map_or(String::new(), |why| format!("; {why}"));
+        Err(failed.unwrap_or_else(|| UserError(no_socket(number) + &left_out)))
     }
 
     /// Connects to the socket of a process of a list.
     pub(crate) fn open_listed(process: u32, path: &Path, bounds: Bounds) -> Result<Client, Fault> {
+        if Instant::now() >= bounds.until {
+            return Err(Fault::Unasked);
+        }
         Client::open(path, Some(process), bounds)
     }
 
@@ -262,10 +269,11 @@ impl Client {
 fn reason_of(fault: &Fault, process: Option<u32>) -> String {
     let subject = process.map_or("the process".to_owned(), |number| format!("process {number}"));
     match (fault, process) {
-        (Fault::Ended, _) => format!("{subject} has ended (`uwork ls` removes the file)"),
+        (Fault::Ended, _) => format!("{subject} has ended"),
         (Fault::Late, Some(number)) if peer::is_stopped(number) => {
             format!("{subject} is stopped: `kill -CONT {number}` lets it go on")
         }
+        (Fault::Unasked, _) => format!("{subject} was not asked in time"),
         (Fault::Late, _) => format!("{subject} does not answer: it is stopped, or gets no CPU"),
         (Fault::Closed, _) => format!("{subject} has closed the connection"),
         (Fault::Forbidden, _) => "belongs to another user; root may connect".to_owned(),
@@ -284,6 +292,7 @@ pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
         _ if process != 0 && !is_alive(process) => return None,
         Fault::Late if peer::is_stopped(process) => "stopped".to_owned(),
         Fault::Late => "does not answer".to_owned(),
+        Fault::Unasked => "not asked in time".to_owned(),
         Fault::Closed => "closes the connection".to_owned(),
         Fault::System(error) if is_out_of_files(error) => {
             "not asked: this command may open no more files (ulimit -n)".to_owned()
@@ -294,11 +303,6 @@ pub(crate) fn state_of(fault: &Fault, process: u32) -> Option<String> {
         Fault::Malformed(what) => what.clone(),
         Fault::System(error) => words_of(error),
     })
-}
-
-/// Whether this process has no free descriptor.
-fn is_out_of_files(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EMFILE)
 }
 
 fn at(place: &str, fault: &Fault, process: Option<u32>) -> UserError {
@@ -433,6 +437,18 @@ mod tests {
             ("none".into(), "none".into())
         );
         assert_eq!(state_of(&Fault::Late, 99_999_998), None, "it has ended");
+    }
+
+    #[test]
+    fn a_process_is_not_asked_after_the_deadline() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (own, past) = (std::process::id(), Bounds { until: Instant::now(), ..wide() });
+        let fault = Client::open_listed(own, &path, past).map(|_| ()).unwrap_err();
+        assert_eq!(state_of(&fault, own).as_deref(), Some("not asked in time"));
+        assert!(listener.accept().is_err(), "no connection was made");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod client;
 mod commands;
 mod exchange;
+mod no_socket;
 mod peer;
 mod printable;
 mod sockets;

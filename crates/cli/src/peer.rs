@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 
@@ -37,12 +38,11 @@ pub(crate) fn of(stream: &UnixStream, named: Option<u32>) -> Result<Peer, Fault>
     if let Some(named) = named.filter(|&named| named != process) {
         return Err(Fault::Stranger(format!("process {process} listens here, not {named}")));
     }
-    let Some(status) = status(process) else {
-        return Err(match Path::new("/proc/self").exists() {
-            true => Fault::Ended,
-            false => Fault::Stranger("/proc is needed to see which process listens".to_owned()),
-        });
-    };
+    if !is_proc_ours() {
+        return Err(Fault::Stranger(format!("{NO_PROC}, to see which process listens")));
+    }
+    // A child may have the listener of a process that has ended.
+    let status = status(process).filter(|_| is_alive(process)).ok_or(Fault::Ended)?;
     // A process that gives up root's rights later is believed as before.
     if owner != 0 && owner != status.user {
         return Err(Fault::Stranger(format!(
@@ -51,6 +51,28 @@ pub(crate) fn of(stream: &UnixStream, named: Option<u32>) -> Result<Peer, Fault>
         )));
     }
     Ok(Peer { process, started: started(process).unwrap_or(0) })
+}
+
+/// Says what is missing without [`is_proc_ours`].
+pub(crate) const NO_PROC: &str = "/proc of this PID namespace is needed";
+
+/// Whether /proc shows the processes of this PID namespace. Else each number in it is that of another
+/// process, and nothing is read there.
+pub(crate) fn is_proc_ours() -> bool {
+    static IS_OURS: OnceLock<bool> = OnceLock::new();
+    *IS_OURS.get_or_init(|| {
+        let own = fs::read_link("/proc/self");
+        own.is_ok_and(|own| own == Path::new(&std::process::id().to_string()))
+    })
+}
+
+/// Why a process that is not alive cannot be looked into.
+pub(crate) fn ended(process: u32) -> String {
+    match status(process) {
+        // It waits for its parent.
+        Some(_) => format!("process {process} has ended"),
+        None => format!("there is no process {process}"),
+    }
 }
 
 /// The number of a process in its own PID namespace, by which it calls itself.
@@ -114,18 +136,21 @@ fn started(process: u32) -> Option<u64> {
     fields(process)?.get(19)?.parse().ok()
 }
 
-/// Whether the process exists, and is no zombie. If only its first thread has ended, it lives.
+/// Whether the process exists, and is no zombie. If only its first thread has ended, it lives. True
+/// without [`is_proc_ours`]: nothing is known then.
 pub(crate) fn is_alive(process: u32) -> bool {
-    fields(process).is_some_and(|fields| {
-        let has_threads =
-            || fields.get(17).and_then(|it| it.parse().ok()).is_some_and(|it: u32| it > 1);
-        fields.first().is_some_and(|it| !"ZX".contains(&**it)) || has_threads()
-    })
+    !is_proc_ours()
+        || fields(process).is_some_and(|fields| {
+            let has_threads =
+                || fields.get(17).and_then(|it| it.parse().ok()).is_some_and(|it: u32| it > 1);
+            fields.first().is_some_and(|it| !"ZX".contains(&**it)) || has_threads()
+        })
 }
 
 /// Whether a signal or a debugger has stopped the process.
 pub(crate) fn is_stopped(process: u32) -> bool {
-    is_in(&format!("/proc/{process}"), "Tt") || is_stopped_behind_its_first_thread(process)
+    let folder = format!("/proc/{process}");
+    is_proc_ours() && (is_in(&folder, "Tt") || is_stopped_behind_its_first_thread(process))
 }
 
 /// The first thread of a process may have ended before the others.

@@ -4,10 +4,9 @@
 //! characters (C0 and C1) would move the cursor, set the title or type into the shell, and format
 //! characters would change the direction of a line or hide a part of it.
 //!
-//! [`Client`](crate::client::Client) escapes what it receives. The ways out, which are
-//! [`written`](crate::commands::written), [`complain_line`](crate::commands::complain_line),
-//! [`UserError`](crate::commands::UserError) and the cells of `uwork top`, escape once more: text
-//! that no client has received, such as a thread's name, becomes safe there.
+//! Text is kept as it came: it names queues in requests and is a value in JSON. It is escaped on each
+//! way out: [`written`](crate::commands::written), [`one_line`](crate::commands::one_line) of messages
+//! and findings, the cells of `uwork top`, and the file of `uwork trace`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -54,6 +53,12 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// The same as a part of a line, or as a cell of a table: newlines and tabs are escaped, too. Text of
+/// others could add lines else.
+pub(crate) fn in_a_line(text: &str) -> String {
+    printable(text).replace('\n', "\\u000a").replace('\t', "\\u0009")
+}
+
 /// The same of bytes. Those that are no UTF-8 become U+FFFD.
 pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -95,6 +100,11 @@ mod tests {
             assert_eq!(printable(text), escaped);
         }
         assert_eq!(printable_bytes(b"a\xff\xfe\x1b"), "a\u{fffd}\u{fffd}\\u001b");
+    }
+
+    #[test]
+    fn a_part_of_a_line_has_one_line() {
+        assert_eq!(in_a_line("a\n7 \u{1b}\tü"), "a\\u000a7 \\u001b\\u0009ü");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! without following a link, is a socket of the folder's owner, and is connected to or removed as the
 //! file that was opened.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -13,14 +14,16 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat, unlinkat,
 };
-use rustix::process::geteuid;
-use uwork::control::place::{FOLDER, NOTE, PLACES};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+use uwork::control::place::{FOLDER, PLACES};
 
 use crate::client::connect;
+use crate::exchange::is_out_of_files;
 use crate::peer::{credentials, is_alive, own_number};
 
 /// The folders of systemd's sessions, in which a user's folder has the user's number.
@@ -28,6 +31,10 @@ const SESSIONS: &str = "/run/user";
 /// The most folders of a user's, and the most files in all of them. What is beyond is left out.
 const FOLDERS_MAX: usize = 64;
 const FILES_MAX: usize = 4096;
+/// How long folders are looked for, and how many names of a place are read in any case: a stranger may
+/// have filled it, and a busy machine should leave out no folder.
+const LOOK_MAX: Duration = Duration::from_millis(200);
+const NAMES_MIN: usize = 4096;
 /// The most links in a path.
 const LINKS_MAX: usize = 16;
 
@@ -115,7 +122,9 @@ impl Folder {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.file, name, flags, Mode::empty())?;
         let found = fstat(&file)?;
-        if !is_kind(&found, FileType::Socket) || found.st_uid != self.owner {
+        // With another name it would take the time of several processes.
+        let is_one = found.st_nlink == 1;
+        if !is_kind(&found, FileType::Socket) || found.st_uid != self.owner || !is_one {
             let path = self.path.join(name);
             return Err(refused(format!("{} is no socket of its user's", path.display())));
         }
@@ -195,70 +204,143 @@ fn is_folder(path: &Path) -> bool {
 
 /// Whether it is the name of a user's folder in a place of all users.
 fn is_users(name: &OsStr) -> bool {
-    let rest = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.strip_prefix('-'));
-    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    let expected = |name: &str| {
+        let user = name.strip_prefix(FOLDER)?.strip_prefix('-')?;
+        let Some((user, other)) = user.split_once('.') else {
+            return Some(format!("{FOLDER}-{}", user.parse::<u32>().ok()?));
+        };
+        // Where another user has the name.
+        let other = u32::from_str_radix(other, 16).ok()?;
+        Some(format!("{FOLDER}-{}.{other:08x}", user.parse::<u32>().ok()?))
+    };
+    // Text of another form could be read as something else than a path.
+    name.to_str().is_some_and(|name| expected(name).is_some_and(|expected| name == expected))
+}
+
+/// What was found of the sockets of processes.
+pub(crate) struct Found {
+    /// By the process's number here, in turns between the users: none of them has all others wait.
+    pub(crate) sockets: Vec<(u32, PathBuf)>,
+    /// Why there may be more.
+    pub(crate) left_out: Option<String>,
+}
+
+/// What has been left out, for [`Found`].
+#[derive(Default)]
+struct LeftOut(RefCell<Option<String>>);
+
+impl LeftOut {
+    fn say(&self, why: &str) {
+        self.0.borrow_mut().get_or_insert_with(|| format!("sockets were left out: {why}"));
+    }
+
+    /// The value, unless it could not be had because this process has no free descriptor.
+    fn unless_full<T>(&self, outcome: io::Result<T>) -> Option<T> {
+        if outcome.as_ref().is_err_and(is_out_of_files) {
+            self.say("this command may open no more files (ulimit -n)");
+        }
+        outcome.ok()
+    }
+
+    /// The entries of a folder, as far as they are read in time.
+    fn entries(&self, folder: &str, until: Instant) -> impl Iterator<Item = fs::DirEntry> {
+        let entries = self.unless_full(fs::read_dir(folder)).into_iter().flatten().flatten();
+        let is_in_time = move |&(count, _): &(usize, fs::DirEntry)| {
+            let is_in_time = count < NAMES_MIN || Instant::now() < until;
+            if !is_in_time {
+                self.say(&format!("{folder} has too many names"));
+            }
+            is_in_time
+        };
+        entries.enumerate().take_while(is_in_time).map(|(_, entry)| entry)
+    }
 }
 
 /// The folders of this user, for root of all users, the most likely first.
-fn folders() -> Vec<Folder> {
-    let below = |place: &str| fs::read_dir(place).into_iter().flatten().flatten();
-    let sessions = below(SESSIONS).map(|user| user.path().join(FOLDER));
-    let shared = PLACES.iter().flat_map(|place| below(place));
+fn folders(until: Instant, left_out: &LeftOut) -> Vec<PathBuf> {
+    let user = geteuid().as_raw();
+    let expected = PLACES.iter().map(|place| Path::new(place).join(format!("{FOLDER}-{user}")));
+    let sessions = left_out.entries(SESSIONS, until).map(|user| user.path().join(FOLDER));
+    let shared = PLACES.iter().flat_map(|place| left_out.entries(place, until));
     let shared = shared.filter(|entry| is_users(&entry.file_name())).map(|entry| entry.path());
-    let mut known: Vec<Folder> = Vec::new();
+    let mut known = Vec::new();
     let mut counts = HashMap::new();
-    for path in own_folder().into_iter().chain(sessions).chain(shared) {
+    for path in own_folder().into_iter().chain(expected).chain(sessions).chain(shared) {
         // A look is cheap: a stranger may have made any number of folders.
         let Ok(owner) = fs::symlink_metadata(&path).map(|found| found.uid()) else { continue };
         let count = counts.entry(owner).or_insert(0);
-        if *count == FOLDERS_MAX || known.iter().any(|folder| folder.path == path) {
-            continue;
+        if *count < FOLDERS_MAX && !known.contains(&path) {
+            *count += 1;
+            known.push(path);
         }
-        *count += 1;
-        known.extend(Folder::open(&path));
     }
     known
 }
 
-/// The sockets of all processes that this user may see, by the process's number here.
-pub(crate) fn sockets() -> Vec<(u32, PathBuf)> {
+/// The sockets of all processes that this user may see.
+pub(crate) fn sockets() -> Found {
     sockets_of(None)
 }
 
 /// The same of one process.
-pub(crate) fn sockets_of(process: Option<u32>) -> Vec<(u32, PathBuf)> {
-    let mut found = Vec::new();
+pub(crate) fn sockets_of(process: Option<u32>) -> Found {
+    let (mut found, left_out) = (Vec::new(), LeftOut::default());
     let own = own_namespace();
     let is_wanted = |number| process.is_none_or(|process| process == number);
-    for (folder, names) in files() {
+    for (folder, names) in files(&left_out) {
         for name in names.into_iter().filter(|name| !is_unnamed(name)) {
             // The number of another namespace says nothing here.
             let may_be = process_of(&name)
                 .is_some_and(|(number, of)| is_wanted(number) || !is_here(of, own));
-            if may_be && let Ok(socket) = folder.socket(&name) {
+            if may_be && let Some(socket) = left_out.unless_full(folder.socket(&name)) {
                 let number = number_here(&name, &socket, own).filter(|&it| is_wanted(it));
-                found.extend(number.map(|it| (it, folder.path.join(&name))));
+                let path = folder.path.join(&name);
+                found.extend(number.map(|it| (folder.owner, (it, path))));
             }
         }
     }
-    found.sort();
-    found
+    Found { sockets: in_turns(found), left_out: left_out.0.into_inner() }
 }
 
-fn files() -> Vec<(Folder, Vec<PathBuf>)> {
-    with_names(folders())
+/// The first of each owner, then the second of each, and so on.
+fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>) -> Vec<T> {
+    of_owners.sort();
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    let turn = |(owner, it)| {
+        let count = counts.entry(owner).or_default();
+        *count += 1;
+        (*count, it)
+    };
+    let mut turns: Vec<(usize, T)> = of_owners.into_iter().map(turn).collect();
+    turns.sort();
+    turns.into_iter().map(|(_, it)| it).collect()
+}
+
+/// The folders with the names of their sockets. One folder is open at a time.
+fn files(left_out: &LeftOut) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
+    raise_limit();
+    let paths = folders(Instant::now() + LOOK_MAX, left_out).into_iter();
+    with_names(paths.filter_map(|path| left_out.unless_full(Folder::open(&path))))
+}
+
+/// Permits this process as many descriptors as it may have: each process that is asked takes two.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, it stays as it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The folders with the names of their sockets: [`FILES_MAX`] of a user at most, in all folders.
-fn with_names(folders: Vec<Folder>) -> Vec<(Folder, Vec<PathBuf>)> {
+fn with_names(
+    folders: impl Iterator<Item = Folder>,
+) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
     let mut left = HashMap::new();
-    let names = |folder: Folder| {
+    folders.map(move |folder| {
         let left = left.entry(folder.owner).or_insert(FILES_MAX);
         let names = folder.names(*left);
         *left -= names.len();
         (folder, names)
-    };
-    folders.into_iter().map(names).collect()
+    })
 }
 
 /// Whether the PID namespace in a socket's name is this process's. `own`: [`own_namespace`].
@@ -290,7 +372,7 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
 /// Removes the files of processes that were killed before their sockets had got their names.
 pub(crate) fn remove_unnamed() {
     let own = own_namespace();
-    for (folder, names) in files() {
+    for (folder, names) in files(&LeftOut::default()) {
         for name in names.into_iter().filter(|name| is_unnamed(name)) {
             let has_ended = process_of(&name)
                 .is_some_and(|(process, namespace)| is_here(namespace, own) && !is_alive(process));
@@ -307,6 +389,7 @@ fn is_unnamed(name: &Path) -> bool {
 }
 
 /// The process in the name of a socket, and its PID namespace, which sockets of older versions lack.
+/// A process has one name of each kind: `01` is no number.
 fn process_of(name: &Path) -> Option<(u32, Option<u64>)> {
     let name = name.to_str()?;
     let name = name.strip_prefix('.').or_else(|| name.strip_suffix(".sock"))?;
@@ -314,7 +397,9 @@ fn process_of(name: &Path) -> Option<(u32, Option<u64>)> {
         Some((process, namespace)) => (process, Some(u64::from_str_radix(namespace, 16).ok()?)),
         None => (name, None),
     };
-    Some((process.parse().ok()?, namespace))
+    let process: u32 = process.parse().ok()?;
+    let namespace_text = namespace.map_or(String::new(), |namespace| format!("-{namespace:x}"));
+    (format!("{process}{namespace_text}") == name).then_some((process, namespace))
 }
 
 /// This process's PID namespace.
@@ -336,75 +421,6 @@ pub(crate) fn check_name(path: &Path, process: u32) -> Result<(), String> {
     }
 }
 
-/// Why a process has no socket.
-pub(crate) fn no_socket(process: u32) -> String {
-    let proc = PathBuf::from(format!("/proc/{process}"));
-    if !is_alive(process) {
-        return format!("there is no process {process}");
-    }
-    let without = |reason: &str| format!("process {process} has no control socket here: {reason}");
-    let files = match fs::read_dir(proc.join("fd")) {
-        Ok(files) => files,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let owner = fs::metadata(&proc).map_or(0, |found| found.uid());
-            if owner == geteuid().as_raw() {
-                return without("it has changed its user; root can see the reason");
-            }
-            return format!(
-                "process {process} belongs to user {owner}; that user and root may look"
-            );
-        }
-        Err(_) => return format!("there is no process {process}"),
-    };
-    // The process itself says why.
-    let noted = files.flatten().find_map(|file| {
-        let link = fs::read_link(file.path()).ok()?;
-        let name = link.to_str()?.strip_prefix("/memfd:")?.strip_prefix(NOTE)?;
-        Some(name.trim_end_matches(" (deleted)").to_owned())
-    });
-    if let Some(reason) = noted {
-        return without(&reason);
-    }
-    let environment = fs::read(proc.join("environ")).unwrap_or_default();
-    let mut variables = environment.split(|&byte| byte == 0);
-    if variables.any(|variable| variable == b"UWORK_CONTROL=0") {
-        return without("it was started with UWORK_CONTROL=0");
-    }
-    if !uses_uwork(&proc) {
-        return without("it does not use uwork, or has made no queue");
-    }
-    let differs = |link: &str| {
-        let of = |process: &Path| fs::read_link(process.join(link)).ok();
-        of(&proc) != of(Path::new("/proc/self"))
-    };
-    if differs("ns/mnt") || differs("root") {
-        let below = ["run", "dev/shm", "tmp"].map(|place| proc.join("root").join(place));
-        let [run, shm, tmp] = below.each_ref().map(|place| place.display());
-        return without(&format!(
-            "it sees other folders than this command, as in a container; look for a socket below \
-             {run}, {shm} and {tmp}, and give its path instead of the number"
-        ));
-    }
-    let own = variable_of(&environment, b"XDG_RUNTIME_DIR=");
-    let own = own.map_or("none".to_owned(), |own| format!("{own:?}"));
-    without(&format!(
-        "none is in the folders that this command knows; its XDG_RUNTIME_DIR is {own}"
-    ))
-}
-
-/// The value of a variable; `name` ends with `=`.
-fn variable_of(environment: &[u8], name: &[u8]) -> Option<String> {
-    let value = environment.split(|&byte| byte == 0).find_map(|it| it.strip_prefix(name))?;
-    Some(String::from_utf8_lossy(value).into_owned())
-}
-
-/// Whether a thread of the library's exists.
-fn uses_uwork(proc: &Path) -> bool {
-    let threads = fs::read_dir(proc.join("task")).into_iter().flatten().flatten();
-    let mut names = threads.filter_map(|thread| fs::read(thread.path().join("comm")).ok());
-    names.any(|name| name.starts_with(b"uw/"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -421,17 +437,25 @@ mod tests {
         for other in ["x.sock", "1-2-3.sock", "-1.sock", "1-.sock", "4711", ".", "1-x.sock"] {
             assert_eq!(of(other), None, "{other}");
         }
+        for other in ["01.sock", "+1.sock", "1-01.sock", "1-+1.sock", "1-1F.sock"] {
+            assert_eq!(of(other), None, "{other}: another name of the same process");
+        }
     }
 
     #[test]
     fn only_the_folders_of_uwork_are_listed() {
-        for path in ["/run/uwork-0", "/dev/shm/uwork-7", "/tmp/uwork-7.1f", "/run/user/7/uwork"] {
+        for path in
+            ["/run/uwork-0", "/dev/shm/uwork-7", "/tmp/uwork-7.0000001f", "/run/user/7/uwork"]
+        {
             assert!(is_folder(Path::new(path)), "{path}");
         }
         for path in
             ["/run/uwork", "/tmp/uwork-", "/tmp/uwork-x", "/var/uwork-7", "/run/user/uwork", "/"]
         {
             assert!(!is_folder(Path::new(path)), "{path}");
+        }
+        for name in ["1234.\n   1 systemd", "7.1f", "7.0000001F", "7.00000001f", "07", "7 ", "7."] {
+            assert!(!is_folder(Path::new(&format!("/tmp/uwork-{name}"))), "{name:?}");
         }
     }
 
@@ -460,11 +484,43 @@ mod tests {
                 fs::write(place.path().join(format!("{number}.sock")), "").unwrap();
             }
         }
-        let folders = places.iter().map(|place| Folder::open(place.path()).unwrap()).collect();
-        let counts = with_names(folders).iter().map(|(_, names)| names.len()).collect::<Vec<_>>();
+        let folders = places.iter().map(|place| Folder::open(place.path()).unwrap());
+        let counts = with_names(folders).map(|(_, names)| names.len()).collect::<Vec<_>>();
         // The entries `.` and `..` may be among those that are read.
         assert_eq!(counts[0], FILES_MAX - 3);
         assert!((1..=3).contains(&counts[1]), "{counts:?}");
+    }
+
+    #[test]
+    fn users_take_turns() {
+        let of_owners = vec![(7, "c"), (7, "b"), (7, "a"), (0, "z"), (8, "d")];
+        assert_eq!(in_turns(of_owners), ["a", "d", "z", "b", "c"]);
+    }
+
+    #[test]
+    fn a_socket_has_one_name() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path()).unwrap();
+        let _listener = UnixListener::bind(place.path().join("1.sock")).unwrap();
+        assert!(folder.socket(Path::new("1.sock")).is_ok());
+        fs::hard_link(place.path().join("1.sock"), place.path().join("2.sock")).unwrap();
+        assert!(["1.sock", "2.sock"].iter().all(|name| folder.socket(Path::new(name)).is_err()));
+    }
+
+    #[test]
+    fn a_folder_with_too_many_names_is_read_as_far_as_it_is_in_time() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..=NAMES_MIN {
+            fs::write(place.path().join(number.to_string()), "").unwrap();
+        }
+        let read = |until: Instant| {
+            let left_out = LeftOut::default();
+            let count = left_out.entries(place.path().to_str().unwrap(), until).count();
+            (count, left_out.0.into_inner().is_some())
+        };
+        let now = Instant::now();
+        assert_eq!(read(now), (NAMES_MIN, true));
+        assert_eq!(read(now + Duration::from_secs(600)), (NAMES_MIN + 1, false));
     }
 
     #[test]

@@ -7,7 +7,7 @@ macro_rules! say {
     };
 }
 
-/// Writes a line to standard error, escaped by `printable`. Nothing can report that its reader has
+/// Writes a line to standard error, as by `one_line`. Nothing can report that its reader has
 /// gone.
 macro_rules! complain {
     ($($text:tt)*) => {
@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::printable::printable;
+use crate::printable::{in_a_line, printable};
 
 /// A user error: one line that states what is wrong and which values are allowed. The exit code is
 /// 2.
@@ -47,13 +47,18 @@ pub(crate) struct UserError(pub(crate) String);
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(&without_numbers(&self.0)))
+        f.write_str(&one_line(&self.0))
     }
+}
+
+/// A text with parts of others' as one line, for a reader.
+pub(crate) fn one_line(text: &str) -> String {
+    in_a_line(&without_numbers(text))
 }
 
 /// The text of errors of the system without their numbers, which the standard library appends to
 /// the words.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     const NUMBER: &str = " (os error ";
     let mut parts = text.split(NUMBER);
     let first = parts.next().unwrap_or_default().to_owned();
@@ -91,7 +96,7 @@ pub(crate) fn say_line(text: fmt::Arguments<'_>) -> Result<(), UserError> {
 
 /// See `complain!`.
 pub(crate) fn complain_line(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{}\n", printable(&text.to_string())).as_bytes());
+    let _ = io::stderr().write_all(format!("{}\n", one_line(&text.to_string())).as_bytes());
 }
 
 /// Waits for `time` at most. True as soon as the reader of standard output has closed it: an idle
@@ -129,5 +134,7 @@ mod tests {
         assert_eq!(said, "a: No space left on device; b: No space left on device.");
         assert_eq!(without_numbers("a file (os error x)"), "a file (os error x)");
         assert_eq!(without_numbers("a (os error "), "a (os error ");
+        let several = UserError("x\nuwork: process 1 is fine\t".to_owned()).to_string();
+        assert_eq!(several, "x\\u000auwork: process 1 is fine\\u0009", "one line");
     }
 }

@@ -20,5 +20,6 @@ mod strangers;
 mod sum;
 mod top;
 mod topology;
+mod untrusted;
 #[path = "../../../uwork/tests/support/users.rs"]
 mod users;

@@ -170,8 +170,8 @@ fn a_stopped_process_is_named_so_by_each_command() {
 
 #[test]
 fn what_a_process_says_is_escaped() {
-    let hostile = "\x1b]0;title\x07\u{202e}gpj\u{9b}2J\r";
-    let escaped = "\\u001b]0;title\\u0007\\u202egpj\\u009b2J\\u000d";
+    let hostile = "\x1b]0;title\x07\u{202e}gpj\r\u{9b}2J";
+    let escaped = "\\u001b]0;title\\u0007\\u202egpj\\u000d\\u009b2J";
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&format!("name\tran\n{hostile}\t1\n")),
         "raw dump json" => ok("{\"name\": \"\u{202e}\"}\n"),

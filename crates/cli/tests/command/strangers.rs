@@ -205,7 +205,7 @@ fn a_user_removes_files_of_her_own_ended_processes_only() {
             file
         });
         // As her process makes one where the name is taken.
-        let another = folder_of(ALICE, format!("/dev/shm/uwork-{ALICE}.1f"), 0o700);
+        let another = folder_of(ALICE, format!("/dev/shm/uwork-{ALICE}.0000001f"), 0o700);
         let file = stale(&another.join("99999998.sock"));
         std::os::unix::fs::chown(file, Some(ALICE), Some(ALICE)).unwrap();
         said(ALICE, &["ls"]);
@@ -229,6 +229,27 @@ fn folders_that_others_can_write_are_left_out() {
             }
             assert!(file.exists());
         }
+    });
+}
+
+// Catches: rows that the name of a folder adds to the list of root.
+#[test]
+fn the_name_of_a_folder_adds_no_row() {
+    strangers("the_name_of_a_folder_adds_no_row", || {
+        let rows = "/dev/shm/uwork-1234.\n       1 systemd 2 3 standby   ";
+        let folders = [rows, "/dev/shm/uwork-7.1f"].map(|name| folder_of(ALICE, name, 0o700));
+        let mut silent = Process::start(|parent| {
+            become_user(ALICE);
+            let bind = |folder: &PathBuf| UnixListener::bind(folder.join(name(std::process::id())));
+            let listeners = folders.each_ref().map(|folder| bind(folder).unwrap());
+            parent.tell("listens");
+            parent.wait();
+            drop(listeners);
+        });
+        silent.hear();
+        let (list, found) = (said(0, &["ls"]), said(0, &["doctor"]));
+        assert_eq!(list.lines().count(), 1, "{list}");
+        assert!(!found.contains("systemd") && !found.contains("/uwork-7.1f"), "{found}");
     });
 }
 
@@ -269,11 +290,93 @@ fn a_process_of_another_namespace_is_found_by_its_number_here() {
                 let line = row(&list, 0).unwrap_or_else(|| panic!("{list}"));
                 assert!(line.contains("another PID namespace"), "{list}");
                 assert!(row(&list, 1).is_none(), "{list}");
+                // In /proc, which is that of the outer namespace, other processes have these numbers.
+                let (own, _) = process_of(ALICE);
+                let needs = "/proc of this PID namespace is needed";
+                let list = said(ALICE, &["ls"]);
+                let line = row(&list, own.pid).unwrap_or_else(|| panic!("{list}"));
+                assert!(line.contains(" - ") && line.contains(needs), "{list}");
+                for command in ["dump", "doctor"] {
+                    let found = said(0, &[command, &own.pid.to_string()]);
+                    assert!(found.contains(needs) && !found.contains("RLIMIT"), "{found}");
+                }
             });
             drop(inner);
         });
         drop(inside);
         drop(both);
+    });
+}
+
+// Catches: a look that holds all folders open, and is silent about those that it could not open.
+#[test]
+fn folders_of_many_users_need_few_descriptors() {
+    strangers("folders_of_many_users_need_few_descriptors", || {
+        for user in 0..100 {
+            folder_of(80_000 + user, format!("/dev/shm/uwork-{}", 80_000 + user), 0o700);
+        }
+        let (alice, _) = process_of(ALICE);
+        let listed = |descriptors| {
+            let mut command = Command::new(COMMAND);
+            command.arg("ls");
+            let limit = libc::rlimit { rlim_cur: descriptors, rlim_max: descriptors };
+            // SAFETY: one system call, with a live structure.
+            unsafe {
+                use std::os::unix::process::CommandExt as _;
+                command.pre_exec(move || {
+                    match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+                        0 => Ok(()),
+                        _ => Err(io::Error::last_os_error()),
+                    }
+                });
+            }
+            let output = command.output().unwrap();
+            String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+        };
+        let list = listed(32);
+        assert!(row(&list, alice.pid).is_some() && !list.contains("left out"), "{list}");
+        let list = listed(4);
+        assert!(list.contains("sockets were left out: this command may open no more"), "{list}");
+    });
+}
+
+// Catches: links by which a process takes the time of all others, and has a row for each.
+#[test]
+fn a_socket_with_several_names_is_not_listed() {
+    strangers("a_socket_with_several_names_is_not_listed", || {
+        let ((alice, _), (bob, path)) = (process_of(ALICE), process_of(BOB));
+        for number in 0..8 {
+            let folder = folder_of(BOB, format!("/dev/shm/uwork-{BOB}.{number:08x}"), 0o700);
+            fs::hard_link(&path, folder.join(name(bob.pid))).unwrap();
+        }
+        let list = said(0, &["ls"]);
+        assert!(row(&list, alice.pid).is_some() && row(&list, bob.pid).is_none(), "{list}");
+    });
+}
+
+// Catches: stacks without names, of a process whose files its user cannot read.
+#[test]
+fn a_daemon_that_gave_up_its_rights_names_its_functions_itself() {
+    strangers("a_daemon_that_gave_up_its_rights_names_its_functions_itself", || {
+        let mut daemon = Process::start(|parent| {
+            become_user(ALICE);
+            let queue = Queue::builder("stuck").ordered().build().unwrap();
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let stuck = queue.spawn(move || _ = held.recv());
+            until(control::socket, |_| true);
+            parent.tell("stuck");
+            parent.wait();
+            drop(release);
+            stuck.join().unwrap();
+        });
+        daemon.hear();
+        let ask = || Ok::<_, ()>(said(ALICE, &["doctor", &daemon.pid.to_string()]));
+        // Its user may not be able to read this program, but the system's library.
+        let is_named = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.len() > 2 && words[0].parse::<u32>().is_ok() && words[1].starts_with("0x")
+        };
+        until(ask, |found| found.lines().any(is_named));
     });
 }
 

@@ -10,18 +10,21 @@ use super::attribute::Attribute;
 use super::named::command_of;
 use super::top::columns::cut;
 use crate::client::{
-    Client, Failure, at_once, bounds_in_a_list, fact, remove_if_stale, remove_unnamed, sockets,
-    state_of,
+    Client, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale, remove_unnamed,
+    sockets, state_of,
 };
 use crate::commands::json::line;
 use crate::exchange::{Bounds, Fault};
+use crate::printable::in_a_line;
 
-/// The most cells of a tier, and of a state. A line that a terminal wraps could be taken for another
+/// The most cells of a command, of a tier, and of a state. A line that a terminal wraps could be taken for another
 /// process.
+const COMMAND_MAX: usize = 16;
 const TIER_MAX: usize = 10;
 const STATE_MAX: usize = 60;
-/// The bytes of all paths in a tree that are kept.
-const PATHS_MAX: usize = 16 << 20;
+/// The paths in a tree that are kept, and their bytes.
+const PATHS_MAX: usize = 100_000;
+const PATHS_BYTES_MAX: usize = 16 << 20;
 
 /// A row of the list: what a process says of itself, or the state of one that does not answer.
 struct Listed {
@@ -51,7 +54,9 @@ pub(super) fn processes(as_json: bool) -> String {
             }
             Err(state) => format!("{:<26}", cut(&state, STATE_MAX)),
         };
-        let _ = writeln!(text, "{process:>8} {command:<16} {about} {}", socket.display());
+        let command = cut(&command, COMMAND_MAX);
+        let socket = in_a_line(&socket.display().to_string());
+        let _ = writeln!(text, "{process:>8} {command:<COMMAND_MAX$} {about} {socket}");
     }
     text
 }
@@ -81,8 +86,10 @@ fn count(status: &str, name: &str) -> Option<u64> {
 /// The processes that live. All are asked at the same time.
 fn listed() -> Vec<Listed> {
     remove_unnamed();
+    let Found { sockets, left_out } = sockets();
+    left_out.into_iter().for_each(|why| complain!("uwork: {why}"));
     let bounds = bounds_in_a_list();
-    let rows = at_once(&sockets(), |(process, path)| {
+    let rows = at_once(&sockets, |(process, path)| {
         let status = match status(*process, path, bounds) {
             Ok(status) => Ok(status),
             Err(Fault::Ended) => {
@@ -98,7 +105,9 @@ fn listed() -> Vec<Listed> {
         };
         Some(Listed { process: *process, command, status, socket: path.clone() })
     });
-    rows.into_iter().flatten().collect()
+    let mut rows: Vec<Listed> = rows.into_iter().flatten().collect();
+    rows.sort_by_key(|row| row.process);
+    rows
 }
 
 /// The answer of a process to `status`.
@@ -116,7 +125,7 @@ fn status(process: u32, path: &Path, bounds: Bounds) -> Result<String, Fault> {
 pub(super) fn tree(client: &mut Client, path: &str, as_json: bool) -> Result<String, UserError> {
     let root = path.trim_matches('/');
     let (mut folders, mut attributes) = (vec![root.to_owned()], Vec::new());
-    let mut left = PATHS_MAX;
+    let (mut left, mut left_bytes) = (PATHS_MAX, PATHS_BYTES_MAX);
     while !folders.is_empty() {
         let lists = folders.iter().map(|folder| format!("list {folder}")).collect::<Vec<_>>();
         let answers = client.ask_all(&lists);
@@ -140,7 +149,8 @@ pub(super) fn tree(client: &mut Client, path: &str, as_json: bool) -> Result<Str
             for (kind, name) in entries.lines().filter_map(|line| line.split_once('\t')) {
                 let below =
                     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-                left = left.checked_sub(below.len()).ok_or_else(|| {
+                let rest = left.checked_sub(1).zip(left_bytes.checked_sub(below.len()));
+                (left, left_bytes) = rest.ok_or_else(|| {
                     let process = client.process();
                     UserError(format!("process {process} has too many attributes: give a PATH"))
                 })?;

@@ -274,6 +274,15 @@ fn in_a_path(name: &str) -> String {
     name.replace(|c: char| c == '/' || c.is_whitespace(), "!")
 }
 
+/// A word of a command that the reader may paste into a shell.
+fn in_a_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The option `--interval`.
 fn interval(text: &str) -> Result<Duration, UserError> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=INTERVAL_MAX_S).contains(seconds));

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{MonitorArgs, UserError, interval, time};
 use crate::client::{Client, Failure, Row, Table};
 use crate::commands::{reader_goes_within, written};
+use crate::printable::in_a_line;
 
 /// The counters of a queue in the last table: runs, and their time in microseconds.
 type Before = HashMap<String, (u64, u64)>;
@@ -173,7 +174,7 @@ fn render(samples: &[Sample<'_>]) -> String {
             time(row.number("wait_p99_ns")),
             time(row.number("run_p99_ns")),
         ];
-        text += &line(row.text("name"), &values);
+        text += &line(&in_a_line(row.text("name")), &values);
     }
     text.push('\n');
     text

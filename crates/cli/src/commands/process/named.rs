@@ -3,19 +3,18 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::printable::{self, printable};
+use crate::peer::is_proc_ours;
+use crate::printable::{self, in_a_line};
 
 /// Characters of a command line that are shown.
 const ARGUMENTS_MAX: usize = 60;
 
 /// The name of the command, which the process may have chosen. None: the process has ended.
 pub(super) fn command_of(process: u32) -> Option<String> {
-    Some(in_a_cell(&printable::file(&format!("/proc/{process}/comm"))?))
-}
-
-/// A text as a cell of a table: all that `printable` permits, but for newlines and tabs.
-fn in_a_cell(text: &str) -> String {
-    printable(text).replace('\n', "\\u000a").replace('\t', "\\u0009")
+    if !is_proc_ours() {
+        return Some("-".to_owned());
+    }
+    Some(in_a_line(&printable::file(&format!("/proc/{process}/comm"))?))
 }
 
 /// A process as people know it.
@@ -30,9 +29,13 @@ pub(super) struct Named {
 
 impl Named {
     pub(super) fn of(process: u32) -> Named {
+        if !is_proc_ours() {
+            let command = command_of(process).unwrap_or_default();
+            return Named { process, command, ..Named::default() };
+        }
         let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let line = in_a_cell(line.trim_end());
+        let line = in_a_line(line.trim_end());
         let user = fs::metadata(format!("/proc/{process}")).map(|folder| folder.uid());
         Named {
             process,
@@ -49,7 +52,7 @@ fn user_name(user: u32) -> String {
     let name = users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(user)).then(|| in_a_cell(name))
+        (fields.nth(1)?.parse() == Ok(user)).then(|| in_a_line(name))
     });
     name.unwrap_or_else(|| user.to_string())
 }
@@ -57,11 +60,6 @@ fn user_name(user: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_has_one_line() {
-        assert_eq!(in_a_cell("a\n7 \u{1b}\tü"), "a\\u000a7 \\u001b\\u0009ü");
-    }
 
     #[test]
     fn this_process_has_a_name_a_user_and_a_command_line() {

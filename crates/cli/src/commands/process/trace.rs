@@ -14,7 +14,7 @@ use super::{TraceArgs, UserError};
 use crate::client::{Client, Failure, Table};
 use crate::commands::progress::Progress;
 use crate::commands::signals::Signals;
-use crate::printable;
+use crate::printable::{self, printable};
 
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
@@ -77,7 +77,8 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let ran = ran(&mut client).zip(ran_before).map(|(ran, before)| ran.saturating_sub(before));
     let process = client.process();
     let text = trace.file(process, &|thread| thread_name(process, thread));
-    fs::write(&args.output, text).map_err(file)?;
+    // A reader may print it.
+    fs::write(&args.output, printable(&text).as_bytes()).map_err(file)?;
     let of = ran.map_or(String::new(), |ran| format!(" of about {ran}"));
     complain!(
         "{} runs{of} in {seconds:.1} s, {} records lost; ui.perfetto.dev opens {}",

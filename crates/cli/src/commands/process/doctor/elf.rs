@@ -3,20 +3,24 @@
 //! The process may belong to another user, and the file may change while it is read. So the file is
 //! read, never mapped, and every size in it is compared with that of the file.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The size of the pieces in which symbols are read, in bytes.
 const PIECE: usize = 1 << 20;
 /// The longest symbol table that is read: ten million symbols.
 const SYMBOLS_MAX: u64 = 256 << 20;
-/// The longest section of debug information that is read.
-const SECTION_MAX: u64 = 1 << 30;
-/// The longest name.
+/// The bytes of debug information that this command holds at a time, of all files of all processes.
+const DEBUG_MAX: u64 = 256 << 20;
+/// The longest name, and the longest of a section: those that are looked for are shorter.
 const NAME_MAX: usize = 4096;
+const SECTION_NAME_MAX: usize = 64;
 /// The size of a symbol, and of the headers of the file, a segment and a section.
 const SYMBOL: usize = 24;
 const HEADER: usize = 64;
@@ -29,10 +33,22 @@ const DYNAMIC_SYMBOLS: u32 = 11;
 const FUNCTIONS: [u8; 2] = [2, 10];
 const COMPRESSED: u64 = 1 << 11;
 
+/// Whether a reader has to end: nothing waits for its results.
+pub(super) type Stop = Arc<AtomicBool>;
+
+/// What is left of [`DEBUG_MAX`].
+struct Budget(AtomicU64);
+
+static DEBUG: Budget = Budget(AtomicU64::new(DEBUG_MAX));
+
 /// See the module.
 pub(super) struct Elf {
     file: File,
     size: u64,
+    stop: Stop,
+    budget: &'static Budget,
+    /// What was taken of the budget.
+    taken: Cell<u64>,
     segments: Vec<Segment>,
     sections: Vec<Section>,
 }
@@ -64,9 +80,11 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Elf {
-    pub(super) fn new(file: File) -> Result<Elf, Error> {
-        let size = file.metadata()?.len();
-        let mut elf = Elf { file, size, segments: Vec::new(), sections: Vec::new() };
+    pub(super) fn new(file: File, stop: &Stop) -> Result<Elf, Error> {
+        let (size, stop) = (file.metadata()?.len(), stop.clone());
+        let (budget, taken) = (&DEBUG, Cell::new(0));
+        let (segments, sections) = (Vec::new(), Vec::new());
+        let mut elf = Elf { file, size, stop, budget, taken, segments, sections };
         let header = elf.read(0, HEADER as u64)?;
         // 64 bits, little-endian.
         if header[..6] != *b"\x7fELF\x02\x01" {
@@ -103,14 +121,23 @@ impl Elf {
         if let Some(names) = named.get(names).map(|(_, names)| (names.offset, names.size)) {
             let names = elf.read(names.0, names.1.min(PIECE as u64))?;
             for (at, section) in &mut named {
-                section.name = text_at(&names, *at as usize);
+                section.name = text_at(&names, *at as usize, SECTION_NAME_MAX);
             }
         }
         elf.sections = named.into_iter().map(|(_, section)| section).collect();
         Ok(elf)
     }
 
+    /// An error if nothing waits for the results.
+    pub(super) fn go_on(&self) -> Result<(), Error> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::other("it was not read in time")),
+            false => Ok(()),
+        }
+    }
+
     fn read(&self, at: u64, size: u64) -> Result<Vec<u8>, Error> {
+        self.go_on()?;
         if at.checked_add(size).is_none_or(|end| end > self.size) {
             return Err(malformed());
         }
@@ -148,6 +175,8 @@ impl Elf {
             let size = (end - at).min((PIECE / SYMBOL * SYMBOL) as u64);
             let piece = self.read(table.offset.checked_add(at).ok_or_else(malformed)?, size)?;
             for symbol in piece.chunks_exact(SYMBOL) {
+                // Each may contain all addresses.
+                self.go_on()?;
                 let (start, length) = (number::<8>(symbol, 8), number::<8>(symbol, 16));
                 let first = wanted.partition_point(|&address| address < start);
                 let within = wanted[first..].iter().take_while(|&&it| it - start < length);
@@ -168,20 +197,29 @@ impl Elf {
         let name = |at: u64| -> Result<String, Error> {
             let left = names.size.checked_sub(at).ok_or_else(malformed)?;
             let bytes = self.read(names.offset.saturating_add(at), left.min(NAME_MAX as u64))?;
-            Ok(text_at(&bytes, 0))
+            Ok(text_at(&bytes, 0, NAME_MAX))
         };
         found.into_iter().map(|(address, (_, at))| Ok((address, name(at)?))).collect()
     }
 
-    /// Debug information of this name. Empty if there is none; an error if it is compressed.
+    /// Debug information of this name. Empty if there is none; an error if it is compressed, or if no
+    /// budget is left. The budget is given back with this value.
     pub(super) fn debug(&self, name: &str) -> Result<Vec<u8>, Error> {
         let Some(section) = self.sections.iter().find(|section| section.name == name) else {
             return Ok(Vec::new());
         };
-        if section.flags & COMPRESSED != 0 || section.size > SECTION_MAX {
+        if section.flags & COMPRESSED != 0 || !self.take(section.size) {
             return Err(Error::other("its debug information is compressed, or too large"));
         }
         self.read(section.offset, section.size)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let take = |left: u64| left.checked_sub(bytes);
+        let is_taken =
+            self.budget.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        self.taken.update(|taken| taken + if is_taken { bytes } else { 0 });
+        is_taken
     }
 
     /// Whether lines can be found.
@@ -199,9 +237,16 @@ impl Elf {
     }
 }
 
-/// The text up to the next zero.
-fn text_at(bytes: &[u8], at: usize) -> String {
+impl Drop for Elf {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.taken.get(), Ordering::Relaxed);
+    }
+}
+
+/// The text up to the next zero, of so many bytes at most.
+fn text_at(bytes: &[u8], at: usize, most: usize) -> String {
     let bytes = bytes.get(at..).unwrap_or_default();
+    let bytes = &bytes[..bytes.len().min(most)];
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
@@ -217,7 +262,7 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             let magic = &b"\x7fELF\x02\x01"[..][..6 * is_elf as usize];
             std::io::Write::write_all(&mut file, &[magic, &bytes].concat()).unwrap();
-            if let Ok(elf) = Elf::new(file) {
+            if let Ok(elf) = Elf::new(file, &Stop::default()) {
                 let _ = (elf.symbols(&[0, 1, u64::MAX]), elf.debug(".debug_info"), elf.separate());
                 let _ = (elf.address_of(0), elf.has_symbols(), elf.has_lines());
             }
@@ -232,9 +277,56 @@ mod tests {
     #[test]
     fn a_function_is_found_by_an_address_in_it() {
         a_function_of_this_program();
-        let elf = Elf::new(File::open("/proc/self/exe").unwrap()).unwrap();
+        let stop = Stop::default();
+        let elf = Elf::new(File::open("/proc/self/exe").unwrap(), &stop).unwrap();
         let all = elf.symbols(&(0..1_000_000).map(|n| n * 16).collect::<Vec<_>>()).unwrap();
         let is = |name: &&String| name.contains("a_function_of_this_program");
         assert!(all.values().any(|name| is(&name)), "{} functions", all.len());
+        stop.store(true, Ordering::Relaxed);
+        assert!(elf.symbols(&[0]).is_err(), "nothing waits for them");
+    }
+
+    /// A file of these sections, each with a name of 1 MiB.
+    fn file_of(sections: &[(u32, u64)]) -> File {
+        let names = 1 << 20;
+        let mut header = [0; HEADER];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        header[40..48].copy_from_slice(&(HEADER as u64).to_le_bytes());
+        header[60..62].copy_from_slice(&(sections.len() as u16).to_le_bytes());
+        let mut bytes = header.to_vec();
+        for &(name, size) in sections {
+            let mut section = [0; SECTION];
+            section[..4].copy_from_slice(&name.to_le_bytes());
+            section[32..40].copy_from_slice(&size.to_le_bytes());
+            bytes.extend(section);
+        }
+        // The first section is the whole file, whose end are the names.
+        bytes.resize(bytes.len().max(names), b'x');
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_names_of_sections_are_short() {
+        let file = file_of(&[(100_000, 1 << 20); 1_000]);
+        let elf = Elf::new(file, &Stop::default()).unwrap();
+        assert!(elf.sections.iter().all(|section| section.name.len() == SECTION_NAME_MAX));
+    }
+
+    #[test]
+    fn debug_information_has_a_budget_for_all_files() {
+        let budget: &'static Budget = Box::leak(Box::new(Budget(AtomicU64::new(3 << 19))));
+        let elf = || {
+            let mut elf = Elf::new(file_of(&[(500, 1 << 20)]), &Stop::default()).unwrap();
+            elf.budget = budget;
+            elf
+        };
+        let read = |elf: &Elf| elf.debug(&"x".repeat(SECTION_NAME_MAX)).map(|bytes| bytes.len());
+        let first = elf();
+        assert_eq!(read(&first).unwrap(), 1 << 20);
+        assert!(read(&first).is_err() && read(&elf()).is_err(), "none is left");
+        drop(first);
+        assert!(read(&elf()).is_ok(), "it was given back");
     }
 }

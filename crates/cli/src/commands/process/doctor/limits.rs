@@ -1,7 +1,9 @@
 //! The limits of a process, as far as they bound what uwork does in it: threads, descriptors, locked
 //! memory, pending signals.
 
+use std::collections::HashMap;
 use std::fs;
+use std::sync::OnceLock;
 
 use super::Finding;
 use crate::peer::read_text;
@@ -88,20 +90,30 @@ impl Used {
     fn by(process: u32, status: &str) -> Used {
         let user = line(status, "Uid:");
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok();
-        let of_all = fs::read_dir("/proc").ok().map(|entries| {
-            let names = entries.flatten().map(|entry| entry.file_name());
-            let numbers = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
-            let threads = numbers.filter_map(|number| {
-                let status = read_text(&format!("/proc/{number}/status")).ok()?;
-                (line(&status, "Uid:") == user).then(|| number_in(&status, "Threads:"))?
-            });
-            threads.sum()
-        });
+        let threads = user.zip(threads_of_users()).map(|(user, of_all)| of_all.get(user));
         Used {
-            threads_of_user: of_all.filter(|_| user.is_some()),
+            threads_of_user: threads.map(|threads| threads.copied().unwrap_or(0)),
             descriptors: descriptors.map(|entries| entries.count() as u64),
         }
     }
+}
+
+/// The threads of all processes, by their users. Read once, for all processes that are looked at.
+fn threads_of_users() -> Option<&'static HashMap<String, u64>> {
+    static OF_USERS: OnceLock<Option<HashMap<String, u64>>> = OnceLock::new();
+    let read = || {
+        let names = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.file_name());
+        let mut of_users = HashMap::new();
+        for number in names.filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
+            let Ok(status) = read_text(&format!("/proc/{number}/status")) else { continue };
+            if let Some(user) = line(&status, "Uid:") {
+                let threads = number_in(&status, "Threads:").unwrap_or(0);
+                *of_users.entry(user.to_owned()).or_default() += threads;
+            }
+        }
+        Some(of_users)
+    };
+    OF_USERS.get_or_init(read).as_ref()
 }
 
 /// The first word behind a title: of `Uid:`, the real user.

@@ -23,6 +23,7 @@ pub(super) fn lines(elf: &Elf, addresses: &[u64]) -> Result<BTreeMap<u64, Vec<Li
     let context = Context::from_dwarf(dwarf).map_err(|error| error.to_string())?;
     let mut found = BTreeMap::new();
     for &address in addresses {
+        elf.go_on().map_err(|error| error.to_string())?;
         let Ok(mut frames) = context.find_frames(address).skip_all_loads() else { continue };
         let mut lines = Vec::new();
         while let Ok(Some(frame)) = frames.next() {

@@ -7,22 +7,24 @@ mod elf;
 mod limits;
 mod lines;
 mod long;
+mod machine;
 pub(super) mod names;
 mod stuck;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use uwork::topology::Machine;
 
-use super::{DoctorArgs, UserError, in_a_path};
-use crate::client::{Client, Failure, Table, at_once, bounds, fact, is_alive, living, state_of};
+use super::{DoctorArgs, UserError, in_a_path, in_a_shell};
+use crate::client::{
+    Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, state_of,
+};
 use crate::commands::json::line;
-use crate::commands::print;
-use crate::peer::{is_stopped, read_text};
+use crate::commands::{one_line, print, without_numbers};
+use crate::exchange::Bounds;
+use crate::peer::{ended, is_proc_ours, is_stopped, read_text};
 use crate::printable::printable;
 
 /// The time between the two looks at the queues. Those in which items wait and nothing moves in it are
@@ -32,6 +34,9 @@ const OBSERVED: Duration = Duration::from_millis(500);
 /// Lines of source files that are not found after this time are left out: the rest of the evidence is
 /// to be there within two seconds, on a busy machine, too.
 pub(super) const EVIDENCE: Duration = Duration::from_millis(1_200);
+
+/// The bytes of all answers of each process of a list, however many they are.
+const BYTES_MIN: usize = 1 << 20;
 
 /// What was seen of a part of the evidence. The worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,17 +57,22 @@ struct Finding {
 }
 
 impl Finding {
+    fn new(seen: Seen, what: &str, remedy: &str) -> Finding {
+        let (what, remedy) = (without_numbers(what), remedy.to_owned());
+        Finding { seen, what, remedy, evidence: String::new() }
+    }
+
     fn good(what: String) -> Finding {
-        Finding { seen: Seen::Good, what, remedy: String::new(), evidence: String::new() }
+        Finding::new(Seen::Good, &what, "")
     }
 
     fn bad(what: String, remedy: &str) -> Finding {
-        Finding { seen: Seen::Bad, what, remedy: remedy.to_owned(), evidence: String::new() }
+        Finding::new(Seen::Bad, &what, remedy)
     }
 
     /// `what` says what was not seen, and why.
     fn unseen(what: String, remedy: &str) -> Finding {
-        Finding { seen: Seen::Not, what, remedy: remedy.to_owned(), evidence: String::new() }
+        Finding::new(Seen::Not, &what, remedy)
     }
 }
 
@@ -82,7 +92,7 @@ struct Section {
 /// was found, and not everything was seen.
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     hurry();
-    let mut sections = vec![Section { process: None, findings: machine() }];
+    let mut sections = vec![Section { process: None, findings: machine::findings() }];
     // All are asked at the same time.
     sections.extend(at_once(&args.processes, |name| {
         match not_halted(name.parse().ok()).and_then(|()| Client::connect(name)) {
@@ -94,9 +104,19 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
         }
     }));
     if args.processes.is_empty() {
-        let (living, bounds) = (living(), bounds());
-        let looked_at = at_once(&living, |(number, path)| {
-            let reason = match not_halted(Some(*number)) {
+        let Found { sockets, left_out } = living();
+        sections[0].findings.extend(left_out.map(|why| Finding::unseen(why, "")));
+        let bounds = bounds();
+        // What all of them send is kept at the same time.
+        let bytes = (bounds.bytes / sockets.len().max(1)).max(BYTES_MIN);
+        let bounds = Bounds { bytes, ..bounds };
+        let looked_at = at_once(&sockets, |(number, path)| {
+            // Without a number here it cannot be looked up.
+            let known = Some(*number).filter(|&number| number != 0);
+            if known.is_some_and(|number| !is_alive(number)) {
+                return None;
+            }
+            let reason = match not_halted(known) {
                 Err(UserError(reason)) => reason,
                 Ok(()) => match Client::open_listed(*number, path, bounds) {
                     Ok(mut client) => return Some(Section::of(*number, process(&mut client))),
@@ -105,9 +125,11 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
                 },
             };
             let reason = format!("{}: {reason}", path.display());
-            Some(Section::of(*number, vec![unanswered(reason, Some(*number))]))
+            Some(Section::of(*number, vec![unanswered(reason, known)]))
         });
-        sections.extend(looked_at.into_iter().flatten());
+        let mut looked_at: Vec<Section> = looked_at.into_iter().flatten().collect();
+        looked_at.sort_by_key(Section::number);
+        sections.extend(looked_at);
     }
     let mut text: String = match args.json {
         true => sections.iter().flat_map(Section::objects).map(|object| line(&object)).collect(),
@@ -154,13 +176,17 @@ impl Section {
         Section { process: Some(process.to_string()), findings }
     }
 
+    fn number(&self) -> Option<u32> {
+        self.process.as_ref()?.parse().ok()
+    }
+
     fn worst(&self) -> Seen {
         self.findings.iter().map(|finding| finding.seen).max().unwrap_or(Seen::Good)
     }
 
     fn text(&self) -> String {
         let mut text = match &self.process {
-            Some(process) => format!("process {process}\n"),
+            Some(process) => format!("process {}\n", one_line(process)),
             None => "this machine\n".to_owned(),
         };
         for finding in &self.findings {
@@ -169,9 +195,9 @@ impl Section {
                 Seen::Bad => "LOOK",
                 Seen::Not => "??  ",
             };
-            let _ = writeln!(text, "  {mark}  {}", finding.what);
+            let _ = writeln!(text, "  {mark}  {}", one_line(&finding.what));
             if !finding.remedy.is_empty() {
-                let _ = writeln!(text, "        {}", finding.remedy);
+                let _ = writeln!(text, "        {}", one_line(&finding.remedy));
             }
             finding.evidence.lines().for_each(|line| _ = writeln!(text, "      {line}"));
         }
@@ -181,10 +207,8 @@ impl Section {
     /// An object for each finding.
     fn objects(&self) -> impl Iterator<Item = Value> {
         // A process that the user has named by its socket, and that does not answer, has no number.
-        let process = self.process.as_ref().map(|it| match it.parse::<u32>() {
-            Ok(number) => Value::from(number),
-            Err(_) => Value::from(it.as_str()),
-        });
+        let named = || self.process.as_deref().map(Value::from);
+        let process = self.number().map(Value::from).or_else(named);
         self.findings.iter().map(move |finding| {
             let evidence: Vec<&str> = finding.evidence.lines().map(str::trim_end).collect();
             json!({
@@ -200,57 +224,6 @@ impl Section {
             })
         })
     }
-}
-
-fn machine() -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-    let paranoid: Option<i32> = paranoid.and_then(|text| text.trim().parse().ok());
-    findings.push(match paranoid {
-        Some(level) if level > 2 => Finding::bad(
-            format!(
-                "kernel.perf_event_paranoid is {level}: records of context switches are refused"
-            ),
-            "sysctl kernel.perf_event_paranoid=2 permits them; samples replace them",
-        ),
-        Some(level) => Finding::good(format!(
-            "kernel.perf_event_paranoid is {level}: context switches can be recorded"
-        )),
-        None => Finding::bad(
-            "this kernel has no performance events".to_owned(),
-            "sleeping items are found by standbys and samples; declare known waits with `blocking`",
-        ),
-    });
-    match Machine::read() {
-        Ok(machine) => {
-            findings.push(match &machine.quota {
-                Some(quota) if quota.cpus_rounded_up() < machine.allowed.len() as u64 => {
-                    Finding::bad(
-                        format!(
-                            "the control group's quota is {} of {} CPUs",
-                            quota.cpus_rounded_up(),
-                            machine.allowed.len()
-                        ),
-                        "raise cpu.max of the group, or restrict its cpuset to as many CPUs",
-                    )
-                }
-                _ => Finding::good(format!(
-                    "{} CPUs without a quota below that",
-                    machine.allowed.len()
-                )),
-            });
-            let notes = machine.notes.iter();
-            findings
-                .extend(notes.map(|note| {
-                    Finding::bad(note.clone(), "`uwork topology` shows what was read")
-                }));
-        }
-        Err(error) => findings.push(Finding::bad(
-            error.to_string(),
-            "mount /sys and /proc: without them uwork assumes equal CPUs",
-        )),
-    }
-    findings
 }
 
 fn process(client: &mut Client) -> Vec<Finding> {
@@ -307,16 +280,20 @@ fn uncompared(process: u32, reason: &str) -> Finding {
 
 /// A value in /proc/PID/status.
 fn said_of(process: Option<u32>, title: &str) -> Option<String> {
-    let status = read_text(&format!("/proc/{}/status", process?)).ok()?;
+    let process = process.filter(|_| is_proc_ours())?;
+    let status = read_text(&format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(title))?;
     Some(printable(line.trim()).into_owned())
 }
 
 /// An error if the process is stopped or has ended: an answer is not waited for then.
 fn not_halted(process: Option<u32>) -> Result<(), UserError> {
-    match process.is_none_or(|process| is_alive(process) && !is_stopped(process)) {
-        true => Ok(()),
-        false => Err(UserError("the process cannot answer".to_owned())),
+    match process {
+        Some(process) if !is_alive(process) => Err(UserError(ended(process))),
+        Some(process) if is_stopped(process) => {
+            Err(UserError("the process cannot answer".to_owned()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -433,11 +410,12 @@ fn fallback(table: &Table, process: u32) -> Option<Finding> {
         counted(replaced().count() as u64, "queue uses", "queues use"),
         coarse.map_or("default", |(coarse, _)| coarse),
     ));
-    let queue = in_a_path(first.text("name"));
+    let path = format!("devices/{}/affinity_scope", in_a_path(first.text("name")));
     Some(Finding {
         remedy: format!(
-            "To choose another scope: `uwork set {process} devices/{queue}/affinity_scope \
-             cache`, or module/parameters/default_affinity_scope for all"
+            "To choose another scope: `uwork set {process} {} cache`, or \
+             module/parameters/default_affinity_scope for all",
+            in_a_shell(&path)
         ),
         ..finding
     })
@@ -479,6 +457,26 @@ mod tests {
     }
 
     #[test]
+    fn a_finding_is_one_line_with_the_words_of_the_system() {
+        let refused = "a\n  ok    b: Permission denied (os error 13), c".to_owned();
+        let section = Section::of(
+            7,
+            vec![
+                tier(&format!(
+                    "blocking_tier\tx\nblocking_reason\t\
+            {}",
+                    std::io::Error::from_raw_os_error(13)
+                )),
+                Finding::unseen(refused, ""),
+            ],
+        );
+        let expected = "process 7\n  ok    sleeping items are detected by the tier x: Permission \
+            denied\n  ??    a\\u000a  ok    b: Permission denied, c\n";
+        assert_eq!(section.text(), expected);
+        assert!(section.objects().all(|object| !object.to_string().contains("os error")));
+    }
+
+    #[test]
     fn a_fallback_in_force_is_no_fault_and_can_be_replaced() {
         let table = Table::parse(
             "name\tscope\na/b c\tdefault (cache -> cpu)\nnuma\tnuma\nd\tdefault (cache -> cpu)\n",
@@ -488,11 +486,20 @@ mod tests {
             finding.seen == Seen::Good
                 && finding.what.starts_with("2 queues use the scope default")
         );
-        let set = "`uwork set 7 devices/a!b!c/affinity_scope cache`";
+        let set = "`uwork set 7 'devices/a!b!c/affinity_scope' cache`";
         assert!(finding.what.ends_with("because scope `cache` has one pod on this machine"));
         assert!(finding.remedy.contains(set), "{}", finding.remedy);
         assert!(finding.remedy.contains("module/parameters/default_affinity_scope"));
         assert!(fallback(&Table::parse("name\tscope\nnuma\tnuma\n"), 7).is_none());
+        for (name, path) in [
+            ("log", "devices/log/affinity_scope"),
+            ("$(id)", "'devices/$(id)/affinity_scope'"),
+            ("a'`id`;", "'devices/a'\\''`id`;/affinity_scope'"),
+        ] {
+            let table = Table::parse(&format!("name\tscope\n{name}\tdefault (cache -> cpu)\n"));
+            let remedy = fallback(&table, 7).expect("a queue").remedy;
+            assert!(remedy.contains(&format!("`uwork set 7 {path} cache`")), "{remedy}");
+        }
     }
 
     #[test]

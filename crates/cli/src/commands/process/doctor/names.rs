@@ -7,17 +7,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::elf::Elf;
+use super::elf::{Elf, Stop};
 use super::lines::{Line, demangled, lines};
-use crate::peer::read_text;
-use crate::printable::printable;
+use crate::printable::in_a_line;
 
+/// The most addresses that are looked up at a time, and the bytes of /proc/PID/maps that are read.
+const ADDRESSES_MAX: usize = 16_384;
+const MAPS_MAX: u64 = 32 << 20;
 /// Precedes the address of a function without a name.
 const FUNCTION: &str = "function 0x";
 /// The same in JSON. Quotes within a string are escaped, so no string contains these.
@@ -52,20 +57,39 @@ struct Place {
 /// The names of all addresses in the texts, as far as they are found in time: a process may have mapped
 /// any number of files of any size. `process` is its number here.
 pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
-    let wanted: BTreeSet<u64> = texts.iter().flat_map(|text| addresses(text)).collect();
+    let wanted = texts.iter().flat_map(|text| addresses(text)).collect();
+    // Not joined: it ends with this command, or soon.
+    find_by(process, wanted, texts, until).0
+}
+
+/// The thread that reads files.
+type Reader = JoinHandle<Option<()>>;
+
+/// The same, with the reader. It may be in a system call yet.
+fn find_by(
+    process: u32,
+    wanted: BTreeSet<u64>,
+    texts: &[&str],
+    until: Instant,
+) -> (Found, Option<Reader>) {
     let mut found = Found::default();
     if wanted.is_empty() {
-        return found;
+        return (found, None);
     }
+    let wanted = wanted.into_iter().take(ADDRESSES_MAX).collect();
     // Functions have no lines, only calls on stacks.
     let has_stacks = texts.iter().any(|text| text.lines().any(|line| frame(line).is_some()));
-    let (tell, told) = mpsc::channel();
-    // Not joined: it ends with this command, or when its next result has no receiver.
-    let reader = move || read(process, wanted, has_stacks, |part| tell.send(part).is_ok());
-    if let Err(error) = std::thread::Builder::new().spawn(reader) {
-        found.missing.insert(format!("no thread to read them: {error}"));
-        return found;
-    }
+    let ((tell, told), stop) = (mpsc::channel(), Stop::default());
+    let stopped = stop.clone();
+    let reader =
+        move || read(process, wanted, has_stacks, &stopped, |part| tell.send(part).is_ok());
+    let reader = match std::thread::Builder::new().spawn(reader) {
+        Ok(reader) => reader,
+        Err(error) => {
+            found.missing.insert(format!("no thread to read them: {error}"));
+            return (found, None);
+        }
+    };
     let mut waiting = Vec::new();
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -83,7 +107,8 @@ pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Fo
             }
         }
     }
-    found
+    stop.store(true, Ordering::Relaxed);
+    (found, Some(reader))
 }
 
 /// What a reader of files has found.
@@ -98,22 +123,25 @@ enum Part {
 }
 
 /// Reads the files that have these addresses: first the functions of all, then the lines. Ends if
-/// `tell` returns false.
+/// `tell` returns false, or is told to stop.
 fn read(
     process: u32,
     wanted: BTreeSet<u64>,
     has_stacks: bool,
+    stop: &Stop,
     tell: impl Fn(Part) -> bool,
 ) -> Option<()> {
     let tell = |part| tell(part).then_some(());
     let file = format!("/proc/{process}/maps");
-    let maps: Vec<Mapping> = match read_text(&file) {
+    let maps: Vec<Mapping> = match start_of(&file) {
         Ok(maps) => maps.lines().filter_map(mapping).collect(),
         Err(error) => return tell(Part::Missing(format!("{file}: {error}"))),
     };
     let mut files: BTreeMap<&str, Vec<(u64, &Mapping)>> = BTreeMap::new();
     for address in wanted {
-        if let Some(it) = maps.iter().find(|it| it.addresses.contains(&address)) {
+        // They are in the order of their addresses.
+        let at = maps.partition_point(|it| it.addresses.end <= address);
+        if let Some(it) = maps.get(at).filter(|it| it.addresses.contains(&address)) {
             files.entry(&it.path).or_default().push((address, it));
         }
     }
@@ -122,7 +150,7 @@ fn read(
     let mut rest = Vec::new();
     for (path, addresses) in files {
         tell(Part::Places(positions(&addresses)))?;
-        match named(process, &addresses, &tell) {
+        match named(process, &addresses, stop, &tell) {
             Ok((elf, pairs)) if has_stacks && elf.has_lines() => {
                 rest.push((path, elf, pairs));
                 continue;
@@ -149,6 +177,13 @@ fn read(
     Some(())
 }
 
+/// As much of the mappings as is read.
+fn start_of(file: &str) -> io::Result<String> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MAPS_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Where addresses are in their files.
 fn positions(wanted: &[(u64, &Mapping)]) -> Vec<(u64, Place)> {
     let place = |&(address, it): &(u64, &Mapping)| {
@@ -166,22 +201,23 @@ type Pairs = Vec<(u64, u64)>;
 fn named(
     process: u32,
     wanted: &[(u64, &Mapping)],
+    stop: &Stop,
     tell: &impl Fn(Part) -> Option<()>,
 ) -> Result<(Elf, Pairs), String> {
     let Some(&(_, of)) = wanted.first() else { return Err("no address".to_owned()) };
-    let elf = Elf::new(opened(process, of)?).map_err(|error| error.to_string())?;
+    let elf = Elf::new(opened(process, of)?, stop).map_err(|error| error.to_string())?;
     let in_file = |&(address, it): &(u64, &Mapping)| {
         Some((address, elf.address_of(address - it.addresses.start + it.offset)?))
     };
     let pairs: Pairs = wanted.iter().filter_map(in_file).collect();
     // Stripped: the system may have the symbols elsewhere. Lines of its libraries are not looked for.
-    let separate = || Elf::new(File::open(elf.separate()?).ok()?).ok();
+    let separate = || Elf::new(File::open(elf.separate()?).ok()?, stop).ok();
     let symbols = if elf.has_symbols() { None } else { separate() };
     let symbols = symbols.as_ref().unwrap_or(&elf);
     let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
     let names = symbols.symbols(&own).map_err(|error| error.to_string())?;
     let place = |&(address, own): &(u64, u64)| {
-        let symbol = names.get(&own).map(|name| printable(&demangled(name)).into_owned());
+        let symbol = names.get(&own).map(|name| demangled(name));
         // What `addr2line` takes, too.
         (address, Place { position: format!("{}+{own:#x}", of.path), symbol, ..Place::default() })
     };
@@ -239,7 +275,7 @@ fn mapping(line: &str) -> Option<Mapping> {
         addresses: hex(start)?..hex(end)?,
         offset: hex(offset)?,
         inode: inode.parse().ok()?,
-        path: printable(words.next().unwrap_or_default().trim_start()).into_owned(),
+        path: words.next().unwrap_or_default().trim_start().to_owned(),
     })
 }
 
@@ -333,7 +369,7 @@ impl Found {
                 place.symbol.clone().unwrap_or_else(|| format!("function {}", place.position))
             });
             match name {
-                Some(name) => _ = write!(out, "{name}{rest}"),
+                Some(name) => _ = write!(out, "{}{rest}", in_a_line(&name)),
                 None => _ = write!(out, "{FUNCTION}{part}"),
             }
         }
@@ -361,22 +397,27 @@ const KEPT_MAX: usize = 4_096;
 /// How long a round of `uwork top` waits for names. What is found later is left out.
 const NAMES_MAX: Duration = Duration::from_millis(500);
 
-/// Names for texts that come again and again. The files are read when a text has new addresses.
+/// Names for texts that come again and again. The files are read when a text has new addresses, by a
+/// reader at a time.
 #[derive(Default)]
 pub(in super::super) struct Kept {
     found: Found,
     addresses: BTreeSet<u64>,
+    reader: Option<Reader>,
 }
 
 impl Kept {
     /// The text with names. None if the process's files could not be looked up.
     pub(in super::super) fn in_text(&mut self, process: u32, text: &str) -> Option<String> {
-        let wanted = addresses(text);
-        if wanted.iter().any(|address| !self.addresses.contains(address)) {
+        let wanted: BTreeSet<u64> = addresses(text).into_iter().collect();
+        let may_read = self.reader.as_ref().is_none_or(JoinHandle::is_finished);
+        if may_read && !wanted.is_subset(&self.addresses) {
             if self.addresses.len() + wanted.len() > KEPT_MAX {
                 *self = Kept::default();
             }
-            let found = find(process, &[text], Instant::now() + NAMES_MAX);
+            let until = Instant::now() + NAMES_MAX;
+            let (found, reader) = find_by(process, wanted.clone(), &[text], until);
+            self.reader = reader;
             self.found.places.extend(found.places);
             self.found.missing.extend(found.missing);
             self.addresses.extend(wanted);
@@ -394,19 +435,19 @@ impl Place {
             .lines
             .iter()
             .map(|line| {
-                let name = line.function.as_deref().map(|name| format!(" {}", printable(name)));
-                let location = line.location.as_deref().map(|it| format!(" ({})", printable(it)));
+                let name = line.function.as_deref().map(|name| format!(" {}", in_a_line(name)));
+                let location = line.location.as_deref().map(|it| format!(" ({})", in_a_line(it)));
                 (address, name.unwrap_or_default(), location.unwrap_or_default())
             })
             .collect();
         if frames.is_empty() {
-            let location = format!(" ({})", self.position);
+            let location = format!(" ({})", in_a_line(&self.position));
             let location = if self.symbol.is_some() { String::new() } else { location };
             frames.push((address, String::new(), location));
         }
         // The symbol has the function's path, which line tables lack.
         if let (Some(outer), Some(symbol)) = (frames.last_mut(), &self.symbol) {
-            outer.1 = format!(" {symbol}");
+            outer.1 = format!(" {}", in_a_line(symbol));
         }
         frames
     }
@@ -482,6 +523,24 @@ mod tests {
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn one_reader_reads_at_a_time() {
+        let (release, held) = mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || held.recv().ok());
+        let mut kept = Kept { reader: Some(reader), ..Kept::default() };
+        let address = (end_of_item as *const ()).addr();
+        let text = format!("  in function {address:#x} of\n");
+        let own = std::process::id();
+        assert_eq!(kept.in_text(own, &text).as_ref(), Some(&text), "it is as it was");
+        drop(release);
+        while !kept.reader.as_ref().unwrap().is_finished() {
+            std::thread::yield_now();
+        }
+        kept.in_text(own, &text);
+        assert_eq!(kept.addresses.len(), 1);
+        assert!(kept.reader.take().unwrap().join().is_ok());
     }
 
     #[test]

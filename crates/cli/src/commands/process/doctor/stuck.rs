@@ -14,6 +14,9 @@ const NO_STACKS: &str = "  no stacks: ";
 /// Begins the line of an item in a deadlock.
 const DEADLOCK: &str = "  deadlock: item ";
 
+/// The evidence of a queue that is kept, in bytes. The stacks of a queue's workers have a few KiB.
+const EVIDENCE_MAX: usize = 64 << 10;
+
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
@@ -60,18 +63,16 @@ pub(super) fn findings(
         // A process of an earlier version looks names up by itself.
         None => answered_with_names(client, &mut stuck),
     };
-    for queue in &mut stuck {
-        match &dump {
-            _ if queue.moves => {}
-            Ok(dump) if queue.evidence.lines().all(|line| line.starts_with(NO_STACKS)) => {
-                queue.evidence.push_str(&first_pending(dump, &queue.name));
-            }
-            Ok(_) => {}
-            Err(reason) => queue.evidence.push_str(&format!("  no items that wait: {reason}\n")),
-        }
+    add_waiting(&mut stuck, &dump);
+    let found = |client: &Client, stuck: &[Stuck]| {
+        let texts: Vec<&str> = stuck.iter().map(|queue| queue.evidence.as_str()).collect();
+        names::find(client.process(), &texts, until)
+    };
+    let mut names = found(client, &stuck);
+    // Its files cannot be read here, as of a daemon that has given up root's rights.
+    if names.is_unread() && name_by_process(client, &mut stuck) {
+        names = found(client, &stuck);
     }
-    let texts: Vec<&str> = stuck.iter().map(|queue| queue.evidence.as_str()).collect();
-    let names = names::find(client.process(), &texts, until);
     let mut deadlocks = Deadlocks::default();
     for queue in stuck {
         let text = names.in_text(&queue.evidence);
@@ -79,7 +80,7 @@ pub(super) fn findings(
         if let Some(remedy) = remedy(&queue.kind, &text) {
             finding.remedy = remedy.to_owned();
         }
-        finding.evidence = deadlocks.once(&queue.name, &text);
+        finding.evidence = start_of(deadlocks.once(&queue.name, &text));
         findings.push(finding);
     }
     findings.extend(names.missing.iter().map(|reason| {
@@ -178,6 +179,52 @@ fn answered_with_names(client: &mut Client, stuck: &mut [Stuck]) -> Result<Strin
     client.ask("dump").map_err(reason)
 }
 
+/// Has the process name the functions in the evidence. False if a part of it would be lost: it stays
+/// then.
+fn name_by_process(client: &mut Client, stuck: &mut [Stuck]) -> bool {
+    let has_stacks = |evidence: &str| !evidence.starts_with(NO_STACKS);
+    let mut before = Vec::new();
+    for queue in &mut *stuck {
+        let reasons = queue.evidence.lines().filter(|line| !has_stacks(line));
+        let reasons = reasons.map(|line| format!("{line}\n")).collect();
+        before.push(std::mem::replace(&mut queue.evidence, reasons));
+    }
+    let dump = answered_with_names(client, stuck);
+    let is_lost =
+        |(queue, before): (&Stuck, &String)| has_stacks(before) && !has_stacks(&queue.evidence);
+    if dump.is_err() || stuck.iter().zip(&before).any(is_lost) {
+        stuck.iter_mut().zip(before).for_each(|(queue, before)| queue.evidence = before);
+        return false;
+    }
+    add_waiting(stuck, &dump);
+    true
+}
+
+/// Adds an item that waits to the queues that have no stacks.
+fn add_waiting(stuck: &mut [Stuck], dump: &Result<String, String>) {
+    for queue in stuck {
+        match dump {
+            _ if queue.moves => {}
+            Ok(dump) if queue.evidence.lines().all(|line| line.starts_with(NO_STACKS)) => {
+                queue.evidence.push_str(&first_pending(dump, &queue.name));
+            }
+            Ok(_) => {}
+            Err(reason) => queue.evidence.push_str(&format!("  no items that wait: {reason}\n")),
+        }
+        queue.evidence = start_of(std::mem::take(&mut queue.evidence));
+    }
+}
+
+/// As many lines as evidence may have.
+fn start_of(mut evidence: String) -> String {
+    if evidence.len() > EVIDENCE_MAX {
+        let end = evidence.as_bytes()[..EVIDENCE_MAX].iter().rposition(|&byte| byte == b'\n');
+        evidence.truncate(end.map_or(0, |end| end + 1));
+        evidence.push_str("  more was left out: `uwork dump --stacks` has all\n");
+    }
+    evidence
+}
+
 fn reason(failure: Failure) -> String {
     match failure {
         Failure::Refused(refused) => refused.reason,
@@ -188,7 +235,7 @@ fn reason(failure: Failure) -> String {
 /// The stacks of a queue, or why there are none.
 fn evidence(queue: &Stuck, answer: Result<String, Failure>) -> String {
     let stacks = match answer {
-        Ok(stacks) => stacks_of(&stacks, &queue.name),
+        Ok(stacks) => start_of(stacks_of(&stacks, &queue.name)),
         Err(failure) => return format!("{NO_STACKS}{}\n", reason(failure)),
     };
     match (stacks.is_empty(), queue.running) {
@@ -367,6 +414,16 @@ mod tests {
             queue r  bh  flags -\n      pending  item 0x6  d::I\n";
         assert_eq!(first_pending(dump, "q"), "  pending  item 0x5  c::H\n");
         assert_eq!(first_pending(dump, "s"), "");
+    }
+
+    #[test]
+    fn evidence_is_bounded() {
+        let line = "  a\u{e9}\n";
+        let text = start_of(line.repeat(EVIDENCE_MAX));
+        let more = "  more was left out: `uwork dump --stacks` has all\n";
+        assert_eq!(text.strip_suffix(more), Some(&*line.repeat(EVIDENCE_MAX / line.len())));
+        assert_eq!(start_of("x".repeat(EVIDENCE_MAX + 1)), more);
+        assert_eq!(start_of(line.to_owned()), line);
     }
 
     #[test]

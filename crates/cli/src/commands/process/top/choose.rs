@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The processes of this user that can be looked into, by name.
 pub(super) fn found() -> Vec<Named> {
-    let alive = living().into_iter().filter(|(process, _)| is_alive(*process));
+    let alive = living().sockets.into_iter().filter(|(process, _)| is_alive(*process));
     let mut found: Vec<Named> = alive.map(|(process, _)| Named::of(process)).collect();
     found.sort_by(|a, b| (&a.command, a.process).cmp(&(&b.command, b.process)));
     found.dedup_by_key(|named| named.process);

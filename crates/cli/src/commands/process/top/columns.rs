@@ -6,6 +6,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 use ratatui::widgets::{Row, Table};
 
+use crate::printable::in_a_line;
+
 /// A column, as far as its width is concerned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
@@ -95,7 +97,7 @@ pub(super) fn longest<'a>(
     least: usize,
     most: usize,
 ) -> usize {
-    texts.map(width_of).max().unwrap_or(0).clamp(least, most)
+    texts.map(|text| width_of(&in_a_line(text))).max().unwrap_or(0).clamp(least, most)
 }
 
 /// The cells of a text on a screen.
@@ -103,8 +105,9 @@ pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// The text, cut to this number of cells. `…` stands for an end that is left out.
+/// The text, escaped and cut to this number of cells. `…` stands for an end that is left out.
 pub(in super::super) fn cut(text: &str, width: usize) -> String {
+    let text = &in_a_line(text);
     if width_of(text) <= width {
         return text.to_owned();
     }
@@ -125,6 +128,7 @@ pub(in super::super) fn cut(text: &str, width: usize) -> String {
 /// As [`cut`], but the end is kept: that of a path is what tells it from others. Closures in a path
 /// become `{}` first.
 pub(super) fn cut_start(text: &str, width: usize) -> String {
+    let text = &in_a_line(text);
     if width_of(text) <= width {
         return text.to_owned();
     }
@@ -143,12 +147,12 @@ pub(super) fn cut_start(text: &str, width: usize) -> String {
     format!("{mark}{}", &text[from..])
 }
 
-/// The parts that have room, in order, with two blanks between them. The first is always there.
+/// The parts that have room, escaped, in order, with two blanks between them. The first is always there.
 pub(super) fn parts_that_fit(parts: &[String], width: usize) -> String {
     let mut text = String::new();
-    for part in parts {
+    for part in parts.iter().map(|part| in_a_line(part)) {
         let gap = if text.is_empty() { "" } else { "  " };
-        if !text.is_empty() && width_of(&text) + gap.len() + width_of(part) > width {
+        if !text.is_empty() && width_of(&text) + gap.len() + width_of(&part) > width {
             break;
         }
         text = format!("{text}{gap}{part}");
@@ -198,6 +202,10 @@ mod tests {
         assert_eq!(cut("待機列", 5), "待機…");
         assert_eq!(cut("待機列", 4), "待…");
         assert_eq!((cut("ab", 1), cut("ab", 0)), ("…".to_owned(), String::new()));
+        assert_eq!(
+            (cut("a\u{202e}b\n", 99), longest(["\u{200d}"].into_iter(), 0, 99)),
+            ("a\\u202eb\\u000a".to_owned(), 6)
+        );
         assert_eq!(cut_start("app::Write", 6), "…Write");
         assert_eq!(cut_start("a待機", 4), "…機");
         assert_eq!(cut_start("app::write::{{closure}}", 14), "app::write::{}");

@@ -12,6 +12,7 @@ use super::keys::HELP;
 use super::machine::{self, Place};
 use super::view::{Focus, HISTORY, Order, Pool, Queue, View, Worker};
 use crate::commands::process::time;
+use crate::printable::in_a_line;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -307,11 +308,11 @@ impl PoolLabels {
             Span::styled(drawn("#", pool.running), screen.of_worker("running")),
             Span::styled(drawn("z", others), screen.of_worker("asleep")),
             Span::raw(drawn(".", pool.idle)),
-            Span::raw(format!("  cpus {}", pool.cpus)),
+            Span::raw(format!("  cpus {}", in_a_line(&pool.cpus))),
             Span::raw(if pool.nice == "0" {
                 String::new()
             } else {
-                format!("  nice {}", pool.nice)
+                format!("  nice {}", in_a_line(&pool.nice))
             }),
         ])
     }

@@ -1,0 +1,83 @@
+//! Why a process has no control socket, as far as /proc and the process itself say it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use uwork::control::place::NOTE;
+
+use crate::peer::{NO_PROC, ended, is_alive, is_proc_ours};
+
+/// Why a process has no socket.
+pub(crate) fn no_socket(process: u32) -> String {
+    let proc = PathBuf::from(format!("/proc/{process}"));
+    if !is_alive(process) {
+        return ended(process);
+    }
+    let without = |reason: &str| format!("process {process} has no control socket here: {reason}");
+    if !is_proc_ours() {
+        return without(&format!("{NO_PROC}, to see the reason"));
+    }
+    let files = match fs::read_dir(proc.join("fd")) {
+        Ok(files) => files,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let owner = fs::metadata(&proc).map_or(0, |found| found.uid());
+            if owner == geteuid().as_raw() {
+                return without("it has changed its user; root can see the reason");
+            }
+            return format!(
+                "process {process} belongs to user {owner}; that user and root may look"
+            );
+        }
+        Err(_) => return format!("there is no process {process}"),
+    };
+    // The process itself says why.
+    let noted = files.flatten().find_map(|file| {
+        let link = fs::read_link(file.path()).ok()?;
+        let name = link.to_str()?.strip_prefix("/memfd:")?.strip_prefix(NOTE)?;
+        Some(name.trim_end_matches(" (deleted)").to_owned())
+    });
+    if let Some(reason) = noted {
+        return without(&reason);
+    }
+    let environment = fs::read(proc.join("environ")).unwrap_or_default();
+    let mut variables = environment.split(|&byte| byte == 0);
+    if variables.any(|variable| variable == b"UWORK_CONTROL=0") {
+        return without("it was started with UWORK_CONTROL=0");
+    }
+    if !uses_uwork(&proc) {
+        return without("it does not use uwork, or has made no queue");
+    }
+    let differs = |link: &str| {
+        let of = |process: &Path| fs::read_link(process.join(link)).ok();
+        of(&proc) != of(Path::new("/proc/self"))
+    };
+    if differs("ns/mnt") || differs("root") {
+        let below = ["run", "dev/shm", "tmp"].map(|place| proc.join("root").join(place));
+        let [run, shm, tmp] = below.each_ref().map(|place| place.display());
+        return without(&format!(
+            "it sees other folders than this command, as in a container; look for a socket below \
+             {run}, {shm} and {tmp}, and give its path instead of the number"
+        ));
+    }
+    let own = variable_of(&environment, b"XDG_RUNTIME_DIR=");
+    let own = own.map_or("none".to_owned(), |own| format!("{own:?}"));
+    without(&format!(
+        "none is in the folders that this command knows; its XDG_RUNTIME_DIR is {own}"
+    ))
+}
+
+/// The value of a variable; `name` ends with `=`.
+fn variable_of(environment: &[u8], name: &[u8]) -> Option<String> {
+    let value = environment.split(|&byte| byte == 0).find_map(|it| it.strip_prefix(name))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// Whether a thread of the library's exists.
+fn uses_uwork(proc: &Path) -> bool {
+    let threads = fs::read_dir(proc.join("task")).into_iter().flatten().flatten();
+    let mut names = threads.filter_map(|thread| fs::read(thread.path().join("comm")).ok());
+    names.any(|name| name.starts_with(b"uw/"))
+}
