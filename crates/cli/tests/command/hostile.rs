@@ -6,6 +6,7 @@
 //! are tried until the commands and this process have used as much CPU time, and times are judged.
 
 mod content;
+mod elf;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -365,7 +366,35 @@ fn fault(outcome: &Outcome, judges_time: bool) -> Option<String> {
             return Some(format!("no JSON: {line:?}"));
         }
     }
+    if let Some(line) = forged(args, &String::from_utf8_lossy(output)) {
+        return Some(format!("a line of another form: {line:?}"));
+    }
     unprintable(output)
+}
+
+/// A line that has none of the forms of a list's, so that text of the adversary may have added it.
+fn forged<'a>(args: &[String], output: &'a str) -> Option<&'a str> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let own = std::process::id().to_string();
+    let is_of_list = |line: &str| {
+        let first = line.split_whitespace().next();
+        first.is_some_and(|first| first == "PID" || first == own)
+    };
+    let is_of_doctor = |line: &str| {
+        let marks = ["  ok    ", "  LOOK  ", "  ??    ", "      "];
+        let is_title = line == "this machine" || line.is_empty() || line.starts_with("no process ");
+        let is_process =
+            line.strip_prefix("process ").is_some_and(|it| it == own || it.contains('/'));
+        is_title || is_process || marks.iter().any(|mark| line.starts_with(mark))
+    };
+    let mut lines = output.lines().filter(|line| !line.starts_with("uwork: "));
+    match args[..] {
+        ["ls"] => lines.find(|line| !is_of_list(line)),
+        ["doctor"] | ["doctor", _] if args.last() != Some(&"--json") => {
+            lines.find(|line| !is_of_doctor(line))
+        }
+        _ => None,
+    }
 }
 
 fn is_json(line: &str) -> bool {

@@ -1,5 +1,6 @@
 //! The content of the answers of an adversary: of the form that its request has, more or less.
 
+use super::elf;
 use crate::random::Random;
 
 /// Parts of the text of an adversary. Sequences that a terminal would obey have final bytes, or
@@ -101,11 +102,12 @@ pub(super) fn content(random: &mut Random, request: &str) -> Vec<u8> {
     }
 }
 
-/// A function: of this process, whose files are read then, or of none.
+/// A function: of this process, whose files are read then, of a file of the adversary's, or of none.
 fn address(random: &mut Random) -> u64 {
-    match random.below(4) {
+    match random.below(6) {
         0 => u64::MAX - random.below(4),
         1 => random.below(2),
+        2 | 3 => elf::address(random),
         _ => line as *const () as u64 + random.below(1 << 16),
     }
 }
