@@ -26,8 +26,16 @@ static STATE: Mutex<State> = Mutex::new(State { pushed: 0, progress: None });
 
 /// Whether a signal waits for [`STATE`], to end the process.
 static ENDS: AtomicBool = AtomicBool::new(false);
-/// Whether the servers have all jobs, and the answer is being printed.
-static IS_ANSWERED: AtomicBool = AtomicBool::new(false);
+/// The end of the last push, for a second signal.
+static ANSWER: Mutex<Option<Answer>> = Mutex::new(None);
+
+/// The servers have answered for all jobs.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// Jobs.
+    pushed: usize,
+    is_printed: bool,
+}
 
 struct State {
     /// Jobs.
@@ -103,13 +111,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         None => standard_input()?,
     };
     let mut state = or_end(ManuallyDrop::new(state()));
-    let (pushed, answer) = match producer.push(push(&args, payload)).map_err(user)? {
+    let (pushed, text) = match producer.push(push(&args, payload)).map_err(user)? {
         Pushed::Added(entry) => (1, entry),
         Pushed::Delayed => (1, "delayed".to_owned()),
         Pushed::Duplicate => (0, "duplicate".to_owned()),
     };
     state.pushed = pushed;
-    answered(state, &format!("{answer}\n"))
+    answered(state, &format!("{text}\n"))
 }
 
 /// Prints the answer. Then a signal that has come meanwhile ends the process.
@@ -117,8 +125,9 @@ fn answered(
     state: ManuallyDrop<MutexGuard<'static, State>>,
     text: &str,
 ) -> Result<ExitCode, UserError> {
-    IS_ANSWERED.store(true, Ordering::SeqCst);
+    *answer() = Some(Answer { pushed: state.pushed, is_printed: false });
     let code = print(text)?;
+    *answer() = Some(Answer { pushed: state.pushed, is_printed: true });
     let _ = or_end(state);
     Ok(code)
 }
@@ -181,6 +190,10 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn answer() -> MutexGuard<'static, Option<Answer>> {
+    ANSWER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Waits for a signal, and for the answer to what is on its way; says how many jobs were pushed, and
 /// ends the process. A second signal ends the wait.
 fn end_at_signal(signals: &Signals) {
@@ -201,10 +214,12 @@ fn end_at_signal(signals: &Signals) {
         // A terminal that closes may send more than one SIGHUP.
         let is_second = |&of: &i32| of != libc::SIGHUP && !is_ignored(of);
         if signals.come_within(LOOK_EVERY).filter(is_second).is_some() {
-            let what = if IS_ANSWERED.load(Ordering::SeqCst) {
-                "all jobs were pushed; who reads standard output does not take the answer"
-            } else {
-                "it is unknown whether the last jobs were pushed"
+            let what = match *answer() {
+                None => "it is unknown whether the last jobs were pushed".to_owned(),
+                Some(Answer { pushed, is_printed: true }) => format!("jobs pushed: {pushed}"),
+                Some(Answer { pushed, is_printed: false }) => {
+                    format!("the answer was not read; jobs pushed: {pushed}")
+                }
             };
             complain!("uwork: a second signal: {what}");
             end_by(signal);
