@@ -1,10 +1,12 @@
-//! Text that other processes have chosen: it names what it names, and adds nothing to the output.
+//! Text that other processes have chosen: it is shown as the name that it is, and adds nothing else to
+//! the output.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::Value;
 use uwork::{Queue, control};
 
@@ -112,6 +114,9 @@ fn a_process_that_has_ended_has_no_row_and_is_named_so() {
         }
         let mut ended = command.spawn().unwrap();
         let pid = ended.id().to_string();
+        // A process that closes its files lives.
+        let is_zombie = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&ended)), is_zombie).unwrap();
         let look = || {
             let rows = uwork(&["doctor", "--json"]).stdout;
             let rows = String::from_utf8(rows).unwrap();
