@@ -262,8 +262,8 @@ pub fn actual_nice(wanted: i32) -> Option<i32> {
         .filter(|&nice| nice != AS_REQUESTED)
 }
 
-/// The niceness of the process: that of its main thread. An operator who starts a program by nice(1)
-/// means all of its threads.
+/// The niceness of the process: that of its main thread. The niceness that nice(1) gives a program is
+/// for all of its threads.
 pub(super) fn nice_of_the_process() -> i32 {
     // SAFETY: no pointers. The number of a process is that of its main thread. -1 can be an error,
     // which this call does not have for the own process, or a niceness.

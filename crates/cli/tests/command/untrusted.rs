@@ -91,7 +91,7 @@ fn a_process_with_too_much_text_is_cut_short() {
     assert!(found.len() < 200_000, "{}", found.len());
 }
 
-/// A process whose listener its child has inherited, and who has ended.
+/// A process that has ended, and whose listener its child has inherited.
 #[test]
 fn a_process_that_has_ended_has_no_row_and_is_named_so() {
     observed("untrusted::a_process_that_has_ended_has_no_row_and_is_named_so", || {

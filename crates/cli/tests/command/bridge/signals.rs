@@ -89,7 +89,7 @@ fn a_signal_ends_a_push_before_its_next_batch() {
 }
 
 #[test]
-fn a_second_signal_ends_a_push_whose_answer_nobody_reads() {
+fn a_second_signal_ends_a_push_whose_answer_is_not_read() {
     let Some(redis) = Redis::start("a_second_signal_ends_a_push", &[]) else { return };
     // A job with the id of another one is not added.
     for pushed in [1, 0] {
