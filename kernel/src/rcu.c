@@ -131,6 +131,12 @@ void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 }
 
 /*
+ * In a child that was forked by a reader: the highest number of the parent's grace periods, none of which ends there.
+ * The first poll of a state up to that number begins a period of the child, and sets this to 0.
+ */
+static unsigned long inherited;
+
+/*
  * In the child the parent's callbacks do not run. Readers and grace periods of the parent's other threads do not exist
  * there, so all states that are polled have passed, unless the thread that forked is a reader itself.
  */
@@ -139,7 +145,9 @@ void uw_rcu_fork(enum uw_fork at)
 	if (at != UW_FORK_CHILD)
 		return;
 	frees = 0;
-	if (!uw_rcu_is_read_locked())
+	if (uw_rcu_is_read_locked())
+		inherited = begun;
+	else
 		completed = begun;
 }
 
@@ -205,21 +213,38 @@ static void free_head(struct rcu_head *head)
 	free(head);
 }
 
-unsigned long start_poll_synchronize_rcu(void)
+/* Begins a grace period that nothing waits for. False without memory. */
+static bool begin_polled_period(void)
 {
-	unsigned long state = get_state_synchronize_rcu();
 	struct rcu_head *head = malloc(sizeof(*head));
 
 	if (head)
 		call_rcu(head, free_head);
-	else
+	return head != NULL;
+}
+
+unsigned long start_poll_synchronize_rcu(void)
+{
+	unsigned long state = get_state_synchronize_rcu();
+
+	if (!begin_polled_period())
 		synchronize_rcu();
 	return state;
 }
 
 bool poll_state_synchronize_rcu(unsigned long state)
 {
-	return __atomic_load_n(&completed, __ATOMIC_ACQUIRE) >= state;
+	unsigned long last;
+
+	if (__atomic_load_n(&completed, __ATOMIC_ACQUIRE) >= state)
+		return true;
+	if (state <= __atomic_load_n(&inherited, __ATOMIC_RELAXED)) {
+		/* Of several threads one begins the period. Without memory a later poll does so. */
+		last = __atomic_exchange_n(&inherited, 0, __ATOMIC_RELAXED);
+		if (last && !begin_polled_period())
+			__atomic_store_n(&inherited, last, __ATOMIC_RELAXED);
+	}
+	return false;
 }
 
 void cond_synchronize_rcu(unsigned long state)

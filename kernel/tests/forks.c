@@ -216,6 +216,30 @@ static void fork_with_polled(void)
 		schedule_timeout_interruptible(1);
 }
 
+/* The thread that forks is the reader: the child is one, too, until it leaves. */
+static void fork_as_reader_with_polled(void)
+{
+	unsigned long state;
+	pid_t child;
+
+	rcu_read_lock();
+	state = start_poll_synchronize_rcu();
+	child = fork();
+	if (child == 0) {
+		failed = 0;
+		CHECK(!poll_state_synchronize_rcu(state));
+		rcu_read_unlock();
+		while (!poll_state_synchronize_rcu(state))
+			schedule_timeout_interruptible(1);
+		_exit(failed);
+	}
+	wait_for_child(child);
+	CHECK(!poll_state_synchronize_rcu(state));
+	rcu_read_unlock();
+	while (!poll_state_synchronize_rcu(state))
+		schedule_timeout_interruptible(1);
+}
+
 DEFINE_STATIC_SRCU(domain);
 
 /* The parent has asked for a grace period, which has not begun at the fork. */
@@ -438,6 +462,7 @@ static int __init forks_init(void)
 		forks();
 		fork_with_callback();
 		fork_with_polled();
+		fork_as_reader_with_polled();
 		fork_with_polled_domain();
 		fork_in_async_call();
 		fork_with_threads();
