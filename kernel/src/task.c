@@ -328,6 +328,14 @@ static int set_cpus(const struct task *task, const struct cpumask *mask)
 	return sched_setaffinity(task->public.pid, sizeof(*mask), (const cpu_set_t *)mask) == 0 ? 0 : -errno;
 }
 
+/* The C library's function returns -1 both as an error and as a niceness; the system returns 20 minus the niceness. */
+int uw_task_nice_of(pid_t thread)
+{
+	long left = syscall(SYS_getpriority, PRIO_PROCESS, thread);
+
+	return left < 0 ? 0 : 20 - (int)left;
+}
+
 static void set_nice(const struct task *task, int nice)
 {
 	/* The process's limits apply; a refusal is not an error. */
@@ -385,7 +393,7 @@ int uw_kernel_get_nice(const struct task_struct *public)
 
 	pthread_mutex_lock(&lock);
 	if (has_thread((const struct task *)public))
-		nice = getpriority(PRIO_PROCESS, (id_t)public->pid);
+		nice = uw_task_nice_of(public->pid);
 	pthread_mutex_unlock(&lock);
 	return nice;
 }
@@ -400,7 +408,7 @@ void uw_task_set_deputy(struct task *task, struct task *deputy)
 		cpumask_clear(&mask);
 		if (sched_getaffinity(task->public.pid, sizeof(mask), (cpu_set_t *)&mask) == 0)
 			(void)set_cpus(deputy, &mask);
-		set_nice(deputy, getpriority(PRIO_PROCESS, (id_t)task->public.pid));
+		set_nice(deputy, uw_task_nice_of(task->public.pid));
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -410,7 +418,7 @@ void uw_task_remember(struct task *task)
 	cpumask_clear(&task->own_cpus);
 	if (sched_getaffinity(0, sizeof(task->own_cpus), (cpu_set_t *)&task->own_cpus) != 0)
 		cpumask_copy(&task->own_cpus, cpu_online_mask);
-	task->own_nice = getpriority(PRIO_PROCESS, (id_t)task->public.pid);
+	task->own_nice = uw_task_nice_of(task->public.pid);
 }
 
 void uw_task_restore(struct task *task)

@@ -73,6 +73,8 @@ void uw_worker_never_ran(struct kthread_worker *worker);
  */
 struct uw_task *uw_task_handle(struct task *task);
 
+/* The niceness of a thread; 0 if the system does not tell it. */
+int uw_task_nice_of(pid_t thread);
 struct task *uw_task_of(struct task_struct *task);
 /* In a forked child: whether this is the copy of the task of a thread that does not exist there. */
 bool uw_task_is_of_parent(const struct task *task);

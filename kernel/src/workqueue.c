@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <linux/cpumask.h>
 #include <linux/kernel.h>
@@ -11,6 +12,7 @@
 #include <linux/workqueue.h>
 #include "may_wait.h"
 #include "names.h"
+#include "task.h"
 
 _Static_assert(sizeof(struct work_struct) == sizeof(struct uw_work), "an item is an item");
 _Static_assert(sizeof(struct delayed_work) >= sizeof(struct uw_delayed_work), "a delayed item is one");
@@ -131,8 +133,11 @@ struct workqueue_attrs *alloc_workqueue_attrs(void)
 		kfree(attrs);
 		return NULL;
 	}
-	if (attrs)
+	if (attrs) {
+		/* A new queue has the niceness of the main thread: a caller that sets other attributes keeps it. */
+		attrs->nice = uw_task_nice_of(getpid());
 		cpumask_copy(attrs->cpumask, cpu_possible_mask);
+	}
 	return attrs;
 }
 

@@ -371,6 +371,21 @@ static void polled_grace_periods(void)
 	CHECK(poll_state_synchronize_rcu(state));
 }
 
+/* Last: without a privilege the niceness cannot be lowered again. */
+static void attributes_of_a_raised_process(void)
+{
+	struct workqueue_struct *polite;
+	struct workqueue_attrs *attrs;
+
+	CHECK(setpriority(PRIO_PROCESS, (id_t)getpid(), raised(5)) == 0);
+	polite = alloc_workqueue("polite", WQ_UNBOUND, 0);
+	attrs = alloc_workqueue_attrs();
+	CHECK(polite && attrs && attrs->nice == raised(5));
+	CHECK(apply_workqueue_attrs(polite, attrs) == 0);
+	free_workqueue_attrs(attrs);
+	destroy_workqueue(polite);
+}
+
 static int __init tasks_init(void)
 {
 	struct workqueue_struct *rcu = alloc_workqueue("rcu", WQ_UNBOUND, 0);
@@ -387,6 +402,7 @@ static int __init tasks_init(void)
 	hooks();
 	ticks();
 	polled_grace_periods();
+	attributes_of_a_raised_process();
 	destroy_workqueue(kworker);
 	destroy_workqueue(rcu);
 	return checked();

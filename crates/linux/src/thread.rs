@@ -136,10 +136,8 @@ pub(super) fn pin(cpus: &CpuSet) {
 #[cfg(feature = "control")]
 pub(super) fn respond_soon() {
     // SAFETY: no pointers; 0 is the calling thread.
-    let (policy, nice) =
-        unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
-    if policy == libc::SCHED_OTHER {
-        let _ = set_slice(0, libc::SCHED_OTHER, nice);
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER {
+        let _ = set_slice(0, libc::SCHED_OTHER, nice_of(0));
     }
 }
 
@@ -160,12 +158,11 @@ const SHORT_SLICE_NS: u64 = 100_000;
 /// has run. Needs no privilege; cannot be undone without one.
 pub(super) fn become_standby() -> std::io::Result<()> {
     // SAFETY: no pointers; 0 is the calling thread.
-    let (policy, nice) =
-        unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
-    if policy == libc::SCHED_IDLE {
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE {
         // All threads of the process are lowered, and this policy cannot be left without a privilege.
         return Ok(());
     }
+    let nice = nice_of(0);
     set_slice(0, libc::SCHED_BATCH, (nice + STANDBY_NICE).min(STANDBY_NICE_MAX).max(nice))
 }
 
@@ -265,9 +262,17 @@ pub fn actual_nice(wanted: i32) -> Option<i32> {
 /// The niceness of the process: that of its main thread. The niceness that nice(1) gives a program is
 /// for all of its threads.
 pub(super) fn nice_of_the_process() -> i32 {
-    // SAFETY: no pointers. The number of a process is that of its main thread. -1 can be an error,
-    // which this call does not have for the own process, or a niceness.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t) }
+    // SAFETY: no pointers. The number of a process is that of its main thread.
+    nice_of(unsafe { libc::getpid() })
+}
+
+/// The niceness of a thread, of the calling one for 0. If a sandbox refuses the question, it is 0.
+fn nice_of(thread: libc::pid_t) -> i32 {
+    // The C library's function returns -1 both as an error and as a niceness; the system returns 20
+    // minus the niceness.
+    // SAFETY: no pointers.
+    let left = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
+    if left < 0 { 0 } else { 20 - left as i32 }
 }
 
 /// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first

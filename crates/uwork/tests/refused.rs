@@ -307,6 +307,19 @@ fn without_threads_later_items_run_on_the_existing_ones() {
     });
 }
 
+// Catches: a refusal taken for the niceness -1, which each program without a privilege would report.
+#[test]
+fn without_getpriority_queues_have_the_niceness_0() {
+    alone("without_getpriority_queues_have_the_niceness_0", || {
+        let _watchdog = watchdog();
+        collect_reports();
+        refuse(libc::SYS_getpriority, libc::EPERM);
+        let queue = queue("nice").build().unwrap();
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+        assert_eq!(queue.dump().nice, 0);
+    });
+}
+
 // Catches: the first of the two ways to create a thread taken for the only one.
 #[test]
 fn without_clone3_threads_are_created_with_clone() {

@@ -249,6 +249,7 @@ void destroy_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(destroy_workq
 	alloc_workqueue("%s", __WQ_LEGACY | WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 #define create_singlethread_workqueue(name) alloc_ordered_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM, (name))
 
+/* All CPUs, and the niceness of the process, which `nice -n 10 program` raises, instead of 0. */
 struct workqueue_attrs *alloc_workqueue_attrs(void) UW_KERNEL_NAME(alloc_workqueue_attrs);
 void free_workqueue_attrs(struct workqueue_attrs *attrs) UW_KERNEL_NAME(free_workqueue_attrs);
 /*
