@@ -379,13 +379,17 @@ pub(crate) fn is_passing(error: i32) -> bool {
     matches!(error, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EBADF)
 }
 
-/// Gives the calling thread an empty table of descriptors, or before Linux 5.9 a copy.
+/// Gives the calling thread an empty table of descriptors. Before Linux 5.9, and where a sandbox
+/// refuses the call: a copy, in which the first numbers are free, as a full table has no other ones.
 pub(crate) fn own_table() {
     const UNSHARE: libc::c_uint = 1 << 1;
-    // SAFETY: numbers only. The table of other threads stays as it is.
+    const FREE: RawFd = 64;
+    // SAFETY: numbers only. The table of other threads stays as it is: numbers are closed only once
+    // this thread has one of its own.
     unsafe {
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, UNSHARE) != 0 {
-            libc::unshare(libc::CLONE_FILES);
+        let is_empty = libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, UNSHARE) == 0;
+        if !is_empty && libc::unshare(libc::CLONE_FILES) == 0 {
+            (0..FREE).for_each(|number| _ = libc::close(number));
         }
     }
 }

@@ -349,8 +349,11 @@ fn the_machine_is_known_without_a_free_descriptor() {
         limit(libc::RLIMIT_NOFILE, FILES);
         let all = take_files(FILES);
         let found = Machine::read().unwrap();
+        // As before Linux 5.9: no call makes an empty table of descriptors.
+        refuse(libc::SYS_close_range, libc::ENOSYS);
+        let found_in_a_copy = Machine::read().unwrap();
         drop(all);
-        assert_eq!(found, known);
+        assert_eq!((&found, &found_in_a_copy), (&known, &known));
     });
 }
 
