@@ -4,6 +4,8 @@
 //! Results, error texts and panics are those of `uwork.h`: see the crate `uwork-capi`, whose
 //! functions are part of the same library.
 #![allow(clippy::missing_safety_doc, reason = "uwork-bridge.h says what callers promise")]
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod config;
 mod consumer;

@@ -28,6 +28,9 @@
 //! # }
 //! ```
 
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod config;
 mod connection;
 mod consumer;

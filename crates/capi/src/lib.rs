@@ -12,6 +12,8 @@
 //! An item is embedded in the program's memory. Its layout is [`UwWork`]. With
 //! `UWORK_DEBUG=objects` each item also has a shadow (`debug`).
 #![allow(clippy::missing_safety_doc, reason = "uwork.h says what callers promise")]
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod attrs;
 mod bounded;

@@ -4,6 +4,9 @@
 //! virtual time and under a model checker. Users depend on the crate `uwork`, which provides the
 //! Linux host.
 
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod account;
 pub mod combine;
 pub mod deque;

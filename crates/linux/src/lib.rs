@@ -5,6 +5,9 @@
 //! `uwork-policy` decides, and has no queues or items of its own. Programs use the crate `uwork`;
 //! the interface of this one follows the needs of the crates above it.
 
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!("uwork runs on Linux only: it needs futexes, rseq, membarrier and sysfs");
 

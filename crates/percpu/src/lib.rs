@@ -4,6 +4,9 @@
 //! the overview, and the project's `docs/percpu.md` the protocol. The crate is below `uwork` and
 //! knows no items: `uwork` builds per-CPU work on the module `raw`.
 
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod bundle;
 mod cache;
 mod calls;

@@ -25,6 +25,8 @@
 //! - [`cpu_choice`]: which CPU an item is queued for, and which parked worker is woken
 
 #![forbid(unsafe_code)]
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod admission;
 pub mod arrivals;

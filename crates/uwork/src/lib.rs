@@ -143,6 +143,9 @@
 //! The first use of a system queue makes it.
 //! <!-- calls: end -->
 
+// A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
