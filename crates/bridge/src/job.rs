@@ -255,6 +255,8 @@ pub(crate) struct Ticket {
     /// When the run began, in milliseconds after `since`; 0: not yet.
     began_ms: std::sync::atomic::AtomicU64,
     since: Instant,
+    /// The run has its permit: only the record of its begin may be between it and its handler.
+    has_permit: AtomicBool,
     /// The server knows that the run has begun.
     recorded: AtomicBool,
     /// The server was told that the run begins, and its answer did not come.
@@ -272,6 +274,7 @@ impl Ticket {
             is_reported: AtomicBool::new(false),
             began_ms: std::sync::atomic::AtomicU64::new(0),
             since: Instant::now(),
+            has_permit: AtomicBool::new(false),
             recorded: AtomicBool::new(false),
             unanswered: AtomicBool::new(false),
         })
@@ -283,6 +286,17 @@ impl Ticket {
         let ms = self.since.elapsed().as_millis() as u64 + 1;
         self.began_ms.store(ms, Ordering::Relaxed);
         self.state.compare_exchange(HELD, RUNNING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Notes that the run has its permit.
+    pub(crate) fn take_permit(&self) {
+        self.has_permit.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the job is held, and has waited for its permit for this time.
+    pub(crate) fn has_waited(&self, limit: Duration) -> bool {
+        let is_held = self.state.load(Ordering::Relaxed) == HELD;
+        is_held && !self.has_permit.load(Ordering::Relaxed) && self.since.elapsed() >= limit
     }
 
     /// Decides the attempt. False if it is decided already.
@@ -350,6 +364,10 @@ mod tests {
         assert!(ticket.running_ms().is_some());
         assert!(ticket.settle());
         assert!(!ticket.settle() && !ticket.begin() && ticket.is_settled());
+        let waiting = Ticket::new();
+        assert!(waiting.has_waited(Duration::ZERO) && !waiting.has_waited(Duration::MAX));
+        waiting.take_permit();
+        assert!(!waiting.has_waited(Duration::ZERO) && !ticket.has_waited(Duration::ZERO));
         let unstarted = Ticket::new();
         assert!(unstarted.settle_unstarted() && !unstarted.begin());
     }

@@ -23,6 +23,8 @@ pub(crate) struct Window {
     rate_per_s: f64,
     /// The largest recent entry; None before the first read.
     entry_bytes: Option<usize>,
+    /// Jobs have waited for a permit for long: none is fetched ahead.
+    pub(crate) is_slow: bool,
 }
 
 impl Window {
@@ -39,6 +41,9 @@ impl Window {
     }
 
     fn ahead(&self) -> usize {
+        if self.is_slow {
+            return 0;
+        }
         ((self.rate_per_s * AHEAD.as_secs_f64()) as usize).clamp(1, AHEAD_MAX)
     }
 
@@ -203,6 +208,9 @@ mod tests {
         (0..50).for_each(|_| window.ended(0, Duration::from_secs(1)));
         assert_eq!(window.size(0, ANY, 4), 5, "long jobs: the others are left to other consumers");
         assert_eq!(window.size(0, ANY, 0), 0, "runs that hang have all permits");
+        window.is_slow = true;
+        assert_eq!(window.size(0, ANY, 4), 4, "none ahead of runs that last");
+        assert!(window.reads_at(3, ANY, 4) && !window.reads_at(4, ANY, 4));
     }
 
     #[test]

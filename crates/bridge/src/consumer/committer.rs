@@ -61,6 +61,8 @@ struct Committer {
     cursors: Vec<String>,
     /// Streams whose last look for jobs of dead consumers found no memory, or little.
     owed: Vec<bool>,
+    /// Streams that are looked through for orphans before the reader fills a place.
+    first: Vec<bool>,
     /// Jobs taken over from other consumers, by stream.
     took: Vec<Throttle>,
     ended: usize,
@@ -100,6 +102,7 @@ impl Committer {
             next,
             cursors: vec!["0-0".to_owned(); streams],
             owed: vec![false; streams],
+            first: vec![false; streams],
             took: vec![Throttle::default(); streams],
             ended: 0,
             record: now,
@@ -153,6 +156,7 @@ impl Committer {
                 );
             match answer {
                 Ok(replies) => {
+                    self.put_orphans_first(&sent);
                     let is_refused = self.read(replies, sent, found);
                     if is_refused && self.link.is_closing() {
                         // A server that refuses outcomes has had its time. Other consumers take
@@ -214,6 +218,30 @@ impl Committer {
             at = at.min(self.next.spare);
         }
         if self.refused.is_empty() { at } else { at.min(self.hold_until) }
+    }
+
+    /// Runs last, and the outcomes of an exchange make places free: orphans get them first, also
+    /// those that this consumer has handed back.
+    fn put_orphans_first(&mut self, sent: &[Sent]) {
+        let is_one = |sent: &Sent| sent.purpose() == Purpose::Outcomes;
+        if !sent.iter().any(is_one) {
+            return;
+        }
+        if self.link.shared.is_slow() {
+            self.first.fill(true);
+            self.cursors.fill("0-0".to_owned());
+            self.link.set_orphans_first(true);
+        }
+        if self.link.orphans_first() {
+            self.next.reclaim.fill(Instant::now());
+        }
+    }
+
+    /// A stream has been looked through, or cannot be.
+    fn end_orphans_first(&mut self, stream: usize) {
+        if std::mem::take(&mut self.first[stream]) && !self.first.contains(&true) {
+            self.link.set_orphans_first(false);
+        }
     }
 
     fn faults_of(&mut self, purpose: Purpose) -> &ThreadFaults {

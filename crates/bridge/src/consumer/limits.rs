@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::failures::Failed;
 use super::link::Link;
 use super::outcome::End;
-use super::shared::lock;
+use super::shared::{WAIT_MAX, lock};
 use crate::job::{Ticket, too_long};
 use crate::scripts::ms;
 
@@ -17,6 +17,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Without a time limit a run is reported after this time.
 const LONG: Duration = Duration::from_secs(60);
+/// The interval at which jobs are looked for that wait for a permit.
+const WAITS_EVERY: Duration = Duration::from_millis(200);
 /// The interval at which long runs are looked for.
 const LONG_EVERY: Duration = Duration::from_secs(1);
 
@@ -56,18 +58,24 @@ impl Link {
 pub(super) struct Limits {
     /// When they are checked next.
     pub(super) next: Instant,
+    next_waits: Instant,
     /// Since when runs that hang have all permits.
     stuck_since: Option<Instant>,
 }
 
 impl Limits {
     pub(super) fn new(now: Instant) -> Limits {
-        Limits { next: now, stuck_since: None }
+        Limits { next: now, next_waits: now, stuck_since: None }
     }
 
-    /// Decides attempts that run for too long. Reports long ones that have no limit.
+    /// Hands back jobs that wait for too long, and decides attempts that run for too long. Reports
+    /// long ones that have no limit.
     pub(super) fn check(&mut self, link: &Link) {
         let now = Instant::now();
+        if now >= self.next_waits {
+            self.next_waits = now + WAITS_EVERY;
+            hand_back_waiting(link, WAIT_MAX);
+        }
         if now < self.next {
             return;
         }
@@ -86,20 +94,27 @@ impl Limits {
             report_over(link, &over, limit);
         }
         link.shared.has_hung(hung);
-        self.hand_back_if_stuck(link, now);
+        self.report_if_stuck(link, now);
     }
 
-    /// Hands back what has not begun when runs that hang have all permits. Those jobs would wait
-    /// here, kept alive by heartbeats, while other consumers have room.
-    fn hand_back_if_stuck(&mut self, link: &Link, now: Instant) {
+    /// Reports that runs that hang have all permits.
+    fn report_if_stuck(&mut self, link: &Link, now: Instant) {
         if link.shared.permits() > 0 {
             self.stuck_since = None;
             return;
         }
         if now - *self.stuck_since.get_or_insert(now) >= STUCK_AFTER {
             link.shared.report_stuck();
-            link.settle(|ticket| ticket.settle_unstarted(), || End::HandBack);
         }
+    }
+}
+
+/// Hands back jobs that have waited for a permit for this time. They would wait here, kept alive by
+/// heartbeats, while other consumers have room. Until a run is shorter none is fetched ahead.
+fn hand_back_waiting(link: &Link, limit: Duration) {
+    let has_waited = |ticket: &Ticket| ticket.has_waited(limit) && ticket.settle_unstarted();
+    if link.settle(has_waited, || End::HandBack) > 0 {
+        link.shared.begin_slow();
     }
 }
 

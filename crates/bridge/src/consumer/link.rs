@@ -57,6 +57,8 @@ pub(crate) struct Link {
     arrived: Condvar,
     /// A reply that delivers entries may have been lost: the reader looks for them.
     orphans: AtomicBool,
+    /// The committer looks for orphans before the reader fills a place.
+    orphans_first: AtomicBool,
     pub(crate) refusal: Refusal,
     /// The committer ends when it has committed everything.
     closing: AtomicBool,
@@ -74,6 +76,7 @@ impl Link {
             waiting: Mutex::default(),
             arrived: Condvar::new(),
             orphans: AtomicBool::new(false),
+            orphans_first: AtomicBool::new(false),
             refusal: Refusal::default(),
             closing: AtomicBool::new(false),
         })
@@ -252,6 +255,17 @@ impl Link {
 
     pub(crate) fn must_seek_orphans(&self) -> bool {
         self.orphans.swap(false, Ordering::Relaxed)
+    }
+
+    pub(super) fn orphans_first(&self) -> bool {
+        self.orphans_first.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_orphans_first(&self, is_on: bool) {
+        self.orphans_first.store(is_on, Ordering::Relaxed);
+        if !is_on {
+            self.shared.wake_readers();
+        }
     }
 
     pub(crate) fn close(&self) {

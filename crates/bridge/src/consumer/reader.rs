@@ -61,7 +61,7 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             });
             continue;
         }
-        let room = link.shared.wait_for_room(BLOCK);
+        let room = link.shared.wait_for_room(link, BLOCK);
         if room == 0 {
             continue;
         }

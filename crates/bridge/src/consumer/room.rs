@@ -3,17 +3,20 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use super::link::Link;
 use super::memory::Share;
 use super::pause::Gate;
 use super::shared::{Shared, lock};
+use crate::policy::Window;
 
 impl Shared {
-    /// The number of jobs that may be fetched, after a wait of at most `limit` for one.
-    pub(crate) fn wait_for_room(&self, limit: Duration) -> usize {
+    /// The number of jobs that may be fetched, after a wait of at most `limit` for one, and for a
+    /// look at the orphans of the link if these go first.
+    pub(crate) fn wait_for_room(&self, link: &Link, limit: Duration) -> usize {
         self.pause.look(&self.reporter);
-        let window = lock(&self.window).clone();
         let reads = |total| match self.pause.gate() {
-            Gate::Open => window.reads_at(total, self.bytes_left(), self.places()),
+            _ if link.orphans_first() => false,
+            Gate::Open => self.window().reads_at(total, self.bytes_left(), self.places()),
             // Others may run for hours. Without memory the trial would be handed back.
             Gate::Trial => total < self.places() && self.bytes_left() > 0,
             Gate::Closed(_) => false,
@@ -35,22 +38,30 @@ impl Shared {
 
     /// The number of jobs of dead consumers that may be taken over. Up to as many as can run at once
     /// go beyond the window, and the reader waits until they are within it: the reader fills each
-    /// place that becomes free at once, so orphans would find none while there is a backlog.
+    /// place that becomes free at once, so orphans would find none while there is a backlog. If runs
+    /// last, none go beyond it, and a link looks for orphans before its reader fills a place.
     pub(crate) fn room_for_orphans(&self) -> usize {
         let total = *lock(&self.total);
         let size = match self.pause.gate() {
-            Gate::Open => lock(&self.window).wanted(self.places()),
+            Gate::Open => self.window().wanted(self.places()),
             Gate::Trial => self.places().min(total + 1),
             Gate::Closed(_) => 0,
         };
-        let beyond = if self.pause.is_on() { 0 } else { size.min(self.places()) };
+        let is_window = self.pause.is_on() || self.is_slow();
+        let beyond = if is_window { 0 } else { size.min(self.places()) };
         (size + beyond).saturating_sub(total)
+    }
+
+    fn window(&self) -> Window {
+        let mut window = lock(&self.window).clone();
+        window.is_slow = self.is_slow();
+        window
     }
 
     /// The number of jobs to hold, of which `total` are held.
     fn size(&self, total: usize) -> usize {
         match self.pause.gate() {
-            Gate::Open => lock(&self.window).size(total, self.bytes_left(), self.places()),
+            Gate::Open => self.window().size(total, self.bytes_left(), self.places()),
             Gate::Trial if self.bytes_left() > 0 => self.places().min(total + 1),
             Gate::Trial | Gate::Closed(_) => 0,
         }

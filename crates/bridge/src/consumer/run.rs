@@ -58,6 +58,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(mut self) {
         let shared = &self.link.shared;
+        self.job.iter().for_each(|job| job.ticket.take_permit());
         let is_trial = self.job.as_ref().is_some_and(|job| job.trial.is_some());
         if shared.pause.is_on() && !is_trial {
             // Dropped, the job goes back to its stream.
@@ -77,6 +78,7 @@ impl Run {
         }
         job.describe(job.handler().unwrap_or_default());
         let result = shared.handlers.run(&job);
+        shared.has_run(&job.ticket);
         let end = job.ticket.settle().then(|| end_of(shared, &job, result));
         let Job { id, attempt, ticket, payload, .. } = job;
         drop(payload);

@@ -10,9 +10,14 @@ use super::pause::Pause;
 use crate::config::Config;
 use crate::counters::Tally;
 use crate::handler::Handlers;
+use crate::job::Ticket;
 use crate::policy::Window;
 use crate::report::{Faults, Reporter};
 use crate::safety::Findings;
+use crate::scripts::ms;
+
+/// A job that has waited for a permit for longer goes to other consumers.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What all links of a consumer share.
 pub(crate) struct Shared {
@@ -39,6 +44,8 @@ pub(crate) struct Shared {
     hung: AtomicIsize,
     /// It was reported that such runs have all permits.
     stuck: AtomicBool,
+    /// A job has waited for its permit for [`WAIT_MAX`], and no run has been shorter since.
+    slow: AtomicBool,
     /// A job runs alone, or waits until the others have ended: nothing is fetched.
     alone: AtomicBool,
     /// Whether jobs can run.
@@ -72,6 +79,7 @@ impl Shared {
             room: Condvar::new(),
             hung: AtomicIsize::new(0),
             stuck: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
             alone: AtomicBool::new(false),
             pause: Pause::default(),
             failures: Mutex::default(),
@@ -153,6 +161,23 @@ impl Shared {
         self.hung.fetch_sub(1, Ordering::Relaxed);
         self.stuck.store(false, Ordering::Relaxed);
         self.wake_readers();
+    }
+
+    /// Whether runs last so long that no job is fetched ahead of them.
+    pub(super) fn is_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn begin_slow(&self) {
+        self.slow.store(true, Ordering::Relaxed);
+    }
+
+    /// A run ends.
+    pub(super) fn has_run(&self, ticket: &Ticket) {
+        if self.is_slow() && ticket.running_ms().is_some_and(|run_ms| run_ms < ms(WAIT_MAX)) {
+            self.slow.store(false, Ordering::Relaxed);
+            self.wake_readers();
+        }
     }
 
     /// Whether runs go on although their attempts were decided.

@@ -58,7 +58,7 @@ fn a_consumer_without_jobs_stays_alive_for_the_others() {
 }
 
 #[test]
-fn jobs_of_a_dead_consumer_are_taken_over_by_a_full_one_and_run_before_its_backlog() {
+fn jobs_of_a_dead_consumer_and_those_handed_back_run_before_the_backlog_of_a_full_one() {
     const BACKLOG: usize = 50;
     let Some(redis) = Redis::start("jobs_of_a_dead_consumer", &[]) else { return };
     push(&redis, ["running", "ahead"].map(str::to_owned));
@@ -75,22 +75,60 @@ fn jobs_of_a_dead_consumer_are_taken_over_by_a_full_one_and_run_before_its_backl
     // A run is recorded before the next one begins.
     config.max_active = 1;
     let live = Bridge::start(config, handlers, |_| {}).unwrap();
-    // It holds one job ahead of the one that runs.
-    until("it is full", || live.counters().held == 2);
+    // It has held one job ahead of the one that runs, until that lasted.
+    until("it has handed one back", || live.counters().handed_back == 1);
     push(&redis, ["dead".to_owned()]);
     // A consumer that dies at once has it: the full one does not read.
     redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
-    assert_eq!(redis.pending("jobs"), 3);
+    assert_eq!((redis.pending("jobs"), live.counters().held), (3, 1));
     redis.forget_signs_of_life("jobs", "ghost");
     push(&redis, (0..BACKLOG).map(|n| n.to_string()));
-    until("the job is taken over although no job ends", || live.counters().held == 3);
     gate.add("open");
     until("all jobs are done", || redis.number("XLEN jobs") == 0);
     let order = order.lock().unwrap().clone();
-    let dead = order.iter().position(|name| name == "dead").unwrap();
-    // The job that ran and the one ahead came before it, and one that was read when it was queued.
-    assert!(dead <= 3, "{order:?}");
+    assert_eq!(order[..3], ["running", "ahead", "dead"], "{order:?}");
     assert_eq!(live.stop(LONG).counters.reclaimed, 1);
+}
+
+#[test]
+fn jobs_that_wait_behind_runs_that_hang_go_to_an_idle_consumer_and_to_no_full_one() {
+    let Some(redis) = Redis::start("jobs_that_wait_behind_runs", &[]) else { return };
+    let (gate, runs) = (Count::default(), Count::default());
+    let start = || {
+        let (opened, runs) = (gate.clone(), runs.clone());
+        let handlers = Handlers::new().otherwise(move |job| {
+            let name = String::from_utf8_lossy(job.payload()).into_owned();
+            runs.add(format!("{name} {}", job.attempt()));
+            if name == "hangs" {
+                opened.wait_for("open", 1);
+            }
+            Ok(Reply::done())
+        });
+        let mut config = config_never_late(redis.server(), "jobs");
+        config.max_active = 1;
+        Bridge::start(config, handlers, |_| {}).unwrap()
+    };
+    let full = [start(), start()];
+    push(&redis, ["hangs", "hangs"].map(str::to_owned));
+    runs.wait_for("hangs 1", 2);
+    push(&redis, ["a", "b", "c"].map(str::to_owned));
+    let handed_back = || full.each_ref().map(|of| of.counters().handed_back);
+    until("the jobs are handed back", || {
+        full.iter().all(|of| of.counters().held == 1) && handed_back().iter().all(|&of| of > 0)
+    });
+    let (before, looks) = (handed_back(), redis.calls("evalsha"));
+    until("both have looked for work many times", || redis.calls("evalsha") > looks + 60);
+    assert_eq!((handed_back(), runs.sum()), (before, 2), "a full consumer takes none");
+    let idle = start();
+    for name in ["a 1", "b 1", "c 1"] {
+        runs.wait_for(name, 1);
+    }
+    until("only the runs that hang are left", || redis.number("XLEN jobs") == 2);
+    idle.stop(LONG);
+    gate.add("open");
+    until("all jobs are done", || redis.number("XLEN jobs") == 0);
+    let duplicates = full.map(|of| of.stop(LONG).counters.duplicates);
+    assert_eq!((duplicates, runs.sum()), ([0, 0], 5));
 }
 
 #[test]

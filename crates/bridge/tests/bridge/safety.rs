@@ -1,7 +1,6 @@
 //! Servers that forget jobs: reported once, and again when that changes; refused where the program
 //! says so.
 
-use redis::Value;
 use uwork_bridge::{Bridge, Config, Error, ErrorKind, Producer};
 
 use crate::support::count::{Count, LONG, config};
@@ -11,10 +10,7 @@ use crate::support::server::{Redis, server_at};
 
 /// How often the server has answered XLEN, which a look at it begins with.
 fn looks(redis: &Redis) -> u64 {
-    let Value::BulkString(text) = redis.ask("INFO commandstats") else { panic!() };
-    let text = String::from_utf8(text).unwrap();
-    let calls = text.split("cmdstat_xlen:calls=").nth(1).and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().unwrap())
+    redis.calls("xlen")
 }
 
 #[test]

@@ -121,7 +121,10 @@ impl Committer {
             Purpose::Outcomes | Purpose::Exchange => self.hold_until = until,
             Purpose::Beats => self.next.beat = self.next.beat.min(until),
             Purpose::Spare => self.next.spare = until,
-            Purpose::Reclaim(stream) => self.next.reclaim[stream] = until,
+            Purpose::Reclaim(stream) => {
+                self.next.reclaim[stream] = until;
+                self.end_orphans_first(stream);
+            }
             Purpose::Promote(stream) => self.next.promote[stream] = until,
             Purpose::Sweep => self.next.sweep = self.next.sweep.min(until),
         }
@@ -287,10 +290,14 @@ impl Committer {
         self.report_takeovers();
         self.cursors[stream] = String::from_utf8_lossy(&cursor).into_owned();
         // The pass is not over.
-        if cursor != b"0-0" {
+        let is_over = cursor == b"0-0";
+        if !is_over {
             self.next.reclaim[stream] = Instant::now();
         }
         self.link.admit(stream, found);
+        if is_over {
+            self.end_orphans_first(stream);
+        }
     }
 
     fn promoted(&mut self, stream: usize, reply: &Value) {

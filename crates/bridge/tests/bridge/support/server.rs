@@ -146,6 +146,14 @@ impl Redis {
         }
     }
 
+    /// How often the server has executed a command, as INFO counts it.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let Value::BulkString(text) = self.ask("INFO commandstats") else { panic!() };
+        let text = String::from_utf8(text).unwrap();
+        let calls = text.split(&format!("cmdstat_{command}:calls=")).nth(1);
+        calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
     pub(crate) fn pending(&self, stream: &str) -> i64 {
         let Value::Array(parts) = self.ask(&format!("XPENDING {stream} uwork")) else { panic!() };
         let Value::Int(count) = parts[0] else { panic!() };
