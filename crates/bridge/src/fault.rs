@@ -28,15 +28,27 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     text: String,
+    pushed: usize,
 }
 
 impl Error {
     pub(crate) fn config(text: impl Into<String>) -> Error {
-        Error { kind: ErrorKind::Config, text: text.into() }
+        Error::new(ErrorKind::Config, text)
     }
 
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
-        Error { kind, text: text.into() }
+        Error { kind, text: text.into(), pushed: 0 }
+    }
+
+    /// The error of a push that ended after a server had taken jobs.
+    pub(crate) fn after(self, pushed: usize) -> Error {
+        Error { pushed, ..self }
+    }
+
+    /// How many jobs of a failed push the servers are known to have. If a connection was cut, they may
+    /// have more of them.
+    pub fn pushed(&self) -> usize {
+        self.pushed
     }
 
     /// What kind of error it is.

@@ -191,9 +191,9 @@ impl Producer {
     ///
     /// # Errors
     /// A job is larger than 511 MiB, which servers do not take, or a handler's name, an id or a key
-    /// than 64 KiB: then no job was added. The server refuses, or the connection was cut: then it is
-    /// unknown which of the jobs were added. Jobs with ids may be pushed again: within the window
-    /// each is added once.
+    /// than 64 KiB: then no job was added. The server refuses, or the connection was cut: then some of
+    /// the jobs may have been added, at least [`Error::pushed`]. Jobs with ids may be pushed again:
+    /// within the window each is added once.
     pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
         pushes.iter().try_for_each(Push::check)?;
         self.leave_parents_connections();
@@ -210,7 +210,11 @@ impl Producer {
             for part in routed.chunks(BATCH_MAX) {
                 let route = |&nth: &usize| self.route(home, &pushes[nth]);
                 let routes: Vec<Cmd> = part.iter().map(route).collect();
-                for (&nth, reply) in part.iter().zip(self.exchange(home, &routes)?) {
+                let replies = self.exchange(home, &routes)?;
+                if let Some(error) = replies.iter().find_map(|reply| self.refused(home, reply)) {
+                    return Err(error);
+                }
+                for (&nth, reply) in part.iter().zip(replies) {
                     match reply {
                         Value::Nil => by_shard[self.shard(&pushes[nth])].push(nth),
                         mark => match self.routed(&mark) {
@@ -230,11 +234,18 @@ impl Producer {
                 for part in batches(&pushes, &numbers) {
                     let command = |&nth: &usize| self.command(shard, shards, &pushes[nth]);
                     let commands: Vec<Cmd> = part.iter().map(command).collect();
-                    for (&nth, reply) in part.iter().zip(self.exchange(shard, &commands)?) {
-                        match self.routed(&reply) {
-                            Some(other) => elsewhere[other].push(nth),
-                            None => outcomes[nth] = Some(self.pushed(shard, &reply)?),
+                    let replies = self.exchange(shard, &commands);
+                    let replies = replies.map_err(|error| error.after(added(&outcomes)))?;
+                    let mut refused = None;
+                    for (&nth, reply) in part.iter().zip(replies) {
+                        match (self.refused(shard, &reply), self.routed(&reply)) {
+                            (Some(error), _) => refused = refused.or(Some(error)),
+                            (None, Some(other)) => elsewhere[other].push(nth),
+                            (None, None) => outcomes[nth] = Some(self.pushed(shard, &reply)?),
                         }
+                    }
+                    if let Some(error) = refused {
+                        return Err(error.after(added(&outcomes)));
                     }
                 }
             }
@@ -310,13 +321,11 @@ impl Producer {
     }
 
     fn exchange(&mut self, shard: usize, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
-        let wire = &mut self.wires[shard];
-        let replies = wire.ask(commands).map_err(|fault| fault.error)?;
-        let name = wire.name();
-        match replies.iter().find_map(|reply| Fault::in_reply(reply, &name)) {
-            Some(fault) => Err(fault.error),
-            None => Ok(replies),
-        }
+        self.wires[shard].ask(commands).map_err(|fault| fault.error)
+    }
+
+    fn refused(&self, shard: usize, reply: &Value) -> Option<Error> {
+        Fault::in_reply(reply, &self.wires[shard].name()).map(|fault| fault.error)
     }
 
     fn pushed(&self, shard: usize, reply: &Value) -> Result<Pushed, Error> {
@@ -343,6 +352,12 @@ pub(crate) fn route(home: &Keys, id: &str, shard: usize, shards: usize, window: 
     command.arg(format!("{}{shard}", ROUTE as char));
     command.arg(ms(window).saturating_mul(2)).arg(shards);
     command
+}
+
+/// How many jobs are in the streams, or will be.
+fn added(outcomes: &[Option<Pushed>]) -> usize {
+    let is_added = |of: &&Option<Pushed>| matches!(of, Some(Pushed::Added(_) | Pushed::Delayed));
+    outcomes.iter().filter(is_added).count()
 }
 
 /// The numbers of jobs of each exchange.

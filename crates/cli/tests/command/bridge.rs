@@ -275,18 +275,35 @@ fn more_commands_than_descriptors_allow_are_refused_with_the_number_that_they_do
 fn lines_that_are_not_text_are_jobs_and_an_error_says_how_many_came_before() {
     let name = "lines_that_are_not_text_are_jobs";
     let Some(redis) = Redis::start(name, &[]) else { return };
-    let push = |lines: &[u8]| {
-        let mut command = redis.command(&["push", "--stream", "jobs", "--lines"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut push = Owned::spawn(&mut command);
-        push.stdin.take().unwrap().write_all(lines).unwrap();
-        push.output()
-    };
+    let push = |lines: &[u8]| push_lines(&redis, lines);
     assert_eq!(push(b"\xff\xfe\nb\n").stdout, b"2 jobs\n");
     assert_eq!(redis.number("XLEN jobs"), 2);
     redis.ask("SET jobs text");
     let refused = String::from_utf8(push(b"c\n").stderr).unwrap();
     assert!(refused.starts_with("uwork: after 0 jobs: ") && refused.contains("WRONGTYPE"));
+}
+
+fn push_lines(redis: &Redis, lines: &[u8]) -> Output {
+    let mut command = redis.command(&["push", "--stream", "jobs", "--lines"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut push = Owned::spawn(&mut command);
+    // A push that has failed reads no more.
+    let _ = push.stdin.take().unwrap().write_all(lines);
+    push.output()
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_batch_says_how_many_jobs_the_server_has() {
+    let Some(redis) = Redis::start("an_error_in_the_middle_of_a_batch", &[]) else { return };
+    // Room for some thousands of the jobs.
+    let used = redis.number("EVAL return(tonumber(redis.call('INFO','memory'):match('used_memory:(%d+)'))) 0");
+    redis.ask(&format!("CONFIG SET maxmemory {}", used + (3 << 20)));
+    let lines = [&[b'x'; 1_000][..], b"\n"].concat().repeat(10_000);
+    let Output { status, stderr, .. } = push_lines(&redis, &lines);
+    let said = String::from_utf8(stderr).unwrap();
+    let jobs = redis.number("XLEN jobs");
+    assert!(status.code() == Some(2) && jobs > 0, "{said}");
+    assert!(said.contains(&format!("uwork: after {jobs} jobs: ")), "{said}");
 }
 
 #[test]

@@ -169,18 +169,18 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
         let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
         let mut state = or_end(ManuallyDrop::new(state()));
         let count = state.pushed;
-        let mut after = |error: UserError| {
+        let mut after = |more: usize, error: UserError| {
             state.progress = None;
-            UserError(format!("after {count} jobs: {}", error.0))
+            UserError(format!("after {} jobs: {}", count + more, error.0))
         };
-        let batch = batch.map_err(|error| after(input(error)))?;
+        let batch = batch.map_err(|error| after(0, input(error)))?;
         if batch.is_empty() {
             state.progress = None;
             return answered(state, &format!("{count} jobs\n"));
         }
         let read = batch.len();
         let pushes = batch.into_iter().map(|line| push(args, without_return(line))).collect();
-        producer.push_all(pushes).map_err(|error| after(user(error)))?;
+        producer.push_all(pushes).map_err(|error| after(error.pushed(), user(error)))?;
         state.pushed += read;
         drop(ManuallyDrop::into_inner(state));
     }
