@@ -227,8 +227,8 @@ fn without_script(reply: &str) -> &str {
 }
 
 /// For a key of another type: the reply does not name the key.
-const TYPE_ADVICE: &str = "; rename the key of another type: the stream, or its :delayed, :dead or \
-                           :results; or choose another name for the stream";
+const TYPE_ADVICE: &str = "; rename the key of another type: the stream, or its :delayed, :dead, \
+                           :stats or :results; or choose another name for the stream";
 /// For a user without the rights that the bridge needs.
 const ACL_ADVICE: &str = "; docs/bridge.md has the ACL rules";
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::fault::{Error, Fault};
+use crate::fault::{Error, Fault, Remedy};
 use crate::keys::Keys;
 use crate::server::Server;
 use crate::wire::Wire;
@@ -52,13 +52,16 @@ pub struct Stat {
     pub duplicates: u64,
     /// The consumers.
     pub consumers: Vec<ConsumerStat>,
+    /// Keys that the server has not shown, and why: they have another type, or the user has no right.
+    /// Their numbers here are zero.
+    pub unread: Vec<(String, Error)>,
 }
 
 impl Stat {
     /// Asks a server for the state of a stream. A stream or group that does not exist is empty.
     ///
     /// # Errors
-    /// The server does not answer or refuses, or the key is not a stream.
+    /// The server does not answer, or shows none of the stream's keys.
     pub fn read(server: Server, stream: &str, group: &str) -> Result<Stat, Error> {
         let keys = Keys::of(stream);
         let mut wire = Wire::new(server);
@@ -79,13 +82,8 @@ impl Stat {
             command("XINFO", &["CONSUMERS", stream, group]),
         ];
         let replies = wire.ask(&commands).map_err(|fault| fault.error)?;
-        let name = wire.name();
-        for reply in &replies[..4] {
-            if let Some(fault) = Fault::in_reply(reply, &name) {
-                return Err(fault.error);
-            }
-        }
-        let mut stat = Stat { stream: stream.to_owned(), ..Stat::default() };
+        let unread = unread(&keys, &replies, &wire.name())?;
+        let mut stat = Stat { stream: stream.to_owned(), unread, ..Stat::default() };
         let length = number(&replies[0]);
         stat.delayed = number(&replies[1]);
         stat.dead_letters = number(&replies[2]);
@@ -103,11 +101,12 @@ impl Stat {
             }
         }
         let groups = groups(&replies[5]);
-        stat.group_exists = groups.iter().any(|name| name == group);
+        stat.group_exists = groups.iter().any(|name| name == group) || stat.is_unread("");
         let has_counts = matches!(&replies[3], Value::Array(counts) if !counts.is_empty());
         stat.exists = matches!(&replies[5], Value::Array(_))
             || stat.delayed + stat.dead_letters > 0
-            || has_counts;
+            || has_counts
+            || !stat.unread.is_empty();
         // The rest are errors if the group does not exist.
         if let Value::Array(pending) = &replies[4] {
             stat.in_flight = pending.first().map_or(0, number);
@@ -126,30 +125,40 @@ impl Stat {
         Ok(stat)
     }
 
-    /// Several streams in the text format of OpenMetrics.
+    /// Whether the server has not shown a key: the stream with an empty name, or one of its others.
+    fn is_unread(&self, part: &str) -> bool {
+        self.unread.iter().any(|(key, _)| match part {
+            "" => *key == self.stream,
+            part => *key != self.stream && key.ends_with(part),
+        })
+    }
+
+    /// Several streams in the text format of OpenMetrics, without numbers that are unknown.
     pub fn to_openmetrics(stats: &[Stat]) -> String {
         type Metric = (&'static str, &'static str, &'static str, fn(&Stat) -> u64);
+        // By the keys that have them.
         const METRICS: [Metric; 10] = [
-            ("lag", "gauge", "Jobs that no consumer has fetched", |stat| stat.lag),
-            ("in_flight", "gauge", "Jobs that consumers hold", |stat| stat.in_flight),
-            ("delayed", "gauge", "Delayed jobs, retries included", |stat| stat.delayed),
-            ("dead_letters", "gauge", "Letters in the dead-letter stream", |s| s.dead_letters),
-            ("consumers", "gauge", "Consumers of the group", |stat| stat.consumers.len() as u64),
-            ("done", "counter", "Jobs that were acknowledged", |stat| stat.done),
-            ("retries", "counter", "Failed attempts, delayed for another", |stat| stat.retries),
-            ("dead", "counter", "Jobs that became dead letters", |stat| stat.dead),
-            ("reclaimed", "counter", "Jobs taken over from dead consumers", |s| s.reclaimed),
-            ("duplicates", "counter", "Jobs that ran twice", |s| s.duplicates),
+            ("lag", "", "Jobs that no consumer has fetched", |stat| stat.lag),
+            ("in_flight", "", "Jobs that consumers hold", |stat| stat.in_flight),
+            ("delayed", ":delayed", "Delayed jobs, retries included", |stat| stat.delayed),
+            ("dead_letters", ":dead", "Letters in the dead-letter stream", |s| s.dead_letters),
+            ("consumers", "", "Consumers of the group", |stat| stat.consumers.len() as u64),
+            ("done", ":stats", "Jobs that were acknowledged", |stat| stat.done),
+            ("retries", ":stats", "Failed attempts, delayed for another", |stat| stat.retries),
+            ("dead", ":stats", "Jobs that became dead letters", |stat| stat.dead),
+            ("reclaimed", ":stats", "Jobs taken over from dead consumers", |s| s.reclaimed),
+            ("duplicates", ":stats", "Jobs that ran twice", |s| s.duplicates),
         ];
         let mut out = String::new();
-        for (name, kind, help, value) in METRICS {
-            let suffix = if kind == "counter" { "_total" } else { "" };
+        for (name, key, help, value) in METRICS {
+            let (kind, suffix) =
+                if key == ":stats" { ("counter", "_total") } else { ("gauge", "") };
             // Writing to a string does not fail.
             let _ = write!(
                 out,
                 "# TYPE uwork_bridge_{name} {kind}\n# HELP uwork_bridge_{name} {help}.\n"
             );
-            for stat in stats {
+            for stat in stats.iter().filter(|stat| !stat.is_unread(key)) {
                 let stream = stat.stream.replace('\\', "\\\\").replace('"', "\\\"");
                 let stream = stream.replace('\n', "\\n");
                 let value = value(stat);
@@ -159,6 +168,23 @@ impl Stat {
         out.push_str("# EOF\n");
         out
     }
+}
+
+/// The keys that a server has not shown, and why. A stream or a group that does not exist is no error
+/// of the replies about it. If no key was shown, the first error is that of the server.
+fn unread(keys: &Keys, replies: &[Value], address: &str) -> Result<Vec<(String, Error)>, Error> {
+    let of = [&keys.stream, &keys.delayed, &keys.dead, &keys.stats, &keys.stream, &keys.stream];
+    let mut unread: Vec<(String, Error)> = Vec::new();
+    for (key, reply) in of.into_iter().zip(replies) {
+        let exists = |fault: &Fault| {
+            fault.remedy != Remedy::MakeGroup && !fault.error.to_string().contains("no such key")
+        };
+        let fault = Fault::in_reply(reply, address).filter(exists);
+        if let Some(fault) = fault.filter(|_| unread.iter().all(|(known, _)| known != key)) {
+            unread.push((key.clone(), fault.error));
+        }
+    }
+    if unread.len() == 4 { Err(unread.swap_remove(0).1) } else { Ok(unread) }
 }
 
 /// The consumers in a reply to XINFO CONSUMERS; none in an error.
@@ -209,5 +235,9 @@ mod tests {
         assert!(out.contains("uwork_bridge_done_total{stream=\"a\"} 7\n"));
         assert!(out.contains("uwork_bridge_lag{stream=\"b\\\"\"} 0\n"));
         assert!(out.ends_with("# EOF\n"));
+        let error = Error::config("no right");
+        let hidden = Stat { unread: vec![("{a}:stats".to_owned(), error)], ..stat("a") };
+        let out = Stat::to_openmetrics(&[hidden]);
+        assert!(!out.contains("done_total{") && out.contains("lag{stream=\"a\"} 0"), "{out}");
     }
 }

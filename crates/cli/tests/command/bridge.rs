@@ -31,6 +31,7 @@ use patience::until;
 use process::Background;
 use server::{RESERVED_PORT, Redis};
 
+mod operators;
 mod signals;
 
 impl Redis {
@@ -296,7 +297,8 @@ fn push_lines(redis: &Redis, lines: &[u8]) -> Output {
 fn an_error_in_the_middle_of_a_batch_says_how_many_jobs_the_server_has() {
     let Some(redis) = Redis::start("an_error_in_the_middle_of_a_batch", &[]) else { return };
     // Room for some thousands of the jobs.
-    let used = redis.number("EVAL return(tonumber(redis.call('INFO','memory'):match('used_memory:(%d+)'))) 0");
+    let used = redis
+        .number("EVAL return(tonumber(redis.call('INFO','memory'):match('used_memory:(%d+)'))) 0");
     redis.ask(&format!("CONFIG SET maxmemory {}", used + (3 << 20)));
     let lines = [&[b'x'; 1_000][..], b"\n"].concat().repeat(10_000);
     let Output { status, stderr, .. } = push_lines(&redis, &lines);

@@ -8,7 +8,7 @@ use serde_json::json;
 use uwork_bridge::{ConsumerStat, HeldJob, shown};
 
 use super::dead::age;
-use super::{GroupOfStreams, code, seconds, user};
+use super::{GroupOfStreams, seconds};
 use crate::commands::json::line;
 use crate::commands::{UserError, print};
 
@@ -35,11 +35,17 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let group = &args.of.group;
     let found = args.of.streams.look(group)?;
-    let is_complete = found.is_complete;
+    let mut status = found.status;
     let mut text = String::new();
     for (server, stat) in found.existing() {
         let stream = &stat.stream;
-        let held = HeldJob::read(server, stream, group, args.jobs.clamp(1, 1_000)).map_err(user)?;
+        let held = match HeldJob::read(server, stream, group, args.jobs.clamp(1, 1_000)) {
+            Ok(held) => held,
+            Err(error) => {
+                status.failed(format_args!("{}: {error}", shown(stream.as_bytes())));
+                continue;
+            }
+        };
         if held.is_empty() {
             let (stream, group) = (shown(stream.as_bytes()), shown(group.as_bytes()));
             complain!("uwork: {stream}: the group {group} has no consumer");
@@ -54,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         }
     }
     print(&text)?;
-    Ok(code(is_complete))
+    Ok(status.code())
 }
 
 fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use uwork_bridge::{DeadLetter, DeadLetters, Settled, shown};
 
-use super::{Streams, code, seconds, user};
+use super::{Status, Streams, seconds};
 use crate::commands::json::{bytes, line};
 use crate::commands::progress::Progress;
 use crate::commands::{UserError, print, written, written_raw};
@@ -111,18 +111,18 @@ struct SettleArgs {
     letter: Vec<String>,
 }
 
-/// The dead letters of each stream and shard, and whether all streams exist.
-fn all_of(streams: &Streams) -> Result<(Vec<DeadLetters>, bool), UserError> {
+/// The dead letters of each stream and shard whose server answers.
+fn all_of(streams: &Streams) -> Result<(Vec<DeadLetters>, Status), UserError> {
     let servers = streams.place.servers()?;
     // Letters belong to the stream, whatever its groups.
     let found = streams.look("uwork")?;
-    let is_complete = found.is_complete;
+    let status = found.status;
     let existing: Vec<String> = found.existing().map(|(_, stat)| stat.stream).collect();
     let of_stream =
         |stream: &String| DeadLetters::of_shards(&servers, stream, streams.place.shards);
-    let mut letters: Vec<DeadLetters> = streams.stream.iter().flat_map(of_stream).collect();
+    let mut letters: Vec<DeadLetters> = streams.names().into_iter().flat_map(of_stream).collect();
     letters.retain(|letters| existing.iter().any(|stream| stream == letters.stream()));
-    Ok((letters, is_complete))
+    Ok((letters, status))
 }
 
 /// Runs the command.
@@ -137,7 +137,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
 }
 
 fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
-    let (mut all, is_complete) = all_of(&args.streams)?;
+    let (mut all, mut status) = all_of(&args.streams)?;
     let width = all.iter().map(|letters| letters.stream().len()).max().unwrap_or(0).max(6);
     let title = format!(
         "{:<width$} {:<20} {:>7} {:>8} {:<20} {:<12} {:<12} error",
@@ -150,7 +150,11 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
         let (mut after, mut left) = (None, if args.count == 0 { u64::MAX } else { args.count });
         while left > 0 {
             let count = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
-            let page = letters.page(after.as_deref(), count, LISTED_MAX).map_err(user)?;
+            let page = letters.page(after.as_deref(), count, LISTED_MAX);
+            let page = page.unwrap_or_else(|error| {
+                status.failed(of_stream(letters, &error));
+                Vec::new()
+            });
             let Some(last) = page.last() else { break };
             after = Some(last.number.clone());
             left -= page.len() as u64;
@@ -163,13 +167,22 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        let more = if left == 0 { letters.count().map_err(user)? } else { 0 };
+        let more = if left == 0 { letters.count() } else { Ok(0) };
+        let more = more.unwrap_or_else(|error| {
+            status.failed(of_stream(letters, &error));
+            0
+        });
         if more > args.count {
             let (stream, count) = (shown(letters.stream().as_bytes()), args.count);
             complain!("uwork: {stream}: {count} of {more} letters are listed; --count 0 lists all");
         }
     }
-    Ok(code(is_complete))
+    Ok(status.code())
+}
+
+/// An error, and the stream whose letters it concerns.
+fn of_stream(letters: &DeadLetters, error: &uwork_bridge::Error) -> String {
+    format!("{}: {error}", shown(letters.stream().as_bytes()))
 }
 
 fn row(width: usize, stream: &str, letter: &DeadLetter) -> String {
@@ -210,17 +223,20 @@ fn object(stream: &str, letter: &DeadLetter) -> Value {
 }
 
 fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
-    let (mut all, mut is_complete) = all_of(&args.streams)?;
+    let (mut all, mut status) = all_of(&args.streams)?;
     for name in &args.letter {
-        let Some((nth, number)) = find(&mut all, name)? else {
-            is_complete = false;
-            continue;
-        };
+        let Some((nth, number)) = find(&mut all, name, &mut status) else { continue };
         let letters = &mut all[nth];
-        let Some(letter) = letters.get(&number).map_err(user)? else {
-            missing(name);
-            is_complete = false;
-            continue;
+        let letter = match letters.get(&number) {
+            Ok(Some(letter)) => letter,
+            Ok(None) => {
+                missing(name, &mut status);
+                continue;
+            }
+            Err(error) => {
+                status.failed(of_stream(letters, &error));
+                continue;
+            }
         };
         let stream = letters.stream();
         let is_open = match (args.payload, args.json) {
@@ -232,7 +248,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode, UserError> {
             break;
         }
     }
-    Ok(code(is_complete))
+    Ok(status.code())
 }
 
 /// All of a letter, for people.
@@ -268,7 +284,7 @@ fn page(stream: &str, letter: &DeadLetter) -> String {
 
 /// Replays letters with a window for their ids, or without one drops them.
 fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserError> {
-    let (mut all, mut is_complete) = all_of(&args.streams)?;
+    let (mut all, mut status) = all_of(&args.streams)?;
     let is_replay = window.is_some();
     if let Some(window) = window {
         all = all.into_iter().map(|letters| letters.window(window)).collect();
@@ -281,28 +297,31 @@ fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserE
             let verb = if is_replay { "replays" } else { "drops" };
             progress.begin(format!("{verb} the letters of {stream}"));
             let settled = if is_replay { letters.replay_all() } else { letters.remove_all() };
-            *sum = settled.map_err(|error| UserError(format!("{stream}: {error}")))?;
+            match settled {
+                Ok(settled) => *sum = settled,
+                Err(error) => status.failed(of_stream(letters, &error)),
+            }
         }
     }
     for name in &args.letter {
-        let Some((nth, number)) = find(&mut all, name)? else {
-            is_complete = false;
-            continue;
-        };
+        let Some((nth, number)) = find(&mut all, name, &mut status) else { continue };
         let letters = &mut all[nth];
         let settled = match is_replay {
             true => letters.replay(&number),
             false => letters.remove(&number),
         };
-        match settled.map_err(user)? {
-            true => sums[nth].settled += 1,
-            false => sums[nth].left += 1,
+        match settled {
+            Ok(true) => sums[nth].settled += 1,
+            Ok(false) => sums[nth].left += 1,
+            Err(error) => status.failed(of_stream(letters, &error)),
         }
     }
     let verb = if is_replay { "replayed" } else { "dropped" };
     let mut text = String::new();
     for (letters, sum) in all.iter().zip(&sums) {
-        is_complete &= sum.left == 0;
+        if sum.left > 0 {
+            status.not_found();
+        }
         let stream = letters.stream();
         text += &match (args.json, sum.left) {
             (true, left) => line(&json!({"stream": stream, verb: sum.settled, "left": left})),
@@ -315,37 +334,47 @@ fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserE
         };
     }
     print(&text)?;
-    Ok(code(is_complete))
+    Ok(status.code())
 }
 
-/// The stream of a letter, and its number. Says so if there is none.
-fn find(all: &mut [DeadLetters], name: &str) -> Result<Option<(usize, String)>, UserError> {
+/// The stream of a letter, and its number. Says so if there is none, or more than one.
+fn find(all: &mut [DeadLetters], name: &str, status: &mut Status) -> Option<(usize, String)> {
     let (stream, number) = match name.rsplit_once('/') {
         Some((stream, number)) => (Some(stream), number),
         None => (None, name),
     };
-    let mut found = Vec::new();
+    let (mut found, mut has_failed) = (Vec::new(), false);
     for (nth, letters) in all.iter_mut().enumerate() {
         let is_meant = stream.is_none_or(|stream| stream == letters.stream());
-        if is_meant && letters.payload_bytes(number).map_err(user)?.is_some() {
-            found.push(nth);
+        if !is_meant {
+            continue;
+        }
+        match letters.payload_bytes(number) {
+            Ok(None) => {}
+            Ok(Some(_)) => found.push(nth),
+            Err(error) => {
+                status.failed(of_stream(letters, &error));
+                has_failed = true;
+            }
         }
     }
     match found[..] {
-        [] => missing(name),
-        [nth] => return Ok(Some((nth, number.to_owned()))),
+        [] if has_failed => {}
+        [] => missing(name, status),
+        [nth] => return Some((nth, number.to_owned())),
         [..] => {
             let names = found.iter().map(|&nth| format!("{}/{number}", all[nth].stream()));
             let names = names.collect::<Vec<_>>().join(" and ");
             let names = shown(names.as_bytes());
-            return Err(UserError(format!("{number} is the number of {names}: name one of them")));
+            status.failed(format_args!("{number} is the number of {names}: name one of them"));
         }
     }
-    Ok(None)
+    None
 }
 
-fn missing(name: &str) {
+fn missing(name: &str, status: &mut Status) {
     complain!("uwork: there is no dead letter {}", shown(name.as_bytes()));
+    status.not_found();
 }
 
 /// A time in the largest unit that it fills.

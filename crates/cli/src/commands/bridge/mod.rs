@@ -20,6 +20,8 @@ const SERVER_VARIABLE: &str = "UWORK_BRIDGE_SERVER";
 const PASSWORD_VARIABLE: &str = "UWORK_BRIDGE_PASSWORD";
 /// A stream or a letter that does not exist makes the exit code 1.
 const NOT_FOUND: u8 = 1;
+/// A server that does not answer or refuses makes it 2.
+const FAILED: u8 = 2;
 /// The longest time that an option takes.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -51,18 +53,19 @@ enum Command {
     Push(push::Args),
     /// Print the state of streams: what waits, runs, failed and died.
     ///
-    /// Exit status 1: a stream does not exist, which a line on standard error says; the others are
-    /// printed. 2: a server does not answer or refuses.
+    /// Exit status 1: a stream does not exist. 2: a server does not answer or refuses. A line on
+    /// standard error says which; the others are printed.
     Stat(stat::Args),
     /// List dead letters, print them, replay or drop them.
     ///
-    /// Exit status 1: a stream or a letter does not exist, which a line on standard error says, or a
-    /// letter was left where it is; the others are settled. 2: a server does not answer or refuses.
+    /// Exit status 1: a stream or a letter does not exist, or a letter was left where it is. 2: a server
+    /// does not answer or refuses. A line on standard error says which; the others are printed or
+    /// settled.
     Dead(Box<dead::Args>),
     /// List the consumers of streams, alive or dead, and the jobs that they hold.
     ///
-    /// Exit status 1: a stream does not exist, which a line on standard error says; the others are
-    /// printed. 2: a server does not answer or refuses.
+    /// Exit status 1: a stream does not exist. 2: a server does not answer or refuses. A line on
+    /// standard error says which; the others are printed.
     Consumers(consumers::Args),
 }
 
@@ -163,24 +166,61 @@ struct GroupOfStreams {
 struct Found {
     /// Each stream, or each of its shards, with its server.
     stats: Vec<(Server, Stat)>,
-    /// All streams exist.
-    is_complete: bool,
+    status: Status,
+}
+
+/// The exit status so far: the worst of what a command has met.
+#[derive(Clone, Copy, Default)]
+struct Status(u8);
+
+impl Status {
+    fn not_found(&mut self) {
+        self.0 = self.0.max(NOT_FOUND);
+    }
+
+    /// Names what has failed. The command goes on with the rest.
+    fn failed(&mut self, what: impl std::fmt::Display) {
+        complain!("uwork: {what}");
+        self.0 = FAILED;
+    }
+
+    fn code(self) -> ExitCode {
+        ExitCode::from(self.0)
+    }
 }
 
 impl Streams {
-    /// Asks the servers. Names the streams that do not exist: those without any shard.
+    /// The streams, each once.
+    fn names(&self) -> Vec<&String> {
+        let is_first = |(nth, name): &(usize, &String)| !self.stream[..*nth].contains(name);
+        self.stream.iter().enumerate().filter(is_first).map(|(_, name)| name).collect()
+    }
+
+    /// Asks the servers. Names those that fail, and the streams that do not exist: those without any
+    /// shard.
     fn look(&self, group: &str) -> Result<Found, UserError> {
         let servers = self.place.servers()?;
-        let mut found = Found { stats: Vec::new(), is_complete: true };
-        for stream in &self.stream {
+        let mut found = Found { stats: Vec::new(), status: Status::default() };
+        for stream in self.names() {
             let mut exists = false;
             for (server, shard) in uwork_bridge::placed(&servers, stream, self.place.shards) {
-                let stat = Stat::read(server.clone(), &shard, group).map_err(user)?;
+                let stat = match Stat::read(server.clone(), &shard, group) {
+                    Ok(stat) => stat,
+                    Err(error) => {
+                        let shard = shown(shard.as_bytes());
+                        found.status.failed(format_args!("{shard}: {error}"));
+                        exists = true;
+                        continue;
+                    }
+                };
+                for (key, error) in &stat.unread {
+                    found.status.failed(format_args!("{}: {error}", shown(key.as_bytes())));
+                }
                 exists |= stat.exists;
                 found.stats.push((server, stat));
             }
             if !exists {
-                found.is_complete = false;
+                found.status.not_found();
                 let stream = shown(stream.as_bytes());
                 complain!("uwork: there is no stream {stream}: no job was pushed to it");
             }
@@ -194,11 +234,6 @@ impl Found {
     fn existing(self) -> impl Iterator<Item = (Server, Stat)> {
         self.stats.into_iter().filter(|(_, stat)| stat.exists)
     }
-}
-
-/// The exit code of a command that may have met what does not exist.
-fn code(is_complete: bool) -> ExitCode {
-    if is_complete { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) }
 }
 
 /// Runs the command.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use uwork_bridge::{ConsumerStat, Stat, shown};
 
-use super::{Found, GroupOfStreams, code};
+use super::{Found, GroupOfStreams};
 use crate::commands::json::line;
 use crate::commands::{UserError, print};
 
@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
-    let Found { stats, is_complete } = args.of.streams.look(&args.of.group)?;
+    let Found { stats, status } = args.of.streams.look(&args.of.group)?;
     let stats: Vec<Stat> = stats.into_iter().map(|(_, stat)| stat).collect();
     print(&match (args.openmetrics, args.json) {
         (true, _) => Stat::to_openmetrics(&stats),
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         let (stream, group) = (shown(stat.stream.as_bytes()), shown(args.of.group.as_bytes()));
         complain!("uwork: {stream}: there is no group {group}: no consumer has started");
     }
-    Ok(code(is_complete))
+    Ok(status.code())
 }
 
 fn object(stat: &Stat) -> serde_json::Value {
@@ -59,6 +59,7 @@ fn object(stat: &Stat) -> serde_json::Value {
         "dead": stat.dead,
         "reclaimed": stat.reclaimed,
         "duplicates": stat.duplicates,
+        "unread": stat.unread.iter().map(|(key, _)| key).collect::<Vec<_>>(),
         "consumers": stat.consumers.iter().map(consumer).collect::<Vec<_>>(),
     })
 }

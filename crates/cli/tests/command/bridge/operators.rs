@@ -1,0 +1,69 @@
+//! Commands for operators where a server, a key or a right is missing: the rest is shown.
+
+use super::both;
+use super::server::Redis;
+
+#[test]
+fn a_server_that_is_down_hides_nothing_of_another() {
+    let Some(redis) = Redis::start("a_server_that_is_down", &[]) else { return };
+    redis.ask("XADD cut.{0} * p x");
+    redis.ask("XADD cut.{0}:dead 7-0 p x n 1 e why");
+    // Port 1 has no listener.
+    let url = redis.url();
+    let of =
+        ["--stream", "cut", "--shards", "2", "--server", &url, "--server", "redis://127.0.0.1:1"];
+    for (command, options, shows) in [
+        (&["stat"][..], &[][..], "cut.{0} "),
+        (&["stat"], &["--json"], "\"cut.{0}\""),
+        (&["stat"], &["--openmetrics"], "uwork_bridge_lag{stream=\"cut.{0}\"} 1"),
+        (&["consumers"], &[], ""),
+        (&["dead", "list"], &[], "7-0"),
+        (&["dead", "show"], &["7-0"], "7-0"),
+        (&["dead", "replay"], &["--all"], "cut.{0}: 1 replayed"),
+    ] {
+        let (code, shown, said) = both(&redis, &[command, &of, options].concat());
+        assert_eq!(code, Some(2), "{command:?} {options:?}: {said}");
+        assert!(said.contains("uwork: cut.{1}: 127.0.0.1:1: "), "{command:?} {options:?}: {said}");
+        assert!(shown.contains(shows), "{command:?} {options:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_key_of_another_type_and_a_missing_right_hide_nothing_else() {
+    let Some(redis) = Redis::start("a_key_of_another_type_and_a_missing_right", &[]) else {
+        return;
+    };
+    redis.text(&["push", "--stream", "jobs", "job"]);
+    redis.ask("XADD {jobs}:dead 7-0 p x n 1 e why");
+    redis.ask("SET {jobs}:stats text");
+    for (command, options, shows) in [
+        (&["stat"][..], &["--json"][..], "\"unread\":[\"{jobs}:stats\"]"),
+        (&["consumers"], &[], ""),
+        (&["dead", "list"], &[], "7-0"),
+        (&["dead", "replay"], &["7-0"], "jobs: 1 replayed"),
+    ] {
+        let (code, shown, said) = both(&redis, &[command, &["--stream", "jobs"], options].concat());
+        assert_eq!(code, Some(2), "{command:?}: {said}");
+        let names = said.contains("uwork: {jobs}:stats: ") && said.contains("WRONGTYPE");
+        assert!(names && said.contains(":stats or :results"), "{command:?}: {said}");
+        assert!(shown.contains(shows), "{command:?}: {shown}");
+    }
+    redis.ask("ACL SETUSER poor on >secret ~* +@all -xinfo");
+    let poor = format!("redis://poor:secret@127.0.0.1:{}", redis.port());
+    let stat = ["stat", "--stream", "jobs", "--json", "--server", &poor];
+    let (code, shown, said) = both(&redis, &stat);
+    assert!(code == Some(2) && said.contains("uwork: jobs: ") && said.contains("NOPERM"), "{said}");
+    assert!(!said.contains("there is no"), "{said}");
+    assert!(shown.contains("\"exists\":true"), "{shown}");
+}
+
+#[test]
+fn a_stream_given_twice_counts_once_and_a_letter_that_fails_hides_no_other() {
+    let Some(redis) = Redis::start("a_stream_given_twice", &[]) else { return };
+    redis.ask("XADD {jobs}:dead 7-0 p x n 1 e why");
+    let twice = ["--stream", "jobs", "--stream", "jobs"];
+    let replay = [&["dead", "replay"][..], &twice, &["7-0", "no-number"]].concat();
+    let (code, shown, said) = both(&redis, &replay);
+    assert_eq!((code, &*shown), (Some(2), "jobs: 1 replayed\n"), "{said}");
+    assert!(said.contains("\"no-number\" is no number of a dead letter"), "{said}");
+}
