@@ -45,7 +45,7 @@ enum Command {
     /// Run the jobs of streams as commands until SIGINT or SIGTERM; the word may be left out.
     ///
     /// Exit status 1: jobs may be left to other consumers. 2: a setting, the server or the command is
-    /// refused. 128 plus its number: a second signal.
+    /// refused. 128 plus its number: a second signal, or one before the consumer has started.
     Run(run::Args),
     /// Add jobs to a stream.
     ///

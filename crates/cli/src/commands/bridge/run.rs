@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use uwork_bridge::{Backoff, Bridge, Config, Exec, Handlers, Results};
 
 use super::{Place, seconds, user};
 use crate::commands::UserError;
-use crate::commands::signals::{Signals, keep_statuses_of_children};
+use crate::commands::signals::{Signals, end_by, keep_statuses_of_children};
 
 /// Jobs that may be left behind at the end make the exit code 1.
 const LEFT_BEHIND: u8 = 1;
@@ -124,6 +126,30 @@ fn active(asked: Option<u32>, default: u32, most: u64) -> Result<u32, UserError>
     }
 }
 
+/// What a first signal meets.
+static PHASE: AtomicU8 = AtomicU8::new(STARTS);
+/// The consumer connects to its servers, and holds no job.
+const STARTS: u8 = 0;
+const RUNS: u8 = 1;
+const ENDS: u8 = 2;
+
+/// The first signal ends a start at once, and begins the stop of a consumer. A second one ends that.
+fn end_at_signals(signals: &Signals, has_come: &mpsc::Sender<()>, running: &Exec) {
+    let signal = signals.wait();
+    if PHASE.compare_exchange(STARTS, ENDS, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        complain!("uwork bridge: a signal ends the start");
+        end_by(signal);
+    }
+    // Fails only at the end of the process.
+    let _ = has_come.send(());
+    // A terminal that closes may send more than one SIGHUP.
+    let signal = std::iter::repeat_with(|| signals.wait()).find(|&of| of != libc::SIGHUP);
+    let signal = signal.unwrap_or(libc::SIGTERM);
+    complain!("uwork bridge: a second signal: running jobs are left to other consumers");
+    running.kill_all();
+    std::process::exit(128 + signal);
+}
+
 /// Runs the command.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let exec = Exec::new(args.exec, args.output_max).map_err(user)?;
@@ -149,25 +175,28 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         _ => Results::Dropped,
     };
     keep_statuses_of_children();
-    // Before the first thread, so that all threads leave the signals to this one.
+    // Before the first thread, so that all threads leave the signals to that one.
     let signals = Signals::block();
     let running = exec.clone();
+    let (has_come, comes) = mpsc::channel();
+    let ends = {
+        let running = running.clone();
+        move || end_at_signals(&signals, &has_come, &running)
+    };
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(ends);
+    thread.map_err(|error| UserError(format!("a thread for signals: {error}")))?;
     let handlers = Handlers::new().otherwise_exec(exec);
     let bridge = Bridge::start(config, handlers, |line| complain!("uwork bridge: {line}"));
     let bridge = bridge.map_err(user)?;
+    if PHASE.swap(RUNS, Ordering::SeqCst) == ENDS {
+        // The signal ends the process.
+        loop {
+            std::thread::park();
+        }
+    }
     complain!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
-    signals.wait();
-    let hurried = running.clone();
-    let impatient = move || {
-        // A terminal that closes may send more than one SIGHUP.
-        let signal = std::iter::repeat_with(|| signals.wait()).find(|&of| of != libc::SIGHUP);
-        let signal = signal.unwrap_or(libc::SIGTERM);
-        complain!("uwork bridge: a second signal: running jobs are left to other consumers");
-        hurried.kill_all();
-        std::process::exit(128 + signal);
-    };
-    // Without this thread a second signal ends the process at once.
-    drop(std::thread::Builder::new().name("signals".into()).spawn(impatient));
+    // The thread that sends it lives as long as the process.
+    let _ = comes.recv();
     let stopped = bridge.stop(args.stop_limit);
     // The process ends before the runs that were abandoned see it.
     running.kill_all();

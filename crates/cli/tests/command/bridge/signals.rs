@@ -1,6 +1,6 @@
-//! Signals to `uwork bridge push`.
+//! Signals to `uwork bridge push`, and to `uwork bridge run` before it has started.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 
@@ -35,6 +35,25 @@ fn a_signal_ends_a_push_which_says_how_many_jobs_it_has_added() {
         assert_eq!((status.signal(), &*stdout), (Some(signal.as_raw()), &b""[..]), "{said}");
         assert!(said.ends_with("uwork: a signal: jobs pushed: 1000\n"), "{said}");
         assert_eq!(redis.number("XLEN jobs"), 1_000);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_consumer_that_waits_for_its_server() {
+    let Some(redis) = Redis::start("a_signal_ends_a_consumer_that_waits", &[]) else { return };
+    for signal in [Signal::INT, Signal::TERM] {
+        // Port 1 has no listener.
+        let server = ["--server", "redis://127.0.0.1:1", "--stream", "jobs", "--exec", "true"];
+        let mut run = redis.command(&[&["run"][..], &server].concat());
+        run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut run = Owned::spawn(&mut run);
+        let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+        let waits = lines.find(|line| line.as_ref().unwrap().contains("waiting for the server"));
+        assert!(waits.is_some());
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let said: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(said.last().unwrap(), "uwork bridge: a signal ends the start");
+        assert_eq!(run.output().status.signal(), Some(signal.as_raw()));
     }
 }
 
