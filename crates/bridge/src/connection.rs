@@ -93,18 +93,15 @@ impl Connection {
         Connection { stream, arrived: Arrived::nothing() }
     }
 
-    /// Sends packed commands and reads their replies. After an error the connection is of no further
-    /// use: replies may still be on their way.
-    pub(crate) fn ask(
-        &mut self,
-        packed: &[u8],
-        count: usize,
-        wait: Wait<'_>,
-    ) -> io::Result<Vec<Value>> {
-        self.ask_into(packed, 0..count, wait, &mut |_, replies| replies.value())
+    /// The reply that a server has sent before it closed the connection, if that has failed a write.
+    pub(crate) fn last_words(&mut self) -> Option<Value> {
+        let wait = Wait { limit: SLICE, doubt: SLICE, ask: &mut || Ok(()) };
+        let mut stream = Patient { stream: &mut *self.stream, silence: Silence::begin(), wait };
+        Replies::new(&mut self.arrived, &mut stream).value().ok()
     }
 
-    /// The same for commands with these numbers, each of whose replies `intake` reads.
+    /// Sends packed commands with these numbers, each of whose replies `intake` reads. After an error
+    /// the connection is of no further use: replies may still be on their way.
     pub(crate) fn ask_into(
         &mut self,
         packed: &[u8],
@@ -246,7 +243,7 @@ mod tests {
     ) -> io::Result<Vec<Value>> {
         let mut connection = Connection::on(Box::new(Parts(parts.into_iter(), false)));
         let wait = Wait { limit: Duration::from_secs(3_600), doubt: Duration::ZERO, ask };
-        connection.ask(b"words", 2, wait)
+        connection.ask_into(b"words", 0..2, wait, &mut |_, replies| replies.value())
     }
 
     #[test]

@@ -101,6 +101,13 @@ impl Fault {
         Fault { address: address.to_owned(), remedy: Remedy::Reconnect, error }
     }
 
+    /// From a server without functions that the scripts need.
+    pub(crate) fn of_version(version: &str, address: &str) -> Fault {
+        let text = format!("{address}: the server is Redis {version}: 7.0 or newer is needed");
+        let error = Error::new(ErrorKind::Refused, text);
+        Fault { address: address.to_owned(), remedy: Remedy::Report, error }
+    }
+
     /// From a replica, which has named its master.
     pub(crate) fn of_replica(host: &str, port: u16, address: &str) -> Fault {
         let said = format!("READONLY a replica of {host}:{port}");
@@ -147,6 +154,10 @@ impl Fault {
                 "; give redis://USER:PASSWORD@HOST, or the option --password-file",
             ),
             "WRONGPASS" => (Remedy::Report, ErrorKind::Denied, "; check user and password"),
+            "DENIED" => (Remedy::Report, ErrorKind::Denied, ""),
+            "ERR" if reply.contains("max number of clients reached") => {
+                (Remedy::Reconnect, ErrorKind::Busy, "; raise its maxclients")
+            }
             "NOPERM" => (Remedy::Report, ErrorKind::Denied, ACL_ADVICE),
             // Inside a script the refusal has no code of its own.
             "ERR"
