@@ -77,21 +77,21 @@ impl Exec {
     ///
     /// # Errors
     /// There is no program, or the system would not start it: it is missing, not executable, or
-    /// neither a binary nor a script whose interpreter exists.
+    /// neither a binary nor a script whose interpreter exists. The same for a program behind `env`.
     pub fn new(command: Vec<OsString>, output_max: usize) -> Result<Exec, Error> {
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let words = words.join(" ");
-        let mut command = command.into_iter();
-        let program = command.next().filter(|program| !program.is_empty());
+        let program = command.first().filter(|program| !program.is_empty()).cloned();
         let program = program.ok_or_else(|| Error::config("the command has no program"))?;
-        check(&program).map_err(|reason| {
+        check(&command).map_err(|reason| {
             let has_blank = program.to_string_lossy().contains(char::is_whitespace);
             let advice = "; the program and its arguments are words of their own";
             let advice = if has_blank { advice } else { "" };
             Error::config(format!("the command {program:?} cannot be started: {reason}{advice}"))
         })?;
         let groups = Arc::default();
-        Ok(Exec { program, args: command.collect(), words, output_max, groups })
+        let args = command[1..].to_vec();
+        Ok(Exec { program, args, words, output_max, groups })
     }
 
     /// Kills the process groups of all jobs that run, and refuses further ones. For a process that

@@ -17,9 +17,39 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why the system would not start a program. It says nothing about a program that it cannot read,
 /// about the loader of a binary, or about formats that the system was taught.
-pub(crate) fn check(program: &OsStr) -> Result<(), String> {
+pub(crate) fn check(command: &[OsString]) -> Result<(), String> {
+    check_at(command, 0)
+}
+
+fn check_at(command: &[OsString], level: usize) -> Result<(), String> {
+    let Some((program, words)) = command.split_first() else { return Ok(()) };
+    found(program, level)?;
+    match Path::new(program).file_name() == Some(OsStr::new("env")) {
+        true => through_env(words, level),
+        false => Ok(()),
+    }
+}
+
+/// The program that env starts, which would fail each job with the status 127. Options say where it is
+/// searched, so nothing is known with most of them.
+fn through_env(words: &[OsString], level: usize) -> Result<(), String> {
+    let is_skipped = |word: &OsString| match word.as_bytes() {
+        b"-v" | b"--" => true,
+        word => !word.starts_with(b"PATH=") && !word.starts_with(b"-") && word.contains(&b'='),
+    };
+    let at = words.iter().take_while(|word| is_skipped(word)).count();
+    match words.get(at) {
+        Some(word) if !word.as_bytes().starts_with(b"-") && !word.as_bytes().contains(&b'=') => {
+            let rest = &words[at..];
+            check_at(rest, level).map_err(|reason| format!("env and {word:?}: {reason}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn found(program: &OsStr, level: usize) -> Result<(), String> {
     if program.as_bytes().contains(&b'/') {
-        return startable(Path::new(program), 0);
+        return startable(Path::new(program), level);
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut refused = None;
@@ -27,7 +57,7 @@ pub(crate) fn check(program: &OsStr) -> Result<(), String> {
         // An empty part is the working directory.
         let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let file = folder.join(program);
-        match startable(&file, 0) {
+        match startable(&file, level) {
             Ok(()) => return Ok(()),
             Err(_) if fs::metadata(&file).is_err() => {}
             // The search goes on, as the system's does.
@@ -55,7 +85,7 @@ fn startable(file: &Path, level: usize) -> Result<(), String> {
     if open.take(HEAD_BYTES).read_to_end(&mut head).is_err() || head.starts_with(b"\x7fELF") {
         return Ok(());
     }
-    let Some(interpreter) = interpreter(&head) else {
+    let Some(interpreter) = interpreter(&head).filter(|words| !words.is_empty()) else {
         return match knows_other_formats() {
             true => Ok(()),
             false => Err("it is neither a binary nor a script that begins with #!".to_owned()),
@@ -64,16 +94,29 @@ fn startable(file: &Path, level: usize) -> Result<(), String> {
     if level == LEVELS_MAX {
         return Err("its interpreter is a script, too many times over".to_owned());
     }
-    startable(Path::new(&interpreter), level + 1)
-        .map_err(|reason| format!("its interpreter {interpreter:?}: {reason}"))
+    check_at(&interpreter, level + 1)
+        .map_err(|reason| format!("its interpreter {:?}: {reason}", interpreter[0]))
 }
 
-/// The interpreter of a script; None if it is not one.
-fn interpreter(head: &[u8]) -> Option<OsString> {
+/// The interpreter of a script, and its argument; None if it is not one. The system passes what
+/// follows the interpreter as one word, which `env -S` splits.
+fn interpreter(head: &[u8]) -> Option<Vec<OsString>> {
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n' || byte == 0).next()?;
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let mut words = line.split(is_blank).filter(|word| !word.is_empty());
-    words.next().map(|word| OsString::from_vec(word.to_vec()))
+    let trim = |line: &[u8]| {
+        let first = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+        let last = line.iter().rposition(|byte| !is_blank(byte)).map_or(first, |last| last + 1);
+        line[first..last].to_vec()
+    };
+    let line = trim(line);
+    let end = line.iter().position(is_blank).unwrap_or(line.len());
+    let (interpreter, rest) = (line[..end].to_vec(), trim(&line[end..]));
+    let words = match rest.strip_prefix(b"-S") {
+        Some(split) => split.split(is_blank).map(<[u8]>::to_vec).collect(),
+        None => vec![rest],
+    };
+    let all = std::iter::once(interpreter).chain(words).filter(|word| !word.is_empty());
+    Some(all.map(OsString::from_vec).collect())
 }
 
 /// Whether the system was taught formats beside binaries and scripts.
@@ -104,7 +147,7 @@ mod tests {
     #[test]
     fn what_the_system_would_not_start_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |program: &OsStr| check(program).unwrap_err();
+        let refused = |program: &OsStr| check(&[program.to_owned()]).unwrap_err();
         assert_eq!(refused(OsStr::new("/no/such/program")), "No such file or directory");
         assert_eq!(refused(OsStr::new("uwork-no-such")), "it is in no folder of PATH");
         assert_eq!(refused(folder.path().as_os_str()), "it is no file");
@@ -122,6 +165,22 @@ mod tests {
         let itself = format!("#!{}/itself\n", folder.path().display());
         let itself = made(&folder, "itself", &itself, 0o755);
         assert!(refused(&itself).ends_with("too many times over"));
+        for (line, word) in [
+            ("#!/usr/bin/env uwork-no-such", "uwork-no-such"),
+            ("#! /usr/bin/env  -S A=b uwork-no-such -x ", "uwork-no-such"),
+            // The system makes no words of it.
+            ("#!/usr/bin/env sh -e", "sh -e"),
+        ] {
+            let script = made(&folder, "wrong", &format!("{line}\n"), 0o755);
+            let reason = format!("env and {word:?}: it is in no folder of PATH");
+            let expected = format!("its interpreter \"/usr/bin/env\": {reason}");
+            assert_eq!(refused(&script), expected, "{line}");
+        }
+        let words = ["env", "A=b", "env", "uwork-no-such", "x"].map(OsString::from);
+        assert!(check(&words).unwrap_err().ends_with("it is in no folder of PATH"));
+        let around = format!("#!/usr/bin/env {}/around\n", folder.path().display());
+        let around = made(&folder, "around", &around, 0o755);
+        assert!(refused(&around).ends_with("too many times over"));
         if !knows_other_formats() {
             for text in ["", "echo x\n", "#!\n", "#!  \n"] {
                 let bare = made(&folder, "bare", text, 0o755);
@@ -134,12 +193,21 @@ mod tests {
     #[test]
     fn what_the_system_would_start_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
-        check(OsStr::new("sh")).unwrap();
-        check(OsStr::new("/bin/sh")).unwrap();
-        check(&made(&folder, "script", "#!/bin/sh -e", 0o755)).unwrap();
-        check(&made(&folder, "env", "#!/usr/bin/env sh\n", 0o755)).unwrap();
+        let check = |words: &[&OsStr]| {
+            let words: Vec<OsString> = words.iter().map(|&word| word.to_owned()).collect();
+            check(&words).unwrap();
+        };
+        check(&[OsStr::new("sh")]);
+        check(&[OsStr::new("/bin/sh"), OsStr::new("no-such")]);
+        check(&[&made(&folder, "script", "#!/bin/sh -e", 0o755)]);
+        for line in ["#!/usr/bin/env sh", "#!/usr/bin/env -S A=b sh -e", "#!/usr/bin/env"] {
+            check(&[&made(&folder, "script", &format!("{line}\n"), 0o755)]);
+        }
+        for words in ["env sh", "env -i no-such", "env PATH=/x no-such", "env A=b -- sh", "env"] {
+            check(&words.split(' ').map(OsStr::new).collect::<Vec<_>>());
+        }
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
-        check(link.as_os_str()).unwrap();
+        check(&[link.as_os_str()]);
     }
 }
