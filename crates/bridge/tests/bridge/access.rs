@@ -20,6 +20,12 @@ fn users() -> String {
     format!("user default on nopass ~* &* +@all\n{}\n", lines.join("\n"))
 }
 
+/// The rules of a user in the guide, behind its name.
+pub(crate) fn rules(user: &str) -> &'static str {
+    let rules = GUIDE.lines().find_map(|line| line.strip_prefix(&format!("user {user} ")));
+    rules.expect("the guide has this user")
+}
+
 /// The rules in a row of the guide's table.
 fn row(name: &str) -> &'static str {
     let line = GUIDE.lines().find(|line| line.starts_with(&format!("| {name}")));
@@ -35,6 +41,9 @@ fn the_documented_rules_suffice_for_a_consumer_and_a_producer() {
     let Some(redis) = Redis::start("the_documented_rules_suffice", &flags) else { return };
     let at = |user: &str| server_at(&format!("redis://{user}:secret@127.0.0.1:{}", redis.port()));
     let mut producer = Producer::new(vec![at("producer")], "jobs", 1).unwrap();
+    assert_eq!(producer.look().unwrap(), [""; 0]);
+    let redis::Value::Array(denied) = redis.ask("ACL LOG") else { panic!() };
+    assert!(denied.is_empty(), "{denied:?}");
     producer.push(Push::new("now")).unwrap();
     producer.push(Push::new("later").id("7").delay(Duration::from_millis(1))).unwrap();
     producer.push(Push::new("fails")).unwrap();

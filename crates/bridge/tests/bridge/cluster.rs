@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stat};
 
+use crate::access::rules;
 use crate::support::cluster::Cluster;
 use crate::support::count::{Count, LONG, config};
+use crate::support::server::server_at;
 
 const SHARDS: u32 = 8;
 const KEYS: usize = 40;
@@ -52,4 +54,19 @@ fn shards_of_a_cluster_are_found_from_any_node_and_a_key_stays_in_its_shard() {
         .map(|(server, shard)| Stat::read(server, &shard, "uwork").unwrap().done)
         .sum::<u64>();
     assert_eq!(done, JOBS as u64);
+}
+
+#[test]
+fn a_producer_with_the_documented_rights_looks_at_the_master_of_its_stream_from_any_node() {
+    let name = "a_producer_with_the_documented_rights";
+    let Some(cluster) = Cluster::start(name, true) else { return };
+    for node in &cluster.nodes {
+        node.ask(&format!("ACL SETUSER producer {}", rules("producer")));
+    }
+    for node in &cluster.nodes {
+        let server = server_at(&format!("redis://producer:secret@127.0.0.1:{}", node.port()));
+        let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
+        assert_eq!(producer.look().unwrap(), [""; 0]);
+        producer.push(Push::new("job")).unwrap();
+    }
 }
