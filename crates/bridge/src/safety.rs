@@ -85,8 +85,6 @@ impl Refusal {
 pub(crate) struct Found {
     /// A line for each reason.
     pub(crate) lines: Vec<String>,
-    /// A line for each setting that has no effect yet: it is reported, and refused by none.
-    pub(crate) notes: Vec<String>,
     /// The server itself may forget jobs. False if only its configured address is a replica's, as it is
     /// after a failover.
     pub(crate) forgets: bool,
@@ -99,16 +97,16 @@ pub(crate) fn look(wire: &mut Wire, toward: Cmd) -> Result<Found, Fault> {
     let mut command = redis::cmd("INFO");
     command.arg("memory").arg("persistence").arg("replication");
     let reply = wire.ask(&[command])?.pop().unwrap_or_default();
-    let (mut lines, notes) = match &reply {
-        Value::ServerError(_) => (vec![UNKNOWN.to_owned()], Vec::new()),
-        reply => (findings(&text(reply)), notes(&text(reply))),
+    let mut lines = match &reply {
+        Value::ServerError(_) => vec![UNKNOWN.to_owned()],
+        reply => findings(&text(reply)),
     };
     let forgets = !lines.is_empty();
     if let Some((host, port)) = wire.master_of_home() {
         let home = wire.home();
         lines.push(format!("{home} is a replica; give the address of its master, {host}:{port}"));
     }
-    Ok(Found { lines, notes, forgets })
+    Ok(Found { lines, forgets })
 }
 
 /// The fault of a start with `strict` at a server with findings.
@@ -121,33 +119,24 @@ pub(crate) fn refusal(address: &str, found: &[String]) -> Fault {
 const UNKNOWN: &str = "whether the server keeps jobs is unknown: the user has no right to INFO; \
                        docs/bridge.md has the ACL rules";
 
-/// The policy of eviction, what it deletes, and whether there is a limit from which on it does.
-fn eviction(info: &str) -> Option<(&str, &'static str, bool)> {
-    let has_limit = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+/// What a policy of eviction deletes, and when. One without a limit is a mistake, too: a command sets
+/// the limit while jobs are in the server.
+fn eviction(info: &str) -> Option<String> {
     let policy = field(info, "maxmemory_policy").filter(|&policy| policy != "noeviction")?;
     let what = match policy.starts_with("volatile") {
         true => "ids within their window, and results",
         false => "streams with all their jobs",
     };
-    Some((policy, what, has_limit))
-}
-
-/// What INFO says of settings that have no effect yet.
-fn notes(info: &str) -> Vec<String> {
-    let note = |(policy, what, _)| {
-        format!("maxmemory-policy {policy} deletes {what} once maxmemory is set; set noeviction")
+    let when = match field(info, "maxmemory") {
+        Some("0") => "once maxmemory is set",
+        _ => "when memory runs out",
     };
-    eviction(info).filter(|(.., has_limit)| !has_limit).map(note).into_iter().collect()
+    Some(format!("maxmemory-policy {policy} deletes {what} {when}; set noeviction"))
 }
 
 /// What INFO says against a server.
 fn findings(info: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Some((policy, what, true)) = eviction(info) {
-        found.push(format!(
-            "maxmemory-policy {policy} deletes {what} when memory runs out; set noeviction"
-        ));
-    }
+    let mut found = Vec::from_iter(eviction(info));
     if field(info, "aof_enabled") == Some("0") {
         found.push(
             "no append-only file: a restart forgets jobs; set appendonly yes, and appendfsync \
@@ -168,16 +157,19 @@ mod tests {
 
     #[test]
     fn eviction_a_missing_log_and_a_replica_are_found() {
-        let safe =
-            "maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\nrole:master\r\n";
-        assert!(findings(safe).is_empty(), "nothing is evicted without a limit");
-        assert!(notes(safe)[0].contains("allkeys-lru deletes streams with all their jobs once"));
-        let limited = safe.replace("maxmemory:0", "maxmemory:1048576");
-        assert!(findings(&limited)[0].contains("allkeys-lru deletes streams"));
-        let never = limited.replace("allkeys-lru", "noeviction");
-        assert!(findings(&never).is_empty() && notes(&never).is_empty() && notes("").is_empty());
-        assert!(notes(&limited).is_empty(), "a finding");
+        let safe = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nrole:master\r\n";
+        assert!(findings(safe).is_empty());
+        let evicts = safe.replace("noeviction", "allkeys-lru");
+        let found = findings(&evicts);
+        assert!(
+            found[0].contains("allkeys-lru deletes streams with all their jobs once maxmemory")
+        );
+        let limited = evicts.replace("maxmemory:0", "maxmemory:1048576");
+        assert!(
+            findings(&limited)[0].contains("allkeys-lru deletes streams with all their jobs when")
+        );
         assert!(findings(&limited.replace("allkeys", "volatile"))[0].contains("ids within"));
+        assert!(findings(&safe.replace("maxmemory:0", "maxmemory:1048576")).is_empty());
         assert!(findings(&safe.replace("enabled:1", "enabled:0"))[0].contains("append-only"));
         assert!(findings(&safe.replace("master", "slave"))[0].contains("a replica"));
         assert!(findings("").is_empty());

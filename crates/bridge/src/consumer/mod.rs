@@ -306,8 +306,7 @@ fn look(link: &Link, wire: &mut Wire, strict: bool) -> Result<bool, Fault> {
     if strict && !found.lines.is_empty() {
         return Err(safety::refusal(&address, &found.lines));
     }
-    let lines = [found.lines, found.notes].concat();
-    let lines = link.shared.findings.learn(&address, lines);
+    let lines = link.shared.findings.learn(&address, found.lines);
     lines.iter().for_each(|line| link.shared.reporter.say(line));
     Ok(found.forgets)
 }

@@ -98,13 +98,16 @@ fn a_strict_consumer_and_a_strict_producer_refuse_a_server_that_forgets() {
     redis.ask("ACL SETUSER blind on nopass ~* &* +@all -info");
     let blind = format!("redis://blind:x@127.0.0.1:{}", redis.port());
     let replica = format!("REPLICAOF 127.0.0.1 {}", master.port());
+    let policy = "CONFIG SET maxmemory-policy allkeys-lru";
+    let limit = "CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru";
+    let no_policy = "CONFIG SET maxmemory 0 maxmemory-policy noeviction";
     for (change, back, words, url) in [
         ("CONFIG SET appendonly no", "CONFIG SET appendonly yes", "append-only", redis.url()),
-        ("CONFIG SET maxmemory 1gb", "CONFIG SET maxmemory 0", "allkeys-lru deletes", redis.url()),
+        (policy, no_policy, "once maxmemory is set", redis.url()),
+        (limit, no_policy, "when memory runs out", redis.url()),
         ("PING", "PING", "docs/bridge.md has the ACL rules", blind),
         (&replica, "REPLICAOF NO ONE", "is a replica; give the address of its master", redis.url()),
     ] {
-        redis.ask("CONFIG SET maxmemory-policy allkeys-lru");
         redis.ask(change);
         let error = strict(config(server_at(&url), "jobs")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
