@@ -213,7 +213,7 @@ struct uw_bridge_push {
 	const void *payload;
 	size_t length;
 	const char *handler; /* the name of the handler */
-	const char *id;      /* a second job with it is not added within the window, whatever its key */
+	const char *id;      /* not empty; a second job is not added within the window, whatever its key */
 	const char *key;     /* chooses the shard; without it the id, and without both a random number */
 	uint64_t delay_ns;   /* by the server's clock, in milliseconds */
 };

@@ -65,7 +65,7 @@ impl Push {
         Push { handler: Some(name.into()), ..self }
     }
 
-    /// The id. A second job with this id is not added within the producer's window.
+    /// The id, which is not empty. A second job with this id is not added within the producer's window.
     #[must_use]
     pub fn id(self, id: impl Into<String>) -> Push {
         Push { id: Some(id.into()), ..self }
@@ -93,6 +93,10 @@ impl Push {
                 let text = format!("the {what} has {bytes} bytes: allowed are {NAME_MAX}");
                 return Err(Error::config(text));
             }
+        }
+        if self.id.as_ref().is_some_and(String::is_empty) {
+            // As of a variable that is not set: all jobs after the first would be duplicates.
+            return Err(Error::config("the id is empty"));
         }
         let bytes = self.payload.len();
         if bytes > JOB_MAX {
@@ -191,9 +195,9 @@ impl Producer {
     ///
     /// # Errors
     /// A job is larger than 511 MiB, which servers do not take, or a handler's name, an id or a key
-    /// than 64 KiB: then no job was added. The server refuses, or the connection was cut: then some of
-    /// the jobs may have been added, at least [`Error::pushed`]. Jobs with ids may be pushed again:
-    /// within the window each is added once.
+    /// than 64 KiB, or an id is empty: then no job was added. The server refuses, or the connection
+    /// was cut: then some of the jobs may have been added, at least [`Error::pushed`]. Jobs with ids
+    /// may be pushed again: within the window each is added once.
     pub fn push_all(&mut self, pushes: Vec<Push>) -> Result<Vec<Pushed>, Error> {
         pushes.iter().try_for_each(Push::check)?;
         self.leave_parents_connections();
@@ -396,13 +400,15 @@ mod tests {
     }
 
     #[test]
-    fn a_job_beyond_the_servers_limit_is_refused_before_anything_is_sent() {
+    fn a_job_beyond_the_servers_limit_or_with_an_empty_id_is_refused_before_anything_is_sent() {
         // Port 1 has no listener.
         let server = Server::new("redis://127.0.0.1:1").unwrap();
         let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
         let error = producer.push(Push::new(vec![0; JOB_MAX + 1])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("535822337 bytes: allowed are 535822336"), "{error}");
+        let error = producer.push(Push::new("x").id("")).unwrap_err();
+        assert_eq!((error.kind(), &*error.to_string()), (ErrorKind::Config, "the id is empty"));
         let long = "x".repeat(NAME_MAX + 1);
         for push in [Push::new("").id(&*long), Push::new("").key(&*long)] {
             let error = producer.push(push).unwrap_err().to_string();
