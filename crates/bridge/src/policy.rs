@@ -122,7 +122,8 @@ pub(crate) fn after_failure(
 ///
 /// | part | digits | meaning |
 /// |---|---|---|
-/// | deliveries | the last 6 | consumers that have fetched the entry, this one included |
+/// | deliveries | the last 5 | consumers that have fetched the entry, this one included |
+/// | lonely | the one before | the last of these runs in a row that were alone, 9 at most |
 /// | begun | the 7 before | runs of it that have begun, and of which no end is known |
 /// | alone | the first, its bit 1 | the last of these runs was the only job of its consumer |
 /// | own | the first, its bit 2 | the last of these runs is the owner's; the scripts read it |
@@ -131,10 +132,16 @@ pub(crate) fn after_failure(
 pub(crate) struct Deliveries {
     pub(crate) deliveries: u64,
     pub(crate) begun: u32,
-    pub(crate) is_alone: bool,
+    /// The last runs were alone, as many as prove that the job kills its consumers.
+    pub(crate) is_proven: bool,
     pub(crate) lives: bool,
 }
 
+/// Deaths in a row, each with no other job, that prove that a job kills its consumers. One may be a
+/// kill from outside that met a long job.
+pub(crate) const LONELY_MIN: u64 = 3;
+/// The unit of the runs that were alone.
+const LONELY: u64 = 100_000;
 /// The unit of the runs that have begun.
 const BEGUN: u64 = 1_000_000;
 /// The unit of the flags.
@@ -146,9 +153,9 @@ impl Deliveries {
     pub(crate) fn read(counter: u64) -> Deliveries {
         let (begun, flags) = (counter % FLAGS / BEGUN, counter / FLAGS);
         Deliveries {
-            deliveries: counter % BEGUN,
+            deliveries: counter % LONELY,
             begun: begun as u32,
-            is_alone: flags & ALONE != 0,
+            is_proven: flags & ALONE != 0 && counter % BEGUN / LONELY >= LONELY_MIN,
             lives: flags & LIVES != 0,
         }
     }
@@ -166,9 +173,10 @@ pub(crate) enum Begin {
     Now,
     /// After its begin was recorded: a consumer that had it has died.
     Recorded,
-    /// The same, and as the only job of this consumer: it would be the last attempt.
+    /// The same, and as the only job of this consumer: it would be the last attempt, or a further one
+    /// for the proof.
     Alone,
-    /// Not at all: its consumer died each time, the last time with no other job.
+    /// Not at all: its consumer died each time, the last times with no other job.
     Never,
 }
 
@@ -179,7 +187,7 @@ pub(crate) fn how_to_begin(failed: u32, of: Deliveries, attempts_max: u32) -> Be
         _ if failed >= attempts_max && of.begun == 0 => Begin::Never,
         Deliveries { begun: 0, deliveries: ..=1, .. } => Begin::Now,
         Deliveries { begun: 0, .. } => Begin::Recorded,
-        _ if of.is_alone && attempts >= attempts_max => Begin::Never,
+        _ if of.is_proven && attempts >= attempts_max => Begin::Never,
         _ if attempts.saturating_add(1) >= attempts_max => Begin::Alone,
         _ => Begin::Recorded,
     }
@@ -262,17 +270,20 @@ mod tests {
         let fresh = Deliveries::read(1);
         assert_eq!(fresh, Deliveries { deliveries: 1, ..Deliveries::default() });
         assert!(!fresh.is_again() && Deliveries::read(1_000_001).is_again());
-        let of = Deliveries { deliveries: 2, begun: 3, is_alone: true, lives: false };
-        assert_eq!(Deliveries::read(10_000_003_000_002), of);
-        let spared = Deliveries { deliveries: 2, begun: 0, is_alone: false, lives: true };
+        let of = Deliveries { deliveries: 2, begun: 3, is_proven: true, lives: false };
+        assert_eq!(Deliveries::read(10_000_003_300_002), of);
+        let twice = Deliveries { is_proven: false, ..of };
+        assert_eq!(Deliveries::read(10_000_003_200_002), twice);
+        assert_eq!(Deliveries::read(3_300_002), twice, "the last one was not alone");
+        let spared = Deliveries { deliveries: 2, begun: 0, is_proven: false, lives: true };
         assert_eq!(Deliveries::read(40_000_000_000_002), spared);
         assert!(spared.is_again());
-        assert!(Deliveries::read(70_000_001_000_000).is_alone, "with its owner's run");
+        assert!(Deliveries::read(70_000_001_300_000).is_proven, "with its owner's run");
     }
 
     #[test]
-    fn only_a_job_that_was_alone_when_its_consumer_died_is_given_up() {
-        let died = |begun, is_alone| Deliveries { deliveries: 9, begun, is_alone, lives: false };
+    fn only_a_job_that_was_alone_when_its_consumers_died_is_given_up() {
+        let died = |begun, is_proven| Deliveries { deliveries: 9, begun, is_proven, lives: false };
         assert_eq!(how_to_begin(0, Deliveries::read(1), 5), Begin::Now);
         assert_eq!(how_to_begin(4, Deliveries::read(1), 5), Begin::Now);
         assert_eq!(how_to_begin(5, Deliveries::read(1), 5), Begin::Never, "it has failed");
@@ -281,7 +292,8 @@ mod tests {
         assert_eq!(how_to_begin(0, died(4, false), 5), Begin::Alone);
         assert_eq!(how_to_begin(3, died(1, false), 5), Begin::Alone);
         assert_eq!(how_to_begin(0, died(7, false), 5), Begin::Alone, "others ran beside it");
-        assert_eq!(how_to_begin(0, died(5, true), 5), Begin::Never);
+        assert_eq!(how_to_begin(0, died(6, false), 5), Begin::Alone, "no proof yet");
+        assert_eq!(how_to_begin(0, died(7, true), 5), Begin::Never);
         assert_eq!(how_to_begin(0, died(3, true), 5), Begin::Recorded, "more attempts than before");
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs whose attempts are used up by runs that have begun, the last of them alone: each is buried if
+//! Jobs whose attempts are used up by runs that have begun, the last three alone: each is buried if
 //! its owner has died, and spared if its owner lives. Pure: looks and times in, verdicts out.
 //!
 //! | since the first look | verdict |

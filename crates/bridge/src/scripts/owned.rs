@@ -58,12 +58,13 @@ local function taken(id, owner, number)
     if known and known.owner ~= owner then known = nil end
     local used = of.begun
     -- The whole entry is read for this number: only where it decides and is unknown.
-    if known and of.alone and of.own and not of.lives then
+    local proven = is_proven(of)
+    if known and proven and of.own and not of.lives then
       used = attempts_max
-    elseif used + 1 < attempts_max or (of.alone and used < attempts_max) then
+    elseif used + 1 < attempts_max or (proven and used < attempts_max) then
       used = used + failed(id)
     end
-    if of.alone and used >= attempts_max and of.own then
+    if proven and used >= attempts_max and of.own then
       local after, before = seen(owner)
       local is_decided = known and known.is ~= '-'
       if not is_decided or (known.is == 'dead' and after > known.seen) then
@@ -75,7 +76,7 @@ local function taken(id, owner, number)
         of.own = false
         spare(of)
       end
-    elseif of.alone and used >= attempts_max then
+    elseif proven and used >= attempts_max then
       -- Decided by an earlier takeover, after which it was handed back.
     elseif used + 1 >= attempts_max then
       if last == 0 then return nil end
@@ -122,7 +123,10 @@ for i = 4, #ARGV, 2 do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
   if row and row[2] == ARGV[2] then
     local of = counter_of(row[4])
-    if of.own then of.begun, of.own, of.alone = of.begun - 1, false, false end
+    if of.own then
+      if of.alone then of.lonely = of.lonely - 1 end
+      of.begun, of.own, of.alone = of.begun - 1, false, false
+    end
     of.deliveries = tonumber(ARGV[i + 1])
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
       'IDLE', ARGV[3], 'RETRYCOUNT', counter(of), 'JUSTID')
@@ -142,8 +146,15 @@ for i = 3, #ARGV, 2 do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
   if row and row[2] == ARGV[2] then
     local of = counter_of(row[4])
-    if not of.own then of.begun, of.own = of.begun + 1, true end
+    local was_own = of.own
+    if not was_own then of.begun, of.own = of.begun + 1, true end
     of.alone = ARGV[i + 1] == '1'
+    -- A run beside others proves nothing, and neither do those before it.
+    if not of.alone then
+      of.lonely = 0
+    elseif not was_own then
+      of.lonely = of.lonely + 1
+    end
     redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i],
       'RETRYCOUNT', counter(of), 'JUSTID')
   else

@@ -19,13 +19,15 @@ use crate::support::server::{Redis, server_at};
 const CONSUMER: &str = "UWORK_TEST_STOPPED";
 /// The units of the server's delivery counter, as the README describes it.
 const BEGUN: u64 = 1_000_000;
+const LONELY: u64 = 100_000;
 const FLAGS: u64 = 10_000_000_000_000;
 const ALONE: u64 = 1;
 const OWN: u64 = 2;
 const LIVES: u64 = 4;
 const DAY_MS: u32 = 24 * 3_600 * 1_000;
-/// The configuration of the tests has three attempts: the next is the last one.
-const BEFORE_LAST: u64 = 2 * BEGUN + 2;
+/// The configuration of the tests has three attempts: the next is the last one. Those before were
+/// alone: the third death proves that the job kills its consumers.
+const BEFORE_LAST: u64 = 2 * BEGUN + 2 * LONELY + 2;
 
 fn push(redis: &Redis, payloads: &[&str]) {
     let pushes = payloads.iter().map(|payload| Push::new(*payload)).collect();
@@ -350,12 +352,31 @@ fn a_long_run_is_alone_for_a_time_and_then_others_run_beside_it() {
     assert_eq!(bridge.stop(LONG).counters.dead, 0);
 }
 
+// Catches: a long job whose consumers are killed from outside is buried for a single death alone.
+#[test]
+fn two_deaths_alone_are_no_proof_and_a_run_beside_others_ends_the_row() {
+    let Some(redis) = Redis::start("two_deaths_alone_are_no_proof", &[]) else { return };
+    orphans(&redis, &["gated"], ALONE * FLAGS + 3 * BEGUN + 2 * LONELY + 2);
+    let count = Count::default();
+    let mut settings = config(redis.server(), "jobs");
+    settings.heartbeat = Duration::from_millis(100);
+    let bridge = Bridge::start(settings, gated(&count), |_| {}).unwrap();
+    count.wait_for("gated begun", 1);
+    let lonely = |of: u64| of % BEGUN / LONELY;
+    until("others may run beside it", || {
+        pending(&redis).is_some_and(|(_, _, of)| (of / FLAGS) & ALONE == 0 && lonely(of) == 0)
+    });
+    count.add("open");
+    until("it is done", || redis.number("XLEN jobs") == 0);
+    assert_eq!((bridge.stop(LONG).counters.dead, count.of("gated")), (0, 1));
+}
+
 #[test]
 fn a_verdict_is_kept_by_the_takeover_that_follows_it() {
     let Some(redis) = Redis::start("a_verdict_is_kept_by_the_takeover", &[]) else { return };
     // A consumer has decided that the owner of the last run is dead, has taken the job over, and has
     // handed it back: it had no memory for it.
-    orphans(&redis, &["poison"], ALONE * FLAGS + 3 * BEGUN + 2);
+    orphans(&redis, &["poison"], ALONE * FLAGS + 3 * BEGUN + 3 * LONELY + 2);
     let (count, lines) = (Count::default(), Count::default());
     let settings = config_never_late(redis.server(), "jobs");
     let bridge = Bridge::start(settings, count.handlers(), lines.reports()).unwrap();
@@ -374,7 +395,7 @@ fn a_large_suspect_is_not_read_at_each_look() {
         value.split(',').next().unwrap().trim().parse::<u64>().unwrap()
     };
     // Its attempts are used up, the last one alone.
-    orphan(&redis, &"x".repeat(PAYLOAD), 0, (ALONE + OWN) * FLAGS + 3 * BEGUN + 1);
+    orphan(&redis, &"x".repeat(PAYLOAD), 0, (ALONE + OWN) * FLAGS + 3 * BEGUN + 3 * LONELY + 1);
     let count = Count::default();
     let settings = config_never_late(redis.server(), "jobs");
     let bridge = Bridge::start(settings, count.handlers(), |_| {}).unwrap();

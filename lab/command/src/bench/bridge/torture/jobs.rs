@@ -45,7 +45,7 @@ impl Jobs {
     }
 
     /// The number of poisonous jobs: half of them on each side. None in a small torture, since each
-    /// takes five heartbeats.
+    /// takes seven heartbeats.
     pub(super) fn poison(self) -> u64 {
         match self.count {
             ..10_000 => 0,
@@ -73,6 +73,10 @@ impl Jobs {
             return Kind::Poison;
         }
         match job % 1000 {
+            // Consumers are killed while these run, more than once.
+            10 | 11 if (job / 1000).is_multiple_of(8) => {
+                Kind::Plain(Duration::from_secs(1 + job / 8000 % 3))
+            }
             10 | 11 => Kind::Plain(Duration::from_millis(200)),
             12..16 => Kind::Delayed,
             16..20 => Kind::Fails(1),
