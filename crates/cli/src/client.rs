@@ -30,7 +30,7 @@ use crate::sockets::{Socket, check_name};
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
 use crate::sockets::sockets_of;
-pub(crate) use crate::sockets::{Found, remove_if_stale, remove_unnamed, sockets};
+pub(crate) use crate::sockets::{Found, remove_if_stale, sockets, sockets_without_unnamed};
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;
@@ -154,7 +154,7 @@ impl Client {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
         })?;
         let mut failed = None;
-        let Found { sockets, left_out } = sockets_of(Some(number));
+        let Found { sockets, left_out } = sockets_of(number);
         for (_, path) in sockets {
             match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),

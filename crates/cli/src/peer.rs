@@ -75,6 +75,11 @@ pub(crate) fn ended(process: u32) -> String {
     }
 }
 
+/// The effective user of a process. None: it has ended, or /proc does not show it.
+pub(crate) fn user_of(process: u32) -> Option<u32> {
+    Some(status(process).filter(|_| is_proc_ours())?.user)
+}
+
 /// The number of a process in its own PID namespace, by which it calls itself.
 pub(crate) fn own_number(process: u32) -> Option<u32> {
     Some(status(process)?.own_number)

@@ -6,7 +6,7 @@
 //! file that was opened.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ use uwork::control::place::{FOLDER, PLACES};
 
 use crate::client::connect;
 use crate::exchange::is_out_of_files;
-use crate::peer::{credentials, is_alive, own_number};
+use crate::peer::{credentials, is_alive, is_proc_ours, own_number, user_of};
 
 /// The folders of systemd's sessions, in which a user's folder has the user's number.
 const SESSIONS: &str = "/run/user";
@@ -109,12 +109,15 @@ impl Folder {
         Ok(Folder { file, parent, path: path.to_owned(), owner: found.st_uid })
     }
 
-    /// The names of files, which may be anything; of so many at most.
-    fn names(&self, most: usize) -> Vec<PathBuf> {
-        let entries = Dir::read_from(&self.file).into_iter().flatten().flatten().take(most);
+    /// The names of sockets among the first `most` files, whose names may be anything; and whether
+    /// there are more files.
+    fn names(&self, most: usize) -> (Vec<PathBuf>, bool) {
+        let entries = Dir::read_from(&self.file).into_iter().flatten().flatten();
         let names =
             entries.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())));
-        names.filter(|name| process_of(name).is_some()).collect()
+        let mut names = names.filter(|name| ![".", ".."].map(Path::new).contains(&&**name));
+        let first = names.by_ref().take(most).filter(|name| process_of(name).is_some()).collect();
+        (first, names.next().is_some())
     }
 
     /// Opens a socket for [`connect`] and for its removal.
@@ -144,6 +147,15 @@ impl Folder {
             self.remove_if_of_one_process();
         }
         is_stale
+    }
+
+    /// Removes the file of a process that was killed before its socket had got its name.
+    fn remove_unnamed(&self, name: &Path, own: Option<u64>) {
+        let has_ended = process_of(name)
+            .is_some_and(|(process, namespace)| is_here(namespace, own) && !is_alive(process));
+        if has_ended {
+            self.remove_if_stale(name);
+        }
     }
 
     /// Removes the folder, if it was made for one process and is empty: where another user had taken
@@ -219,7 +231,7 @@ fn is_users(name: &OsStr) -> bool {
 
 /// What was found of the sockets of processes.
 pub(crate) struct Found {
-    /// By the process's number here, in turns between the users: none of them has all others wait.
+    /// By the process's number here, in turns between the users: no user has all others wait.
     pub(crate) sockets: Vec<(u32, PathBuf)>,
     /// Why there may be more.
     pub(crate) left_out: Option<String>,
@@ -256,10 +268,28 @@ impl LeftOut {
     }
 }
 
-/// The folders of this user, for root of all users, the most likely first.
-fn folders(until: Instant, left_out: &LeftOut) -> Vec<PathBuf> {
-    let user = geteuid().as_raw();
-    let expected = PLACES.iter().map(|place| Path::new(place).join(format!("{FOLDER}-{user}")));
+/// The users whose folders are looked for by their names: this one; for root those of all processes, or
+/// of one. A stranger may have filled the places with other names.
+fn users(process: Option<u32>) -> BTreeSet<u32> {
+    let own = geteuid();
+    let mut users = BTreeSet::from([own.as_raw()]);
+    match process {
+        _ if !own.is_root() || !is_proc_ours() => {}
+        Some(process) => users.extend(user_of(process)),
+        None => {
+            let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+            let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            users.extend(processes.filter_map(user_of));
+        }
+    }
+    users
+}
+
+/// The folders of this user, for root of all users, the most likely first: those of [`users`].
+fn folders(users: &BTreeSet<u32>, until: Instant, left_out: &LeftOut) -> Vec<PathBuf> {
+    let expected = PLACES.iter().flat_map(|place| {
+        users.iter().map(move |user| Path::new(place).join(format!("{FOLDER}-{user}")))
+    });
     let sessions = left_out.entries(SESSIONS, until).map(|user| user.path().join(FOLDER));
     let shared = PLACES.iter().flat_map(|place| left_out.entries(place, until));
     let shared = shared.filter(|entry| is_users(&entry.file_name())).map(|entry| entry.path());
@@ -269,26 +299,46 @@ fn folders(until: Instant, left_out: &LeftOut) -> Vec<PathBuf> {
         // A look is cheap: a stranger may have made any number of folders.
         let Ok(owner) = fs::symlink_metadata(&path).map(|found| found.uid()) else { continue };
         let count = counts.entry(owner).or_insert(0);
-        if *count < FOLDERS_MAX && !known.contains(&path) {
-            *count += 1;
-            known.push(path);
+        if known.contains(&path) {
+            continue;
         }
+        if *count == FOLDERS_MAX {
+            left_out.say(&format!("user {owner} has more than {FOLDERS_MAX} folders"));
+            continue;
+        }
+        *count += 1;
+        known.push(path);
     }
     known
 }
 
 /// The sockets of all processes that this user may see.
 pub(crate) fn sockets() -> Found {
-    sockets_of(None)
+    look(None, false)
 }
 
-/// The same of one process.
-pub(crate) fn sockets_of(process: Option<u32>) -> Found {
+/// The same. Removes the files of processes that were killed before their sockets had got their names.
+pub(crate) fn sockets_without_unnamed() -> Found {
+    look(None, true)
+}
+
+/// The sockets of one process.
+pub(crate) fn sockets_of(process: u32) -> Found {
+    look(Some(process), false)
+}
+
+fn look(process: Option<u32>, removes_unnamed: bool) -> Found {
     let (mut found, left_out) = (Vec::new(), LeftOut::default());
     let own = own_namespace();
     let is_wanted = |number| process.is_none_or(|process| process == number);
-    for (folder, names) in files(&left_out) {
-        for name in names.into_iter().filter(|name| !is_unnamed(name)) {
+    for (folder, names) in files(process, &left_out) {
+        for name in names {
+            if is_unnamed(&name) {
+                if removes_unnamed {
+                    folder.remove_unnamed(&name, own);
+                }
+                continue;
+            }
             // The number of another namespace says nothing here.
             let may_be = process_of(&name)
                 .is_some_and(|(number, of)| is_wanted(number) || !is_here(of, own));
@@ -317,10 +367,11 @@ fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>) -> Vec<T> {
 }
 
 /// The folders with the names of their sockets. One folder is open at a time.
-fn files(left_out: &LeftOut) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
+fn files(process: Option<u32>, left_out: &LeftOut) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
     raise_limit();
-    let paths = folders(Instant::now() + LOOK_MAX, left_out).into_iter();
-    with_names(paths.filter_map(|path| left_out.unless_full(Folder::open(&path))))
+    let users = users(process);
+    let paths = folders(&users, Instant::now() + LOOK_MAX, left_out).into_iter();
+    with_names(paths.filter_map(|path| left_out.unless_full(Folder::open(&path))), left_out)
 }
 
 /// Permits this process as many descriptors as it may have: each process that is asked takes two.
@@ -333,11 +384,15 @@ fn raise_limit() {
 /// The folders with the names of their sockets: [`FILES_MAX`] of a user at most, in all folders.
 fn with_names(
     folders: impl Iterator<Item = Folder>,
+    left_out: &LeftOut,
 ) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
     let mut left = HashMap::new();
     folders.map(move |folder| {
         let left = left.entry(folder.owner).or_insert(FILES_MAX);
-        let names = folder.names(*left);
+        let (names, has_more) = folder.names(*left);
+        if has_more {
+            left_out.say(&format!("user {} has more than {FILES_MAX} files", folder.owner));
+        }
         *left -= names.len();
         (folder, names)
     })
@@ -367,20 +422,6 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
     let name = Path::new(name);
     let is_listed = is_folder(folder) && process_of(name).is_some();
     is_listed && Folder::open(folder).is_ok_and(|folder| folder.remove_if_stale(name))
-}
-
-/// Removes the files of processes that were killed before their sockets had got their names.
-pub(crate) fn remove_unnamed() {
-    let own = own_namespace();
-    for (folder, names) in files(&LeftOut::default()) {
-        for name in names.into_iter().filter(|name| is_unnamed(name)) {
-            let has_ended = process_of(&name)
-                .is_some_and(|(process, namespace)| is_here(namespace, own) && !is_alive(process));
-            if has_ended {
-                folder.remove_if_stale(&name);
-            }
-        }
-    }
 }
 
 /// A socket without its name yet begins with a dot.
@@ -485,10 +526,22 @@ mod tests {
             }
         }
         let folders = places.iter().map(|place| Folder::open(place.path()).unwrap());
-        let counts = with_names(folders).map(|(_, names)| names.len()).collect::<Vec<_>>();
-        // The entries `.` and `..` may be among those that are read.
-        assert_eq!(counts[0], FILES_MAX - 3);
-        assert!((1..=3).contains(&counts[1]), "{counts:?}");
+        let left_out = LeftOut::default();
+        let counts = with_names(folders, &left_out).map(|(_, names)| {
+            (
+                names.len(),
+                left_out.0.borrow().as_ref().is_some_and(|why| why.contains("4096 files")),
+            )
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [(FILES_MAX - 3, false), (3, true)]);
+    }
+
+    #[test]
+    fn the_users_are_this_one_and_those_of_processes() {
+        let own = geteuid().as_raw();
+        let users = [users(None), users(Some(std::process::id())), users(Some(99_999_998))];
+        assert!(users.iter().all(|users| users.contains(&own)));
+        assert_eq!((users[1].len(), users[2].len()), (1, 1));
     }
 
     #[test]

@@ -35,11 +35,13 @@ fn answered(command: &mut Command) -> Output {
     until(ask, |_| true)
 }
 
-/// The output of a command that succeeds and is [`answered`].
+/// The output of a command that succeeds and is [`answered`]. On a busy machine with many names in the
+/// places of sockets it may say that it has not looked at all of them.
 pub(crate) fn text_of(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = answered(command);
     let errors = String::from_utf8(stderr).unwrap();
-    assert!(status.success() && errors.is_empty(), "{command:?}: {errors}");
+    let is_complete = errors.lines().all(|line| line.ends_with(" has too many names"));
+    assert!(status.success() && is_complete, "{command:?}: {errors}");
     String::from_utf8(stdout).unwrap()
 }
 

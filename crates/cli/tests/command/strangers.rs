@@ -340,6 +340,23 @@ fn folders_of_many_users_need_few_descriptors() {
     });
 }
 
+// Catches: names that take the time in which the folders of other users are looked for.
+#[test]
+fn names_of_a_stranger_hide_no_process_of_others() {
+    strangers("names_of_a_stranger_hide_no_process_of_others", || {
+        let (alice, path) = process_of(ALICE);
+        let place = path.parent().and_then(Path::parent).unwrap();
+        // The newest names are listed first.
+        for number in 0..150_000 {
+            File::create(place.join(format!("uwork-{BOB}-{number}"))).unwrap();
+        }
+        let list = said(0, &["ls"]);
+        assert!(row(&list, alice.pid).is_some(), "{list}");
+        let dump = said(0, &["dump", &alice.pid.to_string()]);
+        assert!(dump.contains(&format!("of-{ALICE}")), "{dump}");
+    });
+}
+
 // Catches: links by which a process takes the time of all others, and has a row for each.
 #[test]
 fn a_socket_with_several_names_is_not_listed() {

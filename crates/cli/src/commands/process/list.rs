@@ -10,8 +10,8 @@ use super::attribute::Attribute;
 use super::named::command_of;
 use super::top::columns::cut;
 use crate::client::{
-    Client, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale, remove_unnamed,
-    sockets, state_of,
+    Client, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale,
+    sockets_without_unnamed, state_of,
 };
 use crate::commands::json::line;
 use crate::exchange::{Bounds, Fault};
@@ -85,10 +85,10 @@ fn count(status: &str, name: &str) -> Option<u64> {
 
 /// The processes that live. All are asked at the same time.
 fn listed() -> Vec<Listed> {
-    remove_unnamed();
-    let Found { sockets, left_out } = sockets();
-    left_out.into_iter().for_each(|why| complain!("uwork: {why}"));
+    // The look is a part of their time.
     let bounds = bounds_in_a_list();
+    let Found { sockets, left_out } = sockets_without_unnamed();
+    left_out.into_iter().for_each(|why| complain!("uwork: {why}"));
     let rows = at_once(&sockets, |(process, path)| {
         let status = match status(*process, path, bounds) {
             Ok(status) => Ok(status),

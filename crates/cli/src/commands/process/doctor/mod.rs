@@ -11,7 +11,10 @@ mod machine;
 pub(super) mod names;
 mod stuck;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -108,9 +111,11 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
         sections[0].findings.extend(left_out.map(|why| Finding::unseen(why, "")));
         let bounds = bounds();
         // What all of them send is kept at the same time.
-        let bytes = (bounds.bytes / sockets.len().max(1)).max(BYTES_MIN);
-        let bounds = Bounds { bytes, ..bounds };
-        let looked_at = at_once(&sockets, |(number, path)| {
+        let user = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |found| found.uid());
+        let bytes = shares(sockets.iter().map(|(_, path)| user(path)).collect(), bounds.bytes);
+        let sockets: Vec<_> = sockets.into_iter().zip(bytes).collect();
+        let looked_at = at_once(&sockets, |((number, path), bytes)| {
+            let bounds = Bounds { bytes: *bytes, ..bounds };
             // Without a number here it cannot be looked up.
             let known = Some(*number).filter(|&number| number != 0);
             if known.is_some_and(|number| !is_alive(number)) {
@@ -144,6 +149,14 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
         Some(Seen::Not) => ExitCode::from(2),
         Some(Seen::Good) | None => ExitCode::SUCCESS,
     })
+}
+
+/// The bytes for each socket of these users. The users have equal parts of all bytes: no user takes those
+/// of another by a number of sockets.
+fn shares(users: Vec<u32>, all: usize) -> impl Iterator<Item = usize> {
+    let mut counts = HashMap::new();
+    users.iter().for_each(|user| *counts.entry(*user).or_insert(0) += 1);
+    users.into_iter().map(move |user| (all / counts.len() / counts[&user]).max(BYTES_MIN))
 }
 
 /// Has this command get a CPU sooner, as far as it may: the machine may be busy.
@@ -442,6 +455,14 @@ mod tests {
         assert_eq!((objects.len(), &objects[0]["verdict"]), (5, &"look".into()));
         assert_eq!((&objects[0]["process"], &objects[0]["evidence"]), (&7.into(), &json!([])));
         assert!(objects.iter().all(|object| object["remedy"].is_string()), "{objects:?}");
+    }
+
+    #[test]
+    fn a_user_with_many_sockets_takes_no_bytes_of_others() {
+        let bytes: Vec<usize> = shares(vec![7, 8, 8, 8, 8], 16 << 20).collect();
+        assert_eq!(bytes, [8 << 20, 2 << 20, 2 << 20, 2 << 20, 2 << 20]);
+        assert!(shares(vec![7; 500], 16 << 20).all(|bytes| bytes == BYTES_MIN));
+        assert_eq!(shares(Vec::new(), 16 << 20).count(), 0);
     }
 
     #[test]

@@ -11,30 +11,40 @@ use ratatui::widgets::{Paragraph, TableState};
 
 use super::columns::{Cells, Column, longest, parts_that_fit};
 use super::{FullScreen, UserError};
-use crate::client::{is_alive, living};
+use crate::client::{Found, is_alive, living};
 use crate::commands::process::named::Named;
+use crate::printable::in_a_line;
 
 /// When the list is read again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The processes of this user that can be looked into, by name.
-pub(super) fn found() -> Vec<Named> {
-    let alive = living().sockets.into_iter().filter(|(process, _)| is_alive(*process));
+/// The processes of this user that can be looked into, by name; and why there may be more.
+pub(super) fn found() -> (Vec<Named>, Option<String>) {
+    let Found { sockets, left_out } = living();
+    let alive = sockets.into_iter().filter(|(process, _)| is_alive(*process));
     let mut found: Vec<Named> = alive.map(|(process, _)| Named::of(process)).collect();
     found.sort_by(|a, b| (&a.command, a.process).cmp(&(&b.command, b.process)));
     found.dedup_by_key(|named| named.process);
-    found
+    (found, left_out)
 }
 
 /// Has the user choose one of them. None: the user has ended the command.
-pub(super) fn choose(found: Vec<Named>) -> Result<Option<u32>, UserError> {
+pub(super) fn choose(
+    found: Vec<Named>,
+    left_out: Option<String>,
+) -> Result<Option<u32>, UserError> {
     let failed = |error: io::Error| UserError(format!("the terminal: {error}"));
     let mut screen = FullScreen::enter()?;
-    let mut list = List { found, selected: 0 };
+    let mut list = List { found, left_out, selected: 0 };
     loop {
         screen.0.draw(|frame| list.draw(frame)).map_err(failed)?;
         if !event::poll(INTERVAL).map_err(failed)? {
-            list.replace(found_again(&list));
+            let (found, left_out) = self::found();
+            // Those that have all ended stay.
+            if !found.is_empty() {
+                list.replace(found);
+            }
+            list.left_out = left_out;
             continue;
         }
         let Event::Key(key) = event::read().map_err(failed)? else { continue };
@@ -49,12 +59,6 @@ pub(super) fn choose(found: Vec<Named>) -> Result<Option<u32>, UserError> {
     }
 }
 
-/// The processes now; the same ones if all have ended.
-fn found_again(list: &List) -> Vec<Named> {
-    let now = found();
-    if now.is_empty() { list.found.clone() } else { now }
-}
-
 /// What a key has chosen.
 #[derive(Debug, PartialEq)]
 enum Choice {
@@ -66,6 +70,8 @@ enum Choice {
 /// The list, and the selected line.
 struct List {
     found: Vec<Named>,
+    /// Why there may be more.
+    left_out: Option<String>,
     selected: usize,
 }
 
@@ -128,7 +134,11 @@ impl List {
         let mut state = TableState::new().with_selected(self.selected);
         frame.render_stateful_widget(table, list, &mut state);
         let keys = ["q quit", "Enter shows the process", "arrows move"].map(str::to_owned);
-        frame.render_widget(Paragraph::new(parts_that_fit(&keys, foot.width.into())), foot);
+        let foot_text = match &self.left_out {
+            Some(why) => in_a_line(why),
+            None => parts_that_fit(&keys, foot.width.into()),
+        };
+        frame.render_widget(Paragraph::new(foot_text), foot);
     }
 }
 
@@ -146,11 +156,22 @@ mod tests {
             user: "daemon".to_owned(),
             arguments: format!("/usr/bin/{command} --serve --port 4711"),
         };
-        List { found: vec![named(7, "db"), named(4_194_303, "a-long-name-123")], selected: 0 }
+        let found = vec![named(7, "db"), named(4_194_303, "a-long-name-123")];
+        List { found, left_out: None, selected: 0 }
     }
 
     fn press(list: &mut List, code: KeyCode) -> Choice {
         list.press(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn processes_that_are_left_out_are_mentioned() {
+        let mut list = list();
+        list.left_out = Some("sockets were left out: user 7 has more than 64 folders".to_owned());
+        let mut terminal = Terminal::new(TestBackend::new(60, 6)).unwrap();
+        terminal.draw(|frame| list.draw(frame)).unwrap();
+        let text = terminal.backend().to_string();
+        assert!(text.contains("left out: user 7 has more than 64 folders"), "{text}");
     }
 
     #[test]

@@ -276,11 +276,15 @@ fn ended(thread: &str) -> UserError {
 /// The process, if there is a single one; of several the one that the user chooses, who may end the
 /// command instead.
 fn chosen(on_terminal: bool) -> Result<Option<u32>, UserError> {
-    let found = choose::found();
+    let (found, left_out) = choose::found();
+    // The list of a terminal has it.
+    if let Some(why) = left_out.as_ref().filter(|_| found.len() < 2 || !on_terminal) {
+        complain!("uwork: {why}");
+    }
     match &found[..] {
         [only] => Ok(Some(only.process)),
         [] => Err(UserError("no process of this user has a control socket".to_owned())),
-        _ if on_terminal => choose::choose(found),
+        _ if on_terminal => choose::choose(found, left_out),
         several => {
             let name = |it: &Named| format!("{} ({}, {})", it.command, it.process, it.user);
             let list: Vec<String> = several.iter().map(name).collect();
