@@ -5,12 +5,14 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::process::geteuid;
 
 /// The size of the pieces in which symbols are read, in bytes.
 const PIECE: usize = 1 << 20;
@@ -18,8 +20,10 @@ const PIECE: usize = 1 << 20;
 const SYMBOLS_MAX: u64 = 256 << 20;
 /// The bytes of debug information that this command holds at a time, of all files of all processes.
 const DEBUG_MAX: u64 = 256 << 20;
+/// The bytes of the names of functions and of places that are kept of a process.
+pub(super) const TEXT_MAX: usize = 8 << 20;
 /// The longest name, and the longest of a section: those that are looked for are shorter.
-const NAME_MAX: usize = 4096;
+pub(super) const NAME_MAX: usize = 4096;
 const SECTION_NAME_MAX: usize = 64;
 /// The size of a symbol, and of the headers of the file, a segment and a section.
 const SYMBOL: usize = 24;
@@ -33,6 +37,9 @@ const DYNAMIC_SYMBOLS: u32 = 11;
 const FUNCTIONS: [u8; 2] = [2, 10];
 const COMPRESSED: u64 = 1 << 11;
 
+/// Why the debug information of a file is not read.
+pub(super) const NOT_BELIEVED: &str = "users other than root can write it";
+
 /// Whether a reader has to end: nothing waits for its results.
 pub(super) type Stop = Arc<AtomicBool>;
 
@@ -45,6 +52,8 @@ static DEBUG: Budget = Budget(AtomicU64::new(DEBUG_MAX));
 pub(super) struct Elf {
     file: File,
     size: u64,
+    /// Whether debug information is read: [`is_believed`].
+    pub(super) is_believed: bool,
     stop: Stop,
     budget: &'static Budget,
     /// What was taken of the budget.
@@ -72,6 +81,14 @@ fn malformed() -> Error {
     Error::new(ErrorKind::InvalidData, "it is no ELF file of 64 bits, or it is damaged")
 }
 
+/// Whether the debug information of a file is parsed. The parser recurses for each level of it, and one
+/// byte can cost it many. So root believes only files that no other user can write. Another user looks
+/// into own processes only, which have run the code of the file.
+fn is_believed(found: &Metadata) -> bool {
+    let others = if found.gid() == 0 { 0o002 } else { 0o022 };
+    !geteuid().is_root() || found.uid() == 0 && found.mode() & others == 0
+}
+
 /// A little-endian number of N bytes. The fields that are read lie within the slice.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let mut all = [0; 8];
@@ -81,10 +98,11 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 
 impl Elf {
     pub(super) fn new(file: File, stop: &Stop) -> Result<Elf, Error> {
-        let (size, stop) = (file.metadata()?.len(), stop.clone());
+        let found = file.metadata()?;
+        let (size, is_believed, stop) = (found.len(), is_believed(&found), stop.clone());
         let (budget, taken) = (&DEBUG, Cell::new(0));
         let (segments, sections) = (Vec::new(), Vec::new());
-        let mut elf = Elf { file, size, stop, budget, taken, segments, sections };
+        let mut elf = Elf { file, size, is_believed, stop, budget, taken, segments, sections };
         let header = elf.read(0, HEADER as u64)?;
         // 64 bits, little-endian.
         if header[..6] != *b"\x7fELF\x02\x01" {
@@ -199,19 +217,34 @@ impl Elf {
             let bytes = self.read(names.offset.saturating_add(at), left.min(NAME_MAX as u64))?;
             Ok(text_at(&bytes, 0, NAME_MAX))
         };
-        found.into_iter().map(|(address, (_, at))| Ok((address, name(at)?))).collect()
+        let (mut named, mut left) = (BTreeMap::new(), TEXT_MAX);
+        for (address, (_, at)) in found {
+            let name = name(at)?;
+            let Some(rest) = left.checked_sub(name.len()) else { break };
+            left = rest;
+            named.insert(address, name);
+        }
+        Ok(named)
     }
 
-    /// Debug information of this name. Empty if there is none; an error if it is compressed, or if no
-    /// budget is left. The budget is given back with this value.
+    /// Debug information of this name. Empty if there is none; an error if the file is not believed, if
+    /// the section is compressed, or if no budget is left. The budget is given back with this value.
     pub(super) fn debug(&self, name: &str) -> Result<Vec<u8>, Error> {
         let Some(section) = self.sections.iter().find(|section| section.name == name) else {
             return Ok(Vec::new());
         };
-        if section.flags & COMPRESSED != 0 || !self.take(section.size) {
-            return Err(Error::other("its debug information is compressed, or too large"));
-        }
-        self.read(section.offset, section.size)
+        let reason = if !self.is_believed {
+            NOT_BELIEVED
+        } else if section.flags & COMPRESSED != 0 {
+            "its debug information is compressed"
+        } else if section.size > DEBUG_MAX {
+            "its debug information is too large"
+        } else if !self.take(section.size) {
+            "too much debug information is read at the same time"
+        } else {
+            return self.read(section.offset, section.size);
+        };
+        Err(Error::other(reason))
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -243,8 +276,8 @@ impl Drop for Elf {
     }
 }
 
-/// The text up to the next zero, of so many bytes at most.
-fn text_at(bytes: &[u8], at: usize, most: usize) -> String {
+/// The text up to the next zero, and at most `most` bytes of it.
+pub(super) fn text_at(bytes: &[u8], at: usize, most: usize) -> String {
     let bytes = bytes.get(at..).unwrap_or_default();
     let bytes = &bytes[..bytes.len().min(most)];
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -253,6 +286,9 @@ fn text_at(bytes: &[u8], at: usize, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, fchown};
+
     use super::*;
 
     proptest::proptest! {
@@ -279,9 +315,11 @@ mod tests {
         a_function_of_this_program();
         let stop = Stop::default();
         let elf = Elf::new(File::open("/proc/self/exe").unwrap(), &stop).unwrap();
-        let all = elf.symbols(&(0..1_000_000).map(|n| n * 16).collect::<Vec<_>>()).unwrap();
-        let is = |name: &&String| name.contains("a_function_of_this_program");
-        assert!(all.values().any(|name| is(&name)), "{} functions", all.len());
+        let all: Vec<u64> = (0..1_000_000).map(|n| n * 16).collect();
+        let is = |name: &String| name.contains("a_function_of_this_program");
+        // The names of all have more text than is kept at a time.
+        let mut parts = all.chunks(50_000);
+        assert!(parts.any(|part| elf.symbols(part).unwrap().values().any(is)));
         stop.store(true, Ordering::Relaxed);
         assert!(elf.symbols(&[0]).is_err(), "nothing waits for them");
     }
@@ -325,8 +363,25 @@ mod tests {
         let read = |elf: &Elf| elf.debug(&"x".repeat(SECTION_NAME_MAX)).map(|bytes| bytes.len());
         let first = elf();
         assert_eq!(read(&first).unwrap(), 1 << 20);
-        assert!(read(&first).is_err() && read(&elf()).is_err(), "none is left");
+        assert!(read(&first).is_err(), "none is left");
+        let why = read(&elf()).unwrap_err().to_string();
+        assert_eq!(why, "too much debug information is read at the same time");
         drop(first);
         assert!(read(&elf()).is_ok(), "it was given back");
+    }
+
+    #[test]
+    fn root_believes_files_that_no_other_user_can_write() {
+        let file = tempfile::tempfile().unwrap();
+        let is_believed = || is_believed(&file.metadata().unwrap());
+        let is_root = geteuid().is_root();
+        assert!(is_believed());
+        file.set_permissions(Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(is_believed(), !is_root);
+        if is_root {
+            file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+            fchown(&file, Some(65_534), None).unwrap();
+            assert!(!is_believed());
+        }
     }
 }

@@ -9,6 +9,7 @@ mod lines;
 mod long;
 mod machine;
 pub(super) mod names;
+mod reading;
 mod stuck;
 
 use std::collections::HashMap;

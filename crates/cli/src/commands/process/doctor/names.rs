@@ -4,25 +4,18 @@
 //! The symbol table comes first, which takes milliseconds. Lines and inlined functions follow from the
 //! debug information, if it is read in time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
-use std::ops::Range;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::elf::{Elf, Stop};
-use super::lines::{Line, demangled, lines};
+use super::elf::Stop;
+use super::reading::{Part, Place, Turn, maps_of, read};
 use crate::printable::in_a_line;
 
-/// The most addresses that are looked up at a time, and the bytes of /proc/PID/maps that are read.
+/// The most addresses that are looked up at a time.
 const ADDRESSES_MAX: usize = 16_384;
-const MAPS_MAX: u64 = 32 << 20;
 /// Precedes the address of a function without a name.
 const FUNCTION: &str = "function 0x";
 /// The same in JSON. Quotes within a string are escaped, so no string contains these.
@@ -30,33 +23,19 @@ const IN_JSON: &str = r#""function":{"address":"#;
 /// Follows that address.
 const NO_NAME: &str = r#","name":null"#;
 
-/// A mapped part of a file.
-struct Mapping {
-    addresses: Range<u64>,
-    offset: u64,
-    inode: u64,
-    path: String,
-}
-
 /// What was found out about addresses, and what could not be.
 #[derive(Default)]
-pub(in super::super) struct Found {
+pub(in super::super) struct Names {
     places: HashMap<u64, Place>,
     /// The reasons why names or lines are missing, by file.
     pub(in super::super) missing: BTreeSet<String>,
-}
-
-#[derive(Clone, Default)]
-struct Place {
-    /// The file and the address in it.
-    position: String,
-    symbol: Option<String>,
-    lines: Vec<Line>,
+    /// Whether the reader has not ended in time.
+    is_late: bool,
 }
 
 /// The names of all addresses in the texts, as far as they are found in time: a process may have mapped
 /// any number of files of any size. `process` is its number here.
-pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Found {
+pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Names {
     let wanted = texts.iter().flat_map(|text| addresses(text)).collect();
     // Not joined: it ends with this command, or soon.
     find_by(process, wanted, texts, until).0
@@ -71,8 +50,8 @@ fn find_by(
     wanted: BTreeSet<u64>,
     texts: &[&str],
     until: Instant,
-) -> (Found, Option<Reader>) {
-    let mut found = Found::default();
+) -> (Names, Option<Reader>) {
+    let mut found = Names::default();
     if wanted.is_empty() {
         return (found, None);
     }
@@ -90,7 +69,7 @@ fn find_by(
             return (found, None);
         }
     };
-    let mut waiting = Vec::new();
+    let mut waiting = vec![maps_of(process)];
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match told.recv_timeout(left) {
@@ -103,180 +82,13 @@ fn find_by(
                 let late =
                     waiting.into_iter().map(|path| format!("{path}: it was not read in time"));
                 found.missing.extend(late);
+                found.is_late = true;
                 break;
             }
         }
     }
-    stop.store(true, Ordering::Relaxed);
+    Turn::stop(&stop);
     (found, Some(reader))
-}
-
-/// What a reader of files has found.
-enum Part {
-    /// The files that it reads.
-    Files(Vec<String>),
-    Places(Vec<(u64, Place)>),
-    /// Why names or lines are missing.
-    Missing(String),
-    /// A file has been read.
-    Done(String),
-}
-
-/// Reads the files that have these addresses: first the functions of all, then the lines. Ends if
-/// `tell` returns false, or is told to stop.
-fn read(
-    process: u32,
-    wanted: BTreeSet<u64>,
-    has_stacks: bool,
-    stop: &Stop,
-    tell: impl Fn(Part) -> bool,
-) -> Option<()> {
-    let tell = |part| tell(part).then_some(());
-    let file = format!("/proc/{process}/maps");
-    let maps: Vec<Mapping> = match start_of(&file) {
-        Ok(maps) => maps.lines().filter_map(mapping).collect(),
-        Err(error) => return tell(Part::Missing(format!("{file}: {error}"))),
-    };
-    let mut files: BTreeMap<&str, Vec<(u64, &Mapping)>> = BTreeMap::new();
-    for address in wanted {
-        // They are in the order of their addresses.
-        let at = maps.partition_point(|it| it.addresses.end <= address);
-        if let Some(it) = maps.get(at).filter(|it| it.addresses.contains(&address)) {
-            files.entry(&it.path).or_default().push((address, it));
-        }
-    }
-    files.retain(|path, _| path.starts_with('/'));
-    tell(Part::Files(files.keys().map(|&path| path.to_owned()).collect()))?;
-    let mut rest = Vec::new();
-    for (path, addresses) in files {
-        tell(Part::Places(positions(&addresses)))?;
-        match named(process, &addresses, stop, &tell) {
-            Ok((elf, pairs)) if has_stacks && elf.has_lines() => {
-                rest.push((path, elf, pairs));
-                continue;
-            }
-            Ok(_) => {}
-            Err(reason) => tell(Part::Missing(format!("{path}: {reason}")))?,
-        }
-        tell(Part::Done(path.to_owned()))?;
-    }
-    for (path, elf, pairs) in rest {
-        let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
-        match lines(&elf, &own) {
-            Err(reason) => tell(Part::Missing(format!("{path}: no lines: {reason}")))?,
-            Ok(lines) => {
-                let place = |(address, own): (u64, u64)| {
-                    let lines = lines.get(&own).cloned().unwrap_or_default();
-                    (address, Place { lines, ..Place::default() })
-                };
-                tell(Part::Places(pairs.into_iter().map(place).collect()))?;
-            }
-        }
-        tell(Part::Done(path.to_owned()))?;
-    }
-    Some(())
-}
-
-/// As much of the mappings as is read.
-fn start_of(file: &str) -> io::Result<String> {
-    let mut text = Vec::new();
-    File::open(file)?.take(MAPS_MAX).read_to_end(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Where addresses are in their files.
-fn positions(wanted: &[(u64, &Mapping)]) -> Vec<(u64, Place)> {
-    let place = |&(address, it): &(u64, &Mapping)| {
-        let offset = address - it.addresses.start + it.offset;
-        let position = format!("{}+{offset:#x}", it.path);
-        (address, Place { position, ..Place::default() })
-    };
-    wanted.iter().map(place).collect()
-}
-
-/// Addresses of a file: in the process, and in the file's own numbers.
-type Pairs = Vec<(u64, u64)>;
-
-/// Finds the functions of addresses in one file.
-fn named(
-    process: u32,
-    wanted: &[(u64, &Mapping)],
-    stop: &Stop,
-    tell: &impl Fn(Part) -> Option<()>,
-) -> Result<(Elf, Pairs), String> {
-    let Some(&(_, of)) = wanted.first() else { return Err("no address".to_owned()) };
-    let elf = Elf::new(opened(process, of)?, stop).map_err(|error| error.to_string())?;
-    let in_file = |&(address, it): &(u64, &Mapping)| {
-        Some((address, elf.address_of(address - it.addresses.start + it.offset)?))
-    };
-    let pairs: Pairs = wanted.iter().filter_map(in_file).collect();
-    // Stripped: the system may have the symbols elsewhere. Lines of its libraries are not looked for.
-    let separate = || Elf::new(File::open(elf.separate()?).ok()?, stop).ok();
-    let symbols = if elf.has_symbols() { None } else { separate() };
-    let symbols = symbols.as_ref().unwrap_or(&elf);
-    let own: Vec<u64> = pairs.iter().map(|&(_, own)| own).collect();
-    let names = symbols.symbols(&own).map_err(|error| error.to_string())?;
-    let place = |&(address, own): &(u64, u64)| {
-        let symbol = names.get(&own).map(|name| demangled(name));
-        // What `addr2line` takes, too.
-        (address, Place { position: format!("{}+{own:#x}", of.path), symbol, ..Place::default() })
-    };
-    // The receiver may have gone, as the next part shows.
-    let _ = tell(Part::Places(pairs.iter().map(place).collect()));
-    if !symbols.has_symbols() && names.len() < own.iter().collect::<BTreeSet<_>>().len() {
-        let _ = tell(Part::Missing(format!("{}: it is stripped of its symbols", of.path)));
-    }
-    Ok((elf, pairs))
-}
-
-/// Opens a file of a process, as the process has mapped it.
-fn opened(process: u32, of: &Mapping) -> Result<File, String> {
-    let Range { start, end } = of.addresses;
-    // The first needs privileges, and is right even if the file was replaced.
-    let names = [
-        format!("/proc/{process}/map_files/{start:x}-{end:x}"),
-        format!("/proc/{process}/exe"),
-        format!("/proc/{process}/root{}", of.path),
-    ];
-    let mut reason = String::new();
-    for name in names {
-        match checked(Path::new(&name), of.inode) {
-            Ok(file) => return Ok(file),
-            Err(why) => reason = why,
-        }
-    }
-    Err(reason)
-}
-
-/// Opens a regular file with this number. A file of another kind is not opened: to open a device may
-/// have effects, and a pipe would block.
-fn checked(path: &Path, inode: u64) -> Result<File, String> {
-    let known = fs::metadata(path).map_err(|error| error.to_string())?;
-    if !known.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path).map_err(|error| error.to_string())?;
-    let found = file.metadata().map_err(|error| error.to_string())?;
-    match found.is_file() && found.ino() == inode {
-        true => Ok(file),
-        false => Err("another file has its name by now".to_owned()),
-    }
-}
-
-/// A line of /proc/PID/maps.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let (_, offset, _, inode) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    Some(Mapping {
-        addresses: hex(start)?..hex(end)?,
-        offset: hex(offset)?,
-        inode: inode.parse().ok()?,
-        path: words.next().unwrap_or_default().trim_start().to_owned(),
-    })
 }
 
 /// A frame without a name: its number and address.
@@ -310,7 +122,7 @@ fn hex_at_start(text: &str) -> (Option<u64>, &str) {
     (u64::from_str_radix(&text[..end], 16).ok(), &text[end..])
 }
 
-impl Found {
+impl Names {
     /// Adds what is known of these addresses.
     fn add(&mut self, places: Vec<(u64, Place)>) {
         for (address, new) in places {
@@ -342,7 +154,7 @@ impl Found {
 
     /// Whether the process's files could not be looked up at all.
     pub(in super::super) fn is_unread(&self) -> bool {
-        self.places.is_empty() && !self.missing.is_empty()
+        !self.is_late && self.places.is_empty() && !self.missing.is_empty()
     }
 
     /// A dump in JSON with names.
@@ -401,7 +213,7 @@ const NAMES_MAX: Duration = Duration::from_millis(500);
 /// reader at a time.
 #[derive(Default)]
 pub(in super::super) struct Kept {
-    found: Found,
+    found: Names,
     addresses: BTreeSet<u64>,
     reader: Option<Reader>,
 }
@@ -420,6 +232,7 @@ impl Kept {
             self.reader = reader;
             self.found.places.extend(found.places);
             self.found.missing.extend(found.missing);
+            self.found.is_late |= found.is_late;
             self.addresses.extend(wanted);
         }
         (!self.found.is_unread()).then(|| self.found.in_text(text))
@@ -475,7 +288,7 @@ fn end_of_item(frames: &[Frame]) -> usize {
 mod tests {
     use super::*;
 
-    fn found() -> Found {
+    fn found() -> Names {
         let place = |symbol: &str| Place {
             position: "/bin/app+0x5".to_owned(),
             symbol: Some(symbol.to_owned()).filter(|symbol| !symbol.is_empty()),
@@ -485,7 +298,7 @@ mod tests {
         let mut places: HashMap<u64, Place> =
             names.into_iter().map(|(address, name)| (address, place(name))).collect();
         places.insert(0x30, place(""));
-        Found { places, missing: BTreeSet::new() }
+        Names { places, ..Names::default() }
     }
 
     #[test]
@@ -548,17 +361,5 @@ mod tests {
         assert!(find(99_999_998, &["none"], soon()).missing.is_empty(), "no address");
         let gone = find(99_999_998, &["      0 0x10"], soon());
         assert!(gone.missing.iter().any(|why| why.contains("/proc/99999998/maps")));
-    }
-
-    #[test]
-    fn a_file_that_was_replaced_is_not_read() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let inode = file.as_file().metadata().unwrap().ino();
-        assert!(checked(file.path(), inode).is_ok());
-        assert_eq!(
-            checked(file.path(), inode + 1).unwrap_err(),
-            "another file has its name by now"
-        );
-        assert_eq!(checked(Path::new("/dev/null"), 1).unwrap_err(), "it is no regular file");
     }
 }

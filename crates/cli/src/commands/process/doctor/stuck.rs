@@ -179,8 +179,8 @@ fn answered_with_names(client: &mut Client, stuck: &mut [Stuck]) -> Result<Strin
     client.ask("dump").map_err(reason)
 }
 
-/// Has the process name the functions in the evidence. False if a part of it would be lost: it stays
-/// then.
+/// Has the process name the functions in the evidence. False if a part of the evidence would be lost:
+/// then the evidence stays as it is.
 fn name_by_process(client: &mut Client, stuck: &mut [Stuck]) -> bool {
     let has_stacks = |evidence: &str| !evidence.starts_with(NO_STACKS);
     let mut before = Vec::new();
