@@ -144,7 +144,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
         "stream", "letter", "age", "attempts", "first entry", "handler", "id"
     );
     if !args.json && !written(&format!("{title}\n"))? {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(status.code());
     }
     for letters in &mut all {
         let (mut after, mut left) = (None, if args.count == 0 { u64::MAX } else { args.count });
@@ -164,7 +164,7 @@ fn list(args: &ListArgs) -> Result<ExitCode, UserError> {
             };
             let text: String = page.iter().map(row).collect();
             if !written(&text)? {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(status.code());
             }
         }
         let more = if left == 0 { letters.count() } else { Ok(0) };
@@ -373,7 +373,9 @@ fn find(all: &mut [DeadLetters], name: &str, status: &mut Status) -> Option<(usi
 }
 
 fn missing(name: &str, status: &mut Status) {
-    complain!("uwork: there is no dead letter {}", shown(name.as_bytes()));
+    // A server that failed may have it.
+    let where_found = if status.has_failed() { " where servers answer" } else { "" };
+    complain!("uwork: there is no dead letter {}{where_found}", shown(name.as_bytes()));
     status.not_found();
 }
 

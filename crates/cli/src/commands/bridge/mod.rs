@@ -184,6 +184,10 @@ impl Status {
         self.0 = FAILED;
     }
 
+    fn has_failed(self) -> bool {
+        self.0 == FAILED
+    }
+
     fn code(self) -> ExitCode {
         ExitCode::from(self.0)
     }
