@@ -16,8 +16,7 @@ target=${CARGO_TARGET_DIR:-target}
 uwork=$target/tour/uwork
 lab=$target/tour/uwork-lab
 sums=$target/tour.sha256
-# Without link-time optimization, without jemalloc, whose build takes as long as uwork's, and without the bridge and its
-# TLS, whose build takes longer.
+# Without link-time optimization, and only the commands that run below (docs/decisions/0074-the-first-look.md).
 choice=(--package uwork-cli --package uwork-lab --no-default-features)
 times=()
 
@@ -66,7 +65,7 @@ lines_of_progress() {
 build() {
     local crates
     crates=$(cargo tree "${choice[@]}" --edges normal,build --prefix none --no-dedupe | awk '{ print $1, $2 }' | sort -u | wc -l)
-    echo "$crates crates; with two CPUs this takes some two minutes"
+    echo "$crates crates; with two CPUs this takes about 100 seconds"
     # On a terminal cargo draws a bar.
     if [ -t 2 ]; then
         cargo build --profile tour "${choice[@]}"
@@ -90,8 +89,8 @@ if command -v sha256sum >/dev/null; then
 fi
 step bench "$BENCH_SECONDS_MAX" "$lab" bench workqueue --quick --rivals
 
-printf '\nleft out of this first look: pools that are not written in Rust (make native), link-time optimization (make bench:\n'
-printf 'every benchmark, more than an hour; BENCH=--quick: minutes). The README says what the figures mean.\n'
+printf '\nleft out of this first look: the other commands of uwork (make build), pools that are not written in Rust (make native),\n'
+printf 'link-time optimization (make bench: all benchmarks, over an hour). The README says what the figures mean.\n'
 printf 'uwork sum: %s files of %s (%s) in %s, verified %s\n' \
     "$(wc -l <"$sums")" "$tree" "$(du -shL "$tree" 2>/dev/null | cut -f 1)" "$sums" "$verified"
 printf -v all '%s, ' "${times[@]}"

@@ -3,13 +3,22 @@
 // Both panic where a reader has closed its end, and escape nothing of what other processes have
 // written. The ways out are `print`, `say!` and `complain!`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(
+    not(all(feature = "bridge", feature = "process", feature = "sim")),
+    allow(dead_code, unused_macros, reason = "the commands share helpers")
+)]
 
+#[cfg(feature = "process")]
 mod client;
 mod commands;
+#[cfg(feature = "process")]
 mod exchange;
+#[cfg(feature = "process")]
 mod no_socket;
+#[cfg(feature = "process")]
 mod peer;
 mod printable;
+#[cfg(feature = "process")]
 mod sockets;
 
 use std::io::ErrorKind;
@@ -19,7 +28,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "bridge")]
 use commands::bridge;
-use commands::{UserError, about, process, report, sim, sum, topology};
+#[cfg(feature = "process")]
+use commands::process;
+#[cfg(feature = "sim")]
+use commands::sim;
+use commands::{UserError, about, report, sum, topology};
 
 /// Linux workqueues in user space: show the machine, look into processes and tune them, checksum
 /// files.
@@ -37,23 +50,31 @@ enum Command {
     /// Checksum files with work items; the format is that of sha256sum.
     Sum(sum::Args),
     /// Run the engine on simulated machines: scripts, and random histories under checkers.
+    #[cfg(feature = "sim")]
     Sim(sim::Args),
     /// Run jobs of Redis Streams as commands, add jobs, show the state of streams.
     #[cfg(feature = "bridge")]
     Bridge(Box<bridge::Args>),
     /// List the processes that use uwork, or the attributes of one of them.
+    #[cfg(feature = "process")]
     Ls(process::LsArgs),
     /// Print the value of an attribute of a running process.
+    #[cfg(feature = "process")]
     Get(process::GetArgs),
     /// Change an attribute of a running process.
+    #[cfg(feature = "process")]
     Set(process::SetArgs),
     /// Print everything that a running process does: pools, workers, queues, items.
+    #[cfg(feature = "process")]
     Dump(process::DumpArgs),
     /// Print the counters of a running process's queues at intervals.
+    #[cfg(feature = "process")]
     Monitor(process::MonitorArgs),
     /// Show a running process on the whole screen: queues, pools on the topology, workers.
+    #[cfg(feature = "process")]
     Top(process::TopArgs),
     /// Record when a running process's items are queued, start and end, for ui.perfetto.dev.
+    #[cfg(feature = "process")]
     Trace(process::TraceArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
     ///
@@ -64,6 +85,7 @@ enum Command {
     /// A line is marked ok, LOOK, or ?? for what could not be seen, with the reason. The exit code is 1
     /// if any is LOOK, else 2 if any is ??, else 0. Names of functions come from /proc/PID/maps and the
     /// files there; lines of source files are left out if they are not found in 1.2 seconds.
+    #[cfg(feature = "process")]
     Doctor(process::DoctorArgs),
     /// Turn the figures of benchmarks into a page with charts.
     Report(report::ReportArgs),
@@ -104,16 +126,25 @@ fn run(command: Command) -> Result<ExitCode, UserError> {
     match command {
         Command::Topology(args) => topology::run(args),
         Command::Sum(args) => sum::run(args),
+        #[cfg(feature = "sim")]
         Command::Sim(args) => sim::run(args),
         #[cfg(feature = "bridge")]
         Command::Bridge(args) => bridge::run(*args),
+        #[cfg(feature = "process")]
         Command::Ls(args) => process::ls(args),
+        #[cfg(feature = "process")]
         Command::Get(args) => process::get(args),
+        #[cfg(feature = "process")]
         Command::Set(args) => process::set(args),
+        #[cfg(feature = "process")]
         Command::Dump(args) => process::dump(args),
+        #[cfg(feature = "process")]
         Command::Monitor(args) => process::monitor(args),
+        #[cfg(feature = "process")]
         Command::Top(args) => process::top(&args),
+        #[cfg(feature = "process")]
         Command::Trace(args) => process::trace(&args),
+        #[cfg(feature = "process")]
         Command::Doctor(args) => process::doctor::run(args),
         Command::Report(args) => report::run(&args),
         Command::Completions(args) => about::completions(&args, Cli::command()),

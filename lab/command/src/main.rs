@@ -1,6 +1,7 @@
 //! The `uwork-lab` command: bench and serve.
 
 mod bench;
+#[cfg(feature = "all")]
 mod serve;
 mod user_error;
 
@@ -24,6 +25,7 @@ enum Command {
     /// Run a benchmark and print its table.
     Bench(bench::Args),
     /// Serve keys and values over RESP, the protocol of Redis.
+    #[cfg(feature = "all")]
     Serve(serve::Args),
 }
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     // clap exits with 2 on a bad command line, as this program does for every user error.
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        #[cfg(feature = "all")]
         Command::Serve(args) => serve::run(args),
     };
     match outcome {

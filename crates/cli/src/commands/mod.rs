@@ -18,14 +18,15 @@ macro_rules! complain {
 pub(crate) mod about;
 #[cfg(feature = "bridge")]
 pub(crate) mod bridge;
-#[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "most of it is for the bridge"))]
 pub(crate) mod json;
+#[cfg(feature = "process")]
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod scope;
-#[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "most of it is for the bridge"))]
+#[cfg(any(feature = "bridge", feature = "process"))]
 pub(crate) mod signals;
+#[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod sum;
 pub(crate) mod topology;

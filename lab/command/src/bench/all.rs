@@ -101,7 +101,6 @@ const STEPS: &[Step] = &[
     step("idle", ("idle", 8), ("idle --seconds 1", 3)),
     step("golden", ("golden", 30), ("golden --samples 1", 10)),
     step("golden-undeclared", ("golden --undeclared", 30), ("golden --undeclared --samples 1", 10)),
-    #[cfg(feature = "bridge")]
     step("bridge", ("bridge", 600), ("bridge --quick --runner uwork", 20)),
     step("observe", ("observe", 160), ("observe --quick", 7)),
     step("progress", ("progress", 1_320), ("progress --quick --case timer-sleep", 30)),

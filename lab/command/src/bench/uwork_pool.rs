@@ -23,8 +23,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uwork::{AffinityScopeChoice, Flags, JoinHandle, Queue, Work, WorkItem};
-use uwork_rivals::{Load, Pool, Producer, Progress, Sample, measure};
+#[cfg(feature = "all")]
+use uwork_rivals::Sample;
+use uwork_rivals::{Load, Pool, Producer, Progress, measure};
 
+#[cfg(feature = "all")]
 use super::c_pool::ThroughC;
 use super::contestant::{Contestant, Names, with_clock};
 
@@ -43,6 +46,7 @@ pub(super) const HALVES: &str = "halves";
 pub(super) const C: &str = "c";
 
 /// The end of the variants whose workers are woken under the lock of their pool.
+#[cfg(feature = "all")]
 const LOCKED: &str = "-locked";
 
 /// The contestants of uwork in a case, one for each variant that exists in it.
@@ -63,7 +67,9 @@ pub(super) fn contestants(
                 EXECUTE_ALL => measure(|| Executed::new(true), &load),
                 ENQUEUE_ALL => measure(|| Intrusive::new("default", Submits::Batches), &load),
                 HALVES => measure(|| Halves, &load),
+                #[cfg(feature = "all")]
                 C => measure(|| ThroughC::new(joins), &load),
+                #[cfg(feature = "all")]
                 variant if let Some(scope) = variant.strip_suffix(LOCKED) => {
                     uwork::locked_wake::set(true);
                     let sample = measure(|| Intrusive::new(scope, how), &load);
@@ -85,6 +91,7 @@ pub(super) fn contestants(
 }
 
 /// A load of intrusive items on a queue with the default scope.
+#[cfg(feature = "all")]
 pub(super) fn measure_flood(load: &Load) -> Sample {
     measure(|| Intrusive::new("default", Submits::OneByOne), load)
 }

@@ -21,6 +21,9 @@ const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
 /// The scopes with wakes under the lock of the pool.
+#[cfg(not(feature = "all"))]
+const LOCKED: [&str; 0] = [];
+#[cfg(feature = "all")]
 const LOCKED: [&str; 6] = [
     "cpu-locked",
     "smt-locked",
@@ -147,7 +150,10 @@ impl PingPong {
 impl Selection {
     fn check(args: &Args) -> Result<Self, UserError> {
         let rivals = catalogue();
-        let mut runners = vec![uwork_pool::RUNNER, uwork_pool::C];
+        let mut runners = vec![uwork_pool::RUNNER];
+        if cfg!(feature = "all") {
+            runners.push(uwork_pool::C);
+        }
         runners.extend(rivals.iter().map(|rival| rival.runner));
         runners.dedup();
         let runners = options::names("--runner", &args.runner, &runners)?;
