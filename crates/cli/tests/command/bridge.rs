@@ -126,8 +126,8 @@ fn the_attributes_of_a_consumers_queue_are_set_while_it_runs() {
     let pid = consumer.id().to_string();
     let uwork = |args: &[&str]| text_of(&mut with_socket(command(args)));
     // The socket opens some time after the queue was made.
-    until("the consumer is among the processes", || {
-        uwork(&["ls"]).split_whitespace().any(|word| word == pid)
+    until("the consumer can be asked", || {
+        output(&mut with_socket(command(&["ls", &pid]))).status.success()
     });
     let limit = "workqueue/devices/bridge-1/max_active";
     assert_eq!(uwork(&["get", &pid, limit]), "1\n");
