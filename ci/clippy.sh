@@ -6,7 +6,6 @@ cd "$(dirname "$0")/.."
 
 cargo clippy --workspace --all-targets -- --deny warnings
 cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
-# Without the bridge and jemalloc.
 cargo clippy --package uwork-lab --package uwork-cli --no-default-features -- --deny warnings
 cargo clippy --package uwork --lib --no-default-features -- --deny warnings
 # Each feature alone, and the C library, whose features are a choice of its own.

@@ -73,7 +73,8 @@ valgrind|have valgrind|the C tests under memcheck
 redis-tools|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
 liburcu-dev|pkg-config --exists liburcu|the example liburcu.c
 redis-server|have redis-server|the tests of the bridge, and its examples
-openssl|have openssl|the tests of the bridge with TLS"
+openssl|have openssl|the tests of the bridge with TLS
+jq|have jq|the test of the output as JSON"
 
 # extras FORMAT: prints the missing ones: `%s` is the package, and then what is left out.
 extras() {

@@ -70,11 +70,16 @@ expected() {
     esac
 }
 
+is_named() { tr '\n' ' ' <"$out/said" | grep -qE "$(expected "$1" "$2")"; }
+
 # The commands beside doctor name a function of C that no other file can see, too.
 views_name_it() {
-    local command function=spins_for_ever
+    local command look function=spins_for_ever
     for command in "dump $1" "dump --stacks $1" "dump --json $1" "top -i 0.05 $1"; do
-        "${as[@]}" "$uwork" $command >"$out/view" 2>&1 && grep -q "$function" "$out/view" || {
+        for ((look = 0; look < 20; look++)); do
+            ! "${as[@]}" "$uwork" $command >"$out/view" 2>&1 || break
+        done
+        grep -q "$function" "$out/view" || {
             cat "$out/view"
             echo "uwork $command: $function is not named" >&2
             return 1
@@ -120,9 +125,14 @@ for program in $programs; do
             [ "$burners" = 0 ] || read -r -t 0.5 <>"$out/idle" || true
             begin=${EPOCHREALTIME/[.,]/}
             "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
+            # Without a load of its own this checks what is said, and other programs may take the CPUs.
+            for ((look = 1; look < 20 && burners == 0; look++)); do
+                ! is_named "$kind" "$program" || break
+                "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
+            done
             times+=($(((${EPOCHREALTIME/[.,]/} - begin) / 1000)))
             burn STOP
-            if tr '\n' ' ' <"$out/said" | grep -qE "$(expected "$kind" "$program")"; then
+            if is_named "$kind" "$program"; then
                 named=$((named + 1))
             fi
             [ "$program:$kind:$round" != c:loop:0 ] || views_name_it "$stuck" || failed=1

@@ -10,9 +10,10 @@ const NEVER_REPEATED: [(&str, &str, &str); 5] = [
     ("uwork-engine", "lib", "models::"),
 ];
 
-/// Tests that start hundreds of threads: each runs when all others are over, and alone. Package,
-/// target, test.
-pub(super) const STORMS: [(&str, &str, &str); 2] = [
+/// Tests that start hundreds of threads, or whose threads get a CPU only when no other wants it: each runs when all
+/// others are over, and alone. Package, target, test.
+pub(super) const STORMS: [(&str, &str, &str); 3] = [
+    ("uwork", "library", "blocking_standby::a_process_that_lowers_its_own_priority_makes_progress"),
     ("uwork", "library", "blocking_bounds::a_thousand_pools_block_at_once"),
     ("uwork", "library", "blocking_standby::many_pools_share_the_standbys_of_their_cpus"),
 ];

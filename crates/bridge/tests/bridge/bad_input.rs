@@ -235,12 +235,12 @@ fn a_consumer_whose_handlers_all_hang_leaves_the_jobs_to_the_others() {
         }
         Ok(Reply::done())
     });
-    let mut stuck = config(redis.server(), "jobs");
+    let mut stuck = config_never_late(redis.server(), "jobs");
     (stuck.max_active, stuck.attempts_max) = (2, 1);
     stuck.limit = Some(Duration::from_millis(100));
     let first = Bridge::start(stuck, handlers, lines.reports()).unwrap();
     lines.wait_line("all 2 permits belong to runs beyond their time limit");
-    let second = config(redis.server(), "jobs");
+    let second = config_never_late(redis.server(), "jobs");
     let second = Bridge::start(second, count.handlers(), |_| {}).unwrap();
     for payload in ["1", "2", "3"] {
         count.wait_for(payload, 1);

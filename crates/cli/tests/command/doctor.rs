@@ -246,7 +246,7 @@ fn a_process_of_which_nothing_was_seen_is_not_well() {
         let good: Vec<_> = process.lines().filter(|line| line.starts_with("  ok  ")).collect();
         assert!(good.iter().all(|line| line.contains("RLIMIT")), "{good:?}");
     }
-    doctor_with("99999998", &["  ??    there is no process 99999998\n"]);
+    doctor_with("99999998", &["  ??    there is no process 99999998"]);
     let missing = uwork(&["doctor", "/nonexistent/1.sock"]);
     assert!(missing.status.code().is_some_and(|code| code != 0));
     assert!(String::from_utf8(missing.stdout).unwrap().contains("  ??    /nonexistent/1.sock"));

@@ -1,16 +1,17 @@
 //! Tests in processes that the command looks into, and bounded waits.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use uwork::{Queue, control};
 
-use crate::guard::Guard;
+use crate::guard::{Guard, KnownChild, in_turns};
 
 /// How long the process may make no progress in one wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -62,12 +63,26 @@ fn observed_of(test: &str, program: impl FnOnce(&Path) -> PathBuf, body: impl Fn
             _ => Err(std::io::Error::last_os_error()),
         });
     }
-    let output = command.output().unwrap();
+    let files = ["out", "err"].map(|name| folder.path().join(name));
+    let [out, err] = files.each_ref().map(|path| File::create(path).unwrap());
+    let mut child = command.stdout(out).stderr(err).spawn().unwrap();
+    let known = KnownChild::new(child.id() as libc::pid_t);
+    let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+    let status = in_turns(WAIT_MAX * 2, |turn| {
+        let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&turn.try_into().unwrap()));
+        child.try_wait().unwrap()
+    });
+    let status = status.map_err(|hang| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        format!("hangs: {hang}")
+    });
+    drop(known);
     let [out, err] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        files.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned());
     // A wrong path would run no test at all.
-    let passed = output.status.success() && out.contains("1 passed");
-    assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
+    let passed = status.as_ref().is_ok_and(ExitStatus::success) && out.contains("1 passed");
+    assert!(passed, "{test} in a process of its own: {status:?}\n{out}{err}");
 }
 
 /// A queue of this process in the tree, and the process's number. Returns when the socket is open.

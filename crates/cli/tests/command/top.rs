@@ -19,7 +19,7 @@ mod stopped;
 
 use crate::guard::{in_turns, progress};
 use crate::observed::{self, Other, WAIT_MAX, observed, until};
-use crate::process::{NO_ANSWER, command, text_of};
+use crate::process::{NO_ANSWER, command, complete, text_of};
 
 /// When a key is pressed again.
 const KEY_AGAIN: Duration = Duration::from_secs(1);
@@ -285,7 +285,7 @@ fn several_processes_are_offered_by_their_names() {
         // One that has ended is not offered.
         drop(UnixListener::bind(path.with_file_name("99999999.sock")).unwrap());
         let output = command(&["top"]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = complete(&String::from_utf8(output.stderr).unwrap());
         let own = std::process::id();
         let name = |process| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
         for process in [own, parent] {
@@ -300,7 +300,10 @@ fn several_processes_are_offered_by_their_names() {
             terminal.until_shown(&parent.to_string());
             // The list begins below the titles, and has the processes of other folders, too.
             let rows: Vec<String> = terminal.parser.screen().rows(0, 80).skip(1).collect();
-            let place = rows.iter().position(|row| row.contains(&format!(" {own} "))).unwrap();
+            let is_own = |row: &String| row.contains(&format!(" {own} "));
+            let Some(place) = rows.iter().position(is_own) else {
+                return Err(format!("{terminal:?}"));
+            };
             terminal.press(&format!("{}\r", "j".repeat(place)));
             let shown = in_turns(WAIT_MAX, |turn| {
                 let is_shown =
@@ -308,7 +311,9 @@ fn several_processes_are_offered_by_their_names() {
                 is_shown.map(|is_shown| is_shown.then_some(())).transpose()
             });
             match shown {
-                Ok(Ok(())) => Ok(terminal),
+                // The list may have changed before the keys came.
+                Ok(Ok(())) if terminal.shows(&format!("process {own} ")) => Ok(terminal),
+                Ok(Ok(())) => Err(format!("{terminal:?}")),
                 Ok(Err(_)) if terminal.shows(NO_ANSWER) => Err(format!("{terminal:?}")),
                 other => panic!("{other:?}: {terminal:?}"),
             }

@@ -14,7 +14,7 @@ use crate::answering::{answering, ok};
 use crate::bridge::owned::Owned;
 use crate::doctor::finding_where;
 use crate::observed::{looked_at, observed, until};
-use crate::process::{text, uwork};
+use crate::process::{complete, text, uwork};
 
 /// Names of queues that a terminal would obey, or show as others, and how they are printed.
 const NAMES: [(&str, &str); 3] = [
@@ -152,7 +152,7 @@ fn the_reason_of_a_process_without_a_socket_is_one_line() {
     let pid = child.id().to_string();
     let Output { status, stderr, .. } = uwork(&["ls", &pid]);
     assert_eq!(status.code(), Some(2));
-    let said = String::from_utf8(stderr).unwrap();
+    let said = complete(&String::from_utf8(stderr).unwrap());
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.ends_with("here: x\\u000auwork: process 1 is fine\n"), "{said}");
 }

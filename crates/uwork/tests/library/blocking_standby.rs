@@ -360,6 +360,9 @@ fn queues_that_never_block_undeclared_have_no_standby() {
         let _watchdog = watchdog();
         let queues = [queue("flood").build().unwrap(), queue("flood").per_cpu().build().unwrap()];
         let ran = Arc::new(AtomicU32::new(0));
+        // Kept until the flood is over: a worker that frees an item may sleep on a lock of the
+        // allocator, which is a block without a declaration.
+        let mut items = Vec::new();
         for number in 0..ITEMS {
             for queue in &queues {
                 let ran = ran.clone();
@@ -370,6 +373,7 @@ fn queues_that_never_block_undeclared_have_no_standby() {
                     }
                     ran.fetch_add(1, Ordering::Relaxed);
                 });
+                items.push(item.clone());
                 assert!(queue.enqueue(item).is_queued());
             }
         }

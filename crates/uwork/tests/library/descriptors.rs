@@ -2,6 +2,7 @@
 //! counted. Each scene is a process of its own. Forked children are in `forks/descriptors.rs`, the
 //! control socket in `control/main.rs`, task work in `task/descriptors.rs`.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -88,6 +89,18 @@ fn workers_that_block_while_all_descriptors_are_closed_are_replaced() {
     });
 }
 
+/// How often a thread of this process has lost its CPU.
+fn preemptions() -> usize {
+    let statuses = fs::read_dir("/proc/self/task").expect("it is mounted").flatten();
+    let statuses = statuses.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    let count = |status: String| {
+        let count =
+            status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+        count.and_then(|count| count.trim().parse::<usize>().ok())
+    };
+    statuses.filter_map(count).sum()
+}
+
 // Catches: a close that hits a file of the program's, as the program has closed the library's and
 // has opened its own meanwhile.
 #[test]
@@ -95,6 +108,7 @@ fn descriptors_may_be_closed_at_any_time() {
     let test = "descriptors_may_be_closed_at_any_time";
     alone_each(test, VARIABLE, &TIERS[..3], VARIABLE, |_| {
         collect_reports();
+        let before = preemptions();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -108,7 +122,9 @@ fn descriptors_may_be_closed_at_any_time() {
                 (rounds, damaged) = (rounds + 1, damaged + usize::from(!damage.is_empty()));
             }
             // A thread may be preempted between a check and a close (see `until_at_rest`).
-            assert!(damaged <= 2 + rounds / 100, "{damaged} of {rounds} rounds");
+            let preempted = preemptions().saturating_sub(before);
+            let allowed = 2 + rounds / 100 + preempted / 10;
+            assert!(damaged <= allowed, "{damaged} of {rounds} rounds, {preempted} preemptions");
         });
     });
 }

@@ -91,7 +91,8 @@ impl Stuck {
 }
 
 /// Returns the next report of a stall of this queue that has a stack, which a thread that gets no
-/// CPU does not give. Each stall is reported once: after its report comes that of a later one.
+/// CPU does not give, and whose worker was asleep. Each stall is reported once: after its report
+/// comes that of a later one.
 fn stall_with_a_stack(queue: &Queue, other: &Queue, declared: bool) -> Stall {
     loop {
         let stuck = Stuck::queue(queue, declared);
@@ -107,7 +108,9 @@ fn stall_with_a_stack(queue: &Queue, other: &Queue, declared: bool) -> Stall {
         stuck.release(queue);
         later.release(other);
         let stall = stalls.remove(0);
-        if !cfg!(feature = "symbols") || stall.workers[0].stack.is_ok() {
+        let has_stack = !cfg!(feature = "symbols") || stall.workers[0].stack.is_ok();
+        // A thread that waits looks now and then whether its test hangs.
+        if has_stack && (declared || stall.workers[0].worker.state == WorkerState::Asleep) {
             return stall;
         }
     }
@@ -231,6 +234,8 @@ fn reads_what_does_not_come() -> usize {
     READER.store(thread_id(), Ordering::SeqCst);
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text).expect("the parent closes it");
+    // What takes long from here on is no stall.
+    uwork::watchdog::set_thresh(LONG);
     std::hint::black_box(read)
 }
 
