@@ -11,9 +11,6 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{
@@ -27,6 +24,7 @@ use crate::no_socket::no_socket;
 use crate::peer::{self, Peer};
 use crate::sockets::{Socket, check_name};
 
+pub(crate) use crate::at_once::at_once;
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
 use crate::sockets::sockets_of;
@@ -41,10 +39,6 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 const BYTES_MAX: usize = 64 << 20;
 /// The same for a process of a list, which is asked for a few facts.
 const BYTES_IN_A_LIST: usize = 64 << 10;
-/// Processes of a list that are asked at the same time. Each takes a thread and a descriptor.
-const AT_ONCE: usize = 512;
-/// The stack of such a thread.
-const STACK: usize = 512 << 10;
 
 /// The sockets of the processes that live and belong to this user, by process; for root those of all
 /// users.
@@ -69,32 +63,6 @@ pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
     Ok(stream)
-}
-
-/// Calls `f` for all items at the same time. The results are in the order of the items.
-pub(crate) fn at_once<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((place, item)) = {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            items.get(place).map(|item| (place, item))
-        } {
-            let result = f(item);
-            results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((place, result));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..items.len().min(AT_ONCE) {
-            // Without one more thread, those that exist have more to do.
-            if thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-    let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    results.sort_by_key(|&(place, _)| place);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// What the exchanges of a command, or of one of its rounds, may take from now on.
@@ -153,26 +121,37 @@ impl Client {
         let number: u32 = process.parse().map_err(|_| {
             UserError(format!("'{process}' is neither a process's number nor a socket's path; `uwork ls` lists them"))
         })?;
-        let mut failed = None;
+        let mut failed: Option<(PathBuf, Fault)> = None;
         let Found { sockets, left_out } = sockets_of(number);
         for (_, path) in sockets {
             match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),
-                Err(fault) => {
-                    failed = Some(at(&path.display().to_string(), &fault, Some(number)));
-                }
+                // The first is the most likely one, unless nothing listens there any more.
+                Err(fault) => match &failed {
+                    Some((_, first)) if !matches!(first, Fault::Ended) => {}
+                    _ => failed = Some((path, fault)),
+                },
             }
         }
         let left_out = left_out.map_or(String::new(), |why| format!("; {why}"));
-        Err(failed.unwrap_or_else(|| UserError(no_socket(number) + &left_out)))
+        Err(match failed {
+            Some((path, fault)) => at(&path.display().to_string(), &fault, Some(number)),
+            None => UserError(no_socket(number) + &left_out),
+        })
     }
 
-    /// Connects to the socket of a process of a list.
-    pub(crate) fn open_listed(process: u32, path: &Path, bounds: Bounds) -> Result<Client, Fault> {
-        if Instant::now() >= bounds.until {
+    /// Connects to the socket of a process of a list. `items`: those that have the rest of the time.
+    pub(crate) fn open_listed(
+        process: u32,
+        path: &Path,
+        bounds: Bounds,
+        items: usize,
+    ) -> Result<Client, Fault> {
+        let now = Instant::now();
+        if now >= bounds.until {
             return Err(Fault::Unasked);
         }
-        Client::open(path, Some(process), bounds)
+        Client::open(path, Some(process), bounds.shared(now, items))
     }
 
     /// `named`: the number that the process must have.
@@ -202,15 +181,33 @@ impl Client {
         self.peer == other.peer
     }
 
-    /// Begins a round of requests with a deadline of its own.
+    /// Begins a round of requests with a deadline of its own. A process closes connections that are
+    /// idle, if others need their places: then it connects anew to the same process. Where that fails,
+    /// the next request says why the connection was closed.
     pub(crate) fn renew(&mut self) {
-        self.wire.renew(bounds());
+        self.renew_within(bounds());
     }
 
     /// The same, but for the deadline of all rounds.
     pub(crate) fn renew_before(&mut self, last: Instant) {
         let bounds = bounds();
-        self.wire.renew(Bounds { until: bounds.until.min(last), ..bounds });
+        self.renew_within(Bounds { until: bounds.until.min(last), ..bounds });
+    }
+
+    fn renew_within(&mut self, bounds: Bounds) {
+        self.wire.renew(bounds);
+        if self.closed.is_some() {
+            return;
+        }
+        let Err(fault) = self.wire.is_quiet() else { return };
+        self.close(&fault);
+        if !matches!(fault, Fault::Refused(_)) {
+            return;
+        }
+        let opened = Client::open(&self.path, self.named, bounds);
+        if let Some(client) = opened.ok().filter(|client| client.is_of_same_process(self)) {
+            *self = client;
+        }
     }
 
     /// The deadline of a command that takes this time and no longer, if the process answers.
@@ -256,7 +253,9 @@ impl Client {
     /// Closes the connection, and returns the reason.
     fn close(&mut self, fault: &Fault) -> String {
         let reason = match fault {
-            Fault::Closed | Fault::Ended => format!("process {} is gone", self.peer.process),
+            Fault::Closed | Fault::Ended if peer::is_ending(self.peer.process) => {
+                format!("process {} is gone", self.peer.process)
+            }
             fault => reason_of(fault, Some(self.peer.process)),
         };
         // The other end may be closed already.
@@ -365,6 +364,7 @@ pub(crate) fn fact<'a>(status: &'a str, name: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::thread;
 
     use super::*;
     use crate::exchange::tests::{answer_to, sent, wide};
@@ -396,6 +396,56 @@ mod tests {
         assert_eq!(reason(client.ask("queues")), first);
     }
 
+    /// A server of two connections. The first is closed for this reason once an answer was read.
+    fn closes_idle(last_word: &'static str) -> (tempfile::TempDir, thread::JoinHandle<()>, Client) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || {
+            for last_word in [last_word, ""] {
+                let (mut stream, _) = listener.accept().unwrap();
+                writeln!(stream, "uwork-control 1 {}", std::process::id()).unwrap();
+                let mut line = String::new();
+                let mut requests = std::io::BufReader::new(stream.try_clone().unwrap());
+                std::io::BufRead::read_line(&mut requests, &mut line).unwrap();
+                // In one piece: who has read the answer has the last word, too.
+                stream
+                    .write_all(format!("ok {}\n{line}{last_word}", line.len()).as_bytes())
+                    .unwrap();
+            }
+        });
+        let client = Client::open(&path, None, wide()).map_err(|_| "no greeting").unwrap();
+        (folder, server, client)
+    }
+
+    const LAST_WORDS: [&str; 2] =
+        ["err refused the connection was idle\n", "err closed the connection was idle\n"];
+
+    // Catches: the last word of a process to an idle client, taken for the answer to the next request.
+    #[test]
+    fn the_end_of_an_idle_connection_is_no_answer() {
+        for last_word in LAST_WORDS {
+            let (_folder, server, mut client) = closes_idle(last_word);
+            assert!(client.ask("a").is_ok());
+            let Err(Failure::Gone(reason)) = client.ask("b") else { panic!("an answer") };
+            assert_eq!(reason, "the connection was idle");
+            // The second connection is for the test below.
+            let _ = client.reopen().map(|mut client| client.ask("c").is_ok());
+            server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_round_begins_with_a_new_connection_if_the_last_was_closed() {
+        for last_word in LAST_WORDS {
+            let (_folder, server, mut client) = closes_idle(last_word);
+            assert!(client.ask("a").is_ok());
+            client.renew();
+            assert!(client.ask("b").is_ok_and(|answer| answer == "b\n"));
+            server.join().unwrap();
+        }
+    }
+
     #[test]
     fn a_process_that_calls_itself_by_another_number_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
@@ -408,19 +458,6 @@ mod tests {
         let fault = Client::open(&path, None, wide()).map(|_| ()).unwrap_err();
         server.join().unwrap();
         assert!(matches!(fault, Fault::Stranger(why) if why.ends_with("says that it is 1")));
-    }
-
-    #[test]
-    fn results_come_in_the_order_of_the_items() {
-        let items: Vec<usize> = (0..2_000).collect();
-        assert_eq!(at_once(&items, |item| item * 2), (0..4_000).step_by(2).collect::<Vec<_>>());
-        assert!(at_once(&[], |item: &u8| *item).is_empty());
-    }
-
-    #[test]
-    fn a_hundred_items_are_worked_on_at_the_same_time() {
-        let all = std::sync::Barrier::new(100);
-        assert_eq!(at_once(&[0; 100], |_| all.wait()).len(), 100);
     }
 
     #[test]
@@ -446,7 +483,7 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let (own, past) = (std::process::id(), Bounds { until: Instant::now(), ..wide() });
-        let fault = Client::open_listed(own, &path, past).map(|_| ()).unwrap_err();
+        let fault = Client::open_listed(own, &path, past, 1).map(|_| ()).unwrap_err();
         assert_eq!(state_of(&fault, own).as_deref(), Some("not asked in time"));
         assert!(listener.accept().is_err(), "no connection was made");
     }

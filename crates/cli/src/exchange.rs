@@ -28,6 +28,8 @@ const ANSWER_MAX: usize = 8 << 20;
 const LINE_MAX: usize = 64 << 10;
 /// The bytes of one read.
 const READ: usize = 64 << 10;
+/// The code of a server that closes the connection.
+const CLOSED: &str = "closed";
 /// The shortest time for a connect: zero would be no limit.
 const CONNECT_MIN: Duration = Duration::from_millis(1);
 
@@ -38,6 +40,15 @@ pub(crate) struct Bounds {
     pub(crate) until: Instant,
     /// The bytes of all answers until then.
     pub(crate) bytes: usize,
+}
+
+impl Bounds {
+    /// The first share of the time from `now` on, which is for that number of items.
+    pub(crate) fn shared(self, now: Instant, items: usize) -> Bounds {
+        let left = self.until.saturating_duration_since(now);
+        let items = u32::try_from(items.max(1)).unwrap_or(u32::MAX);
+        Bounds { until: now + left / items, ..self }
+    }
 }
 
 /// Why an exchange has failed. The connection is of no use any more: the rest of an answer would be
@@ -54,7 +65,7 @@ pub(crate) enum Fault {
     Closed,
     /// The socket's rights exclude this user.
     Forbidden,
-    /// The server has refused the connection, for this reason.
+    /// The server has refused the connection, or closed an idle one, for this reason.
     Refused(String),
     /// The peer is not the process that the address names, or not one to be believed.
     Stranger(String),
@@ -172,9 +183,7 @@ impl Wire {
 
     /// Begins to send requests. [`Wire::answer`] is to be called for each of them.
     pub(crate) fn request(&mut self, requests: &[String]) -> Result<(), Fault> {
-        if self.taken < self.received.len() {
-            return Err(Fault::Malformed("sent more than it was asked for".to_owned()));
-        }
+        self.is_quiet()?;
         for request in requests {
             self.outgoing.extend(request.bytes().map(|byte| match byte {
                 b'\n' | b'\r' => b' ',
@@ -185,11 +194,28 @@ impl Wire {
         self.send()
     }
 
+    /// Nothing has come that no request has asked for. An idle connection may have been closed: then the
+    /// last word of the server, which is the error, is no answer.
+    pub(crate) fn is_quiet(&mut self) -> Result<(), Fault> {
+        if self.taken == self.received.len() && !self.read()? {
+            return Ok(());
+        }
+        let rest = String::from_utf8_lossy(&self.received[self.taken..]);
+        let line = rest.lines().next().unwrap_or_default();
+        Err(match line.strip_prefix("err ").and_then(|refusal| refusal.split_once(' ')) {
+            Some(("refused" | CLOSED, reason)) => Fault::Refused(reason.to_owned()),
+            _ => Fault::Malformed("sent more than it was asked for".to_owned()),
+        })
+    }
+
     /// Reads the answer to the next request.
     pub(crate) fn answer(&mut self) -> Result<Result<String, Refused>, Fault> {
         let first = self.line()?;
         if let Some(refusal) = first.strip_prefix("err ") {
             let (code, reason) = refusal.split_once(' ').unwrap_or((refusal, refusal));
+            if code == CLOSED {
+                return Err(Fault::Refused(reason.to_owned()));
+            }
             return Ok(Err(Refused { code: code.to_owned(), reason: reason.to_owned() }));
         }
         let length = first.strip_prefix("ok ").and_then(|length| length.parse().ok());
@@ -320,6 +346,15 @@ pub(crate) mod tests {
 
     pub(crate) fn answer_to(bytes: &[u8]) -> Result<Result<String, Refused>, Fault> {
         sent(bytes).answer()
+    }
+
+    #[test]
+    fn a_share_of_the_time_is_for_one_of_several_items() {
+        let now = Instant::now();
+        let bounds = Bounds { until: now + Duration::from_secs(60), ..wide() };
+        assert_eq!(bounds.shared(now, 1).until, bounds.until);
+        assert_eq!(bounds.shared(now, 4).until, now + Duration::from_secs(15));
+        assert_eq!(bounds.shared(bounds.until, 4).until, bounds.until);
     }
 
     #[test]

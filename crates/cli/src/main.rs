@@ -9,6 +9,8 @@
 )]
 
 #[cfg(feature = "process")]
+mod at_once;
+#[cfg(feature = "process")]
 mod client;
 mod commands;
 #[cfg(feature = "process")]
@@ -18,6 +20,8 @@ mod no_socket;
 #[cfg(feature = "process")]
 mod peer;
 mod printable;
+#[cfg(feature = "process")]
+mod socket_name;
 #[cfg(feature = "process")]
 mod sockets;
 

@@ -8,7 +8,13 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use uwork::control::place::NOTE;
 
+use crate::commands::process::named::start_of;
 use crate::peer::{NO_PROC, ended, is_alive, is_proc_ours};
+
+/// The descriptors and threads of a process that are looked at, and the bytes of its environment. It may
+/// have a million, and any number.
+const LOOKED_AT_MAX: usize = 64 << 10;
+const ENVIRONMENT_MAX: u64 = 1 << 20;
 
 /// Why a process has no socket.
 pub(crate) fn no_socket(process: u32) -> String {
@@ -34,7 +40,7 @@ pub(crate) fn no_socket(process: u32) -> String {
         Err(_) => return format!("there is no process {process}"),
     };
     // The process itself says why.
-    let noted = files.flatten().find_map(|file| {
+    let noted = files.flatten().take(LOOKED_AT_MAX).find_map(|file| {
         let link = fs::read_link(file.path()).ok()?;
         let name = link.to_str()?.strip_prefix("/memfd:")?.strip_prefix(NOTE)?;
         Some(name.trim_end_matches(" (deleted)").to_owned())
@@ -42,7 +48,7 @@ pub(crate) fn no_socket(process: u32) -> String {
     if let Some(reason) = noted {
         return without(&reason);
     }
-    let environment = fs::read(proc.join("environ")).unwrap_or_default();
+    let environment = start_of(&format!("/proc/{process}/environ"), ENVIRONMENT_MAX);
     let mut variables = environment.split(|&byte| byte == 0);
     if variables.any(|variable| variable == b"UWORK_CONTROL=0") {
         return without("it was started with UWORK_CONTROL=0");
@@ -78,6 +84,7 @@ fn variable_of(environment: &[u8], name: &[u8]) -> Option<String> {
 /// Whether a thread of the library's exists.
 fn uses_uwork(proc: &Path) -> bool {
     let threads = fs::read_dir(proc.join("task")).into_iter().flatten().flatten();
-    let mut names = threads.filter_map(|thread| fs::read(thread.path().join("comm")).ok());
+    let mut names =
+        threads.take(LOOKED_AT_MAX).filter_map(|thread| fs::read(thread.path().join("comm")).ok());
     names.any(|name| name.starts_with(b"uw/"))
 }

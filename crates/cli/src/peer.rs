@@ -152,6 +152,20 @@ pub(crate) fn is_alive(process: u32) -> bool {
         })
 }
 
+/// Whether all threads of the process have ended, or end: only then does the end of the process close
+/// its connections. False without [`is_proc_ours`].
+pub(crate) fn is_ending(process: u32) -> bool {
+    // PF_EXITING, in the flags that every user may read.
+    const EXITING: u64 = 4;
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let fields = |thread: fs::DirEntry| fields_of(thread.path().to_str()?);
+    let ends = |fields: Vec<String>| {
+        let flags = fields.get(6).and_then(|flags| flags.parse::<u64>().ok());
+        flags.is_some_and(|flags| flags & EXITING != 0)
+    };
+    is_proc_ours() && threads.filter_map(fields).all(ends)
+}
+
 /// Whether a signal or a debugger has stopped the process.
 pub(crate) fn is_stopped(process: u32) -> bool {
     let folder = format!("/proc/{process}");
@@ -224,7 +238,7 @@ mod tests {
         while !is_in(&format!("/proc/{child}"), "Z") {
             std::thread::yield_now();
         }
-        assert!(is_alive(child) && !is_stopped(child));
+        assert!(is_alive(child) && !is_stopped(child) && !is_ending(child));
         let mut status = 0;
         // SAFETY: the child is ours and was not waited for.
         unsafe {
@@ -240,7 +254,7 @@ mod tests {
             let ended = libc::WEXITED | libc::WNOWAIT;
             assert_eq!(libc::waitid(libc::P_PID, child, &raw mut info, ended), 0);
         }
-        assert!(!is_alive(child), "a zombie");
+        assert!(!is_alive(child) && is_ending(child), "a zombie");
         // SAFETY: as before.
         assert_eq!(unsafe { libc::waitpid(number, &raw mut status, 0) }, number);
     }

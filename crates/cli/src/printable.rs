@@ -11,13 +11,18 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+/// The most combining marks of a letter: the words of no language have more. A mark takes no cell, so
+/// that any number of them would be drawn at the place of one letter.
+const MARKS_MAX: usize = 8;
+
 /// Whether the character has no effect but to be seen: a newline, a tab, or a character that the
 /// standard library prints as it is. That excludes control and format characters, line and paragraph
-/// separators, all spaces but the usual one, private and unassigned characters.
+/// separators, all spaces but the usual one, private and unassigned characters. Two texts that look the
+/// same should be the same: characters that are not seen are no plain ones, either.
 pub(crate) fn is_plain(c: char) -> bool {
     match c {
         '\n' | '\t' | ' '..='~' => true,
-        _ if c.is_ascii() => false,
+        _ if c.is_ascii() || is_invisible(c) => false,
         _ => {
             // The letter before it has a combining mark pass, as it does in words.
             let mut bytes = [b'a'; 5];
@@ -28,9 +33,53 @@ pub(crate) fn is_plain(c: char) -> bool {
     }
 }
 
+/// Whether the character is drawn as nothing, or as a blank: those that Unicode calls default-ignorable,
+/// as far as the standard library prints them, and the blank pattern of Braille.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{16fe4}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// Whether a plain character is drawn at the place of the one before it.
+fn is_mark(c: char) -> bool {
+    // The parts of a Hangul syllable behind its first; the standard library escapes a lone mark.
+    matches!(c, '\u{1160}'..='\u{11ff}' | '\u{d7b0}'..='\u{d7ff}')
+        || !c.is_ascii() && c.escape_debug().nth(1).is_some()
+}
+
+/// The characters of a text, each with whether it may reach a terminal.
+fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut marks = 0;
+    text.chars().map(move |c| {
+        let is_plain = is_plain(c);
+        marks = if is_plain && is_mark(c) { marks + 1 } else { 0 };
+        (c, is_plain && marks <= MARKS_MAX)
+    })
+}
+
 /// Whether [`printable`] changes nothing.
 pub(crate) fn is_printable(text: &str) -> bool {
-    text.chars().all(is_plain)
+    judged(text).all(|(_, is_plain)| is_plain)
+}
+
+/// The escape of JSON for a character.
+fn push_escape(escaped: &mut String, c: char) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        // Writing to a string does not fail.
+        let _ = write!(escaped, "\\u{unit:04x}");
+    }
 }
 
 /// The text with the escapes of JSON, such as `\u001b`, in place of all characters that a terminal
@@ -40,14 +89,10 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_plain(c) {
-            escaped.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a string does not fail.
-            let _ = write!(escaped, "\\u{unit:04x}");
+    for (c, is_plain) in judged(text) {
+        match is_plain {
+            true => escaped.push(c),
+            false => push_escape(&mut escaped, c),
         }
     }
     Cow::Owned(escaped)
@@ -57,6 +102,19 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 /// others could add lines else.
 pub(crate) fn in_a_line(text: &str) -> String {
     printable(text).replace('\n', "\\u000a").replace('\t', "\\u0009")
+}
+
+/// The characters of [`in_a_line`], one by one: of a text of any length as many are made as are taken.
+#[cfg(feature = "process")]
+pub(crate) fn chars_in_a_line(text: &str) -> impl Iterator<Item = char> {
+    judged(text).flat_map(|(c, is_plain)| {
+        let is_kept = is_plain && !matches!(c, '\n' | '\t');
+        let mut escaped = String::new();
+        if !is_kept {
+            push_escape(&mut escaped, c);
+        }
+        is_kept.then_some(c).into_iter().chain(escaped.into_bytes().into_iter().map(char::from))
+    })
 }
 
 /// The same of bytes. Those that are no UTF-8 become U+FFFD.
@@ -102,6 +160,32 @@ mod tests {
         assert_eq!(printable_bytes(b"a\xff\xfe\x1b"), "a\u{fffd}\u{fffd}\\u001b");
     }
 
+    // Catches: a name that looks like that of another process.
+    #[test]
+    fn what_is_not_seen_is_escaped() {
+        for (text, escaped) in [
+            ("a\u{fe0f}\u{fe00}", "a\\ufe0f\\ufe00"),
+            ("a\u{e0100}", "a\\udb40\\udd00"),
+            ("a\u{34f}\u{115f}\u{1160}", "a\\u034f\\u115f\\u1160"),
+            ("\u{3164}\u{ffa0}\u{2800}", "\\u3164\\uffa0\\u2800"),
+            ("\u{17b4}\u{180b}\u{180e}\u{2060}", "\\u17b4\\u180b\\u180e\\u2060"),
+        ] {
+            assert_eq!(printable(text), escaped);
+        }
+    }
+
+    #[test]
+    fn a_letter_has_a_bounded_number_of_marks() {
+        for mark in ["\u{301}", "\u{1161}"] {
+            let most = format!("e{}", mark.repeat(MARKS_MAX));
+            assert!(is_printable(&most.repeat(3)), "{mark:?}");
+            let escaped = printable(&format!("{most}{mark}{mark}e{mark}")).into_owned();
+            let escape = format!("\\u{:04x}", u32::from(mark.chars().next().unwrap()));
+            assert_eq!(escaped, format!("{most}{escape}{escape}e{mark}"));
+            assert_eq!(printable(&escaped), escaped);
+        }
+    }
+
     #[test]
     fn a_part_of_a_line_has_one_line() {
         assert_eq!(in_a_line("a\n7 \u{1b}\tü"), "a\\u000a7 \\u001b\\u0009ü");
@@ -123,6 +207,13 @@ mod tests {
             let text = printable_bytes(&bytes);
             assert!(is_printable(&text));
             assert!(text.bytes().all(|byte| byte >= 0x20 || matches!(byte, b'\n' | b'\t')));
+        }
+
+        #[test]
+        fn a_line_is_the_same_character_by_character(
+            text in "[a\u{301}\u{1161}\u{202e}\u{10000}\n\tü]{0,40}",
+        ) {
+            assert_eq!(chars_in_a_line(&text).collect::<String>(), in_a_line(&text));
         }
     }
 }

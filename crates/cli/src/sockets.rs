@@ -6,7 +6,7 @@
 //! file that was opened.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -25,11 +25,13 @@ use uwork::control::place::{FOLDER, PLACES};
 use crate::client::connect;
 use crate::exchange::is_out_of_files;
 use crate::peer::{credentials, is_alive, is_proc_ours, own_number, user_of};
+use crate::socket_name::{is_here, is_unnamed, own_namespace, process_of};
 
 /// The folders of systemd's sessions, in which a user's folder has the user's number.
 const SESSIONS: &str = "/run/user";
-/// The most folders of a user's, and the most files in all of them. What is beyond is left out.
-const FOLDERS_MAX: usize = 64;
+/// The most folders of a user's, and the most files in all of them. What is beyond is left out. Where
+/// another user has taken the name of a folder, each process makes one of its own.
+const FOLDERS_MAX: usize = 1024;
 const FILES_MAX: usize = 4096;
 /// How long folders are looked for, and how many names of a place are read in any case: a stranger may
 /// have filled it, and a busy machine should leave out no folder.
@@ -293,9 +295,13 @@ fn folders(users: &BTreeSet<u32>, until: Instant, left_out: &LeftOut) -> Vec<Pat
     let sessions = left_out.entries(SESSIONS, until).map(|user| user.path().join(FOLDER));
     let shared = PLACES.iter().flat_map(|place| left_out.entries(place, until));
     let shared = shared.filter(|entry| is_users(&entry.file_name())).map(|entry| entry.path());
-    let mut known = Vec::new();
-    let mut counts = HashMap::new();
-    for path in own_folder().into_iter().chain(expected).chain(sessions).chain(shared) {
+    bounded(own_folder().into_iter().chain(expected).chain(sessions).chain(shared), left_out)
+}
+
+/// The folders that exist, each once: [`FOLDERS_MAX`] of an owner at most.
+fn bounded(folders: impl Iterator<Item = PathBuf>, left_out: &LeftOut) -> Vec<PathBuf> {
+    let (mut paths, mut known, mut counts) = (Vec::new(), HashSet::new(), HashMap::new());
+    for path in folders {
         // A look is cheap: a stranger may have made any number of folders.
         let Ok(owner) = fs::symlink_metadata(&path).map(|found| found.uid()) else { continue };
         let count = counts.entry(owner).or_insert(0);
@@ -307,9 +313,10 @@ fn folders(users: &BTreeSet<u32>, until: Instant, left_out: &LeftOut) -> Vec<Pat
             continue;
         }
         *count += 1;
-        known.push(path);
+        known.insert(path.clone());
+        paths.push(path);
     }
-    known
+    paths
 }
 
 /// The sockets of all processes that this user may see.
@@ -322,7 +329,9 @@ pub(crate) fn sockets_without_unnamed() -> Found {
     look(None, true)
 }
 
-/// The sockets of one process.
+/// The sockets of one process: first those in the folders of its user, then those in root's, where a
+/// daemon's stays that gives up its rights. A stranger's socket under its number may take all the time
+/// of a connect.
 pub(crate) fn sockets_of(process: u32) -> Found {
     look(Some(process), false)
 }
@@ -349,21 +358,44 @@ fn look(process: Option<u32>, removes_unnamed: bool) -> Found {
             }
         }
     }
-    Found { sockets: in_turns(found), left_out: left_out.0.into_inner() }
+    let user = process.and_then(user_of);
+    let sockets = in_turns(found, |owner| match process {
+        None => Rank::default(),
+        Some(_) => rank(owner, user),
+    });
+    Found { sockets, left_out: left_out.0.into_inner() }
 }
 
-/// The first of each owner, then the second of each, and so on.
-fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>) -> Vec<T> {
+/// How much a socket of this owner's is believed to be that of a process of the user's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    #[default]
+    User,
+    Root,
+    Stranger,
+}
+
+fn rank(owner: u32, user: Option<u32>) -> Rank {
+    match owner {
+        _ if Some(owner) == user => Rank::User,
+        0 => Rank::Root,
+        _ => Rank::Stranger,
+    }
+}
+
+/// The owners of the first rank before the others. Of a rank, the first of each owner, then the second
+/// of each, and so on.
+fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>, rank: impl Fn(u32) -> Rank) -> Vec<T> {
     of_owners.sort();
     let mut counts: HashMap<u32, usize> = HashMap::new();
     let turn = |(owner, it)| {
         let count = counts.entry(owner).or_default();
         *count += 1;
-        (*count, it)
+        (rank(owner), *count, it)
     };
-    let mut turns: Vec<(usize, T)> = of_owners.into_iter().map(turn).collect();
+    let mut turns: Vec<(Rank, usize, T)> = of_owners.into_iter().map(turn).collect();
     turns.sort();
-    turns.into_iter().map(|(_, it)| it).collect()
+    turns.into_iter().map(|(.., it)| it).collect()
 }
 
 /// The folders with the names of their sockets. One folder is open at a time.
@@ -398,11 +430,6 @@ fn with_names(
     })
 }
 
-/// Whether the PID namespace in a socket's name is this process's. `own`: [`own_namespace`].
-fn is_here(namespace: Option<u64>, own: Option<u64>) -> bool {
-    namespace.is_none() || namespace == own
-}
-
 /// The number that a process has here. Processes of other PID namespaces have another one there, which
 /// is in the name. 0, if it has none here.
 fn number_here(name: &Path, socket: &Socket, own: Option<u64>) -> Option<u32> {
@@ -422,30 +449,6 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
     let name = Path::new(name);
     let is_listed = is_folder(folder) && process_of(name).is_some();
     is_listed && Folder::open(folder).is_ok_and(|folder| folder.remove_if_stale(name))
-}
-
-/// A socket without its name yet begins with a dot.
-fn is_unnamed(name: &Path) -> bool {
-    name.as_os_str().as_bytes().starts_with(b".")
-}
-
-/// The process in the name of a socket, and its PID namespace, which sockets of older versions lack.
-/// A process has one name of each kind: `01` is no number.
-fn process_of(name: &Path) -> Option<(u32, Option<u64>)> {
-    let name = name.to_str()?;
-    let name = name.strip_prefix('.').or_else(|| name.strip_suffix(".sock"))?;
-    let (process, namespace) = match name.split_once('-') {
-        Some((process, namespace)) => (process, Some(u64::from_str_radix(namespace, 16).ok()?)),
-        None => (name, None),
-    };
-    let process: u32 = process.parse().ok()?;
-    let namespace_text = namespace.map_or(String::new(), |namespace| format!("-{namespace:x}"));
-    (format!("{process}{namespace_text}") == name).then_some((process, namespace))
-}
-
-/// This process's PID namespace.
-fn own_namespace() -> Option<u64> {
-    fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
 }
 
 /// The process in the name of a listed socket is the one with this number here: an error that says
@@ -468,20 +471,6 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-
-    #[test]
-    fn names_have_a_process_and_a_namespace() {
-        let of = |name: &str| process_of(Path::new(name));
-        assert_eq!(of("4711-effffffc.sock"), Some((4711, Some(0xefff_fffc))));
-        assert_eq!(of("4711.sock"), Some((4711, None)));
-        assert_eq!(of(".4711-1f"), Some((4711, Some(0x1f))));
-        for other in ["x.sock", "1-2-3.sock", "-1.sock", "1-.sock", "4711", ".", "1-x.sock"] {
-            assert_eq!(of(other), None, "{other}");
-        }
-        for other in ["01.sock", "+1.sock", "1-01.sock", "1-+1.sock", "1-1F.sock"] {
-            assert_eq!(of(other), None, "{other}: another name of the same process");
-        }
-    }
 
     #[test]
     fn only_the_folders_of_uwork_are_listed() {
@@ -547,7 +536,22 @@ mod tests {
     #[test]
     fn users_take_turns() {
         let of_owners = vec![(7, "c"), (7, "b"), (7, "a"), (0, "z"), (8, "d")];
-        assert_eq!(in_turns(of_owners), ["a", "d", "z", "b", "c"]);
+        let of_all = in_turns(of_owners.clone(), |_| Rank::default());
+        assert_eq!(of_all, ["a", "d", "z", "b", "c"]);
+        let of_one = in_turns(of_owners, |owner| rank(owner, Some(8)));
+        assert_eq!(of_one, ["d", "z", "a", "b", "c"], "those of its user, of root, of strangers");
+    }
+
+    // Catches: processes that are hidden, as a stranger has their user's name and each has a folder.
+    #[test]
+    fn a_folder_for_each_process_hides_none() {
+        let place = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = (0..200).map(|n| place.path().join(n.to_string())).collect();
+        paths.iter().for_each(|path| fs::create_dir(path).unwrap());
+        let left_out = LeftOut::default();
+        let twice = paths.iter().chain(&paths).cloned();
+        assert_eq!(bounded(twice, &left_out), paths);
+        assert!(left_out.0.into_inner().is_none());
     }
 
     #[test]

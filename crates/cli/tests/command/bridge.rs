@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 #[path = "../../../uwork/tests/support/address.rs"]
 mod address;
 #[path = "../../../uwork/tests/support/left_out.rs"]
-mod left_out;
+pub(crate) mod left_out;
 #[path = "../../../uwork/tests/support/owned.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
 pub(crate) mod owned;

@@ -1,5 +1,6 @@
 //! `uwork doctor`, and `uwork dump` of the same states. The process is the test itself, alone.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -449,4 +450,39 @@ fn doctor_names_the_item_that_holds_the_limit_and_a_timer_behind_a_lock() {
             timers.flush().unwrap();
         },
     );
+}
+
+/// The functions in which a text shows workers of a queue.
+fn functions_of(text: &str, queue: &str) -> BTreeSet<String> {
+    let of = format!(" of queue {queue:?}");
+    let function = |line: &str| Some(line.split_once(&of)?.0.split_once(", in ")?.1.to_owned());
+    text.lines().filter_map(function).collect()
+}
+
+// Catches: two closures of a function that have one name.
+#[test]
+fn closures_of_one_function_have_different_names() {
+    observed("doctor::closures_of_one_function_have_different_names", || {
+        let (_queue, pid) = looked_at("patient");
+        let queue = Queue::builder("twins").build().unwrap();
+        let ((release, held), (other, also_held)) =
+            (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel::<()>());
+        let twins = [
+            queue.spawn(move || waits_on_a_channel(&held)),
+            queue.spawn(move || waits_on_a_channel(&also_held)),
+        ];
+        let are_two = |text: &str| {
+            let functions = functions_of(text, "twins");
+            let path = "closures_of_one_function_have_different_names::{{closure}}";
+            functions.len() == 2 && functions.iter().all(|function| function.contains(path))
+        };
+        finding_where(&pid, "twins", are_two);
+        let dump = || {
+            let output = uwork(&["dump", "--stacks", &pid]);
+            String::from_utf8(output.stdout)
+        };
+        until(dump, |dump| are_two(dump));
+        drop((release, other));
+        twins.into_iter().for_each(|twin| twin.join().unwrap());
+    });
 }

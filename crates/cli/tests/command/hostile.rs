@@ -339,12 +339,16 @@ fn unprintable(output: &[u8]) -> Option<String> {
     };
     let is_obeyed = |c: char| {
         let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}')
+            || matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}')
+            || matches!(c, '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}')
             || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
             || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}'..='\u{ffff}')
             || c >= '\u{e0000}';
         c.is_control() && c != '\n' && c != '\t' || is_format
     };
-    text.chars().find(|&c| is_obeyed(c)).map(|c| format!("has {c:?}"))
+    let marks = "\u{301}".repeat(9);
+    let many = text.contains(&marks).then(|| format!("has {marks:?}"));
+    text.chars().find(|&c| is_obeyed(c)).map(|c| format!("has {c:?}")).or(many)
 }
 
 /// What is wrong with an outcome.

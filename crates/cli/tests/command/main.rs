@@ -2,11 +2,14 @@
 
 mod answering;
 mod bridge;
+mod crowd;
 mod doctor;
+mod evicted;
 #[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../uwork/tests/support/guard.rs"]
 mod guard;
 mod hostile;
+mod json;
 mod kinds;
 mod observed;
 mod pipes;

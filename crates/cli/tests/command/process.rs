@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use uwork::{Queue, control};
 
 use crate::answering::{answering, ok};
+use crate::json::{documented, objects};
 use crate::observed::{Other, looked_at, observed, until};
 
 /// The reason of a command that has waited for an answer for too long.
@@ -26,7 +27,7 @@ pub(crate) fn uwork(args: &[&str]) -> Output {
 }
 
 /// Runs a command. Runs it again if the process that it looks into got no CPU for an answer.
-fn answered(command: &mut Command) -> Output {
+pub(crate) fn answered(command: &mut Command) -> Output {
     let ask = || {
         let output = command.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -58,7 +59,7 @@ pub(crate) fn text(args: &[&str]) -> String {
 }
 
 /// The single line of a refusal by a process that answers.
-fn refused(args: &[&str]) -> String {
+pub(crate) fn refused(args: &[&str]) -> String {
     refusal(args, answered(&mut command(args)))
 }
 
@@ -305,81 +306,6 @@ fn a_dump_has_the_queues_of_the_process() {
             serde_json::from_str(&text(&["dump", "--json", &pid])).unwrap();
         let queues = dump["queues"].as_array().expect("a list");
         assert!(queues.iter().any(|queue| queue["name"] == "dumped"), "{dump}");
-    });
-}
-
-/// What `jq` makes of a text. None where it is not installed.
-fn jq(filter: &str, text: &str) -> Option<String> {
-    let mut command = Command::new("jq");
-    command.args(["-c", "-r", filter]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut running = command.spawn().ok()?;
-    std::io::Write::write_all(&mut running.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    let output = running.wait_with_output().unwrap();
-    assert!(output.status.success(), "{filter}: {text}");
-    Some(String::from_utf8(output.stdout).unwrap())
-}
-
-/// The objects of an answer, each on a line.
-fn objects(text: &str) -> Vec<serde_json::Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Fails unless the page for operators names every field of an object, in the line of its kind.
-fn documented(object: &serde_json::Value, kind: &str) {
-    let page = include_str!("../../../../docs/operating.md");
-    let from = page.find(&format!("- **{kind}**: ")).expect(kind);
-    let line = page[from..].split("\n- **").next().unwrap().split("\n\n").next().unwrap();
-    let columns = include_str!("../../../../docs/control-protocol.md");
-    for name in object.as_object().unwrap().keys() {
-        let name = format!("`{name}`");
-        let is_column = line.contains("#columns-of-queues") && columns.contains(&name);
-        assert!(line.contains(&name) || is_column, "{kind}: {name}");
-    }
-}
-
-#[test]
-fn the_answers_as_json_have_the_documented_fields() {
-    observed("process::the_answers_as_json_have_the_documented_fields", || {
-        let (queue, pid) = looked_at("as-json");
-        queue.spawn(|| ()).join().unwrap();
-        // A process that got no CPU for an answer has the reason instead.
-        let own = || {
-            let text = text(&["ls", "--json"]);
-            let own = objects(&text).into_iter().find(|it| it["pid"] == std::process::id());
-            own.filter(|own| own["error"].is_null()).ok_or(text)
-        };
-        let own = until(own, |_| true);
-        assert!(own["queues"].as_u64() >= Some(1) && own["socket"].is_string(), "{own}");
-        documented(&own, "A process");
-        let path = "devices/as-json/max_active";
-        let limit = text(&["get", "--json", &pid, path]);
-        assert_eq!(objects(&limit)[0]["value"], queue.max_active());
-        documented(&objects(&limit)[0], "An attribute");
-        let tree = text(&["ls", "--json", &pid, "devices/as-json"]);
-        assert!(objects(&tree).contains(&objects(&limit)[0]), "{tree}");
-        let tables = text(&["monitor", "--json", "-i", "0.01", "-c", "2", &pid, "^as-json$"]);
-        let samples = objects(&tables);
-        assert_eq!((samples.len(), &samples[1]["name"]), (2, &"as-json".into()), "{tables}");
-        assert!(samples[0]["items_per_s"].is_null() && samples[1]["items_per_s"].is_f64());
-        samples.iter().for_each(|sample| documented(sample, "A queue at a time"));
-        // 1: something to look at, on this machine.
-        let findings = answered(&mut command(&["doctor", "--json", &pid]));
-        assert!(matches!(findings.status.code(), Some(0 | 1)), "{findings:?}");
-        let findings = objects(&String::from_utf8(findings.stdout).unwrap());
-        findings.iter().for_each(|finding| documented(finding, "A finding"));
-        let of_process = |finding: &&serde_json::Value| finding["process"] == std::process::id();
-        assert!(findings[0]["process"].is_null() && findings.iter().any(|it| of_process(&it)));
-        let dump = text(&["dump", "--json", &pid]);
-        assert_eq!(dump.lines().count(), 1, "{dump}");
-        for (filter, text, expected) in [
-            (".path", &limit, "devices/as-json/max_active\n"),
-            ("select(.items_per_s != null) | .name", &tables, "as-json\n"),
-            (".queues[] | select(.name == \"as-json\") | .kind", &dump, "unbound\n"),
-        ] {
-            let found = jq(filter, text);
-            assert!(found.is_none_or(|found| found == expected), "{filter}: {text}");
-        }
-        assert!(refused(&["get", "--json", &pid, "devices/none/nice"]).contains("no queue"));
     });
 }
 

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -134,6 +134,31 @@ fn a_stranger_who_listens_under_the_name_of_another_process_is_not_asked() {
         let direct = said(0, &["dump", folders[0].join(name(alice.pid)).to_str().unwrap()]);
         assert!(direct.contains(&format!("listens here, not {pid}")), "{direct}");
         drop(imitates);
+    });
+}
+
+// Catches: root's client, which waits for a place in a stranger's queue until its time is over.
+#[test]
+fn a_full_queue_under_the_number_of_another_process_takes_no_time_of_it() {
+    strangers("a_full_queue_under_the_number_of_another_process_takes_no_time_of_it", || {
+        let (alice, path) = process_of(ALICE);
+        // Before hers, by its name.
+        let folder = folder_of(BOB, "/dev/shm/uwork-1", 0o700);
+        assert!(folder < path);
+        let mut full = Process::start(|parent| {
+            become_user(BOB);
+            let path = folder.join(name(alice.pid));
+            let listener = UnixListener::bind(&path).unwrap();
+            rustix::net::listen(&listener, 0).unwrap();
+            let client = UnixStream::connect(&path).unwrap();
+            parent.tell("full");
+            parent.wait();
+            drop((listener, client));
+        });
+        full.hear();
+        let pid = alice.pid.to_string();
+        assert!(said(0, &["dump", &pid]).contains(&format!("queue of-{ALICE} ")));
+        assert!(said(0, &["doctor", &pid]).contains("queues that move or have no items"));
     });
 }
 

@@ -457,15 +457,14 @@ fn gone(colour: bool) -> (Terminal, UnixListener, tempfile::TempDir) {
         drop((requests, stream));
         let gone = format!("GONE  process {process} ");
         terminal.until_shown(&gone);
-        Ok((terminal.if_shown(&(gone + "is gone"))?, listener, folder))
+        Ok((terminal.if_shown(&(gone + "has closed the connection"))?, listener, folder))
     };
     until::<_, io::Error>(exit, |_| true)
 }
 
-/// The connection that ends stands for a process that exits.
 #[test]
-fn a_process_that_exits_is_shown_as_gone() {
-    observed("top::a_process_that_exits_is_shown_as_gone", || {
+fn a_process_that_closes_the_connection_is_shown_as_gone() {
+    observed("top::a_process_that_closes_the_connection_is_shown_as_gone", || {
         let (_queue, _) = looked_at("top-gone");
         let (mut terminal, listener, _folder) = gone(true);
         // As after the end of a process.

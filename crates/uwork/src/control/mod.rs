@@ -43,7 +43,7 @@ impl uwork_linux::control::Service for Service {
     }
 
     fn refuse(&self, reason: &str) -> String {
-        protocol::refusal("refused", reason)
+        protocol::refusal("closed", reason)
     }
 }
 

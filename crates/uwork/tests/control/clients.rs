@@ -45,7 +45,7 @@ fn only_its_user_may_use_the_socket() {
             become_nobody();
             let mut text = String::new();
             let _ = connect().expect("the rights permit it").read_to_string(&mut text);
-            assert_eq!(text, "err refused only this process's user and root may connect\n");
+            assert_eq!(text, "err closed only this process's user and root may connect\n");
         });
         assert!(Client::connect(&path).ask("help").is_ok());
     });
@@ -61,7 +61,7 @@ fn malformed_input_ends_its_own_connection_only() {
         half.send(b"get cpu");
         let mut garbage = Client::connect(&path);
         garbage.send(b"\xff\xfe\x00\n");
-        assert_eq!(garbage.line(), "err refused a line is UTF-8\n");
+        assert_eq!(garbage.line(), "err closed a line is UTF-8\n");
         assert!(garbage.is_closed());
         let mut long = Client::connect(&path);
         // The server closes the connection long before all of it is sent.
@@ -70,7 +70,7 @@ fn malformed_input_ends_its_own_connection_only() {
         assert!(sent < 1024, "a line of a gigabyte was taken");
         let mut exact = Client::connect(&path);
         exact.send(&[b'x'; 4096]);
-        assert_eq!(exact.line(), "err refused a line has at most 4096 bytes\n");
+        assert_eq!(exact.line(), "err closed a line has at most 4096 bytes\n");
         assert!(exact.is_closed());
         let mut several = Client::connect(&path);
         several.send(b"get cpumask\r\nnonsense\nhelp\n");
@@ -99,7 +99,7 @@ fn the_oldest_idle_client_makes_room() {
         let mut working = Client::connect(&path);
         assert!(working.ask("help").is_ok());
         let refusal =
-            "err refused the connection was idle, and its place was needed for another client\n";
+            "err closed the connection was idle, and its place was needed for another client\n";
         // The new clients are asked, and so younger than the old ones.
         let mut new = Vec::new();
         for old in &mut clients {

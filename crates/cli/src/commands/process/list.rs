@@ -89,8 +89,8 @@ fn listed() -> Vec<Listed> {
     let bounds = bounds_in_a_list();
     let Found { sockets, left_out } = sockets_without_unnamed();
     left_out.into_iter().for_each(|why| complain!("uwork: {why}"));
-    let rows = at_once(&sockets, |(process, path)| {
-        let status = match status(*process, path, bounds) {
+    let rows = at_once(&sockets, |(process, path), items| {
+        let status = match status(*process, path, bounds, items) {
             Ok(status) => Ok(status),
             Err(Fault::Ended) => {
                 remove_if_stale(path);
@@ -111,8 +111,8 @@ fn listed() -> Vec<Listed> {
 }
 
 /// The answer of a process to `status`.
-fn status(process: u32, path: &Path, bounds: Bounds) -> Result<String, Fault> {
-    match Client::open_listed(process, path, bounds)?.ask_once("status")? {
+fn status(process: u32, path: &Path, bounds: Bounds, items: usize) -> Result<String, Fault> {
+    match Client::open_listed(process, path, bounds, items)?.ask_once("status")? {
         Ok(status) if count(&status, "queues").is_some() => Ok(status),
         Ok(_) => Err(Fault::Malformed("does not say how many queues it has".to_owned())),
         Err(refused) => Err(Fault::Refused(refused.reason)),

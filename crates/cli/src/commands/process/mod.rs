@@ -5,7 +5,7 @@ mod attribute;
 pub(crate) mod doctor;
 mod list;
 mod monitor;
-mod named;
+pub(crate) mod named;
 mod top;
 mod trace;
 
@@ -205,7 +205,8 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
     let until = Instant::now() + doctor::EVIDENCE;
     let mut client = Client::connect(&args.process)?;
     let answers = answers_with_names(&mut client, &requests, until)?;
-    if args.json && serde_json::from_str::<serde_json::Value>(&answers[0]).is_err() {
+    // A value of a few bytes may take a hundred times as much memory.
+    if args.json && serde_json::from_str::<&serde_json::value::RawValue>(&answers[0]).is_err() {
         return Err(UserError(format!("process {} has sent a malformed dump", client.process())));
     }
     print(&answers.join("\n"))
@@ -225,11 +226,12 @@ fn answers_with_names(
             let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
             let found = doctor::names::find(client.process(), &texts, until);
             if !found.is_unread() {
-                for reason in &found.missing {
+                let named = |text| found.in_json(&found.in_text(text));
+                let named = texts.into_iter().map(named).collect();
+                for reason in found.missing.iter().cloned().chain(found.left_out()) {
                     complain!("uwork: names of functions or lines are missing: {reason}");
                 }
-                let named = |text| found.in_json(&found.in_text(text));
-                return Ok(texts.into_iter().map(named).collect());
+                return Ok(named);
             }
         }
         Err(Failure::Refused(refused)) if refused.code == "bad-request" => {}

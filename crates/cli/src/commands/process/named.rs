@@ -1,6 +1,7 @@
 //! What a process is called: its command, its arguments and its user.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::peer::is_proc_ours;
@@ -8,6 +9,8 @@ use crate::printable::{self, in_a_line};
 
 /// Characters of a command line that are shown.
 const ARGUMENTS_MAX: usize = 60;
+/// The bytes of it that are read. A process chooses where the kernel finds it, and how long it is.
+const LINE_MAX: u64 = 64 << 10;
 
 /// The name of the command, which the process may have chosen. None: the process has ended.
 pub(super) fn command_of(process: u32) -> Option<String> {
@@ -33,7 +36,7 @@ impl Named {
             let command = command_of(process).unwrap_or_default();
             return Named { process, command, ..Named::default() };
         }
-        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let line = start_of(&format!("/proc/{process}/cmdline"), LINE_MAX);
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         let line = in_a_line(line.trim_end());
         let user = fs::metadata(format!("/proc/{process}")).map(|folder| folder.uid());
@@ -44,6 +47,14 @@ impl Named {
             arguments: line.chars().take(ARGUMENTS_MAX).collect(),
         }
     }
+}
+
+/// The first bytes of a file in /proc whose text a process chooses. Empty if it cannot be read.
+pub(crate) fn start_of(path: &str, most: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What was read before an error is kept.
+    let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    bytes
 }
 
 /// The name of a user, or the number of one without a name here.
@@ -60,6 +71,13 @@ fn user_name(user: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Catches: the memory of a command that a process fills by its command line.
+    #[test]
+    fn of_a_file_as_much_is_read_as_is_permitted() {
+        assert_eq!(start_of("/dev/zero", 5), [0; 5]);
+        assert!(start_of("/proc/none", 5).is_empty());
+    }
 
     #[test]
     fn this_process_has_a_name_a_user_and_a_command_line() {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use uwork_sim::trace_events::{Events, Track};
@@ -14,7 +15,7 @@ use super::{TraceArgs, UserError};
 use crate::client::{Client, Failure, Table};
 use crate::commands::progress::Progress;
 use crate::commands::signals::Signals;
-use crate::printable::{self, printable};
+use crate::printable::{self, in_a_line, printable};
 
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
@@ -23,6 +24,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 const RECORDS_MAX: usize = 3_000_000;
 /// The bytes of all answers that are kept, names included. Those of as many records are fewer.
 const BYTES_MAX: usize = 512 << 20;
+/// The bytes of the names of all runs in a file. Later runs have none.
+const NAMES_MAX: usize = 128 << 20;
 /// The characters of a name that are kept.
 const NAME_MAX: usize = 512;
 /// The longest slice of a submission in the file. The real one takes less.
@@ -86,6 +89,13 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
         trace.lost,
         args.output.display()
     );
+    if trace.nameless > 0 {
+        complain!(
+            "uwork: {} runs have no names in the file: those of the others have {} MiB",
+            trace.nameless,
+            NAMES_MAX >> 20
+        );
+    }
     let Some(reason) = ended else { return Ok(ExitCode::SUCCESS) };
     complain!("uwork: {reason}; the file has what came before");
     Ok(ExitCode::from(1))
@@ -164,8 +174,8 @@ struct Run {
     to: u64,
     cpu: u32,
     slot: u64,
-    name: String,
-    queue: String,
+    name: Rc<str>,
+    queue: Rc<str>,
     queued: Option<Queued>,
 }
 
@@ -188,9 +198,11 @@ enum Event {
 #[derive(Default)]
 struct Trace {
     records: Vec<Record>,
-    functions: HashMap<u64, String>,
-    queues: HashMap<u64, String>,
+    functions: HashMap<u64, Name>,
+    queues: HashMap<u64, Name>,
     runs: Vec<Run>,
+    /// Runs without names, beyond [`NAMES_MAX`].
+    nameless: usize,
     lost: u64,
     /// Of all answers.
     bytes: usize,
@@ -209,9 +221,15 @@ fn record_of(kind: &str, values: &[&str]) -> Option<Record> {
     Some(Record { at, cpu, item, pwq, event })
 }
 
-/// A name as far as it is kept: each run has it.
-fn start_of(name: &str) -> String {
-    name.chars().take(NAME_MAX).collect()
+/// A name as far as it is kept, and its bytes in the file, where each run has it.
+struct Name(Rc<str>, usize);
+
+impl Name {
+    fn new(name: &str) -> Name {
+        let start: String = name.chars().take(NAME_MAX).collect();
+        let bytes = in_a_line(&start).len();
+        Name(start.into(), bytes)
+    }
 }
 
 impl Trace {
@@ -234,10 +252,10 @@ impl Trace {
                 ("more", [more]) => has_more = *more != "0",
                 ("function", [number, name]) => {
                     let number = u64::from_str_radix(number, 16).unwrap_or(0);
-                    self.functions.insert(number, start_of(name));
+                    self.functions.insert(number, Name::new(name));
                 }
                 ("queue", [number, name]) => {
-                    self.queues.insert(number.parse().unwrap_or(0), start_of(name));
+                    self.queues.insert(number.parse().unwrap_or(0), Name::new(name));
                 }
                 // Lines of other kinds are for later versions of this command.
                 _ => self.records.extend(record_of(kind, &values)),
@@ -248,6 +266,12 @@ impl Trace {
 
     /// Forms runs of the records.
     fn close(&mut self) {
+        self.close_within(NAMES_MAX);
+    }
+
+    /// The same, with this many bytes of names.
+    fn close_within(&mut self, names_max: usize) {
+        let (mut left, nameless): (usize, Rc<str>) = (names_max, "item".into());
         self.records.sort_by_key(|record| record.at);
         let last = self.records.last().map_or(0, |record| record.at);
         let mut queued: HashMap<u64, Queued> = HashMap::new();
@@ -265,21 +289,27 @@ impl Trace {
             let ended = open.remove(&slot).map(|run| Run { to: at, ..run });
             self.runs.extend(ended);
             if let Event::Started { function, .. } = *event {
-                let known = |names: &HashMap<u64, String>, number| names.get(&number).cloned();
+                let (name, queue) = (self.functions.get(&function), self.queues.get(&pwq));
+                let bytes = [name, queue].into_iter().flatten().map(|name| name.1).sum();
+                let rest = left.checked_sub(bytes);
+                left = rest.unwrap_or(0);
+                self.nameless += usize::from(rest.is_none());
+                let known =
+                    |name: Option<&Name>| Some(Rc::clone(&name.filter(|_| rest.is_some())?.0));
                 let run = Run {
                     from: at,
                     to: at,
                     cpu,
                     slot,
-                    name: known(&self.functions, function).unwrap_or_else(|| "item".to_owned()),
-                    queue: known(&self.queues, pwq).unwrap_or_default(),
+                    name: known(name).unwrap_or_else(|| Rc::clone(&nameless)),
+                    queue: known(queue).unwrap_or_default(),
                     queued: queued.remove(&item),
                 };
                 open.insert(slot, run);
             }
         }
         let unfinished = open.into_values().map(|run| {
-            let name = format!("{} (has not ended)", run.name);
+            let name = format!("{} (has not ended)", run.name).into();
             Run { to: last, name, ..run }
         });
         self.runs.extend(unfinished);
@@ -377,10 +407,26 @@ mod tests {
         assert_eq!(trace.lost, 3);
         let run = trace.runs.iter().find(|run| run.slot == 3).expect("the whole run");
         assert_eq!((run.from, run.to, run.cpu), (5_000, 9_000, 1));
-        assert_eq!((run.name.as_str(), run.queue.as_str()), ("app::Log", "log"));
+        assert_eq!((&*run.name, &*run.queue), ("app::Log", "log"));
         assert_eq!(run.queued.map(|queued| (queued.at, queued.thread)), Some((1_000, 11)));
         let open = trace.runs.iter().find(|run| run.slot == 4).expect("the unfinished run");
-        assert_eq!((open.to, open.name.as_str()), (9_000, "app::Log (has not ended)"));
+        assert_eq!((open.to, &*open.name), (9_000, "app::Log (has not ended)"));
+    }
+
+    // Catches: a file of gigabytes, as a long name is that of each of three million runs.
+    #[test]
+    fn the_bytes_of_names_in_a_file_are_bounded() {
+        let mut trace = Trace::default();
+        let name = "\u{202e}".repeat(2 * NAME_MAX);
+        trace.add(&format!("function\ta0\t{name}\nqueue\t7\tlog\n"));
+        for run in 0..1_000 {
+            trace.add(&format!("started\t{run}\t1\tbeef\t7\t3\ta0\n"));
+        }
+        trace.close_within(10 * (6 * NAME_MAX + 3));
+        let (named, nameless) = trace.runs.split_at(10);
+        assert!(named.iter().all(|run| run.name.len() == 3 * NAME_MAX && &*run.queue == "log"));
+        assert!(nameless[..989].iter().all(|run| &*run.name == "item" && run.queue.is_empty()));
+        assert_eq!((trace.nameless, nameless.len()), (990, 990));
     }
 
     proptest::proptest! {

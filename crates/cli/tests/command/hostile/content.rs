@@ -5,7 +5,7 @@ use crate::random::Random;
 
 /// Parts of the text of an adversary. Sequences that a terminal would obey have final bytes, or
 /// introducers, that no command uses by itself.
-const TEXTS: [&[u8]; 30] = [
+const TEXTS: [&[u8]; 32] = [
     b"log",
     b"events_unbound",
     b"\x1b[21t",
@@ -20,6 +20,8 @@ const TEXTS: [&[u8]; 30] = [
     "\u{200b}\u{feff}\u{ad}\u{2028}\u{2029}".as_bytes(),
     "\u{e0041}\u{e000}\u{fffe}\u{fff9}".as_bytes(),
     "e\u{301}\u{301}\u{301}".as_bytes(),
+    "\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}".as_bytes(),
+    "\u{fe0f}\u{34f}\u{115f}\u{1160}\u{3164}\u{ffa0}\u{180b}\u{e0100}".as_bytes(),
     "日本語".as_bytes(),
     b"\xff\xfe\xc3",
     b"\xed\xa0\x80\xf4\x90\x80\x80",
@@ -174,8 +176,18 @@ fn table(random: &mut Random, head: &str) -> Vec<u8> {
 
 /// A long answer of one kind of text.
 fn flood(random: &mut Random) -> Vec<u8> {
-    let parts: [&[u8]; 8] =
-        [b"\t", b"\n", b"a\n", b"dir\ta\n", b"x", b"\x1b[21t", b"more\t1\n", b"1\t2\t3\n"];
+    let parts: [&[u8]; 10] = [
+        b"\t",
+        b"\n",
+        b"a\n",
+        b"dir\ta\n",
+        b"x",
+        b"\x1b[21t",
+        b"more\t1\n",
+        b"1\t2\t3\n",
+        "\u{301}".as_bytes(),
+        b"function 0x1 ",
+    ];
     let length = *random.pick(&[70_000, 1 << 20, 8 << 20]);
     let part = *random.pick(&parts);
     let head: &[u8] = if random.one_in(2) { QUEUES.as_bytes() } else { b"" };

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use super::Finding;
@@ -12,6 +14,9 @@ use crate::peer::read_text;
 const LEFT_MIN: u64 = 64;
 /// The same for bytes of pinned memory.
 const PINNED_LEFT_MIN: u64 = 64 << 10;
+
+/// The most descriptors that are counted where the kernel does not say their number.
+const COUNTED_MAX: usize = 64 << 10;
 
 /// A limit, and how much of it is used.
 struct Limit {
@@ -46,12 +51,18 @@ pub(super) fn findings(process: u32) -> Vec<Finding> {
         Err(unseen) => return vec![unseen],
     };
     let (mut all, unknown) = of_process(&limits, &status, &Used::by(process, &status));
-    let groups = read("cgroup");
-    all.extend(
-        groups.as_deref().ok().and_then(|groups| pids_max(groups, &|path| read_text(path).ok())),
-    );
+    let of_group = read("cgroup").and_then(|groups| {
+        pids_max(&groups, &in_group).map_err(|why| unseen(format!("pids.max: {why}")))
+    });
+    let unseen_group = match of_group {
+        Ok(limit) => {
+            all.extend(limit);
+            None
+        }
+        Err(unseen) => Some(unseen),
+    };
     let mut findings = judged(&all);
-    findings.extend(groups.err());
+    findings.extend(unseen_group);
     if !unknown.is_empty() {
         findings.push(unseen(format!("how much is used of {}", unknown.join(", "))));
     }
@@ -89,12 +100,24 @@ struct Used {
 impl Used {
     fn by(process: u32, status: &str) -> Used {
         let user = line(status, "Uid:");
-        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok();
         let threads = user.zip(threads_of_users()).map(|(user, of_all)| of_all.get(user));
         Used {
             threads_of_user: threads.map(|threads| threads.copied().unwrap_or(0)),
-            descriptors: descriptors.map(|entries| entries.count() as u64),
+            descriptors: entries_of(&format!("/proc/{process}/fd"), COUNTED_MAX),
         }
+    }
+}
+
+/// The number of descriptors in a folder of /proc: its size since Linux 6.2. A process may have a million:
+/// more than `most` are not counted.
+fn entries_of(folder: &str, most: usize) -> Option<u64> {
+    let entries = fs::read_dir(folder).ok()?;
+    let known = fs::metadata(folder).map_or(0, |found| found.len());
+    match known {
+        0 => {
+            Some(entries.take(most + 1).count()).filter(|&count| count <= most).map(|it| it as u64)
+        }
+        known => Some(known),
     }
 }
 
@@ -178,8 +201,23 @@ fn of_process(limits: &str, status: &str, used: &Used) -> (Vec<Limit>, Vec<&'sta
     (known, unknown)
 }
 
-/// The tightest `pids.max` of the process's control groups, from /proc/PID/cgroup.
-fn pids_max(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<Limit> {
+/// A file of a control group. None: the group has no such file, which limits nothing.
+fn in_group(folder: &str, name: &str) -> Result<Option<String>, String> {
+    match read_text(&format!("{folder}/{name}")) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && Path::new(folder).is_dir() => {
+            Ok(None)
+        }
+        Err(error) => Err(format!("{folder}/{name}: {error}")),
+    }
+}
+
+/// Reads a file of a folder.
+type Read = dyn Fn(&str, &str) -> Result<Option<String>, String>;
+
+/// The tightest `pids.max` of the process's control groups, from /proc/PID/cgroup. None: there is no
+/// limit, and it is not known how many threads there are. An error: why it is not known.
+fn pids_max(groups: &str, read: &Read) -> Result<Option<Limit>, String> {
     // `NUMBER:CONTROLLERS:PATH`. Version 2 has no controllers here.
     let folder = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -191,22 +229,36 @@ fn pids_max(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<Limit
             _ => None,
         }
     });
-    let (root, path) = folder?;
+    let Some((root, path)) = folder else { return Ok(None) };
+    if path.split('/').any(|name| name == "..") {
+        return Err(format!("{path} is a control group outside of this namespace"));
+    }
     let above = std::iter::successors(Some(path.trim_end_matches('/')), |path| {
         path.rfind('/').map(|end| &path[..end])
     });
-    let limit = |path: &str| {
-        let number = |name| read(&format!("{root}{path}/{name}"))?.trim().parse::<u64>().ok();
-        Some((number("pids.max")?, number("pids.current")?))
-    };
-    let tightest = above.filter_map(limit).min_by_key(|&(most, used)| most.saturating_sub(used));
-    tightest.map(|(most, used)| Limit {
+    let mut tightest: Option<(Option<u64>, u64)> = None;
+    for path in above {
+        let folder = format!("{root}{path}");
+        let both = (read(&folder, "pids.max")?, read(&folder, "pids.current")?);
+        let (Some(most), Some(used)) = both else { continue };
+        let number = |text: &str| {
+            text.trim().parse::<u64>().map_err(|_| format!("{folder}: '{}'", text.trim()))
+        };
+        let most = if most.trim() == "max" { None } else { Some(number(&most)?) };
+        let limit = (most, number(&used)?);
+        let left =
+            |(most, used): (Option<u64>, u64)| most.map_or(u64::MAX, |it| it.saturating_sub(used));
+        if tightest.is_none_or(|tightest| left(limit) < left(tightest)) {
+            tightest = Some(limit);
+        }
+    }
+    Ok(tightest.map(|(most, used)| Limit {
         what: "threads of the control group (pids.max)",
         used,
-        most: Some(most),
+        most,
         left_min: LEFT_MIN,
         remedy: "raise pids.max of the group, or TasksMax of the service",
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -253,19 +305,53 @@ Max pending signals       500                  500                  signals
 
     #[test]
     fn the_tightest_group_counts() {
-        let read = |path: &str| {
-            let text = match path {
+        let read = |folder: &str, name: &str| {
+            let text = match &*format!("{folder}/{name}") {
                 "/sys/fs/cgroup/a/b/pids.max" | "/sys/fs/cgroup/pids/pids.max" => "max",
                 "/sys/fs/cgroup/a/pids.max" | "/sys/fs/cgroup/pids/x/pids.max" => "50",
                 "/sys/fs/cgroup/pids.max" => "1000",
                 "/sys/fs/cgroup/a/pids.current" => "20",
                 _ => "30",
             };
-            Some(format!("{text}\n"))
+            Ok(Some(format!("{text}\n")))
         };
-        let of = |groups| pids_max(groups, &read).map(|limit| (limit.used, limit.most));
+        let of = |groups| pids_max(groups, &read).unwrap().map(|limit| (limit.used, limit.most));
         assert_eq!(of("0::/a/b\n"), Some((20, Some(50))));
         assert_eq!(of("9:cpu,pids:/x\n"), Some((30, Some(50))));
         assert_eq!(of("9:cpu:/x\n"), None);
+    }
+
+    // Catches: a limit that could not be read, and of which nothing is said.
+    #[test]
+    fn a_group_that_cannot_be_read_is_said() {
+        let of = |groups, read: &Read| pids_max(groups, read).map(|limit| limit.map(|it| it.most));
+        let error = |groups, read: &Read| of(groups, read).unwrap_err();
+        assert_eq!(of("0::/\n", &|_, _| Ok(None)), Ok(None), "the first group has no limit");
+        let unlimited =
+            |_: &str, name: &str| Ok(Some(name.replace("pids.current", "7").replace("pids.", "")));
+        assert_eq!(of("0::/a\n", &unlimited), Ok(Some(None)));
+        assert_eq!(
+            error("0::/a\n", &|folder, _| Err(format!("{folder}: refused"))),
+            "/sys/fs/cgroup/a: refused"
+        );
+        assert!(error("0::/../b\n", &unlimited).contains("/../b is a control group outside"));
+        assert!(error("0::/a\n", &|_, _| Ok(Some("many".to_owned()))).contains("'many'"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        assert_eq!(in_group(path, "pids.max"), Ok(None));
+        assert!(
+            in_group(&format!("{path}/none"), "pids.max").unwrap_err().contains("none/pids.max: ")
+        );
+    }
+
+    #[test]
+    fn descriptors_are_counted_as_far_as_it_takes_little_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = entries_of("/proc/self/fd", COUNTED_MAX);
+        assert!(own.is_some_and(|count| count >= 3), "{own:?}");
+        // The size of another folder is another number.
+        assert!(entries_of(folder.path().join("none").to_str().unwrap(), 7).is_none());
+        let is_counted = fs::metadata("/proc/self/fd").unwrap().len() == 0;
+        assert_eq!(entries_of("/proc/self/fd", 2).is_none(), is_counted);
     }
 }

@@ -11,6 +11,10 @@ use super::elf::{Elf, NAME_MAX, TEXT_MAX, text_at};
 /// The most functions that are inlined at an address, and the function itself.
 const FRAMES_MAX: usize = 64;
 
+/// The longest name of a function or a file that is shown. A file's own name for a function, which says the
+/// same in another form, may be longer.
+const SHOWN_MAX: usize = 512;
+
 /// A function, and the line in it.
 #[derive(Clone)]
 pub(super) struct Line {
@@ -56,12 +60,12 @@ pub(super) fn lines(elf: &Elf, addresses: &[u64]) -> Result<BTreeMap<u64, Vec<Li
     Ok(found)
 }
 
-/// Text that is cut at [`NAME_MAX`] bytes.
+/// Text that is cut at [`SHOWN_MAX`] bytes.
 struct Cut(String);
 
 impl fmt::Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let start = start_of(text, NAME_MAX - self.0.len());
+        let start = start_of(text, SHOWN_MAX - self.0.len());
         self.0.push_str(start);
         if start.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
@@ -85,7 +89,7 @@ pub(super) fn demangled(name: &str) -> String {
 /// The path of a source file, without the prefix that shows where the standard library was built.
 fn shortened(file: &str) -> &str {
     let rest = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/'));
-    start_of(rest.map_or(file, |(_, path)| path), NAME_MAX)
+    start_of(rest.map_or(file, |(_, path)| path), SHOWN_MAX)
 }
 
 #[cfg(test)]
@@ -168,7 +172,7 @@ mod tests {
         let found =
             lines(&function(&many, &[vec![b'x'; 1 << 20], vec![0]].concat()), &[7]).unwrap();
         let lengths = found[&7].iter().map(|it| it.function.as_ref().map_or(0, String::len));
-        assert_eq!(lengths.collect::<Vec<_>>(), [NAME_MAX; FRAMES_MAX]);
+        assert_eq!(lengths.collect::<Vec<_>>(), [SHOWN_MAX; FRAMES_MAX]);
     }
 
     /// The parser needs a stack frame for each level.
@@ -184,9 +188,9 @@ mod tests {
     fn a_name_that_stands_for_a_longer_one_is_cut() {
         let name = format!("_RIC1a{}E", "m".repeat(2_000));
         assert!(demangled(&name).starts_with("a::<u32, u32, "), "{}", demangled(&name));
-        assert_eq!(demangled(&name).len(), NAME_MAX);
-        assert_eq!(demangled(&"\u{e9}".repeat(NAME_MAX)).len(), NAME_MAX);
-        assert_eq!(demangled(&format!("x{}", "\u{e9}".repeat(NAME_MAX))).len(), NAME_MAX - 1);
-        assert_eq!(shortened(&"f".repeat(2 * NAME_MAX)).len(), NAME_MAX);
+        assert_eq!(demangled(&name).len(), SHOWN_MAX);
+        assert_eq!(demangled(&"\u{e9}".repeat(SHOWN_MAX)).len(), SHOWN_MAX);
+        assert_eq!(demangled(&format!("x{}", "\u{e9}".repeat(SHOWN_MAX))).len(), SHOWN_MAX - 1);
+        assert_eq!(shortened(&"f".repeat(2 * SHOWN_MAX)).len(), SHOWN_MAX);
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn limit_ms(run_p99_ns: u64) -> Option<u64> {
 }
 
 /// For each queue, the times of the workers that took a batch of it [`RUN_MIN_MS`] ago or longer, in
-/// microseconds.
+/// microseconds, the longest first: a process may name a queue in any number of rows.
 pub(super) struct Runs(HashMap<String, Vec<u64>>);
 
 /// The long runs of a process.
@@ -43,21 +43,28 @@ impl Runs {
                 runs.entry(worker.text("queue").to_owned()).or_default().push(us);
             }
         }
+        runs.values_mut().for_each(|times| times.sort_unstable_by(|a, b| b.cmp(a)));
         Runs(runs)
+    }
+
+    /// The number of runs of a queue that last for this time, and the longest. None without any.
+    fn longer(&self, queue: &str, limit_ms: u64) -> Option<(usize, u64)> {
+        let times = self.0.get(queue)?;
+        let count = times.partition_point(|us| us / 1_000 >= limit_ms);
+        times.first().filter(|_| count > 0).map(|&longest| (count, longest))
     }
 }
 
 /// The finding about items of a queue that run on, and the run time from which they are reported.
 pub(super) fn queue(queue: &Row<'_>, runs: &Runs) -> Option<(Finding, u64)> {
     let (name, run_p99_ns) = (queue.text("name"), queue.number("run_p99_ns"));
-    let of_queue = runs.0.get(name)?.iter();
     let limit_ms = limit_ms(run_p99_ns)?;
-    let long: Vec<u64> = of_queue.copied().filter(|us| us / 1_000 >= limit_ms).collect();
-    let longest = time(long.iter().max()?.saturating_mul(1_000));
+    let (count, longest) = runs.longer(name, limit_ms)?;
+    let longest = time(longest.saturating_mul(1_000));
     let finding = Finding::bad(
         format!(
             "queue {name}: {}, for at most {longest}, and 99 % of the runs end within {}",
-            counted(long.len() as u64, "item runs on", "items run on"),
+            counted(count as u64, "item runs on", "items run on"),
             time(run_p99_ns)
         ),
         "the stack shows where the item is; an item with 100 times the work of the others is no fault",
@@ -101,5 +108,19 @@ mod tests {
         assert!(found(1_000_000_000, &[100_000_000]).is_some_and(|(_, limit)| limit == 100_000));
         assert_eq!(found(0, &[41_000_000]), None, "nothing is known");
         assert_eq!(found(98_304, &[]), None);
+    }
+
+    // Catches: all workers looked at again for each of a hundred thousand rows of one queue.
+    #[test]
+    fn the_times_of_a_queue_are_looked_up() {
+        let workers = (1..=100_000_u64).map(|n| format!("q\t{}\n", n * 1_000_000));
+        let table = Table::parse(&format!("queue\tfor_us\n{}", workers.collect::<String>()));
+        let runs = Runs::of(&table);
+        assert!(runs.0["q"].is_sorted_by(|a, b| a >= b));
+        for second in 10..100_000 {
+            let expected = Some((100_001 - second as usize, 100_000_000_000));
+            assert_eq!(runs.longer("q", second * 1_000), expected);
+        }
+        assert_eq!((runs.longer("q", 100_000_001), runs.longer("other", 1)), (None, None));
     }
 }

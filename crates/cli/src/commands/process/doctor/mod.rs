@@ -98,7 +98,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     hurry();
     let mut sections = vec![Section { process: None, findings: machine::findings() }];
     // All are asked at the same time.
-    sections.extend(at_once(&args.processes, |name| {
+    sections.extend(at_once(&args.processes, |name, _| {
         match not_halted(name.parse().ok()).and_then(|()| Client::connect(name)) {
             Ok(mut client) => Section::of(client.process(), process(&mut client)),
             Err(UserError(reason)) => Section {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
         let user = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |found| found.uid());
         let bytes = shares(sockets.iter().map(|(_, path)| user(path)).collect(), bounds.bytes);
         let sockets: Vec<_> = sockets.into_iter().zip(bytes).collect();
-        let looked_at = at_once(&sockets, |((number, path), bytes)| {
+        let looked_at = at_once(&sockets, |((number, path), bytes), items| {
             let bounds = Bounds { bytes: *bytes, ..bounds };
             // Without a number here it cannot be looked up.
             let known = Some(*number).filter(|&number| number != 0);
@@ -124,7 +124,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
             }
             let reason = match not_halted(known) {
                 Err(UserError(reason)) => reason,
-                Ok(()) => match Client::open_listed(*number, path, bounds) {
+                Ok(()) => match Client::open_listed(*number, path, bounds, items) {
                     Ok(mut client) => return Some(Section::of(*number, process(&mut client))),
                     // None: it has ended meanwhile.
                     Err(fault) => state_of(&fault, *number)?,

@@ -4,6 +4,7 @@
 //! The symbol table comes first, which takes milliseconds. Lines and inlined functions follow from the
 //! debug information, if it is read in time.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -23,6 +24,42 @@ const IN_JSON: &str = r#""function":{"address":"#;
 /// Follows that address.
 const NO_NAME: &str = r#","name":null"#;
 
+/// The bytes that names may add to texts: a short text refers to a long name any number of times.
+const ADDED_MAX: usize = 8 << 20;
+
+/// What is left of the bytes that names may add.
+struct Left {
+    all: usize,
+    left: Cell<usize>,
+    /// A name has had no room. No other has, either: a text is named up to a place.
+    is_over: Cell<bool>,
+}
+
+impl Left {
+    fn of(bytes: usize) -> Left {
+        Left { all: bytes, left: Cell::new(bytes), is_over: Cell::new(false) }
+    }
+
+    /// The names, if there is room for them.
+    fn take<T>(&self, bytes: impl Fn(&T) -> usize, names: impl FnOnce() -> T) -> Option<T> {
+        if self.is_over.get() {
+            return None;
+        }
+        let names = names();
+        match self.left.get().checked_sub(bytes(&names)) {
+            Some(left) => self.left.set(left),
+            None => self.is_over.set(true),
+        }
+        (!self.is_over.get()).then_some(names)
+    }
+}
+
+impl Default for Left {
+    fn default() -> Left {
+        Left::of(ADDED_MAX)
+    }
+}
+
 /// What was found out about addresses, and what could not be.
 #[derive(Default)]
 pub(in super::super) struct Names {
@@ -31,6 +68,7 @@ pub(in super::super) struct Names {
     pub(in super::super) missing: BTreeSet<String>,
     /// Whether the reader has not ended in time.
     is_late: bool,
+    left: Left,
 }
 
 /// The names of all addresses in the texts, as far as they are found in time: a process may have mapped
@@ -135,6 +173,17 @@ impl Names {
         }
     }
 
+    /// The same, for names of this many bytes in all texts.
+    pub(in super::super) fn bounded(self, bytes: usize) -> Names {
+        Names { left: Left::of(bytes), ..self }
+    }
+
+    /// Why names are missing in the texts so far that were found out.
+    pub(in super::super) fn left_out(&self) -> Option<String> {
+        let most = self.left.all >> 20;
+        self.left.is_over.get().then(|| format!("those behind the first {most} MiB of them"))
+    }
+
     /// The text with names.
     pub(in super::super) fn in_text(&self, text: &str) -> String {
         let (mut out, mut stack) = (String::new(), Vec::new());
@@ -165,7 +214,9 @@ impl Names {
             out.push_str(IN_JSON);
             let named = unnamed(part).and_then(|(address, rest)| {
                 let name = self.places.get(&address)?.symbol.as_deref()?;
-                Some(format!("{address},\"name\":{}{rest}", serde_json::Value::from(name)))
+                let name =
+                    self.left.take(String::len, || serde_json::Value::from(name).to_string())?;
+                Some(format!("{address},\"name\":{name}{rest}"))
             });
             out.push_str(named.as_deref().unwrap_or(part));
         }
@@ -177,11 +228,15 @@ impl Names {
         out.push_str(parts.next().unwrap_or_default());
         for part in parts {
             let (address, rest) = hex_at_start(part);
-            let name = address.and_then(|address| self.places.get(&address)).map(|place| {
-                place.symbol.clone().unwrap_or_else(|| format!("function {}", place.position))
+            let name = address.and_then(|address| {
+                let place = self.places.get(&address)?;
+                self.left.take(String::len, || match &place.symbol {
+                    Some(symbol) => in_a_line(symbol),
+                    None => format!("function {}", in_a_line(&place.position)),
+                })
             });
             match name {
-                Some(name) => _ = write!(out, "{}{rest}", in_a_line(&name)),
+                Some(name) => _ = write!(out, "{name}{rest}"),
                 None => _ = write!(out, "{FUNCTION}{part}"),
             }
         }
@@ -190,9 +245,13 @@ impl Names {
     fn write_stack(&self, out: &mut String, stack: &mut Vec<(u64, u64)>) {
         let mut frames = Vec::new();
         for (address, looked_up) in stack.drain(..) {
-            match self.places.get(&looked_up) {
+            let bytes = |frames: &Vec<Frame>| {
+                frames.iter().map(|(_, name, location)| name.len() + location.len()).sum()
+            };
+            let place = self.places.get(&looked_up);
+            match place.and_then(|place| self.left.take(bytes, || place.frames(address))) {
                 None => frames.push((address, String::new(), String::new())),
-                Some(place) => frames.extend(place.frames(address)),
+                Some(named) => frames.extend(named),
             }
         }
         let end = end_of_item(&frames);
@@ -235,6 +294,7 @@ impl Kept {
             self.found.is_late |= found.is_late;
             self.addresses.extend(wanted);
         }
+        self.found.left = Left::default();
         (!self.found.is_unread()).then(|| self.found.in_text(text))
     }
 }
@@ -326,6 +386,31 @@ mod tests {
         let expected = text.replacen("31,\"name\":null", "31,\"name\":\"app::job\"", 1);
         assert_eq!(named, expected);
         assert!(serde_json::from_str::<serde_json::Value>(&named).is_ok());
+    }
+
+    // Catches: gigabytes that a dump of eight MiB becomes.
+    #[test]
+    fn the_bytes_that_names_add_are_bounded() {
+        let long = "\u{202e}".repeat(512 / 3);
+        let named = |bytes| {
+            let mut names = found().bounded(bytes);
+            names.places.get_mut(&0x10).unwrap().symbol = Some(long.clone());
+            names
+        };
+        let in_json = r#"{"function":{"address":16,"name":null}} "#.repeat(4_000) + "\n";
+        let texts = ["  function 0x10,\n".repeat(4_000), "item\n      0 0x10\n".repeat(4_000)];
+        for text in texts.iter().chain([&in_json]) {
+            let names = named(ADDED_MAX);
+            let all = names.in_json(&names.in_text(text));
+            assert!(all.len() > 4_000 * 512 && names.left_out().is_none());
+            let names = named(1 << 20);
+            let some = names.in_json(&names.in_text(text));
+            assert!(some.len() <= text.len() + 8 * 4_000 + (1 << 20), "{}", some.len());
+            assert!(some.as_bytes().starts_with(&all.as_bytes()[..1_000]));
+            assert!(some.ends_with(&text[text.len() - 1_000..]));
+            assert_eq!(names.left_out().unwrap(), "those behind the first 1 MiB of them");
+            assert_eq!(names.in_text("function 0x10"), "function 0x10\n", "all texts together");
+        }
     }
 
     #[test]

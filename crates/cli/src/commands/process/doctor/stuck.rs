@@ -17,6 +17,9 @@ const DEADLOCK: &str = "  deadlock: item ";
 /// The evidence of a queue that is kept, in bytes. The stacks of a queue's workers have a few KiB.
 const EVIDENCE_MAX: usize = 64 << 10;
 
+/// The bytes that names may add to the evidence of a process. A user may have thousands of them.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
@@ -66,7 +69,7 @@ pub(super) fn findings(
     add_waiting(&mut stuck, &dump);
     let found = |client: &Client, stuck: &[Stuck]| {
         let texts: Vec<&str> = stuck.iter().map(|queue| queue.evidence.as_str()).collect();
-        names::find(client.process(), &texts, until)
+        names::find(client.process(), &texts, until).bounded(NAMES_BYTES_MAX)
     };
     let mut names = found(client, &stuck);
     // Its files cannot be read here, as of a daemon that has given up root's rights.
@@ -83,7 +86,7 @@ pub(super) fn findings(
         finding.evidence = start_of(deadlocks.once(&queue.name, &text));
         findings.push(finding);
     }
-    findings.extend(names.missing.iter().map(|reason| {
+    findings.extend(names.missing.iter().cloned().chain(names.left_out()).map(|reason| {
         Finding::unseen(
             format!("names of functions or lines are missing: {reason}"),
             "`addr2line -ifCe FILE ADDRESS` shows them, with a file that has them",
@@ -220,6 +223,7 @@ fn start_of(mut evidence: String) -> String {
     if evidence.len() > EVIDENCE_MAX {
         let end = evidence.as_bytes()[..EVIDENCE_MAX].iter().rposition(|&byte| byte == b'\n');
         evidence.truncate(end.map_or(0, |end| end + 1));
+        evidence.shrink_to_fit();
         evidence.push_str("  more was left out: `uwork dump --stacks` has all\n");
     }
     evidence

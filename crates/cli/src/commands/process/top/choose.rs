@@ -1,6 +1,7 @@
 //! The list from which the user of `uwork top` chooses a process, if there are several.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -21,11 +22,16 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The processes of this user that can be looked into, by name; and why there may be more.
 pub(super) fn found() -> (Vec<Named>, Option<String>) {
     let Found { sockets, left_out } = living();
-    let alive = sockets.into_iter().filter(|(process, _)| is_alive(*process));
-    let mut found: Vec<Named> = alive.map(|(process, _)| Named::of(process)).collect();
+    let mut found: Vec<Named> =
+        numbers(&sockets).filter(|process| is_alive(*process)).map(Named::of).collect();
     found.sort_by(|a, b| (&a.command, a.process).cmp(&(&b.command, b.process)));
     found.dedup_by_key(|named| named.process);
     (found, left_out)
+}
+
+/// The processes that have a number here, by which they can be connected to.
+fn numbers(sockets: &[(u32, PathBuf)]) -> impl Iterator<Item = u32> {
+    sockets.iter().map(|(process, _)| *process).filter(|&process| process != 0)
 }
 
 /// Has the user choose one of them. None: the user has ended the command.
@@ -162,6 +168,13 @@ mod tests {
 
     fn press(list: &mut List, code: KeyCode) -> Choice {
         list.press(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    // Catches: process 0, which is of another PID namespace, and cannot be connected to.
+    #[test]
+    fn a_process_without_a_number_here_is_not_offered() {
+        let sockets = [(0, PathBuf::from("/run/a")), (7, PathBuf::from("/run/b"))];
+        assert_eq!(numbers(&sockets).collect::<Vec<_>>(), [7]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 use ratatui::widgets::{Row, Table};
 
-use crate::printable::in_a_line;
+use crate::printable::{chars_in_a_line, in_a_line};
 
 /// A column, as far as its width is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,8 @@ pub(super) fn longest<'a>(
     least: usize,
     most: usize,
 ) -> usize {
-    texts.map(|text| width_of(&in_a_line(text))).max().unwrap_or(0).clamp(least, most)
+    let width = |text| start(text, most).map(|(_, cells)| cells).sum();
+    texts.map(width).max().unwrap_or(0).clamp(least, most)
 }
 
 /// The cells of a text on a screen.
@@ -105,52 +106,81 @@ pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
 
+fn width_of_char(c: char) -> usize {
+    width_of(c.encode_utf8(&mut [0; 4]))
+}
+
+/// The characters of a text, escaped, with the cells that each takes: up to the first that has no room
+/// in this width. A process chooses the length of its texts.
+fn start(text: &str, width: usize) -> impl Iterator<Item = (char, usize)> {
+    let mut is_full = false;
+    let mut taken = 0;
+    chars_in_a_line(text).map(|c| (c, width_of_char(c))).take_while(move |&(_, cells)| {
+        taken += cells;
+        !std::mem::replace(&mut is_full, taken > width)
+    })
+}
+
 /// The text, escaped and cut to this number of cells. `…` stands for an end that is left out.
 pub(in super::super) fn cut(text: &str, width: usize) -> String {
-    let text = &in_a_line(text);
-    if width_of(text) <= width {
-        return text.to_owned();
-    }
-    let mut kept = String::new();
-    for c in text.chars() {
-        kept.push(c);
-        if width_of(&kept) + 1 > width {
-            kept.pop();
+    // `fits`: the bytes that leave a cell for the mark.
+    let (mut kept, mut taken, mut fits) = (String::new(), 0, 0);
+    for (c, cells) in start(text, width) {
+        taken += cells;
+        if taken > width {
+            kept.truncate(fits);
+            kept.extend((width > 0).then_some('…'));
             break;
         }
-    }
-    if width > 0 {
-        kept.push('…');
+        kept.push(c);
+        if taken < width {
+            fits = kept.len();
+        }
     }
     kept
 }
 
+/// The bytes of a text's end that are looked at. Those of a line of the widest screen are fewer.
+const END_MAX: usize = 64 << 10;
+
 /// As [`cut`], but the end is kept: that of a path is what tells it from others. Closures in a path
 /// become `{}` first.
 pub(super) fn cut_start(text: &str, width: usize) -> String {
-    let text = &in_a_line(text);
-    if width_of(text) <= width {
-        return text.to_owned();
+    let first = (text.len().saturating_sub(END_MAX)..).find(|&at| text.is_char_boundary(at));
+    let first = first.unwrap_or(0);
+    let is_all = |line: &str| first == 0 && start_of_end(line, width) == 0;
+    let mut line = in_a_line(&text[first..]);
+    if !is_all(&line) {
+        line = line.replace("{{closure}}", "{}");
     }
-    let text = &text.replace("{{closure}}", "{}");
-    if width_of(text) <= width {
-        return text.clone();
+    match width {
+        _ if is_all(&line) => line,
+        0 => String::new(),
+        _ => format!("…{}", &line[start_of_end(&line, width - 1)..]),
     }
-    let mut from = text.len();
-    for (place, _) in text.char_indices().rev() {
-        if width_of(&text[place..]) + 1 > width {
+}
+
+/// Where the longest end begins that has room in this width.
+fn start_of_end(line: &str, width: usize) -> usize {
+    let (mut taken, mut from) = (0, line.len());
+    for (at, c) in line.char_indices().rev() {
+        taken += width_of_char(c);
+        if taken > width {
             break;
         }
-        from = place;
+        from = at;
     }
-    let mark = if width > 0 { "…" } else { "" };
-    format!("{mark}{}", &text[from..])
+    from
 }
+
+/// The cells of a part that are kept on a screen of any width.
+const PART_MIN: usize = 200;
 
 /// The parts that have room, escaped, in order, with two blanks between them. The first is always there.
 pub(super) fn parts_that_fit(parts: &[String], width: usize) -> String {
     let mut text = String::new();
-    for part in parts.iter().map(|part| in_a_line(part)) {
+    for part in parts {
+        let part: String = start(part, width.max(PART_MIN)).map(|(c, _)| c).collect();
         let gap = if text.is_empty() { "" } else { "  " };
         if !text.is_empty() && width_of(&text) + gap.len() + width_of(&part) > width {
             break;
@@ -164,7 +194,10 @@ pub(super) fn parts_that_fit(parts: &[String], width: usize) -> String {
 /// cut.
 pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
     const LINES: usize = 4;
+    /// A word that is cut takes more of a text than its line.
+    const CELLS_MAX: usize = 4096;
     let width = usize::from(width);
+    let text: String = start(text, CELLS_MAX).map(|(c, _)| c).collect();
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split(' ') {
         let longer = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
@@ -211,6 +244,34 @@ mod tests {
         assert_eq!(cut_start("app::write::{{closure}}", 14), "app::write::{}");
         assert_eq!(cut_start("app::write::{{closure}}", 12), "…::write::{}");
         assert_eq!((cut_start("ab", 1), cut_start("ab", 0)), ("…".to_owned(), String::new()));
+        for text in ["", "a", "a\u{301}", "日", "a\u{1f}", "\u{1f44d}\u{1f3fd}"] {
+            for width in 0..12 {
+                assert!(width_of(&cut(text, width)) <= width, "{text:?} {width}");
+                assert!(width_of(&cut_start(text, width)) <= width, "{text:?} {width}");
+            }
+        }
+    }
+
+    // Catches: work that grows with the square of a text that a process chooses.
+    #[test]
+    fn of_a_text_of_any_length_as_much_is_looked_at_as_has_room() {
+        let marks = format!("a{}", "\u{301}".repeat(4 << 20));
+        let bound = 64 * 9 * 2;
+        let others = ["x".repeat(8 << 20), "\u{202e}".repeat(2 << 20), "a ".repeat(4 << 20)];
+        for text in others.iter().chain([&marks]) {
+            assert!(start(text, 64).count() <= bound);
+            for cut in [cut(text, 64), cut_start(text, 64), wrapped(text, 64).concat()] {
+                assert!(cut.len() <= 4 * bound && width_of(&cut) <= 4 * 64, "{cut}");
+            }
+            assert_eq!(longest([text.as_str()].into_iter(), 0, 64), 64);
+            assert!(parts_that_fit(std::slice::from_ref(text), 64).len() <= 200 * 9 * 2);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_both_ends_as_a_short_one() {
+        let text = format!("first{}last", "x".repeat(8 << 20));
+        assert_eq!((cut(&text, 8), cut_start(&text, 6)), ("firstxx…".into(), "…xlast".into()));
     }
 
     #[test]

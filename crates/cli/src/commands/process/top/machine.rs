@@ -23,9 +23,8 @@ const LEVELS: [Level; 3] =
 /// The pools in the order of their CPUs, with the groups above them. A level that does not divide
 /// its group is left out, and so is a group without pools.
 pub(super) fn places<'a>(topology: &Topology, pools: &'a [Pool]) -> Vec<Place<'a>> {
-    let mut known: Vec<(CpuSet, &Pool)> =
-        pools.iter().map(|pool| (pool.cpus.parse().unwrap_or_default(), pool)).collect();
-    known.sort_by_key(|(cpus, pool)| (cpus.first(), pool.id));
+    let mut known: Vec<&Pool> = pools.iter().collect();
+    known.sort_by_key(|pool| (pool.set.first(), pool.id));
     let cpus: Vec<&Cpu> = topology.cpus().iter().collect();
     let mut places = Vec::new();
     add(&cpus, &LEVELS, 0, known, &mut places);
@@ -36,11 +35,11 @@ fn add<'a>(
     cpus: &[&Cpu],
     levels: &[Level],
     depth: usize,
-    pools: Vec<(CpuSet, &'a Pool)>,
+    pools: Vec<&'a Pool>,
     places: &mut Vec<Place<'a>>,
 ) {
     let Some((&(name, group_of), finer)) = levels.split_first() else {
-        places.extend(pools.into_iter().map(|(_, pool)| Place::Pool { depth, pool }));
+        places.extend(pools.into_iter().map(|pool| Place::Pool { depth, pool }));
         return;
     };
     let mut groups: Vec<u32> = cpus.iter().map(|cpu| group_of(cpu)).collect();
@@ -56,7 +55,7 @@ fn add<'a>(
             cpus.iter().copied().filter(|cpu| group_of(cpu) == group).collect();
         let set: CpuSet = members.iter().map(|cpu| cpu.id).collect();
         let (within, others): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|(pod, _)| pod.is_subset(&set));
+            rest.into_iter().partition(|pool| pool.set.is_subset(&set));
         rest = others;
         if !within.is_empty() {
             inside.push(Place::Group { depth, name: format!("{name} {group}  cpus {set}") });
@@ -64,7 +63,7 @@ fn add<'a>(
         }
     }
     // Pools that span several groups come first, at this depth.
-    places.extend(rest.into_iter().map(|(_, pool)| Place::Pool { depth, pool }));
+    places.extend(rest.into_iter().map(|pool| Place::Pool { depth, pool }));
     places.append(&mut inside);
 }
 
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     fn pool(id: u64, cpus: &str) -> Pool {
-        Pool { id, cpus: cpus.to_owned(), ..Pool::default() }
+        Pool { id, ..Pool::of(cpus) }
     }
 
     /// The drawing, as depths with the group's name or the pool's number.

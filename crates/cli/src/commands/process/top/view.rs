@@ -4,11 +4,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::Topology;
 
 use super::machine;
 use crate::client::{Row, Table, fact};
 
+/// The most pools that are shown, and the longest text of a set of CPUs. A machine of 1000 CPUs has
+/// fewer pools, and a set of every second CPU of 1000 has a shorter text.
+const POOLS_MAX: usize = 4096;
+const CPUS_MAX: usize = 4096;
 /// The samples of a sparkline.
 pub(super) const HISTORY: usize = 24;
 
@@ -49,12 +54,23 @@ pub(super) struct Queue {
 pub(super) struct Pool {
     pub(super) id: u64,
     pub(super) cpus: String,
+    /// The same, for the place on the machine.
+    pub(super) set: CpuSet,
     pub(super) nice: String,
     pub(super) target: u64,
     pub(super) workers: u64,
     pub(super) running: u64,
     pub(super) idle: u64,
     pub(super) ready: u64,
+}
+
+impl Pool {
+    /// A pool of these CPUs. A text that is too long is none of a process's own.
+    pub(super) fn of(cpus: &str) -> Pool {
+        let cpus = if cpus.len() > CPUS_MAX { "?" } else { cpus };
+        let set = cpus.parse().unwrap_or_default();
+        Pool { cpus: cpus.to_owned(), set, ..Pool::default() }
+    }
 }
 
 /// A worker.
@@ -233,15 +249,15 @@ impl View {
     fn read_pools(&mut self, pools: &str, workers: &str) {
         let pool = |row: Row<'_>| Pool {
             id: row.number("id"),
-            cpus: row.text("cpus").to_owned(),
             nice: row.text("nice").to_owned(),
             target: row.number("target"),
             workers: row.number("workers"),
             running: row.number("running"),
             idle: row.number("idle"),
             ready: row.number("ready"),
+            ..Pool::of(row.text("cpus"))
         };
-        self.pools = Table::parse(pools).rows().map(pool).collect();
+        self.pools = Table::parse(pools).rows().take(POOLS_MAX).map(pool).collect();
         let worker = |row: Row<'_>| Worker {
             pool: row.text("pool").to_owned(),
             name: row.text("name").to_owned(),
@@ -395,6 +411,20 @@ pub(super) mod tests {
         let workers: Vec<&str> =
             view.workers.iter().map(|worker| worker.function.as_str()).collect();
         assert_eq!(workers, ["app::Write", "app::Help", "-"], "the longest first");
+    }
+
+    // Catches: CPUs that are parsed for each picture and key, as many and as long as a process likes.
+    #[test]
+    fn pools_and_the_texts_of_their_cpus_are_bounded() {
+        let mut view = view();
+        let rows = |cpus: &str, count: usize| {
+            let pools = format!("id\tcpus\n{}", format!("7\t{cpus}\n").repeat(count));
+            Answers { pools, ..answers(1, 1) }
+        };
+        view.update(&rows("0-1", POOLS_MAX + 1), None);
+        assert_eq!((view.pools.len(), view.pools[0].set.to_string()), (POOLS_MAX, "0-1".into()));
+        view.update(&rows(&"0-1,".repeat(CPUS_MAX), 1), None);
+        assert_eq!((&*view.pools[0].cpus, view.pools[0].set.first()), ("?", None));
     }
 
     #[test]
