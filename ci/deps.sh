@@ -72,7 +72,6 @@ mandoc|have mandoc|the check of the manual pages
 valgrind|have valgrind|the C tests under memcheck
 redis-tools|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
 liburcu-dev|pkg-config --exists liburcu|the example liburcu.c
-jq|have jq|the tests of --json with jq
 redis-server|have redis-server|the tests of the bridge, and its examples
 openssl|have openssl|the tests of the bridge with TLS
 jq|have jq|the test of the output as JSON"
