@@ -91,6 +91,7 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
         if let Some(size) = stack.ok().flatten().or(options.stack_size) {
             stack_size::choose(size);
         }
+        crate::thread::note_policy_of_the_process();
         config.nice = crate::thread::nice_of_the_process();
         config.power_efficient = saves.ok().flatten().or(options.power_efficient).unwrap_or(false);
         let engine = Engine::new(Linux::new(options), config);
