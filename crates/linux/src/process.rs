@@ -41,6 +41,7 @@ pub enum OptionsBy {
 
 /// Fixes the options. If they are fixed already, returns their source.
 pub fn set_options(options: Options) -> Result<(), OptionsBy> {
+    let _making = first_use::making();
     let settled = OPTIONS.set((options, OptionsBy::Setup));
     settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
 }
