@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* fork(): in the child every lock is free, and no thread waits for a thread of the parent. */
+#include <stdlib.h>
+
 #include "fork.h"
 
 void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
@@ -62,6 +64,14 @@ static void child(void)
 
 static void watch(void)
 {
+	/*
+	 * An allocator may register handlers of its own at its first use. Registered later than these,
+	 * they would lock the allocator first, and prepare() would wait for locks whose holders
+	 * allocate. volatile: a pair of calls whose memory is unused would be optimized out.
+	 */
+	void *volatile memory = malloc(1);
+
+	free(memory);
 	pthread_atfork(prepare, parent, child);
 }
 

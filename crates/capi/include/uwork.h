@@ -826,7 +826,7 @@ struct uw_thread_hooks;
  * uw_queue_add_thread_hooks().
  *
  * `stop` runs when the thread ends, or outside of items once the hooks are removed. The library's
- * threads that exist when the process exits do not call it.
+ * threads that exist when the process exits do not call it; the thread that calls exit() does.
  *
  * A hook may queue items and sleep, and must not wait for items: such a call fails with
  * ENOTRECOVERABLE. While `start` blocks, the items that its thread has taken wait. A forked child has

@@ -1,7 +1,6 @@
 //! Inspection: the current item, its description, dumps and reports.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
 
 use uwork::{Flags, Report, foreign};
 
@@ -109,18 +108,6 @@ pub extern "C" fn uw_dump_on_signal(signal: c_int) -> c_int {
 /// The function that receives reports.
 pub type UwReporter = Option<unsafe extern "C-unwind" fn(*const c_char)>;
 
-static REPORTER: OnceLock<unsafe extern "C-unwind" fn(*const c_char)> = OnceLock::new();
-
-fn report(report: &Report) {
-    if let Some(reporter) = REPORTER.get()
-        && let Some(text) = foreign::report_text(report)
-    {
-        let text = c_string(text);
-        // SAFETY: by uwork.h.
-        unsafe { reporter(text.as_ptr()) };
-    }
-}
-
 /// Sets the function that receives the library's reports. It can be set once.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
@@ -128,7 +115,13 @@ pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
         Ok(reporter) => reporter,
         Err(code) => return code,
     };
-    if REPORTER.set(reporter).is_err() || uwork::set_reporter(report).is_err() {
+    let report = move |report: &Report| {
+        if let Some(text) = foreign::report_text(report) {
+            // SAFETY: by uwork.h.
+            unsafe { reporter(c_string(text).as_ptr()) };
+        }
+    };
+    if uwork::set_reporter(report).is_err() {
         return fail(libc::EEXIST, "a reporter was set before");
     }
     0

@@ -18,11 +18,19 @@ programs() {
     cc=$(plus_of "$cc") start_link "$how/raii_percpu" c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
     start_link "$how/percpu" c/percpu.c -std=gnu11 "$@"
     start_link "$how/first_calls" c/first_calls.c -std=gnu11 "$@"
+    # The sanitizers' library is a static one.
+    case $how in
+        plain* | debug)
+            start_link "$how/constructor.so" c/constructor.c -std=gnu11 -DPLUGIN -shared -fPIC "$@"
+            start_link "$how/constructor" c/constructor.c -std=gnu11 "$@"
+            ;;
+    esac
     finish_links
 
     for test in "${items[@]}" raii; do
         run "$how/$test" "$out/$test"
     done
+    run "$how/constructor" "$out/constructor" "$out/constructor.so"
     for mode in $modes; do
         # The thread sanitizer does not see the order that locks of Rust's standard library create,
         # for example a cache's depot.

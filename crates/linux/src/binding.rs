@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use uwork_engine::host::Host;
 
+use crate::first_use;
 use crate::process::started;
 
 /// Ends the calling thread's read sides except the given number of outermost ones, and returns the
@@ -17,9 +18,7 @@ static END_READ_SIDES: OnceLock<EndReadSides> = OnceLock::new();
 /// them than it started with, the engine calls `end` on this thread.
 #[inline]
 pub fn set_read_sides(count: u32, end: EndReadSides) {
-    if END_READ_SIDES.get().is_none() {
-        let _ = END_READ_SIDES.set(end);
-    }
+    first_use::once(&END_READ_SIDES, || end);
     if let Some(engine) = started() {
         // SAFETY: the host guarantees a live entry for the calling thread.
         unsafe { &*engine.host().thread() }.set_read_sides(count);
@@ -47,7 +46,7 @@ static REPRESENTED_ITEM: OnceLock<fn(usize) -> Option<ItemAndFunction>> = OnceLo
 /// user's. Reports and dumps call it with the address of every item that they show, to get the
 /// user's item that it represents. Any thread may call it, with no locks held.
 pub fn set_representative(represented_item: fn(usize) -> Option<ItemAndFunction>) {
-    let _ = REPRESENTED_ITEM.set(represented_item);
+    first_use::once(&REPRESENTED_ITEM, || represented_item);
 }
 
 /// See [`set_representative`].

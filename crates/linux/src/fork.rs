@@ -3,12 +3,18 @@
 //! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must
 //! not use uwork before it executes another program.
 //!
-//! **No handler calls the allocator.** An allocator that registers fork handlers later than uwork,
-//! as a linked jemalloc does at its first use, holds its locks when uwork's handlers run: an
-//! allocation there would never return. So the memory that a handler needs comes from [`Pages`],
-//! directly from the system, and memory to be freed is freed later.
+//! **The allocator's handlers are registered first.** Before a fork the handlers run in reverse order
+//! of registration. An allocator that registered later than uwork would lock itself first, and then
+//! uwork's handler would wait for locks whose holders allocate. Such an allocator, as a linked
+//! jemalloc, registers at its first use. So uwork uses the allocator once before it registers.
+//!
+//! **No handler calls the allocator.** Another library may still register handlers later that hold the
+//! allocator's locks: an allocation there would never return. So the memory that a handler needs comes
+//! from [`Pages`], directly from the system, and memory to be freed is freed later.
 
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::UnsafeCell;
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -119,7 +125,7 @@ struct Held {
 /// a fork that has already begun, and the thread that registers it can be in the middle of making
 /// an object at that fork.
 // SAFETY: functions in this section are called then, by one thread; this one uses nothing of Rust's
-// runtime.
+// runtime but the allocator, which works before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = watch_forks;
@@ -130,9 +136,23 @@ extern "C" fn watch_forks() {
     if WATCHED.swap(true, Ordering::Relaxed) {
         return;
     }
+    use_the_allocator();
     // SAFETY: the functions live as long as the process and do not unwind. The call fails only for
     // lack of memory; then a child that uses uwork may wait for ever, as it would without handlers.
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// Allocates and frees once, so that the allocator registers its own handlers now.
+fn use_the_allocator() {
+    let layout = Layout::new::<u64>();
+    // SAFETY: the layout is not empty, and what was allocated is freed with the same one.
+    unsafe {
+        // A pair of calls whose memory is unused would be optimized out.
+        let memory = black_box(alloc(layout));
+        if !memory.is_null() {
+            dealloc(memory, layout);
+        }
+    }
 }
 
 /// Ensures that the fork handlers are registered. Called before any object is made that a fork must

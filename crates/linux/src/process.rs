@@ -41,6 +41,7 @@ pub enum OptionsBy {
 
 /// Fixes the options. If they are fixed already, returns their source.
 pub fn set_options(options: Options) -> Result<(), OptionsBy> {
+    let _making = first_use::making();
     let settled = OPTIONS.set((options, OptionsBy::Setup));
     settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
 }
@@ -63,6 +64,8 @@ pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
 pub fn engine() -> &'static Arc<Engine<Linux>> {
     first_use::once(&ENGINE, || {
         let options = options();
+        // Before the first worker, which must not look it up.
+        let _ = crate::rseq::cpu_id();
         let mut config = match Machine::read() {
             Ok(machine) => {
                 let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
@@ -89,6 +92,7 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
         if let Some(size) = stack.ok().flatten().or(options.stack_size) {
             stack_size::choose(size);
         }
+        crate::thread::note_policy_of_the_process();
         config.nice = crate::thread::nice_of_the_process();
         config.power_efficient = saves.ok().flatten().or(options.power_efficient).unwrap_or(false);
         let engine = Engine::new(Linux::new(options), config);

@@ -2,10 +2,16 @@
 //!
 //! No handler of a fork holds that lock. A thread of the program that is in the middle of a write at
 //! the fork, to a full pipe for example, leaves it locked in the child for ever.
+//!
+//! A write to a pipe without a reader raises SIGPIPE for the calling thread, which may be one of the
+//! program's. Its default action would end the program, so the signal does not leave this module.
+
+use std::mem::MaybeUninit;
 
 /// Writes a text to standard error, with one system call if the system takes it all: then lines of
 /// several threads do not mix. A failure cannot be reported.
 pub fn print(text: &str) {
+    let _without_signal = WithoutSignal::begin();
     let mut left = text.as_bytes();
     while !left.is_empty() {
         // SAFETY: the text is live, and of this length.
@@ -15,5 +21,80 @@ pub fn print(text: &str) {
             Err(_) if crate::fatal::errno() == libc::EINTR => {}
             Err(_) => return,
         }
+    }
+}
+
+/// The calling thread blocks SIGPIPE until this is dropped, which discards the signals that came
+/// meanwhile. Async-signal-safe.
+struct WithoutSignal {
+    before: libc::sigset_t,
+    was_pending: bool,
+}
+
+impl WithoutSignal {
+    fn begin() -> WithoutSignal {
+        let pipe = pipe_signal();
+        // SAFETY: the sets are live; zeros are a valid value.
+        unsafe {
+            let [mut before, mut pending] =
+                [MaybeUninit::<libc::sigset_t>::zeroed().assume_init(); 2];
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+            libc::sigpending(&raw mut pending);
+            let was_pending = libc::sigismember(&raw const pending, libc::SIGPIPE) == 1;
+            WithoutSignal { before, was_pending }
+        }
+    }
+}
+
+impl Drop for WithoutSignal {
+    fn drop(&mut self) {
+        let (pipe, at_once) = (pipe_signal(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        // SAFETY: the sets and the time are live; no information about the signal is wanted.
+        unsafe {
+            if !self.was_pending {
+                libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const at_once);
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+fn pipe_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: the set is live, and emptied before it is used.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        set.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Catches: a report that ends a program in C whose standard error has no reader.
+    #[test]
+    fn a_pipe_without_a_reader_ends_no_program() {
+        // SAFETY: the child makes only calls that are safe after a fork; the numbers are live.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let mut pipe = [0; 2];
+                libc::pipe(pipe.as_mut_ptr());
+                libc::dup2(pipe[1], libc::STDERR_FILENO);
+                libc::close(pipe[0]);
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                print("a report\n");
+                // The signal is not delivered later either, and the mask is the one before.
+                let mut mask = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+                libc::_exit(libc::sigismember(&raw const mask, libc::SIGPIPE));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0, "ended by a signal, or with the signal blocked");
     }
 }

@@ -67,6 +67,7 @@ fn begin(
     let begin = move || {
         cancel::never();
         signals::begin(known);
+        take_policy();
         body();
     };
     let outcome = posix_thread::spawn(short(name), stack, begin);
@@ -197,6 +198,43 @@ pub(super) fn is_real_time() -> bool {
     let policy = unsafe { libc::sched_getscheduler(0) };
     let real_time = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
     policy >= 0 && real_time.contains(&(policy & !libc::SCHED_RESET_ON_FORK))
+}
+
+/// The scheduling policy of the library's threads, and its real-time priority. A thread inherits those of
+/// its creator.
+static POLICY: AtomicI32 = AtomicI32::new(UNKNOWN);
+static PRIORITY: AtomicI32 = AtomicI32::new(0);
+const UNKNOWN: i32 = -1;
+
+/// Notes the policy of the process, which is that of its main thread, for threads created from now on.
+pub(super) fn note_policy_of_the_process() {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is live. The number of a process is that of its main thread.
+    let (policy, outcome) = unsafe {
+        let main = libc::getpid();
+        (libc::sched_getscheduler(main), libc::sched_getparam(main, &raw mut parameters))
+    };
+    if policy < 0 || outcome != 0 {
+        return;
+    }
+    // New threads of one with that flag, or with deadlines, have the usual policy.
+    let is_kept = policy & libc::SCHED_RESET_ON_FORK == 0 && policy != libc::SCHED_DEADLINE;
+    let (policy, priority) =
+        if is_kept { (policy, parameters.sched_priority) } else { (libc::SCHED_OTHER, 0) };
+    PRIORITY.store(priority, Ordering::Relaxed);
+    POLICY.store(policy, Ordering::Relaxed);
+}
+
+/// Gives the calling thread that policy, unless the system refuses it.
+fn take_policy() {
+    let policy = POLICY.load(Ordering::Relaxed);
+    let parameters = libc::sched_param { sched_priority: PRIORITY.load(Ordering::Relaxed) };
+    // SAFETY: the structure is live; 0 is the calling thread.
+    unsafe {
+        if policy != UNKNOWN && (libc::sched_getscheduler(0) != policy || is_real_time()) {
+            libc::sched_setscheduler(0, policy, &raw const parameters);
+        }
+    }
 }
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Shared by the programs: their use of the two headers. */
+#include <sched.h>
 
 #ifndef HAS_OWN_JIFFIES
 /* A member of this name. */
@@ -53,7 +54,7 @@ int main(void)
 	flush_delayed_work(&object.later);
 	mod_timer(&object.timer, jiffies + 1);
 	while (timer_pending(&object.timer))
-		;
+		sched_yield();
 	del_timer_sync(&object.timer);
 	destroy_workqueue(wq);
 	return object.ran == 111 && HZ == EXPECTED_HZ ? 0 : 2;

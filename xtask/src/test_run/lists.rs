@@ -1,9 +1,10 @@
 //! Which tests are treated in a way of their own, by name.
 
 /// Right or wrong: never repeated. Package, target (`*` stands for any ending), prefix of the test.
-const NEVER_REPEATED: [(&str, &str, &str); 5] = [
+const NEVER_REPEATED: [(&str, &str, &str); 6] = [
     ("uwork", "forks", ""),
     ("uwork", "fork_allocation", ""),
+    ("uwork", "fork_allocator", ""),
     ("*", "stress*", ""),
     ("uwork-engine", "virtual_time", ""),
     // The models that loom explores.

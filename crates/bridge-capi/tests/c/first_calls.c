@@ -82,8 +82,10 @@ static int start_another(void)
 	to = uw_bridge_producer_create(&mine);
 	CHECK(to && push_one(to, NULL) == 0);
 	uw_bridge_producer_destroy(to);
-	while (counters.done == 0)
+	while (counters.done == 0) {
 		CHECK(uw_bridge_get_counters(other, &counters) == 0);
+		sched_yield();
+	}
 	return uw_bridge_stop(other, LONG_NS, &counters);
 }
 
@@ -232,8 +234,10 @@ int main(int argc, char **argv)
 		CHECK(pid >= 0);
 		if (pid == 0)
 			in_child(i);
-		while ((got = waitpid(pid, &status, WNOHANG)) == 0)
+		while ((got = waitpid(pid, &status, WNOHANG)) == 0) {
 			CHECK(!uw_bridge_dead_next(letters) && errno == 0);
+			sched_yield();
+		}
 		CHECK(got == pid);
 		if (status != 0) {
 			fprintf(stderr, "%s: FAILED: status %#x\n", CASES[i].name, (unsigned)status);

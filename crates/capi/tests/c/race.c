@@ -3,6 +3,7 @@
  * A deliberate race: writes of an item and of the main thread without an order between them. The
  * thread sanitizer must report it; otherwise its silence about the other tests would mean nothing.
  */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -20,7 +21,7 @@ static void write_on_worker(struct uw_work *work)
 	 * main thread's next one.
 	 */
 	while (atomic_load_explicit(&is_queued, memory_order_relaxed) == 0)
-		;
+		sched_yield();
 	written++;
 	/* The main thread reads it. Relaxed: it must not order the writes. */
 	atomic_store_explicit(&has_written, 1, memory_order_relaxed);
@@ -38,7 +39,7 @@ int main(void)
 		return 2;
 	atomic_store_explicit(&is_queued, 1, memory_order_relaxed);
 	while (atomic_load_explicit(&has_written, memory_order_relaxed) == 0)
-		;
+		sched_yield();
 	written++;
 	uw_work_flush(&item);
 	uw_queue_destroy(queue);

@@ -96,6 +96,12 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// It was refused: each other one may take milliseconds.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the event is refused for good. Without a free descriptor, or if the program has closed it at
+/// once, a later call tries again.
+fn is_final(error: &Error) -> bool {
+    !error.raw_os_error().is_some_and(is_passing)
+}
+
 /// Whether events can be opened at once. The first event of its kind in the system takes milliseconds,
 /// while the kernel patches its code for context switches; a second after the last such event it
 /// patches it back. An event that records nothing keeps it patched. A thread of its own opens that
@@ -120,9 +126,7 @@ fn is_warm() -> bool {
             match open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)) {
                 Ok(file) => kept::keep_anchor(file),
                 Err(error) => {
-                    // The program has closed it at once: a later call tries again.
-                    let is_refused = error.raw_os_error() != Some(libc::EBADF);
-                    REFUSED.store(is_refused, Ordering::Relaxed);
+                    REFUSED.store(is_final(&error), Ordering::Relaxed);
                 }
             }
             BEGUN.store(false, Ordering::Release);
@@ -257,6 +261,17 @@ mod tests {
     use super::super::proc;
     use super::*;
     use crate::bounded;
+
+    // Catches: threads that are not observed for the rest of a process that once had no free descriptor.
+    #[test]
+    fn a_lack_of_descriptors_is_no_refusal() {
+        for passing in [libc::EMFILE, libc::ENFILE, libc::EBADF] {
+            assert!(!is_final(&Error::from_raw_os_error(passing)));
+        }
+        for refused in [libc::EACCES, libc::EPERM, libc::ENOSYS] {
+            assert!(is_final(&Error::from_raw_os_error(refused)));
+        }
+    }
 
     /// The records of this thread, as soon as that is possible; `None`, with a note, if the system
     /// refuses it.

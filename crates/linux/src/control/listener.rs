@@ -13,6 +13,7 @@ use std::sync::{Arc, Once};
 use super::{SOCKET, State, address, interrupt};
 use crate::descriptor::identity::F_SETSIG;
 use crate::descriptor::{Expected, OwnDescriptor, is_passing};
+use crate::stack;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: libc::c_int = 64;
@@ -34,6 +35,8 @@ pub(super) struct Listener {
     process: u32,
     /// The device and the inode of the path.
     named: (u64, u64),
+    /// Tells the watcher of a client.
+    signal: libc::c_int,
     /// See [`saved_user`].
     saved_user: libc::uid_t,
     /// The device and the inode of the root folder at that time.
@@ -52,25 +55,27 @@ pub(super) struct Failure {
     pub(super) is_passing: bool,
     /// The user has switched it off.
     pub(super) is_wanted: bool,
+    /// No other folder is tried.
+    is_final: bool,
 }
 
 impl From<String> for Failure {
     fn from(reason: String) -> Failure {
-        Failure { reason, is_passing: false, is_wanted: false }
+        Failure { reason, is_passing: false, is_wanted: false, is_final: false }
     }
 }
 
-/// Opens this process's socket.
+/// Opens this process's socket, in place of `before`.
 ///
 /// # Errors
 /// See [`Failure`].
-pub(super) fn open() -> Result<Listener, Failure> {
+pub(super) fn open(before: Option<&Listener>) -> Result<Listener, Failure> {
     if std::env::var_os("UWORK_CONTROL").is_some_and(|value| value == "0") {
         let reason = "switched off by UWORK_CONTROL=0".to_owned();
-        return Err(Failure { reason, is_passing: false, is_wanted: true });
+        return Err(Failure { is_wanted: true, ..reason.into() });
     }
-    let Some(signal) = super::signal() else {
-        let reason = "every real-time signal has a handler of the program's";
+    let Some(signal) = stack::of_clients() else {
+        let reason = "SIGURG and every real-time signal have handlers of the program's";
         return Err(reason.to_owned().into());
     };
     static AT_EXIT: Once = Once::new();
@@ -79,9 +84,9 @@ pub(super) fn open() -> Result<Listener, Failure> {
     let (user, name) = (address::user(), address::name());
     let mut reasons = Vec::new();
     for folder in address::folders(user) {
-        match open_in(folder, user, &name, signal) {
+        match open_in(folder, user, &name, signal, before) {
             Ok(listener) => return Ok(listener),
-            Err(failure) if failure.is_passing => return Err(failure),
+            Err(failure) if failure.is_passing || failure.is_final => return Err(failure),
             Err(failure) => reasons.push(failure.reason),
         }
     }
@@ -94,20 +99,26 @@ fn open_in(
     user: libc::uid_t,
     name: &str,
     signal: libc::c_int,
+    before: Option<&Listener>,
 ) -> Result<Listener, Failure> {
     let folder = address::prepare(folder, user)?;
     let (path, new) = (folder.join(format!("{name}.sock")), folder.join(format!(".{name}")));
+    // Each copy would take the name from the other one for ever.
+    if !before.is_some_and(|before| before.path == path && before.is_named()) && is_own(&path) {
+        let reason = format!("{}: another copy of uwork in this process has it", path.display());
+        return Err(Failure { is_final: true, ..reason.into() });
+    }
     let opened = listen(&new, signal).and_then(|socket| {
         fs::rename(&new, &path)?;
         let (named, path, socket) = (identity(&path)?, path.clone(), Arc::new(socket));
         let (process, saved_user, root) = (std::process::id(), saved_user(), root());
-        Ok(Listener { socket, named, path, process, saved_user, root })
+        Ok(Listener { socket, named, signal, path, process, saved_user, root })
     });
     opened.map_err(|error| {
         let _ = fs::remove_file(&new);
         remove_if_only_this(&folder);
         let is_passing = error.raw_os_error().is_some_and(is_passing);
-        Failure { reason: address::describe(&path, &error), is_passing, is_wanted: false }
+        Failure { is_passing, ..address::describe(&path, &error).into() }
     })
 }
 
@@ -125,6 +136,20 @@ fn saved_user() -> libc::uid_t {
     // SAFETY: the numbers are live.
     unsafe { libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) };
     saved
+}
+
+/// Whether a socket of this process listens at `path`.
+fn is_own(path: &Path) -> bool {
+    let Some((name, length)) = address::address(path) else { return false };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let open = || unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    let Ok(client) = OwnDescriptor::open(Expected::Socket, open) else { return false };
+    // SAFETY: the structure is live and of the given length.
+    let connects = |client| unsafe { libc::connect(client, (&raw const name).cast(), length) } == 0;
+    let Some(client) = client.get().filter(|&client| connects(client)) else { return false };
+    // SAFETY: no arguments; cannot fail.
+    super::server::peer_of(client).is_some_and(|peer| peer.pid == unsafe { libc::getpid() })
 }
 
 /// A socket that listens at `path`, and sends `signal` to the calling thread for each client.
@@ -182,6 +207,11 @@ impl Listener {
     /// The socket.
     pub(super) fn socket(&self) -> &Arc<Listening> {
         &self.socket
+    }
+
+    /// Installs the handler of the signal again, if the program has removed it.
+    pub(super) fn keep_handler(&self) {
+        stack::keep(self.signal);
     }
 
     /// Whether the file was removed, or belongs to a user that the process was before. Clients find it

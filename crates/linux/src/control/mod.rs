@@ -19,7 +19,7 @@ use uwork_engine::host::Report;
 
 use crate::Event;
 use crate::descriptor::OwnDescriptor;
-use crate::{first_use, stack};
+use crate::first_use;
 
 pub use address::{FOLDER, PLACES};
 pub use connection::{LINE_MAX, OUTPUT_MAX};
@@ -115,7 +115,11 @@ pub fn offer(service: &'static dyn Service) -> bool {
 
 #[cold]
 fn offer_first(service: &'static dyn Service) -> bool {
-    let is_first = SERVICE.set(service).is_ok();
+    let mut is_first = false;
+    first_use::once(&SERVICE, || {
+        is_first = true;
+        service
+    });
     if is_first {
         // For a watcher that began before.
         notify();
@@ -185,7 +189,7 @@ fn open() -> bool {
     let mut socket = lock_socket();
     let mut refused = None;
     if matches!(*socket.state, State::None(_)) || socket.is_due_again() {
-        match listener::open() {
+        match listener::open(socket.listener()) {
             Ok(listener) => *socket.state = State::Open(listener),
             Err(failure) if !socket.keeps() => {
                 refused = (!failure.is_wanted).then(|| failure.reason.clone());
@@ -205,10 +209,14 @@ fn open() -> bool {
     has_client
 }
 
-/// Called by the watcher from time to time, without a lock: opens the socket again if it is due, and
-/// serves a client for which no thread could be created.
+/// Called by the watcher from time to time, without a lock: opens the socket again if it is due,
+/// installs the handler again that the program has removed, and serves a client that was not noticed or
+/// for which no thread could be created.
 pub(crate) fn renew() {
     let socket = lock_socket();
+    if let Some(listener) = socket.listener() {
+        listener.keep_handler();
+    }
     let is_waiting = !SERVING.load(Ordering::SeqCst) && socket.has_client();
     let is_due = is_waiting || socket.is_due_again();
     drop(socket);
@@ -237,10 +245,4 @@ pub(crate) fn child() {
 fn is_privileged() -> bool {
     // SAFETY: no pointers.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// The signal that tells the watcher of a client: the signal for stacks, which the library's threads
-/// take anyway.
-fn signal() -> Option<libc::c_int> {
-    stack::taken_by_own_threads()
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use uwork_engine::host::{Host, Report};
 
+use crate::first_use;
 use crate::process::{engine, variable};
 
 /// The signals with names in `UWORK_DUMP_SIGNAL`.
@@ -53,7 +54,7 @@ pub fn call_on_signal(signal: libc::c_int, writes: fn()) -> Result<(), String> {
     if ENDS.contains(&signal) {
         return Err(format!("signal {signal} is meant to end or stop a process"));
     }
-    if *WRITES.get_or_init(|| writes) as usize != writes as usize {
+    if *first_use::once(&WRITES, || writes) as usize != writes as usize {
         return Err("another function is called on a signal".to_owned());
     }
     // SAFETY: zeros are a valid value of this structure.

@@ -187,6 +187,12 @@ fn poll(
 
 /// Whether the other end belongs to this process's user, or to root.
 fn may_connect(client: RawFd) -> bool {
+    // SAFETY: no arguments; cannot fail.
+    peer_of(client).is_some_and(|peer| peer.uid == 0 || peer.uid == unsafe { libc::geteuid() })
+}
+
+/// The process at the other end.
+pub(super) fn peer_of(client: RawFd) -> Option<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the structure is live and of the given length.
@@ -199,8 +205,7 @@ fn may_connect(client: RawFd) -> bool {
             &raw mut length,
         )
     };
-    // SAFETY: no arguments; cannot fail.
-    outcome == 0 && (peer.uid == 0 || peer.uid == unsafe { libc::geteuid() })
+    (outcome == 0).then_some(peer)
 }
 
 #[cfg(test)]

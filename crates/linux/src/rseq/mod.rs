@@ -15,6 +15,7 @@ mod own;
 mod tests;
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
 
@@ -48,10 +49,30 @@ pub fn registered_by() -> &'static str {
 
 /// The offset from the thread pointer to the area that glibc registers, if it does so.
 ///
+/// Looked up once, by the thread that makes the engine. The lookup takes a lock of the dynamic
+/// linker's, which `dlopen` holds while the constructors of a library run: a worker that took it would
+/// wait for a constructor that waits for the worker's item.
+fn glibc_offset() -> Option<isize> {
+    /// Neither is a real offset, as areas are aligned.
+    const UNKNOWN: isize = 1;
+    const NONE: isize = 2;
+    // Not a `OnceLock`: a fork could find it half initialized. Threads that look at once find the same.
+    static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+    let known = OFFSET.load(Ordering::Relaxed);
+    if known == UNKNOWN {
+        let found = look_up_offset();
+        OFFSET.store(found.unwrap_or(NONE), Ordering::Relaxed);
+        return found;
+    }
+    (known != NONE).then_some(known)
+}
+
+/// As [`glibc_offset`], by name.
+///
 /// In a statically linked program the symbols are not found. A weak reference would find them
 /// there. But the linker binds such a reference to glibc 2.35, which a shared library that uses
 /// thread-local memory would then require for ever.
-fn glibc_offset() -> Option<isize> {
+fn look_up_offset() -> Option<isize> {
     if !arch::HAS_SECTIONS {
         return None;
     }

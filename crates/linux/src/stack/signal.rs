@@ -54,6 +54,29 @@ pub(crate) fn taken_by_own_threads() -> Option<libc::c_int> {
     installed().filter(|&signal| Some(signal) == number())
 }
 
+/// The signal by which the kernel tells a thread of a client, with this module's handler, and not
+/// blocked on the calling thread.
+///
+/// `SIGURG`, unless the program has a handler for it: its default action is to do nothing, so a
+/// program that sets all signals to their defaults is not ended by a client. Otherwise the signal for
+/// stacks.
+#[cfg(feature = "control")]
+pub(crate) fn of_clients() -> Option<libc::c_int> {
+    if !install(libc::SIGURG) {
+        return taken_by_own_threads();
+    }
+    crate::signals::take(libc::SIGURG);
+    Some(libc::SIGURG)
+}
+
+/// Installs the handler of [`of_clients`] again, if the program has set the signal to its default.
+#[cfg(feature = "control")]
+pub(crate) fn keep(signal: libc::c_int) {
+    if action_of(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) {
+        install(signal);
+    }
+}
+
 /// The value of a signal that ends a system call is this static's address, which is unique.
 #[cfg(feature = "control")]
 static INTERRUPTS: u8 = 0;

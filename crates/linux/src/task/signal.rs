@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Place, call};
@@ -57,6 +57,8 @@ impl std::error::Error for SignalError {}
 
 /// The signal, once its handler was installed; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// The second argument of [`set_signal`]. Stored before [`SIGNAL`].
+static RESTARTS: AtomicBool = AtomicBool::new(false);
 /// The program's earlier handler; null if it had none. Never freed: a signal handler may be reading
 /// it.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
@@ -119,13 +121,22 @@ fn action_of(number: i32) -> libc::sigaction {
     }
 }
 
-/// Installs the handler. Called once, with the lock of `first_use` held.
+/// Installs the handler, and keeps the program's for [`handle`]. Called once, with the lock of
+/// `first_use` held.
 fn install(number: i32, restarts: bool) {
     let before = action_of(number);
     if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
         // Before the new handler is installed, so that no signal of the program's is lost.
         BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
     }
+    RESTARTS.store(restarts, Ordering::Relaxed);
+    set_handler(number);
+    SIGNAL.store(number, Ordering::Release);
+}
+
+/// Sets the action of the signal.
+fn set_handler(number: i32) {
+    let restarts = RESTARTS.load(Ordering::Relaxed);
     // SAFETY: zeros are a valid value; the structures are live; the handler is async-signal-safe
     // and stays for ever.
     unsafe {
@@ -138,7 +149,15 @@ fn install(number: i32, restarts: bool) {
         libc::sigfillset(&raw mut action.sa_mask);
         libc::sigaction(number, &raw const action, std::ptr::null_mut());
     }
-    SIGNAL.store(number, Ordering::Release);
+}
+
+/// Installs the handler again, if the program has set the signal to its default, which would end the
+/// process.
+fn keep_handler() {
+    let number = SIGNAL.load(Ordering::Acquire);
+    if action_of(number).sa_sigaction == libc::SIG_DFL {
+        set_handler(number);
+    }
 }
 
 /// How long a sender waits while the queue of signals is full.
@@ -149,6 +168,7 @@ const FULL_MAX: Duration = Duration::from_millis(500);
 /// has ended.
 #[must_use]
 pub(super) fn send(thread: libc::pid_t) -> bool {
+    keep_handler();
     let mut full_since = None;
     for round in 0.. {
         match send_once(thread, libc::SI_QUEUE) {

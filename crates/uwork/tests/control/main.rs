@@ -2,6 +2,8 @@
 //! Each scene is a process of its own, with a folder of its own for the socket.
 
 mod clients;
+mod copies;
+mod handlers;
 mod signals;
 mod strangers;
 #[path = "../support/mod.rs"]

@@ -119,33 +119,49 @@ fn a_filter_of_system_calls_leads_to_sampling() {
     });
 }
 
-/// Moves the process into the folder of this program, where it sees no `/proc`. False, with a note, if the system
-/// refuses it.
-fn lose_sight_of_proc(test: &str) -> bool {
+/// Moves the process into the folder of this program, where it sees no `/proc`.
+fn change_root() -> Result<(), Error> {
     let program = std::env::current_exe().unwrap();
     let path = CString::new(program.parent().unwrap().as_os_str().as_bytes()).unwrap();
     // SAFETY: the paths are live.
-    if unsafe { libc::chroot(path.as_ptr()) | libc::chdir(c"/".as_ptr()) } == 0 {
-        return true;
-    }
-    eprintln!("{test}: skipped: chroot: {}", Error::last_os_error());
-    false
+    let done = unsafe { libc::chroot(path.as_ptr()) | libc::chdir(c"/".as_ptr()) } == 0;
+    if done { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 // Catches: a tier that detects nothing, and says otherwise; no report, or several.
 #[test]
 fn a_proc_that_is_out_of_sight_later_leads_to_declared() {
     let test = "a_proc_that_is_out_of_sight_later_leads_to_declared";
+    proc_is_lost_later(test, || Ok(()), change_root);
+}
+
+// Catches: the same, where the folder is found and is empty.
+#[test]
+fn a_file_system_over_proc_leads_to_declared() {
+    let test = "a_file_system_over_proc_leads_to_declared";
+    proc_is_lost_later(test, own_mounts, || mount_over_proc("tmpfs", ""));
+}
+
+#[track_caller]
+fn proc_is_lost_later(
+    test: &str,
+    before_the_start: fn() -> Result<(), Error>,
+    lose: fn() -> Result<(), Error>,
+) {
     let tiers = ["standby", "events", "sampling"];
     alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
         let _watchdog = watchdog();
+        let skip = |error: Error| eprintln!("{test}: skipped: {error}");
+        if let Err(error) = before_the_start() {
+            return skip(error);
+        }
         collect_reports();
         scene();
         let before = reported().len();
         let machine = || format!("{:?}", uwork::dump().machine);
         let known = machine();
-        if !lose_sight_of_proc(test) {
-            return;
+        if let Err(error) = lose() {
+            return skip(error);
         }
         until("the loss is reported", || {
             declare_and_are_replaced(&blocks(), BLOCKED);
@@ -408,18 +424,47 @@ fn own_mounts() -> Result<(), Error> {
 }
 
 /// Mounts a file system over `/proc`, for threads with mounts of their own.
-fn mount_over_proc(kind: &str) -> Result<(), Error> {
-    let kind = CString::new(kind).unwrap();
-    let (null, fs) = (std::ptr::null::<libc::c_void>(), kind.as_ptr());
+fn mount_over_proc(kind: &str, options: &str) -> Result<(), Error> {
+    let [kind, options] = [kind, options].map(|text| CString::new(text).unwrap());
+    let (fs, data) = (kind.as_ptr(), options.as_ptr().cast());
     // SAFETY: strings that end with a zero byte.
-    let done = unsafe { libc::mount(fs, c"/proc".as_ptr(), fs, 0, null) } == 0;
+    let done = unsafe { libc::mount(fs, c"/proc".as_ptr(), fs, 0, data) } == 0;
     if done { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 /// Mounts an empty directory over `/proc`, for the calling thread and those that it starts.
 fn hide_proc() -> Result<(), Error> {
     own_mounts()?;
-    mount_over_proc("tmpfs")
+    mount_over_proc("tmpfs", "")
+}
+
+// Catches: a process that is taken for one without `/proc` because it sees no other processes there.
+#[test]
+fn a_proc_that_hides_other_processes_changes_nothing() {
+    let test = "a_proc_that_hides_other_processes_changes_nothing";
+    alone_each(test, "UWORK_TEST_WHEN", &["before", "later"], VARIABLE, |when| {
+        let _watchdog = watchdog();
+        collect_reports();
+        let hide = || own_mounts().and_then(|()| mount_over_proc("proc", "hidepid=2"));
+        // The library's threads have the mounts of their creator.
+        if let Err(error) = hide() {
+            return eprintln!("{test}: skipped: no second /proc: {error}");
+        }
+        let mut before = None;
+        if when == "later" {
+            scene();
+            before = Some(uwork::dump().blocking.tier);
+        }
+        become_nobody();
+        assert!(!std::fs::exists("/proc/1").unwrap(), "hidden");
+        scene();
+        for (_, obstacle) in every_kind(BLOCKED) {
+            are_replaced(&blocks(), obstacle, BLOCKED);
+        }
+        assert!(before.is_none_or(|tier| tier == uwork::dump().blocking.tier));
+        assert_ne!(uwork::dump().blocking.tier, BlockingTier::Declared);
+        assert_eq!(reported(), []);
+    });
 }
 
 // Catches: a number that stays open with each new `/proc`; a file on its device that is taken for the
@@ -430,7 +475,7 @@ fn a_new_proc_is_read_as_the_one_before() {
     let tiers = ["standby", "events", "sampling"];
     alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
         let _watchdog = watchdog();
-        if let Err(error) = own_mounts().and_then(|()| mount_over_proc("proc")) {
+        if let Err(error) = own_mounts().and_then(|()| mount_over_proc("proc", "")) {
             return eprintln!("{test}: skipped: no second /proc: {error}");
         }
         collect_reports();
@@ -439,7 +484,7 @@ fn a_new_proc_is_read_as_the_one_before() {
         let are_low = |numbers: Vec<i32>| numbers.iter().filter(|&&number| number < 256).count();
         let before = are_low(open_descriptors());
         for _ in 0..8 {
-            mount_over_proc("proc").unwrap();
+            mount_over_proc("proc", "").unwrap();
             scene();
         }
         until("no more numbers are open", || are_low(open_descriptors()) <= before);

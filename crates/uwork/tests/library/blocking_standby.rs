@@ -222,6 +222,67 @@ fn a_process_that_lowers_its_own_priority_makes_progress() {
     });
 }
 
+/// The policy, the niceness and the slice of a thread. The slice is 0 where the system does not tell it.
+fn scheduling_of(thread: libc::pid_t) -> Option<(libc::c_int, i32, u64)> {
+    // SAFETY: zeros are a valid value, and the structure is live and of the given length.
+    unsafe {
+        let mut told: libc::sched_attr = std::mem::zeroed();
+        let length = size_of_val(&told);
+        let outcome = libc::syscall(libc::SYS_sched_getattr, thread, &raw mut told, length, 0_u32);
+        (outcome == 0).then_some((
+            told.sched_policy as libc::c_int,
+            told.sched_nice,
+            told.sched_runtime,
+        ))
+    }
+}
+
+/// Whether the system keeps the slices of threads with the normal policy.
+fn keeps_slices() -> bool {
+    std::thread::spawn(|| scheduling_of(0).is_some_and(|(_, _, slice)| slice != 0)).join().unwrap()
+}
+
+// Catches: a standby that delays the end of its process, as it is too far below the others; one that
+// disturbs them, as it is not below; a policy that the process cannot leave.
+#[test]
+fn a_standby_is_a_little_below_the_other_threads() {
+    let test = "a_standby_is_a_little_below_the_other_threads";
+    let cases = ["0", "10", "19", "idle"];
+    alone_each(test, "UWORK_TEST_PRIORITY", &cases, VARIABLE, |case| {
+        let _watchdog = watchdog();
+        let nice = match case {
+            "idle" => {
+                lower_own_priority("idle");
+                None
+            }
+            nice => Some(nice.parse().expect("a number")),
+        };
+        if nice.is_some_and(|nice| !has_nice(nice)) {
+            return eprintln!("{test}: {case}: skipped: {}", Error::last_os_error());
+        }
+        until("a standby exists, and has lowered itself", || {
+            scene();
+            standby_threads().into_iter().filter_map(scheduling_of).any(|(policy, own, slice)| {
+                match nice {
+                    // The policy cannot be left, and the niceness does not count in it.
+                    None => policy == libc::SCHED_IDLE,
+                    // Ten more, up to 14.
+                    Some(nice) => {
+                        (policy, own) == (libc::SCHED_BATCH, (nice + 10).min(14).max(nice))
+                            && (slice == 100_000 || !keeps_slices())
+                    }
+                }
+            })
+        });
+    });
+}
+
+/// Gives the process, which is its main thread, this niceness. False if the system refuses it.
+fn has_nice(nice: i32) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::getpid() as libc::id_t, nice) == 0 }
+}
+
 // Catches: blocks that are not found where the process is in a group of the idle class, or of the least
 // weight. The group is alone in another one, so that other programs do not starve it.
 #[test]

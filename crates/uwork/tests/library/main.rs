@@ -16,6 +16,7 @@ mod blocking_stopped;
 mod bounded;
 mod combine;
 mod counters;
+mod creators;
 mod declarations;
 mod descriptors;
 mod dump_api;

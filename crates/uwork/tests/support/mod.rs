@@ -22,6 +22,7 @@ pub(crate) mod moved;
 pub(crate) mod offline;
 pub(crate) mod percpu;
 pub(crate) mod random;
+pub(crate) mod signals;
 pub(crate) mod slow;
 pub(crate) mod stderr;
 pub(crate) mod tiers;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 
 use crate::support::child::alone;
+use crate::support::signals::set_all_to_default;
 use crate::support::{received, until, watchdog, within};
 use uwork::task::{self, Delivery, Notify, SignalError, TaskHandle};
 
@@ -87,5 +88,29 @@ fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
         // SAFETY: no pointers; the signal has a handler.
         unsafe { libc::kill(libc::getpid(), number) };
         until("the program's handler was called", || HANDLED.load(Ordering::Relaxed) == 1);
+    });
+}
+
+// Catches: a signal whose default action ends the process.
+#[test]
+fn a_program_that_sets_all_signals_to_their_defaults_is_not_ended_by_task_work() {
+    let test = "a_program_that_sets_all_signals_to_their_defaults_is_not_ended_by_task_work";
+    alone(test, || {
+        let _watchdog = watchdog();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let (send, receive) = channel();
+        let target = std::thread::spawn(move || {
+            send.send(TaskHandle::current()).unwrap();
+            let mut byte = [0_u8; 1];
+            let buffer = byte.as_mut_ptr().expose_provenance();
+            let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
+            // SAFETY: the buffer is live and has the given length.
+            let read = unsafe { task::syscall(libc::SYS_read, arguments) };
+            (read.is_err(), task::safe_point())
+        });
+        let handle = receive.recv().unwrap();
+        set_all_to_default();
+        handle.add_fn(Notify::Signal, || ()).unwrap();
+        assert_eq!(within("the read ends", move || target.join().unwrap()), (true, 1));
     });
 }
