@@ -53,7 +53,8 @@ pub struct Config {
     /// consumer gives three signs in this time. From 100 ms to 24 hours.
     pub heartbeat: Duration,
     /// The number of attempts after which a job becomes a dead letter, at least 1. An attempt is a run
-    /// that has begun, whether it fails or its consumer dies.
+    /// that has begun, whether it fails or its consumer dies. Deaths bury a job only when the last three
+    /// of them were alone: with 1 attempt, a job may begin four runs whose consumers die.
     pub attempts_max: u32,
     /// The delays between attempts.
     pub backoff: Backoff,
@@ -68,6 +69,8 @@ pub struct Config {
     /// file, that is a replica, or that does not tell. If a server begins to do so later, no job is
     /// fetched from it until that ends. Without it such a server is reported.
     pub strict: bool,
+    /// The interval at which a server is asked whether it may forget jobs. A new connection asks at once.
+    pub look_every: Duration,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
     /// The memory for jobs that are held, in bytes: their payloads, and what belongs to them. It is
@@ -80,7 +83,8 @@ pub struct Config {
 impl Config {
     /// The settings for one stream on one server: the group `uwork`, as many jobs at once as the
     /// process has CPUs, twice, a heartbeat of 10 s, 5 attempts, delays from 1 s to 10 minutes, no
-    /// limit of time, no results, all dead letters, 64 MiB for jobs that are held.
+    /// limit of time, no results, a look at the server each minute, all dead letters, 64 MiB for jobs
+    /// that are held.
     pub fn new(server: Server, stream: impl Into<String>) -> Config {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
@@ -97,6 +101,7 @@ impl Config {
             results: Results::Dropped,
             keep: false,
             strict: false,
+            look_every: Duration::from_secs(60),
             dead_max: 0,
             payload_bytes_max: 64 << 20,
         }

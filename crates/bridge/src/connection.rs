@@ -3,12 +3,16 @@
 //! nothing of other servers.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, Value};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
+use crate::addresses::Addresses;
 use crate::resp::{Arrived, Replies};
 use crate::server::Server;
 use crate::tls;
@@ -65,32 +69,43 @@ impl Read for Patient<'_, '_> {
 }
 
 pub(crate) struct Connection {
+    /// None for a path.
+    address: Option<SocketAddr>,
     stream: Box<dyn Stream>,
     arrived: Arrived,
 }
 
 impl Connection {
-    /// Connects to a server. Its name is resolved anew. Each of its addresses gets `limit` or
-    /// [`TCP_MAX`], the shorter one, and the greeting `limit`.
-    pub(crate) fn open(server: &Server, limit: Duration) -> io::Result<Connection> {
-        let stream: Box<dyn Stream> = match server.addr() {
-            ConnectionAddr::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(SLICE.min(limit)))?;
-                stream.set_write_timeout(Some(SLICE.min(limit)))?;
-                Box::new(stream)
-            }
+    /// Connects to a server. Its name is resolved anew, for at most `limit`. Each of its addresses gets
+    /// `limit` or [`TCP_MAX`], the shorter one, and the greeting `limit`.
+    pub(crate) fn open(
+        server: &Server,
+        addresses: &Addresses,
+        limit: Duration,
+    ) -> io::Result<Connection> {
+        let tcp = |host: &str, port| connect(server, addresses, host, port, limit);
+        let (address, stream): (_, Box<dyn Stream>) = match server.addr() {
+            ConnectionAddr::Unix(path) => (None, Box::new(connect_to_path(path, limit)?)),
             ConnectionAddr::TcpTls { host, port, .. } => {
-                tls::wrap(server, host, connect(server, host, *port, limit)?)?
+                let (address, stream) = tcp(host, *port)?;
+                (Some(address), tls::wrap(server, host, stream)?)
             }
-            ConnectionAddr::Tcp(host, port) => Box::new(connect(server, host, *port, limit)?),
+            ConnectionAddr::Tcp(host, port) => {
+                let (address, stream) = tcp(host, *port)?;
+                (Some(address), Box::new(stream))
+            }
             _ => return Err(io::Error::new(ErrorKind::Unsupported, "an unknown kind of address")),
         };
-        Ok(Connection::on(stream))
+        Ok(Connection { address, ..Connection::on(stream) })
     }
 
     fn on(stream: Box<dyn Stream>) -> Connection {
-        Connection { stream, arrived: Arrived::nothing() }
+        Connection { address: None, stream, arrived: Arrived::nothing() }
+    }
+
+    /// The address that was connected to; None for a path.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 
     /// The reply that a server has sent before it closed the connection, if that has failed a write.
@@ -174,18 +189,51 @@ impl Silence {
     }
 }
 
-fn connect(server: &Server, host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+/// Connects to a path. The system's limit for a write is one for the wait in a full queue, too.
+fn connect_to_path(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
+    let address = SocketAddrUnix::new(path)?;
+    let connected = loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(rustix::io::Errno::INTR) => {}
+            connected => break connected,
+        }
+    };
+    connected.map_err(|error| match error {
+        rustix::io::Errno::AGAIN => {
+            io::Error::new(ErrorKind::TimedOut, format!("no connection in {limit:?}"))
+        }
+        error => error.into(),
+    })?;
+    let stream = UnixStream::from(socket);
+    stream.set_read_timeout(Some(SLICE.min(limit)))?;
+    stream.set_write_timeout(Some(SLICE.min(limit)))?;
+    Ok(stream)
+}
+
+fn connect(
+    server: &Server,
+    addresses: &Addresses,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> io::Result<(SocketAddr, TcpStream)> {
     let mut last = None;
     let tcp_limit = limit.min(server.limit(TCP_MAX));
-    for address in (host, port).to_socket_addrs()? {
+    for address in addresses.find(host, port, limit)? {
         match TcpStream::connect_timeout(&address, tcp_limit) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(SLICE.min(limit)))?;
                 stream.set_write_timeout(Some(SLICE.min(limit)))?;
-                return Ok(stream);
+                return Ok((address, stream));
             }
-            Err(error) => last = Some(error),
+            Err(error) => {
+                addresses.has_failed(address);
+                last = Some(error);
+            }
         }
     }
     Err(last.unwrap_or_else(|| io::Error::new(ErrorKind::NotFound, "the name has no address")))
@@ -195,6 +243,7 @@ fn connect(server: &Server, host: &str, port: u16, limit: Duration) -> io::Resul
 mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -210,8 +259,30 @@ mod tests {
         assert!(queue[0].is_ok() && queue[2].is_err());
         let server = Server::new(&format!("redis://{address}")).unwrap();
         // Longer than any test.
-        let error = Connection::open(&server, Duration::from_secs(86_400)).err().unwrap();
+        let addresses = Addresses::default();
+        let error = Connection::open(&server, &addresses, Duration::from_secs(86_400));
+        let error = error.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    }
+
+    #[test]
+    fn a_path_whose_server_accepts_no_connection_costs_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        // SAFETY: the socket is open. A second call changes the length of its queue.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let server = Server::new(&format!("unix://{}", path.display())).unwrap();
+        let open = || {
+            Connection::open(&server, &Addresses::default(), Duration::from_millis(100)).map(drop)
+        };
+        let limit = Duration::from_millis(100);
+        let queue: Vec<_> = (0..3).map(|_| connect_to_path(&path, limit)).collect();
+        assert!(queue[0].is_ok() && queue[2].is_err());
+        let error = open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        drop(listener);
+        assert_eq!(open().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     }
 
     /// A server that says these parts, and is silent after each.

@@ -167,6 +167,12 @@ pub struct Settled {
     pub left: u64,
 }
 
+impl Settled {
+    fn and(self, other: Settled) -> Settled {
+        Settled { settled: self.settled + other.settled, left: self.left + other.left }
+    }
+}
+
 /// The dead letters of one stream, or of one shard of a stream ([`DeadLetters::of_shards`]). In a
 /// forked child it makes a connection of its own.
 ///
@@ -279,7 +285,7 @@ impl DeadLetters {
     ///
     /// # Errors
     /// As [`DeadLetters::get`]. After a cut it is unknown whether the job was moved; it is in one
-    /// place in any case.
+    /// place in any case. [`Error::settled`] counts it if it was moved, and the error is another.
     pub fn replay(&mut self, of: &str) -> Result<bool, Error> {
         self.settle_one(of, true)
     }
@@ -296,7 +302,7 @@ impl DeadLetters {
     /// Replays all letters that exist now. Those that arrive meanwhile stay.
     ///
     /// # Errors
-    /// As [`DeadLetters::count`], with the number of letters that were settled before.
+    /// As [`DeadLetters::count`]; [`Error::settled`] has the numbers of the letters before.
     pub fn replay_all(&mut self) -> Result<Settled, Error> {
         self.settle_all(true)
     }
@@ -338,13 +344,12 @@ impl DeadLetters {
         loop {
             let (part, last, end) = self.settle(&from, &to, is_replay).map_err(|error| {
                 let text = format!("after {} letters: {error}", all.settled);
-                Error::new(error.kind(), text)
+                Error::new(error.kind(), text).after_letters(all.and(error.settled()))
             })?;
             if last.is_empty() {
                 return Ok(all);
             }
-            all.settled += part.settled;
-            all.left += part.left;
+            all = all.and(part);
             (from, to) = (format!("({last}"), end);
         }
     }
@@ -372,7 +377,7 @@ impl DeadLetters {
                 "{settled} letters were settled, but not all other shards know where their ids are: \
                  {error}"
             );
-            Error::new(error.kind(), text)
+            Error::new(error.kind(), text).after_letters(Settled { settled, left })
         })?;
         Ok((Settled { settled, left }, text(last), text(end)))
     }

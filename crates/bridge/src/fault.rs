@@ -4,6 +4,7 @@ use std::{fmt, io};
 
 use redis::Value;
 
+use crate::dead::Settled;
 use crate::nodes::Address;
 
 /// The kind of an [`Error`].
@@ -29,6 +30,7 @@ pub struct Error {
     kind: ErrorKind,
     text: String,
     pushed: usize,
+    settled: Settled,
 }
 
 impl Error {
@@ -37,7 +39,18 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
-        Error { kind, text: text.into(), pushed: 0 }
+        Error { kind, text: text.into(), pushed: 0, settled: Settled::default() }
+    }
+
+    /// The error of a call that ended after the server had settled dead letters.
+    pub(crate) fn after_letters(self, settled: Settled) -> Error {
+        Error { settled, ..self }
+    }
+
+    /// How many dead letters a failed replay or removal is known to have settled. If a connection was
+    /// cut, there may be more of them.
+    pub fn settled(&self) -> Settled {
+        self.settled
     }
 
     /// The error of a push that ended after a server had taken jobs.
@@ -206,7 +219,9 @@ impl Fault {
     /// so that the attempt has failed.
     pub(crate) fn of_effect(reply: &Value) -> Option<String> {
         let Value::ServerError(error) = reply else { return None };
-        (error.code() == EFFECT).then(|| error.details().unwrap_or_default().to_owned())
+        let details = error.details().unwrap_or_default();
+        let is_effect = error.code() == EFFECT || details.contains(KILLED);
+        is_effect.then(|| details.to_owned())
     }
 
     /// The target of a redirection, which had no effect.
@@ -224,6 +239,9 @@ impl Fault {
     }
 }
 
+/// What the server says of a script that an operator has ended. It has written nothing, and would run as
+/// long again.
+const KILLED: &str = "Script killed by user";
 /// The codes that the script of effects puts before a command and its refusal.
 const EFFECT: &str = "EFFECT";
 const REFUSED: &str = "REFUSED";
@@ -285,6 +303,9 @@ mod tests {
             assert!(Fault::in_reply(&state, "host").unwrap().passes());
         }
         assert_eq!(Fault::of_effect(&reply("-OOM command not allowed\r\n")), None);
+        let killed =
+            "-ERR Script killed by user with SCRIPT KILL. script: a, on @user_script:9.\r\n";
+        assert!(Fault::of_effect(&reply(killed)).is_some(), "it would run as long again");
     }
 
     #[test]

@@ -165,6 +165,7 @@ fn greeting(info: &str) -> Greeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::Addresses;
     use std::io::{self, Write as _};
     use std::net::{Shutdown, TcpListener};
     use std::time::Duration;
@@ -184,7 +185,9 @@ mod tests {
                 io::copy(&mut stream, &mut io::sink()).unwrap();
             }
         });
-        let mut connection = Connection::open(&server, Duration::from_secs(3_600)).unwrap();
+        let addresses = Addresses::default();
+        let open = Connection::open(&server, &addresses, Duration::from_secs(3_600));
+        let mut connection = open.unwrap();
         let limit = Duration::from_secs(3_600);
         let wait = Wait { limit, doubt: limit, ask: &mut || Ok(()) };
         let found = greet(&mut connection, &server, true, wait).map(|_| ());

@@ -31,6 +31,7 @@
 // A forked child may find std's locks of these streams held: see uwork_linux::standard_error.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+mod addresses;
 mod config;
 mod connection;
 mod consumer;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
+use crate::addresses::Addresses;
 use crate::greeting::Greeting;
 use crate::server::Server;
 
@@ -136,6 +137,7 @@ pub(crate) struct Nodes {
     /// As configured.
     seeds: Vec<Server>,
     shards: usize,
+    pub(crate) addresses: Addresses,
     state: Mutex<State>,
 }
 
@@ -154,8 +156,12 @@ struct State {
 
 impl Nodes {
     pub(crate) fn new(servers: &[Server], shards: u32) -> Arc<Nodes> {
+        Nodes::with(servers, shards, Addresses::default())
+    }
+
+    pub(crate) fn with(servers: &[Server], shards: u32, addresses: Addresses) -> Arc<Nodes> {
         let shards = (shards as usize).max(1);
-        Arc::new(Nodes { seeds: servers.to_vec(), shards, state: Mutex::default() })
+        Arc::new(Nodes { seeds: servers.to_vec(), shards, addresses, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

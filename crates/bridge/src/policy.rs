@@ -23,6 +23,8 @@ pub(crate) struct Window {
     rate_per_s: f64,
     /// The largest recent entry; None before the first read.
     entry_bytes: Option<usize>,
+    /// The largest recent result. Each job that is held may have such a one soon.
+    result_bytes: usize,
     /// Jobs have waited for a permit for long: none is fetched ahead.
     pub(crate) is_slow: bool,
 }
@@ -38,6 +40,14 @@ impl Window {
     pub(crate) fn read(&mut self, largest_bytes: usize) {
         let before = self.entry_bytes.unwrap_or(0);
         self.entry_bytes = Some(largest_bytes.max(before / 2));
+    }
+
+    /// Learns the bytes of a result, and returns the largest recent ones. The maximum decays by a
+    /// sixteenth at each.
+    pub(crate) fn result(&mut self, bytes: usize) -> usize {
+        let before = self.result_bytes;
+        self.result_bytes = bytes.max(before - before.div_ceil(16));
+        self.result_bytes
     }
 
     fn ahead(&self) -> usize {
@@ -68,12 +78,49 @@ impl Window {
 
     /// The same with this memory left beside the jobs that are held.
     pub(crate) fn size(&self, held: usize, bytes_left: usize, permits: usize) -> usize {
+        let of_results = self.result_bytes.saturating_mul(held);
         let fit = match self.entry_bytes {
             _ if bytes_left == 0 => 0,
             None => FIRST_READ.saturating_sub(held),
-            Some(bytes) => (bytes_left / bytes.max(1)).max(1),
+            Some(bytes) => {
+                let each = bytes.saturating_add(self.result_bytes).max(1);
+                (bytes_left.saturating_sub(of_results) / each).max(1)
+            }
         };
         self.wanted(permits).min(held + fit)
+    }
+}
+
+/// Entries of one read. The server delivers without regard to sizes, and large ones for which there is
+/// no memory cross the network in vain. So a first read is small, and each full one doubles the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reads(usize);
+
+/// Entries of a first read.
+const READ_FIRST: usize = 100;
+/// Entries of a read at most.
+const READ_MAX: usize = 1_000;
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads(READ_FIRST)
+    }
+}
+
+impl Reads {
+    /// How many to ask for, with room for so many.
+    pub(crate) fn count(self, room: usize) -> usize {
+        room.min(self.0)
+    }
+
+    /// Learns how many of those asked for have come, and whether all have found memory.
+    pub(crate) fn read(&mut self, asked: usize, came: usize, had_memory: bool) {
+        let is_full = asked == self.0 && came >= asked;
+        self.0 = match had_memory {
+            true if is_full => (2 * self.0).min(READ_MAX),
+            true if came > 0 => self.0,
+            _ => READ_FIRST,
+        };
     }
 }
 
@@ -249,6 +296,40 @@ mod tests {
         assert!(window.size(3, 0, 256) == 3 && !window.reads_at(3, 0, 256), "all is used up");
         (0..24).for_each(|_| window.read(10));
         assert_eq!(window.size(0, 48 << 20, 256), 257, "a large entry is forgotten");
+    }
+
+    #[test]
+    fn a_read_leaves_memory_for_the_results_of_all_jobs_that_are_held() {
+        let mut window = Window::default();
+        window.read(1_000);
+        assert_eq!(window.size(0, 100_000, 256), 100);
+        window.result(9_000);
+        assert_eq!(window.size(0, 100_000, 256), 10);
+        assert_eq!(window.size(5, 100_000, 256), 10);
+        assert_eq!(window.size(20, 100_000, 256), 21, "the next one may have none");
+        assert_eq!(window.size(20, 0, 256), 20);
+        (0..200).for_each(|_| _ = window.result(0));
+        assert_eq!(window.size(0, 100_000, 256), 100, "a large result is forgotten");
+    }
+
+    #[test]
+    fn reads_grow_while_they_are_full_and_begin_anew_without_jobs_or_memory() {
+        let mut reads = Reads::default();
+        let mut sizes = Vec::new();
+        for _ in 0..5 {
+            let asked = reads.count(4_000);
+            sizes.push(asked);
+            reads.read(asked, asked, true);
+        }
+        assert_eq!(sizes, [100, 200, 400, 800, 1_000]);
+        assert_eq!(reads.count(7), 7);
+        reads.read(7, 7, true);
+        assert_eq!(reads.count(4_000), 1_000, "there was room for no more");
+        reads.read(1_000, 1_000, false);
+        assert_eq!(reads.count(4_000), 100, "there was no memory for all");
+        reads.read(100, 100, true);
+        reads.read(200, 0, true);
+        assert_eq!(reads.count(4_000), 100, "no job was left");
     }
 
     #[test]

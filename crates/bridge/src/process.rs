@@ -4,7 +4,7 @@
 use uwork::foreign::forks;
 
 /// The process that has made an object.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {

@@ -191,7 +191,7 @@ impl Producer {
         self.push_all(vec![push])?.pop().ok_or_else(|| Error::config("nothing was pushed"))
     }
 
-    /// Adds jobs, in order within each shard.
+    /// Adds jobs, in order within each shard, except second jobs of ids whose first ones are elsewhere.
     ///
     /// # Errors
     /// A job is larger than 511 MiB, which servers do not take, or a handler's name, an id or a key
@@ -229,6 +229,7 @@ impl Producer {
                 }
             }
         }
+        by_shard.iter_mut().for_each(|numbers| numbers.sort_unstable());
         // A job whose id has its mark elsewhere is pushed there. In the last round each route counts as
         // one that leads nowhere, and is replaced: so routes that lead to each other end here.
         let shards = self.shards.len();
@@ -254,6 +255,7 @@ impl Producer {
                 }
             }
             by_shard = elsewhere;
+            by_shard.iter_mut().for_each(|numbers| numbers.sort_unstable());
         }
         let decided: Option<Vec<Pushed>> = outcomes.into_iter().collect();
         decided.ok_or_else(|| self.unknown(0))

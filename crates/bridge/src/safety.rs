@@ -1,11 +1,12 @@
 //! Settings with which a server forgets jobs. What INFO says suffices; a server is asked at the start,
-//! at each new connection and every minute, and each finding is reported when it begins and when it
-//! ends. With `strict` a finding refuses the start, and later no job is fetched until it has ended.
+//! at each new connection and every minute, the default of
+//! [`Config::look_every`](crate::Config::look_every), and each finding is reported when it begins and
+//! when it ends. With `strict` a finding refuses the start, and later no job is fetched until it has
+//! ended.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use redis::{Cmd, Value};
 
@@ -14,9 +15,6 @@ use crate::fault::{Error, ErrorKind, Fault, Remedy};
 use crate::greeting::{field, text};
 use crate::report::Reporter;
 use crate::wire::Wire;
-
-/// The interval between two looks at a server.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// What was found at the servers of a consumer, by their addresses.
 #[derive(Default)]

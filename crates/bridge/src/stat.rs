@@ -57,7 +57,24 @@ pub struct Stat {
     pub unread: Vec<(String, Error)>,
 }
 
+/// The consumers of entries that no process has: those in quarantine, and those that were released.
+const NO_PROCESSES: [&str; 2] = ["quarantine", "released"];
+
 impl Stat {
+    /// The number of consumers that are processes, live or dead.
+    pub fn consumers_known(&self) -> u64 {
+        self.processes().count() as u64
+    }
+
+    /// The number of consumers that have given a sign of life within their heartbeat.
+    pub fn consumers_alive(&self, heartbeat: Duration) -> u64 {
+        self.processes().filter(|consumer| consumer.idle <= heartbeat).count() as u64
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &ConsumerStat> {
+        self.consumers.iter().filter(|consumer| !NO_PROCESSES.contains(&&*consumer.name))
+    }
+
     /// Asks a server for the state of a stream. A stream or group that does not exist is empty.
     ///
     /// # Errors
@@ -133,21 +150,23 @@ impl Stat {
         })
     }
 
-    /// Several streams in the text format of OpenMetrics, without numbers that are unknown.
-    pub fn to_openmetrics(stats: &[Stat]) -> String {
-        type Metric = (&'static str, &'static str, &'static str, fn(&Stat) -> u64);
+    /// Several streams in the text format of OpenMetrics, without numbers that are unknown. A consumer is
+    /// alive within this heartbeat, which is that of the consumers.
+    pub fn to_openmetrics(stats: &[Stat], heartbeat: Duration) -> String {
+        type Metric = (&'static str, &'static str, &'static str, fn(&Stat, Duration) -> u64);
         // By the keys that have them.
-        const METRICS: [Metric; 10] = [
-            ("lag", "", "Jobs that no consumer has fetched", |stat| stat.lag),
-            ("in_flight", "", "Jobs that consumers hold", |stat| stat.in_flight),
-            ("delayed", ":delayed", "Delayed jobs, retries included", |stat| stat.delayed),
-            ("dead_letters", ":dead", "Letters in the dead-letter stream", |s| s.dead_letters),
-            ("consumers", "", "Consumers of the group", |stat| stat.consumers.len() as u64),
-            ("done", ":stats", "Jobs that were acknowledged", |stat| stat.done),
-            ("retries", ":stats", "Failed attempts, delayed for another", |stat| stat.retries),
-            ("dead", ":stats", "Jobs that became dead letters", |stat| stat.dead),
-            ("reclaimed", ":stats", "Jobs taken over from dead consumers", |s| s.reclaimed),
-            ("duplicates", ":stats", "Jobs that ran twice", |s| s.duplicates),
+        const METRICS: [Metric; 11] = [
+            ("lag", "", "Jobs that no consumer has fetched", |stat, _| stat.lag),
+            ("in_flight", "", "Jobs that consumers hold", |stat, _| stat.in_flight),
+            ("delayed", ":delayed", "Delayed jobs, retries included", |stat, _| stat.delayed),
+            ("dead_letters", ":dead", "Letters in the dead-letter stream", |s, _| s.dead_letters),
+            ("consumers", "", "Consumers of the group, live or dead", |s, _| s.consumers_known()),
+            ("consumers_alive", "", "Consumers of the group that live", Stat::consumers_alive),
+            ("done", ":stats", "Jobs that were acknowledged", |stat, _| stat.done),
+            ("retries", ":stats", "Failed attempts, delayed for another", |stat, _| stat.retries),
+            ("dead", ":stats", "Jobs that became dead letters", |stat, _| stat.dead),
+            ("reclaimed", ":stats", "Jobs taken over from dead consumers", |s, _| s.reclaimed),
+            ("duplicates", ":stats", "Jobs that ran twice", |s, _| s.duplicates),
         ];
         let mut out = String::new();
         for (name, key, help, value) in METRICS {
@@ -161,7 +180,7 @@ impl Stat {
             for stat in stats.iter().filter(|stat| !stat.is_unread(key)) {
                 let stream = stat.stream.replace('\\', "\\\\").replace('"', "\\\"");
                 let stream = stream.replace('\n', "\\n");
-                let value = value(stat);
+                let value = value(stat, heartbeat);
                 let _ = writeln!(out, "uwork_bridge_{name}{suffix}{{stream=\"{stream}\"}} {value}");
             }
         }
@@ -231,13 +250,31 @@ mod tests {
     #[test]
     fn openmetrics_have_one_line_for_each_stream_and_metric() {
         let stat = |stream: &str| Stat { stream: stream.to_owned(), done: 7, ..Stat::default() };
-        let out = Stat::to_openmetrics(&[stat("a"), stat("b\"")]);
+        let heartbeat = Duration::from_secs(10);
+        let out = Stat::to_openmetrics(&[stat("a"), stat("b\"")], heartbeat);
         assert!(out.contains("uwork_bridge_done_total{stream=\"a\"} 7\n"));
         assert!(out.contains("uwork_bridge_lag{stream=\"b\\\"\"} 0\n"));
         assert!(out.ends_with("# EOF\n"));
         let error = Error::config("no right");
         let hidden = Stat { unread: vec![("{a}:stats".to_owned(), error)], ..stat("a") };
-        let out = Stat::to_openmetrics(&[hidden]);
+        let out = Stat::to_openmetrics(&[hidden], heartbeat);
         assert!(!out.contains("done_total{") && out.contains("lag{stream=\"a\"} 0"), "{out}");
+    }
+
+    #[test]
+    fn consumers_are_processes_and_those_that_live_are_counted() {
+        let consumer = |name: &str, idle_s| {
+            let idle = Duration::from_secs(idle_s);
+            ConsumerStat { name: name.to_owned(), pending: 1, idle }
+        };
+        let consumers = ["a:1:f", "b:2:f", "c:3:f", "quarantine", "released"];
+        let idle_s = [0, 10, 11, 0, 0];
+        let consumers = consumers.into_iter().zip(idle_s).map(|(name, idle)| consumer(name, idle));
+        let stat = Stat { consumers: consumers.collect(), ..Stat::default() };
+        let heartbeat = Duration::from_secs(10);
+        assert_eq!((stat.consumers_known(), stat.consumers_alive(heartbeat)), (3, 2));
+        let out = Stat::to_openmetrics(&[stat], heartbeat);
+        assert!(out.contains("uwork_bridge_consumers{stream=\"\"} 3\n"), "{out}");
+        assert!(out.contains("uwork_bridge_consumers_alive{stream=\"\"} 2\n"), "{out}");
     }
 }

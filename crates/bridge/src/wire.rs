@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
@@ -10,7 +11,7 @@ use redis::{Cmd, Value};
 use crate::connection::{Connection, Intake, Wait};
 use crate::fault::{ErrorKind, Fault, Remedy};
 use crate::greeting::{Cluster, Greeting, greet};
-use crate::nodes::{Address, Place};
+use crate::nodes::{Address, Nodes, Place};
 use crate::server::Server;
 
 /// A server that is silent for this time has failed.
@@ -26,6 +27,10 @@ const CONNECT_FIRST: Duration = Duration::from_secs(1);
 const DOUBT_AFTER: Duration = Duration::from_millis(900);
 /// The time for the answer to such a question.
 const PROBE_MAX: Duration = Duration::from_millis(400);
+/// A connection that was not used for this time is made anew: a firewall or a server may have forgotten
+/// it, and it would be unknown whether commands on it have arrived. Of a consumer that is a reader without
+/// room.
+const UNUSED_MAX: Duration = Duration::from_secs(30);
 /// Nodes that are asked at once about one that is silent.
 const PROBES: usize = 2;
 
@@ -51,6 +56,8 @@ pub(crate) struct Wire {
 struct Connected {
     connection: Connection,
     made: Instant,
+    /// The end of the last exchange.
+    used: Instant,
     greeting: Greeting,
     /// The node that the map has named.
     owner: Option<Address>,
@@ -172,6 +179,8 @@ impl Wire {
             }
             Err(fault) => {
                 if fault.remedy == Remedy::Reconnect {
+                    let address = self.address();
+                    address.into_iter().for_each(|of| self.place.nodes.addresses.has_failed(of));
                     self.connection = None;
                     self.place.nodes.has_failed(self.name());
                 }
@@ -203,7 +212,8 @@ impl Wire {
         block: Duration,
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
-        if self.was_left() {
+        let is_old = |of: &Connected| of.used.elapsed() >= UNUSED_MAX;
+        if self.was_left() || self.connection.as_ref().is_some_and(is_old) {
             self.connection = None;
         }
         self.was_sent = false;
@@ -236,11 +246,21 @@ impl Wire {
             let Some(redirection) = redirection else {
                 self.vain = 0;
                 self.place.nodes.works(&name);
+                if let Some(connected) = &mut self.connection {
+                    connected.used = Instant::now();
+                    let address = connected.connection.address();
+                    address.into_iter().for_each(|of| self.place.nodes.addresses.works(of));
+                }
                 return Ok(replies);
             };
             self.follow(redirection, &mut search)?;
             left = moved;
         }
+    }
+
+    /// The address that the connection leads to; None for a path.
+    fn address(&self) -> Option<SocketAddr> {
+        self.connection.as_ref().and_then(|connected| connected.connection.address())
     }
 
     /// Whether another connection has left the server of this one since, with a proof.
@@ -348,13 +368,20 @@ impl Wire {
     fn open(&self, server: &Server, limit: Duration) -> Result<Option<Connected>, Fault> {
         let (nodes, name) = (&self.place.nodes, server.name());
         let fault = |error: io::Error| Fault::of_connection(&error, &name);
-        let mut connection = Connection::open(server, limit).map_err(fault)?;
+        let mut connection = Connection::open(server, &nodes.addresses, limit).map_err(fault)?;
         let (place, owner) = (&self.place, self.place.owner());
         let said = Said::Before(nodes.said(&name), Cell::default());
         let doubt = Doubt { place, server, said, owner: owner.as_ref() };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
-        let (greeting, cluster) = greet(&mut connection, server, true, wait)?;
+        let address = connection.address();
+        let greeted = greet(&mut connection, server, true, wait).inspect_err(|fault| {
+            // Its name may have another address, which is asked in the next round.
+            if fault.error.kind() == ErrorKind::Unreachable {
+                address.into_iter().for_each(|of| nodes.addresses.has_failed(of));
+            }
+        });
+        let (greeting, cluster) = greeted?;
         match cluster {
             Cluster::Map(map) => nodes.learn(map),
             Cluster::None => nodes.is_single(name.clone()),
@@ -369,7 +396,7 @@ impl Wire {
             Some((host, port)) => Err(Fault::of_replica(&host, port, &name)),
             None => {
                 let (made, owner) = (Instant::now(), place.owner());
-                Ok(Some(Connected { connection, made, greeting, owner }))
+                Ok(Some(Connected { connection, made, used: made, greeting, owner }))
             }
         }
     }
@@ -432,7 +459,7 @@ impl Doubt<'_> {
         let others = self.place.candidates(self.server).into_iter();
         let others = others.filter(|other| other.name() != self.server.name());
         for other in others.take(PROBES) {
-            if let Some((_, Cluster::Map(map))) = probe(&other) {
+            if let Some((_, Cluster::Map(map))) = probe(&other, nodes) {
                 return nodes.learn(map);
             }
             nodes.has_failed(other.name());
@@ -447,7 +474,7 @@ impl Doubt<'_> {
         asked.retain(|at| self.place.others(self.server).any(|other| other.name() == at.name()));
         asked.insert(0, self.server.clone());
         for server in asked.iter().take(PROBES) {
-            match probe(server) {
+            match probe(server, nodes) {
                 Some((greeting, _)) => nodes.greeted(server.name(), greeting),
                 None => nodes.has_failed(server.name()),
             }
@@ -456,8 +483,11 @@ impl Doubt<'_> {
 }
 
 /// What a server says about itself, if it does so at once.
-fn probe(server: &Server) -> Option<(Greeting, Cluster)> {
-    let mut connection = Connection::open(server, PROBE_MAX).ok()?;
+fn probe(server: &Server, nodes: &Nodes) -> Option<(Greeting, Cluster)> {
+    let mut connection = Connection::open(server, &nodes.addresses, PROBE_MAX).ok()?;
     let wait = Wait { limit: PROBE_MAX, doubt: Duration::MAX, ask: &mut || Ok(()) };
     greet(&mut connection, server, false, wait).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,25 +85,28 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
     command.arg(outcome.twice.word());
     let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
-    let result = reply.result.as_ref().and_then(|result| match config.results {
-        Results::Dropped => None,
-        Results::Key(life) => {
-            let life_ms = ms(life).max(1).to_string();
-            let key = keys.result(&id).into_bytes();
-            Some(vec![b"SET".to_vec(), key, result.clone(), b"PX".to_vec(), life_ms.into()])
+    // One copy of a result, which may be large.
+    let key = keys.result(&id);
+    let (life_ms, max) = match config.results {
+        Results::Dropped => (String::new(), String::new()),
+        Results::Key(life) => (ms(life).max(1).to_string(), String::new()),
+        Results::Stream(max) => (String::new(), max.to_string()),
+    };
+    let before = ["XADD", &*keys.results, "MAXLEN", "~", &max, "*", "i", &id, "r"];
+    let result: Vec<&[u8]> = match (&reply.result, config.results) {
+        (None, _) | (_, Results::Dropped) => Vec::new(),
+        (Some(result), Results::Key(_)) => {
+            vec![b"SET", key.as_bytes(), result, b"PX", life_ms.as_bytes()]
         }
-        Results::Stream(max) => {
-            let max = max.to_string();
-            let words = ["XADD", &keys.results, "MAXLEN", "~", &max, "*", "i", &id, "r"];
-            let words = words.iter().map(|word| word.as_bytes().to_vec());
-            Some(words.chain([result.clone()]).collect())
+        (Some(result), Results::Stream(_)) => {
+            before.iter().map(|word| word.as_bytes()).chain([&result[..]]).collect()
         }
-    });
-    for words in [&result, &reply.effect] {
-        let words = words.iter().flatten();
-        command.arg(words.clone().count());
-        words.for_each(|word| {
-            command.arg(word.as_slice());
+    };
+    let effect: Vec<&[u8]> = reply.effect.iter().flatten().map(Vec::as_slice).collect();
+    for words in [result, effect] {
+        command.arg(words.len());
+        words.into_iter().for_each(|word| {
+            command.arg(word);
         });
     }
     command

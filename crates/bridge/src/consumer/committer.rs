@@ -2,6 +2,7 @@
 //! fetches what is due or orphaned. It decides nothing that the scripts decide.
 
 mod begins;
+mod fetches;
 mod replies;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,7 +22,7 @@ use super::link::{Link, Lost, Place};
 use super::memory::Share;
 use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
-use super::schedule::{PROMOTE_EVERY, SWEEP_EVERY, Schedule, reclaim_every};
+use super::schedule::Schedule;
 use super::sent::{Purpose, Sent};
 use super::shared::Shared;
 use super::suspects::Suspects;
@@ -29,17 +30,17 @@ use crate::fault::Fault;
 use crate::job::EntryId;
 use crate::report::{ThreadFaults, pause};
 use crate::resp::{Head, Replies};
-use crate::scripts::{SCRIPTS, call, ms};
+use crate::scripts::{SCRIPTS, call};
 use crate::wire::Wire;
 
 /// Outcomes of one exchange.
 const BATCH_MAX: usize = 4_000;
+/// Bytes of their results, effects and errors: those on their way exist more than once.
+const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Entries of one heartbeat command, so that the server is not busy for long.
 const BEATS_MAX: usize = 500;
-/// Entries of one reclaim.
-const RECLAIM_MAX: usize = 100;
-/// Delayed jobs that one command makes ready.
-const PROMOTE_MAX: usize = 100;
+/// Lost jobs for which a sign of life is owed. Those before have had theirs, or the server refuses all.
+const LOST_MAX: usize = 10_000;
 /// The interval between two lines about takeovers.
 const TOOK_EVERY: Duration = Duration::from_secs(5);
 /// The time over which the rate is measured.
@@ -92,6 +93,7 @@ impl Committer {
         let streams = link.streams.len();
         let heartbeat = link.shared.config.heartbeat;
         let next = Schedule::new(now, heartbeat, streams);
+        let suspects = Suspects::new(&link.shared.consumer, heartbeat);
         Committer {
             link,
             wire,
@@ -109,7 +111,7 @@ impl Committer {
             parked: Vec::new(),
             alone: None,
             turns: Turns::new(now, heartbeat),
-            suspects: Suspects::new(heartbeat),
+            suspects,
             lost: Vec::new(),
             rated: now,
             limits: Limits::new(now),
@@ -131,6 +133,7 @@ impl Committer {
             self.measure();
             self.report_takeovers();
             self.limits.check(&self.link);
+            let begun = Instant::now();
             let (commands, sent) = self.commands();
             let is_over = self.backlog.is_empty() && self.refused.is_empty() && commands.is_empty();
             if self.link.is_closing() && is_over {
@@ -157,7 +160,7 @@ impl Committer {
             match answer {
                 Ok(replies) => {
                     self.put_orphans_first(&sent);
-                    let is_refused = self.read(replies, sent, found);
+                    let is_refused = self.read(begun, replies, sent, found);
                     if is_refused && self.link.is_closing() {
                         // A server that refuses outcomes has had its time. Other consumers take
                         // what is left.
@@ -204,7 +207,7 @@ impl Committer {
 
     /// The time of the next command without outcomes.
     fn wake_at(&self) -> Instant {
-        let mut at = self.next.due(self.link.shared.is_stopping());
+        let mut at = self.next.due(Instant::now(), self.link.shared.is_stopping());
         if self.link.shared.config.limit.is_some() {
             at = at.min(self.limits.next);
         }
@@ -278,6 +281,8 @@ impl Committer {
     fn commands(&mut self) -> (Vec<Cmd>, Vec<Sent>) {
         let (mut commands, mut sent) = (Vec::new(), Vec::new());
         let now = Instant::now();
+        let surplus = self.lost.len().saturating_sub(LOST_MAX);
+        self.lost.drain(..surplus);
         // Before the outcomes: a heartbeat after a hand-back would undo it.
         if now >= self.next.beat {
             self.next.beat = now + self.link.shared.config.heartbeat / 3;
@@ -295,7 +300,12 @@ impl Committer {
     }
 
     fn add_outcomes(&mut self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
-        let count = self.backlog.len().min(BATCH_MAX);
+        // As many as reach the bytes, and at least one.
+        let bytes = self.backlog.iter().scan(0, |sum: &mut usize, outcome| {
+            let before = std::mem::replace(sum, *sum + outcome.end.bytes());
+            (before < BATCH_BYTES_MAX).then_some(())
+        });
+        let count = bytes.take(BATCH_MAX).count();
         let streams = self.link.streams.len();
         let mut complete: BTreeMap<(usize, Twice), Vec<Place>> = BTreeMap::new();
         let (mut back, mut skipped) = (vec![Vec::new(); streams], vec![Vec::new(); streams]);
@@ -348,7 +358,7 @@ impl Committer {
         let over: HashSet<Place> =
             self.backlog.iter().filter(over).chain(refused).map(|outcome| outcome.place).collect();
         for stream in 0..self.link.streams.len() {
-            let mut ids: Vec<EntryId> = self.link.held_of(stream).into_iter().collect();
+            let mut ids: Vec<EntryId> = self.link.alive_of(stream).into_iter().collect();
             ids.retain(|&id| !over.contains(&(stream, id)));
             if ids.is_empty() {
                 commands.push(command_of::present(&self.link, stream));
@@ -363,68 +373,6 @@ impl Committer {
                 commands.push(command);
                 sent.push(Sent::Beat(stream));
             }
-        }
-    }
-
-    /// Delayed jobs that are due, jobs of dead consumers, dead consumers.
-    fn add_fetches(&mut self, now: Instant, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
-        let shared = &self.link.shared;
-        let heartbeat = shared.config.heartbeat;
-        let sweep = now >= self.next.sweep;
-        for (stream, (_, keys)) in self.link.streams.iter().enumerate() {
-            if now >= self.next.promote[stream] {
-                self.next.promote[stream] = now + PROMOTE_EVERY;
-                let keys = [&keys.delayed, &keys.stream, &keys.dead];
-                let mut command = call(&SCRIPTS.promote, &keys);
-                command.arg(PROMOTE_MAX);
-                commands.push(command);
-                sent.push(Sent::Promote(stream));
-            }
-            let is_due = now >= self.next.reclaim[stream];
-            if is_due || (self.owed[stream] && shared.room_now() > 0) {
-                let every = reclaim_every(heartbeat);
-                if is_due {
-                    self.next.reclaim[stream] = now + every;
-                }
-                let room = match self.link.refusal.is_on() {
-                    true => 0,
-                    false => shared.room_for_orphans().min(RECLAIM_MAX),
-                };
-                let bytes = shared.memory.left(Share::Orphans);
-                // Consumers with room in their window look first.
-                let patience = if shared.room_now() > 0 { Duration::ZERO } else { every };
-                // Another look goes with the outcomes of the jobs that have the memory.
-                self.owed[stream] = shared.memory.left(Share::Reader) == 0;
-                if room > 0 && bytes > 0 {
-                    if self.suspects.needs_connections(stream) {
-                        commands.push(redis::cmd("CLIENT").arg("LIST").clone());
-                        sent.push(Sent::Connections(stream));
-                    }
-                    let mut command = call(&SCRIPTS.reclaim, &[&keys.stream, &keys.stats]);
-                    command.arg(&shared.config.group).arg(&shared.consumer);
-                    command.arg(ms(heartbeat + patience));
-                    command.arg(&self.cursors[stream]).arg(room);
-                    command.arg(bytes.div_ceil(self.link.streams.len()));
-                    command.arg(shared.config.attempts_max);
-                    command.arg(u8::from(shared.may_run_alone() && self.takes_one(now)));
-                    for ((_, id), seen, is_dead) in self.suspects.known(stream) {
-                        command.arg(id.to_string()).arg(&seen.owner).arg(seen.before_ms);
-                        command.arg(is_dead.map_or("-", |is| if is { "dead" } else { "lives" }));
-                    }
-                    commands.push(command);
-                    sent.push(Sent::Reclaim(stream));
-                }
-            }
-            if sweep {
-                let mut command = call(&SCRIPTS.leave, &[&keys.stream, &keys.dead]);
-                command.arg(&shared.config.group).arg(ms(heartbeat * 10)).arg("");
-                command.arg(u8::from(shared.config.keep));
-                commands.push(command);
-                sent.push(Sent::Sweep);
-            }
-        }
-        if sweep {
-            self.next.sweep = now + SWEEP_EVERY;
         }
     }
 
@@ -477,10 +425,68 @@ mod tests {
     fn committer() -> Committer {
         let server = Server::new("redis://127.0.0.1:1").unwrap();
         let config = Config::new(server.clone(), "jobs");
-        let queue = uwork::Queue::builder("committer").build().unwrap();
+        let name = format!("committer-{:x}", fastrand::u64(..));
+        let queue = uwork::Queue::builder(name).build().unwrap();
         let reporter = Reporter::new(|_| {});
         let shared = Shared::new(config, Handlers::new(), queue, "me".to_owned(), reporter);
         Committer::new(Link::new(Arc::new(shared), &["jobs".to_owned()]), Wire::new(server))
+    }
+
+    #[test]
+    fn after_an_outage_nothing_is_taken_over_until_all_have_given_a_heartbeat() {
+        let mut committer = committer();
+        let is_taking = |committer: &mut Committer| {
+            committer.next.reclaim.fill(Instant::now());
+            let (commands, sent) = committer.commands();
+            let at = sent.iter().position(|sent| sent.purpose() == Purpose::Reclaim(0));
+            let words = at.map(|at| commands[at].get_packed_command());
+            let of_bytes = |words: &[u8]| words.windows(9).any(|word| word == b"\n4194304\r");
+            assert!(words.as_deref().is_none_or(of_bytes), "no heartbeat is given meanwhile");
+            at.is_some()
+        };
+        assert!(is_taking(&mut committer));
+        let (now, heartbeat) = (Instant::now(), committer.link.shared.config.heartbeat);
+        committer.next = Schedule::new(now - heartbeat, heartbeat, 1);
+        committer.link.set_orphans_first(true);
+        committer.first.fill(true);
+        assert!(!is_taking(&mut committer), "the server was away for a heartbeat");
+        assert!(!committer.link.orphans_first(), "and new entries are fetched");
+        let answer = |committer: &mut Committer, begun| {
+            committer.read(begun, vec![Value::Okay], vec![Sent::Present], HashMap::new());
+        };
+        answer(&mut committer, now);
+        assert!(!is_taking(&mut committer), "it is back: the others may not be");
+        committer.next = Schedule::new(now, heartbeat, 1);
+        answer(&mut committer, now);
+        assert!(is_taking(&mut committer), "no heartbeat was late");
+    }
+
+    #[test]
+    fn the_newest_of_the_jobs_that_were_lost_are_remembered() {
+        let mut committer = committer();
+        let lost = |ms| Lost { place: (0, EntryId(ms, 0)), first: String::new() };
+        committer.lost.extend((0..15_000).map(lost));
+        // The server has refused the last one.
+        committer.next.spare = Instant::now() + Duration::from_secs(3_600);
+        committer.commands();
+        let kept: Vec<u64> = committer.lost.iter().map(|lost| lost.place.1.0).collect();
+        assert_eq!((kept.len(), kept[0]), (LOST_MAX, 5_000));
+    }
+
+    #[test]
+    fn an_exchange_ends_with_the_outcome_that_reaches_its_bytes() {
+        let mut committer = committer();
+        let outcome = |ms| {
+            let end = End::Done(Reply::done().effect([vec![0; BATCH_BYTES_MAX / 2]]));
+            let place = (0, EntryId(ms, 0));
+            Outcome { place, id: None, attempt: 1, twice: Twice::IfMissing, end }
+        };
+        committer.backlog.extend((1..=5).map(outcome));
+        let of = |committer: &mut Committer| {
+            let (_, sent) = committer.commands();
+            sent.iter().filter(|sent| sent.purpose() == Purpose::Outcomes).count()
+        };
+        assert_eq!([(); 4].map(|()| of(&mut committer)), [2, 2, 1, 0]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::link::Link;
 use super::memory::Share;
 use super::shared::Shared;
 use crate::job::{Entry, EntryId, Fields};
@@ -14,7 +15,7 @@ use crate::resp::{Head, Replies};
 /// What an entry takes beside its fields: its places in the tables and in the queue.
 const ENTRY_BYTES: usize = 512;
 /// Bytes that have arrived since entries were admitted last, and after which those at hand are: a
-/// reply may be long, and entries get heartbeats from their admission on.
+/// reply may be long.
 const ADMIT_AFTER: usize = 1 << 20;
 
 /// Entries of one reply. What is left when it is dropped has no memory any more.
@@ -32,6 +33,9 @@ pub(super) struct Delivered {
     /// The reply with these entries was lost, and another consumer, or another thread of this one, may
     /// have had them since.
     pub(super) are_orphans: bool,
+    /// Where they get heartbeats while they arrive, and those that do.
+    keeps_alive: Option<(Arc<Link>, usize)>,
+    alive: Vec<EntryId>,
 }
 
 impl Delivered {
@@ -46,7 +50,17 @@ impl Delivered {
             largest: 0,
             since: Instant::now(),
             are_orphans: false,
+            keeps_alive: None,
+            alive: Vec::new(),
         }
+    }
+
+    /// The same, whose entries get the heartbeats of another thread from the moment on in which their
+    /// ids are known: their fields may take longer than a heartbeat.
+    pub(super) fn kept_alive(link: &Arc<Link>, stream: usize) -> Delivered {
+        let mut delivered = Delivered::new(&link.shared, Share::Reader);
+        delivered.keeps_alive = Some((link.clone(), stream));
+        delivered
     }
 
     /// Reads `count` entries, and calls `admit` with those at hand from time to time, and at the end.
@@ -63,6 +77,7 @@ impl Delivered {
             if self.arrived >= ADMIT_AFTER {
                 let mut rest = Delivered::new(&self.shared, self.share);
                 (rest.since, rest.are_orphans) = (self.since, self.are_orphans);
+                rest.keeps_alive.clone_from(&self.keeps_alive);
                 admit(std::mem::replace(&mut self, rest));
             }
         }
@@ -91,6 +106,10 @@ impl Delivered {
         };
         match (replies.head()?, id) {
             (Head::Array(words), Some(id)) => {
+                if let Some((link, stream)) = &self.keeps_alive {
+                    link.begin_arrival((*stream, id));
+                    self.alive.push(id);
+                }
                 let (fields, bytes) = self.read_fields(replies, words)?;
                 self.entries.push(Entry { id, of: Deliveries::read(counter), fields, bytes });
                 Ok(())
@@ -182,5 +201,66 @@ impl Drop for Delivered {
     fn drop(&mut self) {
         self.entries.clear();
         self.shared.memory.give(self.bytes);
+        if let Some((link, stream)) = self.keeps_alive.take() {
+            link.end_arrivals(self.alive.drain(..).map(|id| (stream, id)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io::Read;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::handler::{Handlers, Reply};
+    use crate::report::Reporter;
+    use crate::resp::Arrived;
+    use crate::server::Server;
+
+    /// A reply in parts, and whether its entry is alive at each read.
+    struct Parts<'a>(VecDeque<&'static [u8]>, &'a Link, &'a Mutex<Vec<bool>>);
+
+    impl Read for Parts<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.2.lock().unwrap().push(self.1.alive_of(0).contains(&EntryId(7, 0)));
+            let part = self.0.front_mut().ok_or(io::ErrorKind::ConnectionReset)?;
+            let count = part.read(bytes)?;
+            self.0.retain(|part| !part.is_empty());
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn an_entry_is_kept_alive_from_its_id_on_until_it_is_held_or_lost() {
+        const HEAD: &[u8] = b"*2\r\n$3\r\n7-0\r\n*2\r\n$1\r\np\r\n$5\r\nab";
+        for (rest, is_held) in [(Some(&b"cde\r\n"[..]), true), (None, false)] {
+            let config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
+            let queue = uwork::Queue::builder(format!("arrives-{is_held}")).build().unwrap();
+            // It goes on when the test is over.
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            let gate = Mutex::new(gate);
+            let handlers = Handlers::new().otherwise(move |_| {
+                let _ = gate.lock().unwrap().recv();
+                Ok(Reply::done())
+            });
+            let reporter = Reporter::new(|_| {});
+            let shared = Shared::new(config, handlers, queue, "me".to_owned(), reporter);
+            let link = Link::new(Arc::new(shared), &["jobs".to_owned()]);
+            let alive = Mutex::new(Vec::new());
+            let parts = std::iter::once(HEAD).chain(rest).collect();
+            let (mut arrived, mut parts) = (Arrived::nothing(), Parts(parts, &link, &alive));
+            let delivered = Delivered::kept_alive(&link, 0);
+            let mut replies = Replies::new(&mut arrived, &mut parts);
+            let read = delivered.read(&mut replies, 1, 1, |found| link.admit(0, found));
+            assert_eq!(read.is_ok(), is_held);
+            let alive = alive.lock().unwrap();
+            assert!(!alive[0] && alive[1..].iter().all(|&is| is), "while its payload arrives");
+            assert_eq!(link.alive_of(0).len(), usize::from(is_held));
+            assert_eq!(link.held_of(0).len(), usize::from(is_held));
+            drop(open);
+        }
     }
 }

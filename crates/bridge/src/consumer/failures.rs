@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome::End;
 use super::shared::{Shared, lock};
+use crate::config::Results;
 use crate::handler::{Failure, Reply};
 use crate::job::Job;
 use crate::report::Reporter;
@@ -88,6 +89,9 @@ pub(super) fn end_of(shared: &Shared, job: &Job, result: Result<Reply, Failure>)
         Ok(mut reply) => {
             // A refused effect is a failure too, and is reported as one of this handler.
             reply.handler = reply.effect.is_some().then(|| job.handler.clone()).flatten();
+            if shared.config.results == Results::Dropped {
+                reply.result = None;
+            }
             return End::Done(reply);
         }
         Err(failure) => failure,
@@ -118,6 +122,37 @@ impl Failed<'_> {
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
+
+    use crate::config::Config;
+    use crate::handler::Handlers;
+    use crate::job::{EntryId, Ticket};
+    use crate::server::Server;
+
+    #[test]
+    fn a_result_without_a_place_is_not_kept() {
+        for (results, is_kept) in [(Results::Dropped, false), (Results::Stream(1), true)] {
+            let mut config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
+            config.results = results;
+            let queue = uwork::Queue::builder(format!("results-{is_kept}")).build().unwrap();
+            let reporter = Reporter::new(|_| {});
+            let shared = Shared::new(config, Handlers::new(), queue, "me".to_owned(), reporter);
+            let job = Job {
+                stream: Arc::from("jobs"),
+                entry: EntryId(7, 0),
+                payload: Vec::new(),
+                handler: None,
+                id: None,
+                key: None,
+                attempt: 1,
+                last_error: None,
+                limit: None,
+                ticket: Ticket::new(),
+                trial: None,
+            };
+            let end = end_of(&shared, &job, Ok(Reply::result("done")));
+            assert_eq!(end.bytes(), if is_kept { 4 } else { 0 });
+        }
+    }
 
     #[test]
     fn the_first_is_due_at_once_and_the_others_together_after_a_while() {

@@ -40,7 +40,7 @@ pub(super) struct Held {
     pub(super) first: Option<String>,
     /// Another consumer owns the entry.
     pub(super) is_lost: bool,
-    /// The memory that is counted for it beside the payload.
+    /// The memory that is counted for it beside the payload, and for its result.
     pub(super) bytes: usize,
 }
 
@@ -49,6 +49,8 @@ pub(crate) struct Link {
     pub(crate) shared: Arc<Shared>,
     pub(crate) streams: Vec<(Arc<str>, Keys)>,
     pub(super) held: Mutex<HashMap<Place, Held>>,
+    /// Entries whose fields are on their way: they are held by nothing yet, and need heartbeats.
+    arriving: Mutex<HashSet<Place>>,
     /// Retries of groups that do not exist any more. This consumer runs them when it gets them again.
     unclaimed: Mutex<HashSet<Place>>,
     outcomes: Mutex<Vec<Outcome>>,
@@ -71,6 +73,7 @@ impl Link {
             shared,
             streams: streams.collect(),
             held: Mutex::default(),
+            arriving: Mutex::default(),
             unclaimed: Mutex::default(),
             outcomes: Mutex::default(),
             waiting: Mutex::default(),
@@ -190,6 +193,17 @@ impl Link {
         self.shared.remove(removed);
     }
 
+    /// Counts the result of a job, which exists already, until the job is released.
+    pub(super) fn keep(&self, place: &Place, bytes: usize) {
+        if bytes > 0
+            && let Some(held) = lock(&self.held).get_mut(place)
+        {
+            held.bytes += bytes;
+            self.shared.memory.add(bytes);
+        }
+        self.shared.has_result(bytes);
+    }
+
     pub(crate) fn is_held(&self, place: &Place) -> bool {
         lock(&self.held).contains_key(place)
     }
@@ -198,6 +212,26 @@ impl Link {
     pub(crate) fn held_of(&self, stream: usize) -> HashSet<EntryId> {
         let held = lock(&self.held);
         held.keys().filter(|(of, _)| *of == stream).map(|(_, id)| *id).collect()
+    }
+
+    /// An entry of this consumer begins to arrive.
+    pub(super) fn begin_arrival(&self, place: Place) {
+        lock(&self.arriving).insert(place);
+    }
+
+    /// Entries have arrived, and are held where that is wanted, or will never.
+    pub(super) fn end_arrivals(&self, places: impl Iterator<Item = Place>) {
+        let mut arriving = lock(&self.arriving);
+        places.for_each(|place| _ = arriving.remove(&place));
+    }
+
+    /// The entries of a stream that need heartbeats: those that arrive, and those that are held.
+    pub(super) fn alive_of(&self, stream: usize) -> HashSet<EntryId> {
+        // In this order: an entry is held before it ends to arrive.
+        let arriving: Vec<Place> = lock(&self.arriving).iter().copied().collect();
+        let mut alive = self.held_of(stream);
+        alive.extend(arriving.into_iter().filter(|(of, _)| *of == stream).map(|(_, id)| id));
+        alive
     }
 
     /// Decides attempts from outside: those that `choose` picks by their tickets.

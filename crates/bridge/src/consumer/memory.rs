@@ -1,5 +1,6 @@
 //! The bytes of jobs that a consumer holds. Each is counted before it is allocated: those of a payload
-//! until its handler has returned, the others until the server knows the outcome.
+//! until its handler has returned, the others until the server knows the outcome. The result that takes
+//! its place is counted when it exists, until then, too: a large one delays further entries.
 //!
 //! | a field of an entry | is taken |
 //! |---|---|
@@ -8,7 +9,7 @@
 //! | of 64 KiB at most, and the entry has begun | always: what comes after the payload |
 //! | else | not: the entry is refused, and handed back |
 //!
-//! So what is held never exceeds the bound by more than one entry, and the small fields of those that
+//! So what is held beside results never exceeds the bound by more than one entry, and the small fields of those that
 //! other threads read at that moment: two cannot both find less than the bound before they exceed it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,11 +31,17 @@ pub(crate) struct Memory {
     /// Written by the threads that read replies, and by the workers when a run ends. No other data
     /// depends on it.
     held: AtomicUsize,
+    /// How many entries found no room: what it grows by in a read says that some did not.
+    refused: AtomicUsize,
 }
 
 impl Memory {
     pub(crate) fn new(max: usize) -> Memory {
-        Memory { max: max.max(1), held: AtomicUsize::new(0) }
+        Memory { max: max.max(1), held: AtomicUsize::new(0), refused: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
     }
 
     fn bound(&self, share: Share) -> usize {
@@ -50,7 +57,16 @@ impl Memory {
         let bound = self.bound(share);
         let fits = |held| held < bound || held == own || (own > 0 && bytes <= SMALL);
         let taken = |held: usize| fits(held).then(|| held.saturating_add(bytes));
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+        let updated = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        if updated.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        updated.is_ok()
+    }
+
+    /// Counts bytes that exist whatever the bound: those of a result.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn give(&self, bytes: usize) {

@@ -64,3 +64,17 @@ pub(crate) enum End {
     /// Another consumer owns the entry: it is forgotten here.
     Lost,
 }
+
+impl End {
+    /// The bytes that it has for the server.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            End::Done(reply) => {
+                let words = reply.result.iter().chain(reply.effect.iter().flatten());
+                words.map(Vec::len).sum()
+            }
+            End::Failed(failure) => failure.text.len(),
+            End::HandBack | End::Skipped(_) | End::Lost => 0,
+        }
+    }
+}

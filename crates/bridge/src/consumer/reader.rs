@@ -12,9 +12,9 @@ use super::link::Link;
 use super::memory::Share;
 use crate::fault::{Fault, Remedy};
 use crate::job::EntryId;
+use crate::policy::Reads;
 use crate::report::pause;
 use crate::resp::{Head, Replies, malformed};
-use crate::safety::LOOK_EVERY;
 use crate::scripts::ms;
 use crate::wire::Wire;
 
@@ -22,19 +22,20 @@ use crate::wire::Wire;
 pub(super) const BLOCK: Duration = Duration::from_millis(500);
 /// Every how many reads one begins with the last stream.
 const LAST_FIRST: u64 = 16;
-/// Entries of one read.
-const READ_MAX: usize = 1_000;
 /// The delay before another look at a server that has not answered one, or is refused.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Entries of this consumer that are looked through after a fault.
 const ORPHANS_MAX: usize = 10_000;
+/// Those that are asked for in one exchange.
+const ORPHANS_AT_ONCE: usize = 50;
 
 /// The thread of the reader.
 pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     let faults = link.shared.faults.of_thread();
-    let mut reads = 0;
+    let (mut reads, mut sizes) = (0, Reads::default());
     let mut connects = wire.connects();
-    let mut next_look = Instant::now() + LOOK_EVERY;
+    let look_every = link.shared.config.look_every;
+    let mut next_look = Instant::now() + look_every;
     let mut has_answered = true;
     while !link.shared.is_stopping() {
         if Instant::now() >= next_look || (link.refusal.is_doubted() && has_answered) {
@@ -52,7 +53,7 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             }
             has_answered = looked.is_ok();
             let is_done = has_answered && !link.refusal.is_on();
-            next_look = Instant::now() + if is_done { LOOK_EVERY } else { LOOK_AGAIN };
+            next_look = Instant::now() + if is_done { look_every } else { LOOK_AGAIN };
             continue;
         }
         if link.refusal.is_on() {
@@ -78,7 +79,11 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             }
             found
         } else {
-            read(link, &mut wire, room.min(READ_MAX), reads)
+            let asked = sizes.count(room);
+            let refused = link.shared.memory.refused();
+            read(link, &mut wire, asked, reads).map(|came| {
+                sizes.read(asked, came, link.shared.memory.refused() == refused);
+            })
         };
         match outcome {
             Ok(()) => faults.succeeded(&wire.name()),
@@ -95,8 +100,9 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     }
 }
 
-/// Reads up to `room` entries: of the first stream that has any, or of the first to get one.
-fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<(), Fault> {
+/// Reads up to `room` entries: of the first stream that has any, or of the first to get one. Returns
+/// their number.
+fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<usize, Fault> {
     let count = link.streams.len();
     let mut left = room;
     if count > 1 {
@@ -105,16 +111,16 @@ fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<()
             let fetched = fetch(link, wire, command(link, &[stream], left, None), Duration::ZERO)?;
             left = left.saturating_sub(fetched);
             if left == 0 {
-                return Ok(());
+                return Ok(room);
             }
         }
         if left < room {
-            return Ok(());
+            return Ok(room - left);
         }
     }
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
-    fetch(link, wire, blocking, BLOCK).map(drop)
+    fetch(link, wire, blocking, BLOCK)
 }
 
 /// Sends a command to read entries, admits those that it delivers, and returns their number.
@@ -141,7 +147,10 @@ fn receive(link: &Arc<Link>, replies: &mut Replies<'_>) -> io::Result<usize> {
         return Err(malformed("the name of a stream"));
     };
     let stream = link.streams.iter().position(|(known, _)| known.as_bytes() == name);
-    let delivered = Delivered::new(&link.shared, Share::Reader);
+    let delivered = match stream {
+        Some(stream) => Delivered::kept_alive(link, stream),
+        None => Delivered::new(&link.shared, Share::Reader),
+    };
     let count = replies.array()?;
     delivered.read(replies, count, 1, |found| {
         if let Some(stream) = stream {
@@ -196,17 +205,23 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
                 orphans.push((id, deliveries.cast_unsigned()));
             }
         }
-        for (id, deliveries) in orphans {
-            let mut range = redis::cmd("XRANGE");
-            let id = id.to_string();
-            range.arg(&**name).arg(&id).arg(&id);
-            wire.ask_into(&[range], Duration::ZERO, &mut |_, replies| {
+        for orphans in orphans.chunks(ORPHANS_AT_ONCE) {
+            if link.shared.is_stopping() {
+                return Ok(());
+            }
+            let range = |(id, _): &(EntryId, u64)| {
+                let id = id.to_string();
+                redis::cmd("XRANGE").arg(&**name).arg(&id).arg(&id).clone()
+            };
+            let ranges: Vec<Cmd> = orphans.iter().map(range).collect();
+            wire.ask_into(&ranges, Duration::ZERO, &mut |nth, replies| {
+                let deliveries = orphans[nth].1;
                 let count = match replies.head()? {
                     Head::Array(count) => count,
                     Head::Whole(value) => return Ok(value),
                     other => return replies.skip(other).map(|()| Value::Nil),
                 };
-                let mut delivered = Delivered::new(&link.shared, Share::Reader);
+                let mut delivered = Delivered::kept_alive(link, stream);
                 delivered.are_orphans = true;
                 delivered.read(replies, count, deliveries, |found| link.admit(stream, found))?;
                 Ok(Value::Nil)

@@ -1,6 +1,7 @@
 //! How many jobs may be fetched: by the permits, the rate and the memory, and none in a pause.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::link::Link;
@@ -74,6 +75,14 @@ impl Shared {
 
     pub(crate) fn has_read(&self, largest_entry: usize) {
         lock(&self.window).read(largest_entry);
+    }
+
+    /// Learns the bytes that a run has for the server. Runs without any cost nothing while none has.
+    pub(super) fn has_result(&self, bytes: usize) {
+        if bytes > 0 || self.has_results.load(Ordering::Relaxed) {
+            let largest = lock(&self.window).result(bytes);
+            self.has_results.store(largest > 0, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn has_ended(&self, jobs: usize, within: Duration) {

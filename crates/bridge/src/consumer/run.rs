@@ -82,6 +82,9 @@ impl Run {
         let end = job.ticket.settle().then(|| end_of(shared, &job, result));
         let Job { id, attempt, ticket, payload, .. } = job;
         drop(payload);
+        if let Some(end) = &end {
+            self.link.keep(&self.place, end.bytes());
+        }
         // Before the outcome, with which the committer fetches others.
         self.give_memory();
         if let Some(end) = end {

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     slow: AtomicBool,
     /// A job runs alone, or waits until the others have ended: nothing is fetched.
     alone: AtomicBool,
+    /// Recent runs have results, or had some.
+    pub(super) has_results: AtomicBool,
     /// Whether jobs can run.
     pub(crate) pause: Pause,
     pub(super) failures: Mutex<Failures>,
@@ -81,6 +83,7 @@ impl Shared {
             stuck: AtomicBool::new(false),
             slow: AtomicBool::new(false),
             alone: AtomicBool::new(false),
+            has_results: AtomicBool::new(false),
             pause: Pause::default(),
             failures: Mutex::default(),
         }

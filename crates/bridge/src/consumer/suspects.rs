@@ -48,6 +48,8 @@ struct Suspect {
 pub(super) struct Suspects {
     all: HashMap<Place, Suspect>,
     heartbeat: Duration,
+    /// The name of this consumer's connections: a list without it lacks those of others, too.
+    own: String,
 }
 
 impl Suspect {
@@ -57,8 +59,8 @@ impl Suspect {
 }
 
 impl Suspects {
-    pub(super) fn new(heartbeat: Duration) -> Suspects {
-        Suspects { all: HashMap::new(), heartbeat }
+    pub(super) fn new(consumer: &str, heartbeat: Duration) -> Suspects {
+        Suspects { all: HashMap::new(), heartbeat, own: client_name(consumer) }
     }
 
     fn hold(&self) -> Duration {
@@ -97,17 +99,22 @@ impl Suspects {
         self.all.iter().any(|((of, _), suspect)| *of == stream && needs(suspect))
     }
 
-    /// Learns the connections of the server, a line each, or None if it does not tell.
+    /// Learns the connections of the server, a line each, or None if it does not tell. A list without
+    /// this consumer tells nothing: names were refused, or a proxy has answered.
     pub(super) fn connections(&mut self, stream: usize, list: Option<&str>) {
+        let has = |list: &&str, name: &str| {
+            list.split_ascii_whitespace().any(|word| word.strip_prefix("name=") == Some(name))
+        };
+        let list = list.filter(|list| has(list, &self.own));
         let hold = self.hold();
         for (_, suspect) in self.all.iter_mut().filter(|((of, _), _)| *of == stream) {
             if suspect.lives() || suspect.waited < hold {
                 continue;
             }
-            let name = format!("name={}", client_name(&suspect.last.owner));
+            let name = client_name(&suspect.last.owner);
             suspect.is_dead = match list {
                 None => suspect.waited >= hold * UNKNOWN,
-                Some(list) => !list.split_ascii_whitespace().any(|word| word == name),
+                Some(list) => !has(&list, &name),
             };
             if list.is_some() && !suspect.is_dead {
                 // It is asked again.
@@ -160,7 +167,9 @@ mod tests {
     }
 
     fn of(looks: u32, ms: impl Fn(u32) -> u64, list: Option<&str>) -> Option<bool> {
-        verdict(&mut Suspects::new(HEARTBEAT), looks, ms, list)
+        // The observer itself.
+        let list = list.map(|list| format!("id=9 name=it:1:cd age=1\n{list}"));
+        verdict(&mut Suspects::new("it:1:cd", HEARTBEAT), looks, ms, list.as_deref())
     }
 
     #[test]
@@ -170,6 +179,15 @@ mod tests {
         assert_eq!(of(70, |_| 1_000, others), Some(true));
         // A late answer of the server moves the bounds by less than they are apart.
         assert_eq!(of(70, |nth| 1_000 + u64::from(nth % 2), others), Some(true));
+    }
+
+    #[test]
+    fn a_list_without_the_observer_tells_nothing() {
+        let without = Some("id=3 addr=127.0.0.1:5 name= age=90\n");
+        let mut suspects = Suspects::new("it:1:cd", HEARTBEAT);
+        assert_eq!(verdict(&mut suspects, 500, |_| 1_000, without), None);
+        let mut suspects = Suspects::new("it:1:cd", HEARTBEAT);
+        assert_eq!(verdict(&mut suspects, 700, |_| 1_000, without), Some(true));
     }
 
     #[test]
@@ -197,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_silent_server_and_a_job_that_was_kept_alive_begin_the_wait_anew() {
-        let mut suspects = Suspects::new(HEARTBEAT);
+        let mut suspects = Suspects::new("it", HEARTBEAT);
         let seen = || Seen { owner: "me".to_owned(), after_ms: 1, before_ms: 2 };
         let now = Instant::now();
         suspects.look(now, PLACE, seen());

@@ -122,7 +122,9 @@ fn a_replay_whose_ids_cannot_be_announced_says_how_many_letters_it_has_settled()
     let gone = Address::reserve().unwrap();
     let gone = Server::new(&format!("redis://{}", gone.socket())).unwrap();
     let mut shards = DeadLetters::of_shards(&[redis.server(), gone], "jobs", 2);
-    let error = shards[0].replay_all().unwrap_err().to_string();
+    let error = shards[0].replay_all().unwrap_err();
+    assert_eq!(error.settled().settled, LETTERS as u64);
+    let error = error.to_string();
     assert!(error.contains("20 letters were settled, but not all other shards know"), "{error}");
     assert_eq!(redis.number("XLEN jobs.{0}"), LETTERS as i64);
 }

@@ -21,7 +21,7 @@ fn tests_in(folder: &str) -> String {
 
 #[test]
 fn each_row_of_the_table_of_failures_names_tests_that_exist() {
-    let folders = ["tests/bridge", "../cli/tests/command", "src", "src/consumer"];
+    let folders = ["tests/bridge", "../cli/tests/command", "src", "src/consumer", "src/wire"];
     let tests: String = folders.map(tests_in).concat();
     let table = GUIDE.split("| what fails | what happens | shown by |\n").nth(1).unwrap();
     let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();

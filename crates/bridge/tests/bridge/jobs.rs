@@ -389,3 +389,21 @@ fn a_stop_hands_back_what_has_not_begun_and_what_does_not_end() {
     assert_eq!((stopped.counters.done, stopped.counters.dead), (8, 0));
     drop(held);
 }
+
+#[test]
+fn jobs_of_one_push_are_in_order_in_their_shard_wherever_their_ids_are() {
+    let Some(redis) = Redis::start("jobs_of_one_push_are_in_order", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 3).unwrap();
+    // The key chooses the shard. Of the ids each third belongs there.
+    let push = |n: u32| {
+        let push = Push::new("job").key("key");
+        if n.is_multiple_of(2) { push.id(format!("id {n}")) } else { push }
+    };
+    let pushed = producer.push_all((0..60).map(push).collect()).unwrap();
+    let number = |pushed: &Pushed| {
+        let Pushed::Added(entry) = pushed else { panic!("{pushed:?}") };
+        let (ms, nth) = entry.split_once('-').unwrap();
+        (ms.parse::<u64>().unwrap(), nth.parse::<u64>().unwrap())
+    };
+    assert!(pushed.is_sorted_by_key(number), "{pushed:?}");
+}

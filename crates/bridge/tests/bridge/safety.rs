@@ -1,6 +1,8 @@
 //! Servers that forget jobs: reported once, and again when that changes; refused where the program
 //! says so.
 
+use std::time::Duration;
+
 use uwork_bridge::{Bridge, Config, Error, ErrorKind, Producer};
 
 use crate::support::count::{Count, LONG, config};
@@ -73,6 +75,21 @@ fn a_server_that_forgets_jobs_is_reported_once_and_when_that_changes() {
     for line in [log, note, evicts, over] {
         assert_eq!(lines.of(&line), 1, "{line}");
     }
+}
+
+#[test]
+fn a_server_that_begins_to_forget_is_found_on_a_connection_that_lasts() {
+    let Some(redis) = Redis::start("a_server_that_begins_to_forget_is_found", &[]) else { return };
+    let (count, lines) = (Count::default(), Count::default());
+    let mut settings = config(redis.server(), "jobs");
+    settings.look_every = Duration::from_millis(50);
+    let bridge = Bridge::start(settings, count.handlers(), lines.reports()).unwrap();
+    redis.ask("CONFIG SET appendonly no");
+    let log = lines.wait_line("no append-only file");
+    redis.ask("CONFIG SET appendonly yes");
+    lines.wait_line("no longer: no append-only file");
+    assert_eq!(lines.of(&log), 1);
+    assert_eq!(bridge.stop(LONG).counters.faults, 0, "the connections are the first ones");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::count::{Count, LONG, config_never_late};
 use support::patience::until;
 use support::server::Redis;
-use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply};
+use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Results};
 
 /// Counts the bytes that are allocated, and the most there were.
 struct Peak;
@@ -228,4 +228,42 @@ fn fields_that_no_handler_sees_take_no_memory() {
     assert_eq!((runs.distinct(), runs.sum()), (100, 100), "each has run once");
     let most = measure.most();
     assert!(most <= REST, "{most} bytes");
+}
+
+/// A handler with large results.
+fn with_results(runs: &Count) -> Handlers {
+    let runs = runs.clone();
+    Handlers::new().otherwise(move |job| {
+        runs.add(String::from_utf8_lossy(job.payload()).trim_end());
+        Ok(Reply::result(vec![b'x'; PAYLOAD]))
+    })
+}
+
+#[test]
+fn results_that_the_server_refuses_are_held_within_the_bound() {
+    const JOBS: usize = 200;
+    let Some(redis) = Redis::start("results_that_the_server_refuses", &[]) else { return };
+    let mut measure = Measure::start();
+    redis.ask("SET {jobs}:results another");
+    // As many as the first read brings.
+    let first = 16;
+    push(&redis, (0..first).map(|n| payload(n, 8)));
+    let (runs, lines) = (Count::default(), Count::default());
+    let mut config = config(&redis);
+    config.results = Results::Stream(10);
+    measure.reset();
+    let bridge = Bridge::start(config, with_results(&runs), lines.reports()).unwrap();
+    runs.wait_distinct(first);
+    lines.wait_line("rename the key of another type");
+    push(&redis, (first..JOBS).map(|n| payload(n, 8)));
+    // As often as the consumer looks for delayed jobs.
+    let before = redis.calls("evalsha");
+    until("it has had time to fetch them", || redis.calls("evalsha") >= before + 10);
+    let most = measure.most();
+    redis.ask("DEL {jobs}:results");
+    until("all jobs are done", || redis.number("XLEN jobs") == 0);
+    bridge.stop(LONG);
+    assert_eq!((runs.distinct(), runs.sum()), (JOBS, JOBS as u64), "each has run once");
+    // An exchange has two copies of what it sends.
+    assert!(most <= 4 * BOUND + REST, "{most} bytes");
 }

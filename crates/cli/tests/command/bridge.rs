@@ -540,6 +540,11 @@ fn consumers_are_alive_or_dead_and_show_what_they_hold() {
     let alive = consumers("1e9");
     assert_eq!((&alive["consumer"], &alive["alive"]), (&"ghost".into(), &true.into()), "{alive}");
     until("more than no time has passed", || consumers("0")["alive"] == false);
+    for (heartbeat, count) in [("1e9", 1), ("0", 0)] {
+        let stat = ["stat", "--stream", "jobs", "--json", "--heartbeat", heartbeat];
+        let stat: serde_json::Value = serde_json::from_str(&redis.text(&stat)).unwrap();
+        assert_eq!(stat["consumers_alive"], count, "{stat}");
+    }
     let (_, shown, _) = both(&redis, &["consumers", "--stream", "jobs", "--heartbeat", "1e9"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("ghost of jobs: alive, last seen "), "{shown}");

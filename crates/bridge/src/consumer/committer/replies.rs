@@ -42,9 +42,11 @@ fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
 
 impl Committer {
     /// Reads the replies. Returns whether outcomes were refused: these wait.
-    /// `found` are the entries that a reclaim of a stream has brought.
+    /// `begun` is when the exchange began, `found` are the entries that a reclaim of a stream has
+    /// brought.
     pub(super) fn read(
         &mut self,
+        begun: Instant,
         replies: Vec<Value>,
         sent: Vec<Sent>,
         mut found: HashMap<usize, Delivered>,
@@ -54,6 +56,7 @@ impl Committer {
         let is_holding = !self.refused.is_empty();
         // A purpose is granted if all its commands are.
         let mut verdicts: HashMap<Purpose, Option<Fault>> = HashMap::new();
+        let has_beats = sent.iter().any(|sent| matches!(sent, Sent::Beat(_) | Sent::Present));
         for (reply, sent) in replies.into_iter().zip(sent) {
             let verdict = verdicts.entry(sent.purpose()).or_default();
             match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
@@ -95,6 +98,9 @@ impl Committer {
         if verdicts.values().any(lacks_group) {
             // A fault of this call is found again by the next exchange.
             let _ = make_groups(&self.link, &mut self.wire);
+        }
+        if has_beats && matches!(verdicts.get(&Purpose::Beats), Some(None)) {
+            self.next.has_beaten(begun, Instant::now());
         }
         let mut are_outcomes = false;
         for (purpose, fault) in verdicts {

@@ -19,6 +19,7 @@ pub(super) struct Args {
     of: GroupOfStreams,
 
     /// The heartbeat of the consumers: without a sign of life for longer, a consumer counts as dead.
+    /// They give one every third of it, so a shorter one than theirs shows live consumers as dead.
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
     heartbeat: Duration,
 

@@ -299,7 +299,10 @@ fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserE
             let settled = if is_replay { letters.replay_all() } else { letters.remove_all() };
             match settled {
                 Ok(settled) => *sum = settled,
-                Err(error) => status.failed(of_stream(letters, &error)),
+                Err(error) => {
+                    *sum = error.settled();
+                    status.failed(of_stream(letters, &error));
+                }
             }
         }
     }
@@ -313,7 +316,10 @@ fn settle(args: &SettleArgs, window: Option<Duration>) -> Result<ExitCode, UserE
         match settled {
             Ok(true) => sums[nth].settled += 1,
             Ok(false) => sums[nth].left += 1,
-            Err(error) => status.failed(of_stream(letters, &error)),
+            Err(error) => {
+                sums[nth].settled += error.settled().settled;
+                status.failed(of_stream(letters, &error));
+            }
         }
     }
     let verb = if is_replay { "replayed" } else { "dropped" };

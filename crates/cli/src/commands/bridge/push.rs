@@ -16,6 +16,8 @@ use crate::commands::{UserError, print};
 
 /// Lines that are sent together.
 const BATCH_MAX: usize = 1_000;
+/// Their bytes: a batch ends with the line that reaches them.
+const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How often a signal that waits for an answer of the server looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -166,7 +168,7 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
         if let State { pushed, progress: Some(progress) } = &*state() {
             progress.begin(format!("{pushed} jobs pushed"));
         }
-        let batch: io::Result<Vec<Vec<u8>>> = lines.by_ref().take(BATCH_MAX).collect();
+        let batch = batch(lines.by_ref());
         let mut state = or_end(ManuallyDrop::new(state()));
         let count = state.pushed;
         let mut after = |more: usize, error: UserError| {
@@ -184,6 +186,20 @@ fn push_lines(args: &Args, producer: &mut Producer) -> Result<ExitCode, UserErro
         state.pushed += read;
         drop(ManuallyDrop::into_inner(state));
     }
+}
+
+/// The next lines that are sent together; none at the end.
+fn batch(lines: impl Iterator<Item = io::Result<Vec<u8>>>) -> io::Result<Vec<Vec<u8>>> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for line in lines {
+        let line = line?;
+        bytes += line.len();
+        batch.push(line);
+        if batch.len() >= BATCH_MAX || bytes >= BATCH_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(batch)
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -249,4 +265,17 @@ fn without_return(mut line: Vec<u8>) -> Vec<u8> {
 
 fn input(error: io::Error) -> UserError {
     UserError(format!("standard input: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_of_lines_ends_at_its_number_or_its_bytes() {
+        let mut lines = (0..2_100).map(|n| Ok(vec![0; if n < 2_000 { 1 } else { 6 << 20 }]));
+        let sizes = std::iter::repeat_with(|| batch(&mut lines).unwrap().len());
+        assert_eq!(sizes.take(4).collect::<Vec<_>>(), [1_000, 1_000, 3, 3]);
+        assert!(batch([Err(io::ErrorKind::Other.into())].into_iter()).is_err());
+    }
 }

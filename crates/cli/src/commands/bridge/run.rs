@@ -49,7 +49,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEC", value_parser = seconds)]
     limit: Option<Duration>,
 
-    /// Attempts after which a job becomes a dead letter.
+    /// Attempts after which a job becomes a dead letter. If its consumers die, only three deaths in
+    /// runs alone bury it: with 1, it may begin four runs.
     #[arg(long, value_name = "N", default_value_t = 5)]
     attempts: u32,
 
@@ -74,7 +75,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     result_stream: Option<u64>,
 
-    /// How many bytes of a job's output to keep.
+    /// How many bytes of a job's output to keep, with --result-keys or --result-stream.
     #[arg(long, value_name = "BYTES", default_value_t = 65_536)]
     output_max: usize,
 
@@ -152,7 +153,13 @@ fn end_at_signals(signals: &Signals, has_come: &mpsc::Sender<()>, running: &Exec
 
 /// Runs the command.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let exec = Exec::new(args.exec, args.output_max).map_err(user)?;
+    let results = match (args.result_keys, args.result_stream) {
+        (Some(life), _) => Results::Key(life),
+        (_, Some(max)) => Results::Stream(max),
+        _ => Results::Dropped,
+    };
+    let output_max = if results == Results::Dropped { 0 } else { args.output_max };
+    let exec = Exec::new(args.exec, output_max).map_err(user)?;
     let mut servers = args.place.servers()?;
     let mut config = Config::new(servers.remove(0), args.stream[0].clone());
     config.servers.extend(servers);
@@ -169,11 +176,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     config.keep = args.keep;
     config.strict = args.strict;
     config.dead_max = args.dead_max;
-    config.results = match (args.result_keys, args.result_stream) {
-        (Some(life), _) => Results::Key(life),
-        (_, Some(max)) => Results::Stream(max),
-        _ => Results::Dropped,
-    };
+    config.results = results;
     keep_statuses_of_children();
     // Before the first thread, so that all threads leave the signals to that one.
     let signals = Signals::block();

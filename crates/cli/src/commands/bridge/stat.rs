@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::json;
 use uwork_bridge::{ConsumerStat, Stat, shown};
 
-use super::{Found, GroupOfStreams};
+use super::{Found, GroupOfStreams, seconds};
 use crate::commands::json::line;
 use crate::commands::{UserError, print};
 
@@ -15,6 +16,10 @@ use crate::commands::{UserError, print};
 pub(super) struct Args {
     #[command(flatten)]
     of: GroupOfStreams,
+
+    /// The heartbeat of the consumers: those without a sign of life for longer are not counted as alive.
+    #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "10")]
+    heartbeat: Duration,
 
     /// Print it for a monitoring system, in the text format of OpenMetrics.
     #[arg(long)]
@@ -30,9 +35,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let Found { stats, status } = args.of.streams.look(&args.of.group)?;
     let stats: Vec<Stat> = stats.into_iter().map(|(_, stat)| stat).collect();
     print(&match (args.openmetrics, args.json) {
-        (true, _) => Stat::to_openmetrics(&stats),
-        (_, true) => stats.iter().map(|stat| line(&object(stat))).collect(),
-        _ => table(&stats),
+        (true, _) => Stat::to_openmetrics(&stats, args.heartbeat),
+        (_, true) => stats.iter().map(|stat| line(&object(stat, args.heartbeat))).collect(),
+        _ => table(&stats, args.heartbeat),
     })?;
     for stat in stats.iter().filter(|stat| stat.exists && !stat.group_exists) {
         let (stream, group) = (shown(stat.stream.as_bytes()), shown(args.of.group.as_bytes()));
@@ -41,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     Ok(status.code())
 }
 
-fn object(stat: &Stat) -> serde_json::Value {
+fn object(stat: &Stat, heartbeat: Duration) -> serde_json::Value {
     let consumer = |of: &ConsumerStat| {
         let idle_s = of.idle.as_secs_f64();
         json!({"name": of.name, "held": of.pending, "idle_s": idle_s})
@@ -60,11 +65,12 @@ fn object(stat: &Stat) -> serde_json::Value {
         "reclaimed": stat.reclaimed,
         "duplicates": stat.duplicates,
         "unread": stat.unread.iter().map(|(key, _)| key).collect::<Vec<_>>(),
+        "consumers_alive": stat.consumers_alive(heartbeat),
         "consumers": stat.consumers.iter().map(consumer).collect::<Vec<_>>(),
     })
 }
 
-fn table(stats: &[Stat]) -> String {
+fn table(stats: &[Stat], heartbeat: Duration) -> String {
     let width = stats.iter().map(|stat| stat.stream.len()).max().unwrap_or(0).max(6);
     let mut text = format!(
         "{:<width$} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9} {:>10}\n",
@@ -77,7 +83,7 @@ fn table(stats: &[Stat]) -> String {
         "retries",
         "reclaimed",
         "duplicate",
-        "consumers"
+        "alive"
     );
     for stat in stats.iter().filter(|stat| stat.exists) {
         // Writing to a string does not fail.
@@ -93,7 +99,7 @@ fn table(stats: &[Stat]) -> String {
             stat.retries,
             stat.reclaimed,
             stat.duplicates,
-            stat.consumers.len()
+            stat.consumers_alive(heartbeat)
         );
     }
     for stat in stats {

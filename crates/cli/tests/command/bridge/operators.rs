@@ -67,3 +67,19 @@ fn a_stream_given_twice_counts_once_and_a_letter_that_fails_hides_no_other() {
     assert_eq!((code, &*shown), (Some(2), "jobs: 1 replayed\n"), "{said}");
     assert!(said.contains("\"no-number\" is no number of a dead letter"), "{said}");
 }
+
+#[test]
+fn a_replay_that_fails_counts_the_letters_that_it_has_moved() {
+    let Some(redis) = Redis::start("a_replay_that_fails_counts", &[]) else { return };
+    for id in 0..20 {
+        redis.ask(&format!("XADD cut.{{0}}:dead * p x i {id} n 1 e why"));
+    }
+    // The home of some of the ids is the shard of a server that is down.
+    let url = redis.url();
+    let of =
+        ["--stream", "cut", "--shards", "2", "--server", &url, "--server", "redis://127.0.0.1:1"];
+    let (code, shown, said) = both(&redis, &[&["dead", "replay", "--all"][..], &of].concat());
+    assert_eq!((code, &*shown), (Some(2), "cut.{0}: 20 replayed\n"), "{said}");
+    assert!(said.contains("20 letters were settled, but not all other shards know"), "{said}");
+    assert_eq!(redis.number("XLEN cut.{0}"), 20);
+}
