@@ -125,9 +125,10 @@ for program in $programs; do
             [ "$burners" = 0 ] || read -r -t 0.5 <>"$out/idle" || true
             begin=${EPOCHREALTIME/[.,]/}
             "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
-            # Without a load of its own this checks what is said, and other programs may take the CPUs.
-            for ((look = 1; look < 20 && burners == 0; look++)); do
-                ! is_named "$kind" "$program" || break
+            # Without a load of its own this checks what is said. Other programs may have taken the CPUs.
+            for ((look = 1; look < 3 && burners == 0; look++)); do
+                grep -qE '\?\?|does not answer' "$out/said" || break
+                begin=${EPOCHREALTIME/[.,]/}
                 "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
             done
             times+=($(((${EPOCHREALTIME/[.,]/} - begin) / 1000)))

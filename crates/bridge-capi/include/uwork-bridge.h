@@ -283,9 +283,9 @@ struct uw_bridge_settled {
 
 /*
  * Moves a letter back to its stream, behind the jobs that wait, with all attempts left; or with
- * NULL as its number, all letters that exist now. `counts` may be NULL. After EHOSTUNREACH it is
- * unknown whether a job was moved; it is in one place in any case. ENOENT: also a letter that is no
- * job.
+ * NULL as its number, all letters that exist now. `counts` may be NULL; after an error it has what
+ * is known to be settled. After EHOSTUNREACH it is unknown whether one more job was moved; it is in
+ * one place in any case. ENOENT: also a letter that is no job.
  */
 int uw_bridge_dead_replay(struct uw_bridge_dead *dead, const char *number,
 			  struct uw_bridge_settled *counts);

@@ -179,20 +179,32 @@ impl UwBridgeDead {
         }
     }
 
-    /// Settles a letter, or all.
-    fn settle(&mut self, name: Option<&str>, is_replay: bool) -> Result<Settled, c_int> {
+    /// Settles a letter, or all. Adds to `sum` what is settled, also before an error.
+    fn settle(
+        &mut self,
+        name: Option<&str>,
+        is_replay: bool,
+        sum: &mut UwBridgeSettled,
+    ) -> Result<(), c_int> {
+        let mut add = |part: &Settled| {
+            sum.settled += part.settled;
+            sum.left += part.left;
+        };
         let Some(name) = name else {
-            let mut sum = Settled::default();
             for letters in &mut self.all {
                 let part = match is_replay {
                     true => letters.replay_all(),
                     false => letters.remove_all(),
                 };
-                let part = part.map_err(|error| failed(&error))?;
-                sum.settled += part.settled;
-                sum.left += part.left;
+                match part {
+                    Ok(part) => add(&part),
+                    Err(error) => {
+                        add(&error.settled());
+                        return Err(failed(&error));
+                    }
+                }
             }
-            return Ok(sum);
+            return Ok(());
         };
         let (nth, number, _) = self.find(name)?;
         let letters = &mut self.all[nth];
@@ -200,13 +212,18 @@ impl UwBridgeDead {
             true => letters.replay(&number),
             false => letters.remove(&number),
         };
-        match settled.map_err(|error| failed(&error))? {
-            true => {
-                let mut sum = Settled::default();
-                sum.settled = 1;
-                Ok(sum)
+        match settled {
+            Ok(true) => {
+                sum.settled += 1;
+                Ok(())
             }
-            false => Err(fail(libc::ENOENT, format!("{name} is no job, or is gone meanwhile"))),
+            Ok(false) => {
+                Err(fail(libc::ENOENT, format!("{name} is no job, or is gone meanwhile")))
+            }
+            Err(error) => {
+                add(&error.settled());
+                Err(failed(&error))
+            }
         }
     }
 }
@@ -297,21 +314,18 @@ unsafe fn settle(
     let Some(dead) = (unsafe { dead.as_mut() }) else {
         return misuse(libc::EINVAL, "the dead letters are NULL");
     };
+    let mut sum = UwBridgeSettled { settled: 0, left: 0 };
     let mut body = || {
         // SAFETY: by the caller.
         let number = unsafe { text("the number of a letter", number) }?;
-        dead.settle(number.as_deref(), is_replay)
+        dead.settle(number.as_deref(), is_replay, &mut sum)
     };
-    guard(|| match body() {
-        Ok(Settled { settled, left, .. }) => {
-            // SAFETY: NULL or a valid place, by the caller.
-            if let Some(counts) = unsafe { counts.as_mut() } {
-                *counts = UwBridgeSettled { settled, left };
-            }
-            0
-        }
-        Err(code) => code,
-    })
+    let code = guard(|| body().err().unwrap_or(0));
+    // SAFETY: NULL or a valid place, by the caller.
+    if let Some(counts) = unsafe { counts.as_mut() } {
+        *counts = sum;
+    }
+    code
 }
 
 /// Moves a letter, or all, back to the stream.

@@ -69,7 +69,8 @@ pub struct Config {
     /// file, that is a replica, or that does not tell. If a server begins to do so later, no job is
     /// fetched from it until that ends. Without it such a server is reported.
     pub strict: bool,
-    /// The interval at which a server is asked whether it may forget jobs. A new connection asks at once.
+    /// The interval at which a server is asked whether it may forget jobs: 1 ms to 24 h. A new
+    /// connection asks at once.
     pub look_every: Duration,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
@@ -135,6 +136,10 @@ impl Config {
         if let Some(limit) = self.limit.filter(|&limit| limit < LIMIT_MIN) {
             return fail(format!("a time limit of {limit:?}: at least 1 ms"));
         }
+        if !(LIMIT_MIN..=HEARTBEAT_MAX).contains(&self.look_every) {
+            let every = self.look_every;
+            return fail(format!("a look every {every:?}: allowed are 1 ms to 24 h"));
+        }
         if self.group.is_empty() || self.name.is_empty() {
             return fail("the group and the name have at least one character".to_owned());
         }
@@ -190,6 +195,8 @@ mod tests {
         assert!(refusal(|config| config.attempts_max = 0).contains("at least 1"));
         assert!(refusal(|config| config.heartbeat = Duration::ZERO).contains("100 ms"));
         assert!(refusal(|config| config.heartbeat = Duration::MAX).contains("24 h"));
+        assert!(refusal(|config| config.look_every = Duration::ZERO).contains("1 ms to 24 h"));
+        assert!(refusal(|config| config.look_every = Duration::MAX).contains("1 ms to 24 h"));
         assert!(refusal(|config| config.limit = Some(Duration::ZERO)).contains("at least 1 ms"));
         assert!(refusal(|config| config.streams.push("jobs".to_owned())).contains("twice"));
         assert!(refusal(|config| config.streams.clear()).contains("one stream"));

@@ -284,6 +284,8 @@ static void dead_letters(const char *server)
 	CHECK(!uw_bridge_dead_get(dead, "seven") && errno == EINVAL);
 	CHECK(!uw_bridge_dead_get(dead, NULL) && errno == EINVAL);
 	CHECK(uw_bridge_dead_replay(dead, first, &counts) == 0 && counts.settled == 1 && counts.left == 0);
+	memset(&counts, 0xff, sizeof(counts));
+	CHECK(uw_bridge_dead_replay(dead, first, &counts) == -ENOENT && counts.settled == 0 && counts.left == 0);
 	CHECK(uw_bridge_dead_replay(dead, first, NULL) == -ENOENT);
 	CHECK(uw_bridge_dead_drop(dead, named, NULL) == -ENOENT);
 	CHECK(uw_bridge_dead_drop(dead, NULL, &counts) == 0 && counts.settled == 1 && counts.left == 0);

@@ -38,7 +38,10 @@ impl Link {
         let was_slow = delivered.since.elapsed() > self.shared.config.heartbeat / 2;
         // The server may know another owner by now, or none.
         let are_doubted = was_slow || delivered.are_orphans;
-        for admitted in self.hold(stream, entries, &mut delivered) {
+        let admitted = self.hold(stream, entries, &mut delivered);
+        // From here on heartbeats go to those that are held, and to none that is handed back.
+        delivered.end_arrivals();
+        for admitted in admitted {
             self.queue(admitted, are_doubted, &mut delivered);
         }
     }

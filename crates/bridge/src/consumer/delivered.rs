@@ -197,13 +197,20 @@ impl Delivered {
     }
 }
 
+impl Delivered {
+    /// The entries have arrived.
+    pub(super) fn end_arrivals(&mut self) {
+        if let Some((link, stream)) = &self.keeps_alive {
+            link.end_arrivals(self.alive.drain(..).map(|id| (*stream, id)));
+        }
+    }
+}
+
 impl Drop for Delivered {
     fn drop(&mut self) {
         self.entries.clear();
         self.shared.memory.give(self.bytes);
-        if let Some((link, stream)) = self.keeps_alive.take() {
-            link.end_arrivals(self.alive.drain(..).map(|id| (stream, id)));
-        }
+        self.end_arrivals();
     }
 }
 

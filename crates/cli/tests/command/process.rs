@@ -74,7 +74,7 @@ fn refusal(args: &[&str], output: Output) -> String {
 fn listed(pid: &str) -> String {
     let line = || {
         let listed = text(&["ls"]);
-        let line = listed.lines().find(|line| line.trim_start().starts_with(pid));
+        let line = listed.lines().find(|line| line.split_whitespace().next() == Some(pid));
         line.map(str::to_owned).ok_or(listed)
     };
     until(line, |line| !line.contains("does not answer"))

@@ -97,6 +97,8 @@ mod tests {
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
+                // A child that hangs ends with its parent.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 std::thread::spawn(copy_without_main_thread);
                 libc::syscall(libc::SYS_exit, 0);
             }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::support::signals::set_all_to_default;
 use crate::support::{queue, until, watchdog};
-use crate::{Client, scene, socket};
+use crate::{Client, scene, socket, threads_named};
 
 // Catches: a signal whose default action ends the process; a handler that is not installed again.
 #[test]
@@ -24,6 +24,8 @@ fn a_program_that_sets_all_signals_to_their_defaults_is_not_ended_by_a_client() 
             let read = client.read(&mut [0; 64]);
             read.map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |bytes| bytes > 0)
         });
+        drop(client);
+        until("the thread has ended", || threads_named("uw/control") == 0);
         // Without an item: the handler is there again.
         drop(Client::connect(&path));
     });

@@ -56,7 +56,7 @@ impl Committer {
         let is_holding = !self.refused.is_empty();
         // A purpose is granted if all its commands are.
         let mut verdicts: HashMap<Purpose, Option<Fault>> = HashMap::new();
-        let has_beats = sent.iter().any(|sent| matches!(sent, Sent::Beat(_) | Sent::Present));
+        let mut has_beaten = false;
         for (reply, sent) in replies.into_iter().zip(sent) {
             let verdict = verdicts.entry(sent.purpose()).or_default();
             match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
@@ -90,7 +90,11 @@ impl Committer {
                 (_, None, Sent::Reclaim(stream)) => {
                     self.reclaimed(stream, reply, found.remove(&stream));
                 }
-                (_, None, sent) => self.accepted(reply, sent),
+                (_, None, sent) => {
+                    // One stream may refuse it while others do not.
+                    has_beaten |= matches!(sent, Sent::Beat(_) | Sent::Present);
+                    self.accepted(reply, sent);
+                }
             }
         }
         let lacks_group =
@@ -99,7 +103,7 @@ impl Committer {
             // A fault of this call is found again by the next exchange.
             let _ = make_groups(&self.link, &mut self.wire);
         }
-        if has_beats && matches!(verdicts.get(&Purpose::Beats), Some(None)) {
+        if has_beaten {
             self.next.has_beaten(begun, Instant::now());
         }
         let mut are_outcomes = false;

@@ -49,8 +49,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "SEC", value_parser = seconds)]
     limit: Option<Duration>,
 
-    /// Attempts after which a job becomes a dead letter. If its consumers die, only three deaths in
-    /// runs alone bury it: with 1, it may begin four runs.
+    /// Attempts after which a job becomes a dead letter. A job whose consumers die becomes one only
+    /// after three deaths while it ran alone, so it may begin four times even with 1.
     #[arg(long, value_name = "N", default_value_t = 5)]
     attempts: u32,
 
