@@ -217,9 +217,7 @@ impl UwBridgeDead {
                 sum.settled += 1;
                 Ok(())
             }
-            Ok(false) => {
-                Err(fail(libc::ENOENT, format!("{name} is no job, or is gone meanwhile")))
-            }
+            Ok(false) => Err(fail(libc::ENOENT, format!("{name} is no job, or is gone meanwhile"))),
             Err(error) => {
                 add(&error.settled());
                 Err(failed(&error))
