@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use uwork_engine::{Forking, Pages};
 
 use crate::first_use;
-use crate::{Linux, started};
+use crate::{Linux, stack_size, started};
 
 /// The number of forks between the first use of the library and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -130,13 +130,17 @@ struct Held {
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = watch_forks;
 
-/// Registers the handlers with the C library.
+/// Registers the handlers with the C library, and looks up what needs the lock of the dynamic linker.
 extern "C" fn watch_forks() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if WATCHED.swap(true, Ordering::Relaxed) {
         return;
     }
     use_the_allocator();
+    // The lock of the dynamic linker comes first: `dlopen` holds it while constructors run, which may
+    // wait for the first use of the library by another thread, or for items.
+    let _ = crate::rseq::cpu_id();
+    stack_size::look_up();
     // SAFETY: the functions live as long as the process and do not unwind. The call fails only for
     // lack of memory; then a child that uses uwork may wait for ever, as it would without handlers.
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };

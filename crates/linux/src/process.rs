@@ -64,8 +64,6 @@ pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
 pub fn engine() -> &'static Arc<Engine<Linux>> {
     first_use::once(&ENGINE, || {
         let options = options();
-        // Before the first worker, which must not look it up.
-        let _ = crate::rseq::cpu_id();
         let mut config = match Machine::read() {
             Ok(machine) => {
                 let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);

@@ -39,6 +39,11 @@ pub fn of_service() -> usize {
     SERVICE + static_data()
 }
 
+/// Determines what later calls need, which take no lock of the dynamic linker's then.
+pub(crate) fn look_up() {
+    static_data();
+}
+
 /// At least the size of a thread's static data. 0 where the C library adds it itself: musl does.
 ///
 /// The sum of what each object of the process has is for static programs, which have no `dlsym`. It lacks

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 /// Writes a text to standard error, with one system call if the system takes it all: then lines of
 /// several threads do not mix. A failure cannot be reported.
 pub fn print(text: &str) {
-    let _without_signal = WithoutSignal::begin();
+    let mut without_signal = WithoutSignal::begin();
     let mut left = text.as_bytes();
     while !left.is_empty() {
         // SAFETY: the text is live, and of this length.
@@ -19,16 +19,20 @@ pub fn print(text: &str) {
         match usize::try_from(written) {
             Ok(count) => left = &left[count..],
             Err(_) if crate::fatal::errno() == libc::EINTR => {}
-            Err(_) => return,
+            Err(_) => {
+                without_signal.is_raised = crate::fatal::errno() == libc::EPIPE;
+                return;
+            }
         }
     }
 }
 
-/// The calling thread blocks SIGPIPE until this is dropped, which discards the signals that came
-/// meanwhile. Async-signal-safe.
+/// The calling thread blocks SIGPIPE until this is dropped, which discards the signal that a write has
+/// raised. Async-signal-safe.
 struct WithoutSignal {
     before: libc::sigset_t,
     was_pending: bool,
+    is_raised: bool,
 }
 
 impl WithoutSignal {
@@ -41,7 +45,7 @@ impl WithoutSignal {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
             libc::sigpending(&raw mut pending);
             let was_pending = libc::sigismember(&raw const pending, libc::SIGPIPE) == 1;
-            WithoutSignal { before, was_pending }
+            WithoutSignal { before, was_pending, is_raised: false }
         }
     }
 }
@@ -51,7 +55,7 @@ impl Drop for WithoutSignal {
         let (pipe, at_once) = (pipe_signal(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
         // SAFETY: the sets and the time are live; no information about the signal is wanted.
         unsafe {
-            if !self.was_pending {
+            if self.is_raised && !self.was_pending {
                 libc::sigtimedwait(&raw const pipe, std::ptr::null_mut(), &raw const at_once);
             }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());

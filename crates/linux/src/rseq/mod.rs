@@ -49,9 +49,9 @@ pub fn registered_by() -> &'static str {
 
 /// The offset from the thread pointer to the area that glibc registers, if it does so.
 ///
-/// Looked up once, by the thread that makes the engine. The lookup takes a lock of the dynamic
-/// linker's, which `dlopen` holds while the constructors of a library run: a worker that took it would
-/// wait for a constructor that waits for the worker's item.
+/// Looked up once, as the library is loaded. The lookup takes a lock of the dynamic linker's, which
+/// `dlopen` holds while the constructors of a library run: a worker that took it would wait for a
+/// constructor that waits for the worker's item.
 fn glibc_offset() -> Option<isize> {
     /// Neither is a real offset, as areas are aligned.
     const UNKNOWN: isize = 1;
