@@ -124,7 +124,8 @@ impl Exec {
         job.describe(&self.words);
         let started = uwork::blocking(|| {
             let (reader, rest) = input_of(job.payload())?;
-            Ok((command.stdin(reader).spawn()?, rest))
+            // The command may use all CPUs of the consumer, not that of the worker alone.
+            Ok((uwork::unpinned(|| command.stdin(reader).spawn())?, rest))
         });
         let (child, rest) = started.map_err(|error| {
             let text = format!("{name} cannot be started: {}", without_number(&error));

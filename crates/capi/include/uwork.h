@@ -468,6 +468,12 @@ int uw_work_busy(const struct uw_work *work);
  */
 int uw_blocking(void (*func)(void *arg), void *arg);
 
+/*
+ * Calls `func` on all CPUs of the item's pod. A worker is pinned to one of them, and a program that
+ * the item starts inherits that. Nests; outside of items it only calls `func`. Returns 0.
+ */
+int uw_unpinned(void (*func)(void *arg), void *arg);
+
 /* The item that the calling thread runs; NULL outside of items and inside a job. */
 struct uw_work *uw_current_work(void);
 

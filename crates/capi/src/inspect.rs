@@ -40,7 +40,7 @@ pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {
     guard(|| c_int::from(uwork::set_worker_desc(&text)))
 }
 
-/// The function that `uw_blocking` calls.
+/// The function that `uw_blocking` and `uw_unpinned` call.
 pub type UwBlockingFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 
 /// Declares to the pool that the running item blocks while the function runs.
@@ -50,6 +50,19 @@ pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_
         Ok(func) => guard(|| {
             // SAFETY: by uwork.h.
             uwork::blocking(|| foreign::must_return(|| unsafe { func(arg) }));
+            0
+        }),
+        Err(code) => code,
+    }
+}
+
+/// Calls the function on all CPUs of the running item's pod.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_unpinned(func: UwBlockingFn, arg: *mut c_void) -> c_int {
+    match crate::cpu::given(func) {
+        Ok(func) => guard(|| {
+            // SAFETY: by uwork.h.
+            uwork::unpinned(|| foreign::must_return(|| unsafe { func(arg) }));
             0
         }),
         Err(code) => code,

@@ -57,13 +57,46 @@ pub enum Habit {
     Computes,
 }
 
+/// Whether an item of such a thread is queued for another CPU of its pod, if one idles. A wake across
+/// CPUs costs less than a wait of unknown length.
+/// ```
+/// use uwork_policy::cpu_choice::{Habit, keeps_cpu};
+/// assert!(keeps_cpu(Habit::Computes) && keeps_cpu(Habit::Unknown));
+/// assert!(!keeps_cpu(Habit::Waits));
+/// ```
+#[must_use]
+pub fn keeps_cpu(habit: Habit) -> bool {
+    habit != Habit::Waits
+}
+
+/// For how long a CPU counts as occupied by a submitter that goes on computing.
+pub const OCCUPIED_NS: u64 = 1_000_000;
+
+/// Whether a submitter that goes on computing has this CPU; it was last seen there at `seen_at`, or
+/// never, if that is 0.
+/// ```
+/// use uwork_policy::cpu_choice::{OCCUPIED_NS, is_occupied};
+/// assert!(!is_occupied(0, 10));
+/// assert!(is_occupied(10, 10 + OCCUPIED_NS));
+/// assert!(!is_occupied(10, 11 + OCCUPIED_NS));
+/// ```
+#[must_use]
+pub fn is_occupied(seen_at: u64, now: u64) -> bool {
+    seen_at != 0 && now.saturating_sub(seen_at) <= OCCUPIED_NS
+}
+
 /// A thread's habit is derived anew each time that it has sent this many wakes.
 pub const WAKES_PER_LOOK: u32 = 16;
+
+/// It is derived for the first time after this many.
+pub const WAKES_OF_FIRST_LOOK: u32 = 4;
 
 /// The wakes that a thread sends, and how often it waits meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeHistory {
     habit: Habit,
+    /// Whether the habit was derived.
+    looked: bool,
     /// Wakes sent since the last look; 0 before the first one.
     sent: u32,
     /// The thread's waits at the last look.
@@ -72,10 +105,11 @@ pub struct WakeHistory {
 
 impl WakeHistory {
     /// Of a thread that has sent no wake.
-    pub const NEW: WakeHistory = WakeHistory { habit: Habit::Unknown, sent: 0, waits: 0 };
+    pub const NEW: WakeHistory =
+        WakeHistory { habit: Habit::Unknown, looked: false, sent: 0, waits: 0 };
 
     /// The thread sends one more wake. `waits` gives the number of its waits so far; it is called
-    /// once in [`WAKES_PER_LOOK`] wakes.
+    /// after [`WAKES_OF_FIRST_LOOK`] wakes, then once in [`WAKES_PER_LOOK`].
     ///
     /// A thread has a habit if it waits after at least half of its wakes, or after at most an eighth.
     /// ```
@@ -95,20 +129,21 @@ impl WakeHistory {
     /// ```
     #[must_use]
     pub fn after_wake(self, waits: impl FnOnce() -> Option<u64>) -> WakeHistory {
-        let WakeHistory { habit, sent, waits: before } = self;
-        if (1..WAKES_PER_LOOK).contains(&sent) {
+        let WakeHistory { habit, looked, sent, waits: before } = self;
+        let due = if looked { WAKES_PER_LOOK } else { WAKES_OF_FIRST_LOOK };
+        if (1..due).contains(&sent) {
             return WakeHistory { sent: sent + 1, ..self };
         }
         let Some(now) = waits() else { return WakeHistory::NEW };
         if sent == 0 {
-            return WakeHistory { habit, sent: 1, waits: now };
+            return WakeHistory { habit, looked, sent: 1, waits: now };
         }
         let habit = match now.saturating_sub(before) {
             waits if waits >= u64::from(sent).div_ceil(2) => Habit::Waits,
             waits if waits <= u64::from(sent) / 8 => Habit::Computes,
             _ => Habit::Unknown,
         };
-        WakeHistory { habit, sent: 1, waits: now }
+        WakeHistory { habit, looked: true, sent: 1, waits: now }
     }
 
     /// The habit, as far as it is known.
@@ -250,10 +285,28 @@ mod tests {
         })
     }
 
+    /// A thread that waits `waits` times before the first look.
+    fn after_first_look(history: WakeHistory, waits: u64) -> WakeHistory {
+        let sum = history.waits + waits;
+        (0..WAKES_OF_FIRST_LOOK).fold(history, |history, _| history.after_wake(|| Some(sum)))
+    }
+
+    #[test]
+    fn the_first_look_comes_after_a_few_wakes() {
+        let first = WakeHistory::NEW.after_wake(|| Some(1_000));
+        for (waits, habit) in
+            [(0, Habit::Computes), (1, Habit::Unknown), (2, Habit::Waits), (4, Habit::Waits)]
+        {
+            assert_eq!(after_first_look(first, waits).habit(), habit, "{waits}");
+        }
+    }
+
     #[test]
     fn a_habit_is_known_after_one_look_and_replaced_after_one() {
         let first = WakeHistory::NEW.after_wake(|| Some(1_000));
         assert_eq!(first.habit(), Habit::Unknown, "waits before the first wake do not count");
+        let first = after_first_look(first, 1);
+        assert_eq!(first.habit(), Habit::Unknown);
         let all = u64::from(WAKES_PER_LOOK);
         for (looks, habit) in [
             (&[all][..], Habit::Waits),

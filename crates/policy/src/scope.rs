@@ -1,6 +1,6 @@
 //! Affinity scopes: how finely the workers of an unbound queue are split over a machine.
 //!
-//! A scope divides the CPUs into pods ([`Pods`]); every pod has its own pool of workers. The
+//! A scope divides the CPUs into pods ([`Pods`]), which have their own pools of workers. The
 //! default scope adapts to machines on which it would give a single pod ([`effective_scope`]). A
 //! scope that the user chose explicitly is never changed.
 

@@ -15,8 +15,10 @@
 //! | at least `LONG_NS` | `LONG_WAIT_NS`, and the wakes of the workers for it and those before it |
 //! | shorter | [`WATCHED_NS`] and wakes, since the pod last started an item |
 //! | any, and items block undeclared | [`FOUND_NS`] and wakes, since the pod last started an item |
+//! | any, in a pod of several CPUs | [`WATCHED_NS`] and wakes, since the pod last started an item |
 //!
-//! In the second case no thread decides at the submission: the item waits for the watcher.
+//! In the last case the trace does not show in which of the pod's pools the item waits, and each has a
+//! statistic of its own. In the second case no thread decides at the submission: the item waits for the watcher.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -91,6 +93,8 @@ pub struct Conservation {
     wake_ns: u64,
     /// Whether items block undeclared.
     blocks: bool,
+    /// Whether pods have several CPUs.
+    shards: bool,
     /// Since when some CPU idles without interruption.
     idle_since: Option<u64>,
 }
@@ -109,6 +113,7 @@ impl Conservation {
             items: Vec::new(),
             wake_ns,
             blocks: false,
+            shards: false,
             idle_since: None,
         }
     }
@@ -117,6 +122,11 @@ impl Conservation {
     /// running until they are found.
     pub fn expect_blocks(&mut self) {
         self.blocks = true;
+    }
+
+    /// Pods have several CPUs, with a pool for each.
+    pub fn expect_shards(&mut self) {
+        self.shards = true;
     }
 
     /// The CPUs of the mask.
@@ -186,7 +196,7 @@ impl Conservation {
                 *waited = (*waited).max(until - since);
                 let watched_ns = if self.blocks { FOUND_NS } else { WATCHED_NS };
                 let watched = (since.max(pod.last_start), watched_ns + wakes);
-                let long = pod.long_since.filter(|_| !self.blocks);
+                let long = pod.long_since.filter(|_| !self.blocks && !self.shards);
                 let long = long.map(|long| (since.max(long), LONG_WAIT_NS + wakes));
                 for (since, bound) in long.into_iter().chain([watched]) {
                     assert!(

@@ -137,11 +137,13 @@ fn pools_of(
             let pods = Pods::of(&config.topology, scope, config.cache_shard_size);
             let all: Vec<_> = pods.restricted(&config.allowed).map(|(_, pod)| pod).collect();
             let strict = attrs.strict;
-            let shared = !strict && all.len() > 1;
+            let pods_share = !strict && all.len() > 1;
             let of = |cpu| {
                 let at = all.iter().position(|pod| pod.contains(cpu)).expect("it is allowed");
-                let target = if shared { cpus } else { all[at].len() as u32 };
-                let pod = if shared { all.len() } else { at };
+                let target = if pods_share { cpus } else { all[at].len() as u32 };
+                let pod = if pods_share { all.len() } else { at };
+                // The CPUs of a pod have a pool each, and share their work in any case.
+                let shared = target > 1;
                 let label = format!("unbound, strict {strict}, pod {pod} of {all:?}");
                 PoolRules { label, target, shared, ..one.clone() }
             };

@@ -256,6 +256,25 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     engine.declared_block(f)
 }
 
+/// Runs `f` on all CPUs of the pod. In a pod of several CPUs each worker is pinned to one of them, and
+/// a program that a work item starts inherits that: start it in `f`.
+///
+/// Costs two system calls. Nests. Outside of work items, and where a pod is one CPU, it only calls
+/// `f`.
+///
+/// ```
+/// let queue = uwork::Queue::builder("starter").build()?;
+/// let child = queue.spawn(|| uwork::unpinned(|| std::process::Command::new("true").status()));
+/// assert!(child.join().unwrap().unwrap().success());
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn unpinned<R>(f: impl FnOnce() -> R) -> R {
+    match uwork_linux::started() {
+        Some(engine) => engine.unpinned(f),
+        None => f(),
+    }
+}
+
 /// Whether the calling thread is the rescuer of a [`mem_reclaim`](Builder::mem_reclaim) queue (the
 /// kernel's `current_is_workqueue_rescuer()`). An item that runs on a rescuer should not wait for
 /// memory.

@@ -258,6 +258,7 @@ enum { WORKS, SHUT_DOWN };
 	X(uw_work_is_pending, uw_work_is_pending(&pending), WORKS) \
 	X(uw_work_busy, uw_work_busy(&holder), WORKS) \
 	X(uw_blocking, uw_blocking(call, NULL), WORKS) \
+	X(uw_unpinned, uw_unpinned(call, NULL), WORKS) \
 	X(uw_current_work, uw_current_work(), WORKS) \
 	X(uw_current_is_rescuer, uw_current_is_rescuer(), WORKS) \
 	X(uw_set_worker_desc, uw_set_worker_desc("child"), WORKS) \

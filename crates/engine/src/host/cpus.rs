@@ -29,10 +29,31 @@ impl Cpus {
         pod_cpumask(pod, &self.allowed)
     }
 
+    /// The CPUs for a thread that runs on some CPUs of a pod.
+    pub(crate) fn place_in(&self, places: Places<'_>) -> CpuSet {
+        let here = places.cpus.and(&self.allowed);
+        if here.is_empty() { self.place(places.pod) } else { here }
+    }
+
     /// How many workers of a shared pod should run while work is pending.
     pub(crate) fn target(&self, pod: &CpuSet) -> u32 {
         let cpus = self.place(pod).len().min(pod.len()) as u32;
         cpus.min(self.cpu_limit.unwrap_or(u32::MAX)).max(1)
+    }
+}
+
+/// The CPUs for which a thread was made, and the pod that holds them: it runs there if it may use none
+/// of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    pub(crate) cpus: &'a CpuSet,
+    pub(crate) pod: &'a CpuSet,
+}
+
+impl<'a> Places<'a> {
+    /// All of these.
+    pub(crate) fn all(cpus: &'a CpuSet) -> Places<'a> {
+        Places { cpus, pod: cpus }
     }
 }
 

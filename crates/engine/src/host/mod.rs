@@ -15,6 +15,7 @@ use uwork_policy::percpu::Mode;
 use crate::dump::Stall;
 use crate::queue::{Demands, Wanted};
 use crate::trace::Tracer;
+pub(crate) use cpus::Places;
 pub use cpus::{Cpus, Placement};
 pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
 pub use pages::{Forks, PageList, Pages};

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cpus, Host, Report};
+use crate::host::{Cpus, Host, Places, Report};
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::queue::QueueError;
@@ -209,10 +209,13 @@ impl Versions {
         }
         engine.for_each_pool(|pool| {
             let workers = pool.list_workers();
-            let pod = cpus.place(&pool.spec().cpus);
-            for id in workers {
-                // Relaxed: written under `placing`.
-                place(engine.slot(id).thread(), &pod);
+            let places = cpus.place_in(pool.spec().places());
+            for slot in workers.into_iter().map(|id| engine.slot(id)) {
+                // Relaxed: both are written under `placing`.
+                match slot.is_unpinned() {
+                    true => place(slot.thread(), &cpus.place(&pool.spec().pod)),
+                    false => place(slot.thread(), &places),
+                }
             }
         });
         place(engine.watch.thread(), &cpus.allowed);
@@ -220,8 +223,13 @@ impl Versions {
 }
 
 impl<H: Host> Slot<H> {
-    /// The calling thread starts to serve this slot, on the CPUs that `placed` gives to `pod`.
-    pub(crate) fn place_thread(&self, engine: &Engine<H>, pod: &CpuSet, mut placed: *const Cpus) {
+    /// The calling thread starts to serve this slot, on the CPUs that `placed` gives to `places`.
+    pub(crate) fn place_thread(
+        &self,
+        engine: &Engine<H>,
+        places: Places<'_>,
+        mut placed: *const Cpus,
+    ) {
         let thread = engine.host().thread_id();
         if thread == 0 {
             return;
@@ -233,12 +241,12 @@ impl<H: Host> Slot<H> {
         while !ptr::eq(engine.cpus(), placed) {
             placed = engine.cpus();
             // SAFETY: from `cpus`; it lives as long as the engine.
-            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place_in(places));
         }
     }
 
-    /// Moves the calling thread, which serves this slot, to the CPUs of this pod.
-    pub(crate) fn go_to(&self, engine: &Engine<H>, pod: &CpuSet) {
+    /// Moves the calling thread, which serves this slot, to these CPUs.
+    pub(crate) fn go_to(&self, engine: &Engine<H>, places: Places<'_>) {
         let thread = self.thread();
         // Repeat if a change was published meanwhile: it may have moved this thread before our own
         // move. A change that is published after the last check moves this thread afterwards.
@@ -246,7 +254,7 @@ impl<H: Host> Slot<H> {
         while thread != 0 && !ptr::eq(engine.cpus(), placed) {
             placed = engine.cpus();
             // SAFETY: from `cpus`; it lives as long as the engine.
-            engine.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
+            engine.host().set_cpus(thread, &unsafe { &*placed }.place_in(places));
         }
     }
 
@@ -264,11 +272,17 @@ impl<H: Host> Slot<H> {
     }
 
     /// Lifts the restriction of the calling thread, if there is one.
-    pub(crate) fn lift_restriction(&self, engine: &Engine<H>, pod: &CpuSet) {
+    pub(crate) fn lift_restriction(&self, engine: &Engine<H>, places: Places<'_>) {
         if self.is_restricted() {
             self.set_restricted(None);
-            self.go_to(engine, pod);
+            self.go_to(engine, places);
         }
+    }
+
+    /// The owner's item leaves the pool's CPUs for those of the pod, or returns. The thread moves next.
+    pub(crate) fn set_unpinned(&self, engine: &Engine<H>, unpinned: bool) {
+        let _placing = engine.versions.placing.lock();
+        self.note_unpinned(unpinned);
     }
 
     /// Removes the calling thread's number: it ends.

@@ -23,8 +23,10 @@
 //! - a pwq that joins the row collects nothing, or collects before it joins;
 //! - a change of the limit collects nothing, or changes the epoch before the limit;
 //! - a permit that another thread collected is not passed on;
-//! - a helper collects nothing;
-//! - a permit is kept in another epoch than that in which it was taken.
+//! - a helper takes over nothing;
+//! - a kept permit is taken over although more are taken than the limit permits;
+//! - a permit is kept in another epoch than that in which it was taken;
+//! - a worker that brings a permit along does not read the row or the epoch again after its return.
 
 use std::sync::Mutex;
 
@@ -90,6 +92,7 @@ impl World {
             world.node.pass_on(&mut |_| unreachable!("nothing waits"));
             world.queue(pwq, item);
         }
+        world.node.end_adding();
         world
     }
 
@@ -113,10 +116,12 @@ impl World {
         let own = self.slots.get(slot).unwrap();
         let share = Share::Fair { sharers: 1, others_may_help: true };
         let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).ignore_in_model();
-        let taken = pwq.take((&self.host, 0), &self.slots, (slot, own), share, ready);
+        let taken = pwq.take((&self.host, 0), (&self.slots, (slot, own)), share, None, ready);
+        if matches!(taken, Taken::Some { more: true, .. }) && pwq.claim_ready() {
+            self.pool.push_ready(pwq).ignore_in_model();
+        }
         assert!(!pwq.unpin());
-        let Taken::Some { count, more, .. } = taken else { return true };
-        assert!(!more, "one item each");
+        let Taken::Some { count, .. } = taken else { return true };
         let mut number = own.number();
         while let Next::Run(item, run, _) = own.next(&self.host, number) {
             number = run;
@@ -128,10 +133,17 @@ impl World {
             *self.inside.lock().unwrap() -= 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(&self.host, EndedBatch::default(), ready) {
+        if pwq.release(&self.host, EndedBatch::default(), None, ready) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true
+    }
+
+    /// A batch, of no item, at the pwq `at`, with the permit that the other one keeps.
+    fn visit(&self, at: usize, inside: impl FnOnce()) -> bool {
+        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).ignore_in_model();
+        let [pwq, lender] = [at, 1 - at].map(|at| &self.pwqs[at].0);
+        pwq.visit(&self.host, (&self.node, lender), inside, ready)
     }
 
     /// The part of workers that scan for as long as a pwq is ready.
@@ -266,6 +278,49 @@ fn a_permit_that_another_thread_collected_is_passed_on() {
         world.serve_all();
         assert_eq!(world.runs(), 2);
         assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+        assert!(world.node_has_its_permit());
+    });
+}
+
+#[test]
+fn a_permit_that_a_worker_brings_along_returns_or_is_passed_on() {
+    explore("node: a permit is brought along", Preemptions::AtMost(4), || {
+        let world = World::crowded();
+        // The first pwq keeps the last permit.
+        world.serve(0, || {});
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let alone = || assert_eq!(*world.inside.lock().unwrap(), 1, "one permit is left");
+                world.serve(1, alone)
+            })
+        };
+        world.visit(1, || assert_eq!(*world.inside.lock().unwrap(), 0, "one permit is left"));
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+        assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+        assert!(world.node_has_its_permit());
+    });
+}
+
+#[test]
+fn a_permit_that_a_worker_brings_along_is_not_kept_past_a_lowered_limit() {
+    explore("node: brought along past a lowered limit", Preemptions::AtMost(4), || {
+        let world = World::crowded();
+        world.serve_all();
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || world.visit(0, || {}))
+        };
+        world.set_limit(3);
+        worker.join().unwrap();
+        world.queue(&world.pwqs[0].0, &world.later[0]);
+        world.serve_all();
+        assert_eq!(world.runs(), 2, "no permit is left");
+        world.set_limit(4);
+        world.serve_all();
+        assert_eq!(world.runs(), 3);
         assert!(world.node_has_its_permit());
     });
 }

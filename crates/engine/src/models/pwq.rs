@@ -99,7 +99,7 @@ impl World {
         let own = self.slots.get(slot).unwrap();
         let share = Share::Fair { sharers: 1, others_may_help: true };
         let nobody = &mut |_: &Pwq<LoomHost>| unreachable!("no limit is shared");
-        let taken = pwq.take((&self.host, 0), &self.slots, (slot, own), share, nobody);
+        let taken = pwq.take((&self.host, 0), (&self.slots, (slot, own)), share, None, nobody);
         let Taken::Some { count, more, .. } = taken else {
             self.unpin();
             return true;
@@ -117,7 +117,7 @@ impl World {
             *self.runs.lock().unwrap() += 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(&self.host, EndedBatch::default(), nobody) {
+        if pwq.release(&self.host, EndedBatch::default(), None, nobody) {
             self.pool.push_ready(pwq).ignore_in_model();
         }
         true

@@ -100,16 +100,15 @@ impl<H: Host> Pool<H> {
             // second.
             self.create_again_at.store(again_at, Ordering::SeqCst);
             refused = Some(reason);
-        } else {
-            if self.spec().shares && maker != Maker::Neighbour {
-                // The cap is reached, so some of the workers idle in other pools.
-                self.wake_idle_neighbour(engine);
-            }
-            if self.spec().single && is_full {
-                // The pool's only worker checks items and timers after its present item, before
-                // which they cannot run anyway. It may be in a wait, with no worker running.
-                return engine.watch.heartbeat(engine, 0);
-            }
+        }
+        if self.spec().shares && maker != Maker::Neighbour {
+            // Some of the workers may idle in other pools; this one may have none.
+            self.wake_idle_neighbour(engine);
+        }
+        if refused.is_none() && self.spec().single && is_full {
+            // The pool's only worker checks items and timers after its present item, before which
+            // they cannot run anyway. It may be in a wait, with no worker running.
+            return engine.watch.heartbeat(engine, 0);
         }
         self.send_maydays(engine);
         engine.watch.wake(engine);
@@ -139,7 +138,7 @@ impl<H: Host> Pool<H> {
         let placed = engine.cpus();
         let spec = WorkerSpec {
             name: self.spec().thread_name(),
-            cpus: placed.place(&self.spec().cpus),
+            cpus: placed.place_in(self.spec().places()),
             nice: self.spec().nice,
             runner: Some(self.spec().runner(queue)),
         };

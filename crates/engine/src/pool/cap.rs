@@ -102,7 +102,8 @@ impl<H: Host> Pool<H> {
             counts.running + counts.idle
         };
         let stuck = self.looks_ready() && self.sum_over_sharers(engine, able) == 0;
-        if stuck && !self.full_reported.swap(true, Ordering::Relaxed) {
+        let reported = &engine.pool(self.spec().first).full_reported;
+        if stuck && !reported.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(engine);
             engine.caller().report(Report::WorkersMax { pool: self.spec().label.clone(), max });
         }

@@ -1,6 +1,7 @@
 //! Work conservation: no item waits in one place while workers elsewhere are idle, and no item that
 //! was taken into a batch too early is delayed by it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uwork_policy::batch::BATCH_OVERDUE_NS;
@@ -100,12 +101,12 @@ impl<H: Host> Pools for Distant<'_, H> {
 impl WideSet {
     /// The set of these pools, as the first one sees it.
     pub(crate) fn new(pools: &[u32]) -> WideSet {
-        WideSet { at: 0, pools: pools.into(), room: Arc::new(RoomMap::new(pools.len())) }
+        WideSet { at: 0, pod: 0..0, pools: pools.into(), room: Arc::new(RoomMap::new(pools.len())) }
     }
 
-    /// The same set, as the pool at this position sees it.
-    pub(crate) fn seen_from(&self, at: usize) -> WideSet {
-        WideSet { at, ..self.clone() }
+    /// The same set, as the pool at this position sees it, and the positions of its pod.
+    pub(crate) fn seen_from(&self, at: usize, pod: Range<usize>) -> WideSet {
+        WideSet { at, pod, ..self.clone() }
     }
 }
 
@@ -187,7 +188,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// Whether fewer workers run than the target asks for, and none is on its way up.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         need_more_workers(self.state.counts(), self.target())
     }
 

@@ -23,6 +23,7 @@ impl<H: Host> Pool<H> {
             last_progress_at,
             last_batch_at: _,
             last_steal_at: _,
+            occupied_at: _,
             comes_to_help,
             sets_in_use: _,
             item_ns: _,

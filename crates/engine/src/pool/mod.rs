@@ -2,6 +2,7 @@
 //!
 //! README.md has the park and kick protocol.
 
+mod beside;
 mod blocking;
 mod bring;
 pub(crate) mod cap;
@@ -20,6 +21,7 @@ mod target;
 mod timers;
 mod transfer;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
@@ -27,7 +29,7 @@ use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host, Runner, ThreadKind};
+use crate::host::{Cure, Host, Places, Runner, ThreadKind};
 use crate::inbox::Inbox;
 use crate::queue::Name;
 use crate::queue::pwq::Pwq;
@@ -60,8 +62,10 @@ const WORKERS_SPARE: usize = 8;
 /// What a pool is for; constant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolSpec {
-    /// The CPUs of the pod.
+    /// The CPUs of its workers: one CPU of the pod, or all.
     pub(crate) cpus: CpuSet,
+    /// The CPUs of the pod.
+    pub(crate) pod: CpuSet,
     pub(crate) nice: i32,
     /// For the threads' names.
     pub(crate) label: String,
@@ -71,13 +75,17 @@ pub(crate) struct PoolSpec {
     pub(crate) single: bool,
     /// Whether its items must not wait.
     pub(crate) bh: bool,
-    /// Whether other pods may steal its work and borrow its workers.
+    /// Whether other pools may steal its work and borrow its workers.
     pub(crate) shares: bool,
     /// Whether it saves wakes, at the price of latency.
     pub(crate) saves: bool,
-    /// The other pools of the set, nearest first.
+    /// The pools with which it shares work: those of its pod first, the nearest first.
     pub(crate) neighbours: Vec<u32>,
-    /// The set, if it has pools beyond the nearest.
+    /// The first of the pools that share work, which may be this one.
+    pub(crate) first: u32,
+    /// How many of these are in its pod.
+    pub(crate) in_pod: usize,
+    /// These, if there are any beyond the nearest.
     pub(crate) wide: Option<WideSet>,
 }
 
@@ -86,6 +94,8 @@ pub(crate) struct PoolSpec {
 pub(crate) struct WideSet {
     /// The pool's position among the others.
     at: usize,
+    /// The positions of the pools of its pod.
+    pod: Range<usize>,
     /// All pools, in the order of the pods.
     pools: Arc<[u32]>,
     /// Which of them may have room.
@@ -115,7 +125,18 @@ impl PoolSpec {
         &self.neighbours[..self.neighbours.len().min(STEAL_CHOICE)]
     }
 
-    /// The CPU of a pod of one CPU.
+    /// The other pools of its pod.
+    pub(crate) fn beside(&self) -> &[u32] {
+        &self.neighbours[..self.in_pod]
+    }
+
+    /// Where its workers run: on its CPUs, or on those of the pod if the process may use none of
+    /// them.
+    pub(crate) fn places(&self) -> Places<'_> {
+        Places { cpus: &self.cpus, pod: &self.pod }
+    }
+
+    /// The CPU of a pool of one CPU.
     pub(crate) fn single_cpu(&self) -> Option<u32> {
         self.cpus.first().filter(|_| self.cpus.first() == self.cpus.last())
     }
@@ -144,6 +165,8 @@ pub(crate) struct Pool<H: Host> {
     last_batch_at: Hint,
     /// When a worker of this pool last took work from a neighbour. A hint.
     last_steal_at: Hint,
+    /// When a submitter that goes on computing was last seen on the CPU. A hint.
+    occupied_at: Hint,
     /// For which neighbours' work the worker on its way up is woken. Set by the thread that wakes it
     /// for that work, taken by the worker.
     pub(crate) comes_to_help: ComingHelp,
@@ -161,7 +184,8 @@ pub(crate) struct Pool<H: Host> {
     recent: [AtomicU32; RECENT],
     /// The sum of its queues' limits: the number of their items that may run at once.
     limits: AtomicU64,
-    /// Whether the report was made that the pool has as many workers as it may have, and all block.
+    /// Whether the report was made that the pool, with those that share its work, has as many workers as
+    /// it may have, and all block. That of the first of these pools counts.
     full_reported: AtomicBool,
     /// How long the keeper sleeps; `NEVER` if unknown. Written by the keeper, under the pool lock.
     keeper_until: AtomicU64,
@@ -209,6 +233,7 @@ impl<H: Host> Pool<H> {
             last_progress_at: AtomicU64::new(0),
             last_batch_at: Hint::new(0),
             last_steal_at: Hint::new(0),
+            occupied_at: Hint::new(0),
             comes_to_help: ComingHelp::new(),
             item_ns: AtomicU64::new(UNKNOWN_RUN_NS),
             residual_ns: AtomicU64::new(UNKNOWN_RUN_NS / 2),

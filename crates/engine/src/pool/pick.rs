@@ -67,18 +67,22 @@ impl<H: Host> Pool<H> {
         if self.spec().saves {
             return self.waker_to_join(engine);
         }
-        let habit = engine.caller().note_wake();
+        let (habit, cpu) = (self.habit_of_caller(engine), engine.host().current_cpu());
         if habit == Habit::Unknown {
             return None;
         }
-        let cpu = engine.host().current_cpu();
-        let habit = match habit {
+        self.spec().cpus.contains(cpu).then_some(Waker { habit, cpu })
+    }
+
+    /// What the calling thread does after it has woken a worker of this pool.
+    pub(super) fn habit_of_caller(&self, engine: &Engine<H>) -> Habit {
+        match engine.caller().note_wake() {
             Habit::Waits if !engine.host().reverts(Cure::BusyCpuOfWaker) => {
-                habit_beside_run(habit, self.run_on(engine, cpu), self.estimate())
+                let cpu = engine.host().current_cpu();
+                habit_beside_run(Habit::Waits, self.run_on(engine, cpu), self.estimate())
             }
             habit => habit,
-        };
-        self.spec().cpus.contains(cpu).then_some(Waker { habit, cpu })
+        }
     }
 
     /// How long a worker that took a batch on this CPU has been in it. Blocked workers do not count.

@@ -120,6 +120,11 @@ impl RoomMap {
         comes.map_or(Found::None, Found::Comes)
     }
 
+    /// The pools that may have room, those of the words closest to the pool at `from` first.
+    pub(crate) fn with_room(&self, from: usize) -> impl Iterator<Item = usize> {
+        self.near(from).filter(move |&at| at != from)
+    }
+
     /// C1.
     fn clear(&self, at: usize) {
         let (word, bit) = self.place(at);

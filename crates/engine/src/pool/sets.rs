@@ -1,5 +1,6 @@
 //! Pool sets: which queues share pools, and the pools of each set.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uwork_policy::concurrency::STEAL_CHOICE;
@@ -21,6 +22,8 @@ pub(crate) struct SetKey {
     pub(crate) bound: bool,
     /// Whether pods neither steal nor share work.
     pub(crate) strict: bool,
+    /// Whether each CPU of a pod has a pool of its own.
+    pub(crate) sharded: bool,
     /// Whether the pools save wakes (`pool/saving.rs`).
     pub(crate) saves: bool,
 }
@@ -36,11 +39,35 @@ pub(crate) enum Context {
     Dedicated,
 }
 
-/// The pools of one kind, one for each pod.
+/// The part of a pod that has a pool: a CPU, or the whole pod.
+#[derive(Debug)]
+struct Shard {
+    cpus: CpuSet,
+    /// The position of the pod.
+    pod: usize,
+}
+
+/// The pools with which one shares work: see [`PoolSpec`].
+struct Sharing {
+    first: u32,
+    neighbours: Vec<u32>,
+    wide: Option<WideSet>,
+}
+
+impl Sharing {
+    /// Of a pool that shares with none.
+    fn alone(id: u32) -> Sharing {
+        Sharing { first: id, neighbours: Vec::new(), wide: None }
+    }
+}
+
+/// The pools of one kind: one for each shard.
 #[derive(Debug)]
 pub(crate) struct PoolSet {
     key: SetKey,
-    /// Pool ids, in the order of the pods.
+    /// In the order of the pods.
+    shards: Vec<Shard>,
+    /// Pool ids, in the order of the shards.
     pub(crate) pools: Vec<u32>,
     /// Queues that use the set. Changed under the lock of the list of sets.
     users: AtomicU32,
@@ -52,6 +79,23 @@ impl SetKey {
         let without_pods = |key: &SetKey| SetKey { pods: Vec::new(), ..key.clone() };
         without_pods(self) == without_pods(other)
     }
+
+    /// Whether the pools of these shards share their work.
+    fn share(&self, a: &Shard, b: &Shard) -> bool {
+        !self.bound && (!self.strict || a.pod == b.pod)
+    }
+
+    fn shards(&self) -> Vec<Shard> {
+        let pods = self.pods.iter().enumerate();
+        if !self.sharded {
+            return pods.map(|(pod, cpus)| Shard { cpus: cpus.clone(), pod }).collect();
+        }
+        let of_pod = |(pod, cpus): (usize, &CpuSet)| {
+            let single = move |cpu| Shard { cpus: CpuSet::single(cpu), pod };
+            cpus.iter().map(single).collect::<Vec<_>>()
+        };
+        pods.flat_map(of_pod).collect()
+    }
 }
 
 impl PoolSet {
@@ -59,16 +103,33 @@ impl PoolSet {
         self.key == *key
     }
 
-    /// The pool of exactly this pod.
-    fn pool_of_pod(&self, pod: &CpuSet) -> Option<u32> {
-        self.key.pods.iter().position(|known| known == pod).map(|at| self.pools[at])
+    /// The pool of exactly these CPUs.
+    fn pool_of_cpus(&self, cpus: &CpuSet) -> Option<u32> {
+        self.shards.iter().position(|shard| shard.cpus == *cpus).map(|at| self.pools[at])
     }
 
-    /// The position of the pod that holds this CPU.
-    pub(crate) fn pod_of(&self, cpu: u32) -> Option<usize> {
-        self.key.pods.iter().position(|pod| pod.contains(cpu))
+    /// Each CPU, and the position of its pool.
+    pub(crate) fn by_cpu(&self) -> impl Iterator<Item = (u32, usize)> {
+        let shards = self.shards.iter().enumerate();
+        shards.flat_map(|(at, shard)| shard.cpus.iter().map(move |cpu| (cpu, at)))
+    }
+
+    /// The pools that share work: those of all pods, or of one pod if the queues are strict.
+    pub(crate) fn sharers(&self) -> impl Iterator<Item = &[u32]> {
+        let mut first = 0;
+        self.shards.chunk_by(|a, b| self.key.share(a, b)).map(move |shards| {
+            first += shards.len();
+            &self.pools[first - shards.len()..first]
+        })
+    }
+
+    /// A pool of each pod.
+    fn first_pools(&self) -> impl Iterator<Item = u32> {
+        let is_first = |&at: &usize| at == 0 || self.shards[at].pod != self.shards[at - 1].pod;
+        (0..self.shards.len()).filter(is_first).map(|at| self.pools[at])
     }
 }
+
 /// All pool sets, each with the key that it serves.
 pub(crate) struct PoolSets(Lock<Vec<Arc<PoolSet>>>);
 
@@ -103,8 +164,9 @@ impl PoolSets {
             set.pools.iter().for_each(|&id| engine.pool(id).lock().queue = queue);
         }
         // Threads are created without the lock. If another thread is spawning a pool's first
-        // worker, that thread has claimed the wake.
-        for &id in &set.pools {
+        // worker, that thread has claimed the wake. One worker in each pod suffices: it serves all
+        // pools of the pod.
+        for id in set.first_pools() {
             // A queue that accepts no items needs no worker.
             let deserted = !engine.is_shut_down() && engine.pool(id).lock().workers.is_empty();
             if deserted && let Err(error) = engine.pool(id).create_first_worker(engine) {
@@ -135,8 +197,9 @@ impl PoolSets {
         let set = match sets.iter().find(|set| set.key == key && free(set)) {
             Some(set) => set.clone(),
             None => {
-                let pools = self.pools_for(engine, &sets, &key)?;
-                let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(0) });
+                let shards = key.shards();
+                let pools = self.pools_for(engine, &sets, &key, &shards)?;
+                let set = Arc::new(PoolSet { key, shards, pools, users: AtomicU32::new(0) });
                 sets.push(set.clone());
                 set
             }
@@ -155,29 +218,30 @@ impl PoolSets {
         Ok(set)
     }
 
-    /// A pool for each pod of a new set. A pool of a single CPU is shared by all sets that contain
-    /// that CPU and are alike in everything else: its target is one worker, whatever other CPUs are
-    /// permitted.
+    /// A pool for each shard of a new set. A pool of a per-CPU queue is shared by all sets that
+    /// contain that CPU and are alike in everything else: its target is one worker, whatever other
+    /// CPUs are permitted.
     fn pools_for<H: Host>(
         &self,
         engine: &Engine<H>,
         sets: &[Arc<PoolSet>],
         key: &SetKey,
+        shards: &[Shard],
     ) -> Result<Vec<u32>, QueueError> {
         let allocate = || match engine.pools.allocate(Pool::new) {
             Some((id, _)) => Ok(id),
             None => Err(QueueError::TooManyPools),
         };
-        let mut pools = Vec::with_capacity(key.pods.len());
+        let mut pools = Vec::with_capacity(shards.len());
         if key.bound {
             let alike = sets.iter().filter(|set| set.key.is_like(key));
-            let known = |pod| alike.clone().find_map(|set| set.pool_of_pod(pod));
-            for pod in &key.pods {
-                let id = match known(pod) {
+            let known = |cpus| alike.clone().find_map(|set| set.pool_of_cpus(cpus));
+            for shard in shards {
+                let id = match known(&shard.cpus) {
                     Some(id) => id,
                     None => {
                         let id = allocate()?;
-                        self.configure(engine, id, key, pod, (Vec::new(), None));
+                        self.configure(engine, id, key, shard, Sharing::alone(id));
                         id
                     }
                 };
@@ -185,15 +249,20 @@ impl PoolSets {
             }
             return Ok(pools);
         }
-        for _ in &key.pods {
+        for _ in shards {
             pools.push(allocate()?);
         }
-        let is_wide = !key.strict && pools.len() > 1 + STEAL_CHOICE;
-        let wide = is_wide.then(|| WideSet::new(&pools));
-        for (index, pod) in key.pods.iter().enumerate() {
-            let neighbours = self.neighbours(engine, key, &pools, index);
-            let wide = wide.as_ref().map(|set| set.seen_from(index));
-            self.configure(engine, pools[index], key, pod, (neighbours, wide));
+        let mut first = 0;
+        for sharers in shards.chunk_by(|a, b| key.share(a, b)) {
+            let pools = &pools[first..first + sharers.len()];
+            first += sharers.len();
+            let wide = (pools.len() > 1 + STEAL_CHOICE).then(|| WideSet::new(pools));
+            for (at, shard) in sharers.iter().enumerate() {
+                let neighbours = nearest(engine, sharers, at).map(|other| pools[other]).collect();
+                let wide = wide.as_ref().map(|set| set.seen_from(at, pod_of(sharers, at)));
+                let sharing = Sharing { first: pools[0], neighbours, wide };
+                self.configure(engine, pools[at], key, shard, sharing);
+            }
         }
         Ok(pools)
     }
@@ -203,24 +272,27 @@ impl PoolSets {
         engine: &Engine<H>,
         id: u32,
         key: &SetKey,
-        pod: &CpuSet,
-        (neighbours, wide): (Vec<u32>, Option<WideSet>),
+        shard: &Shard,
+        Sharing { first, neighbours, wide }: Sharing,
     ) {
         let spec = PoolSpec {
-            cpus: pod.clone(),
+            cpus: shard.cpus.clone(),
+            pod: key.pods[shard.pod].clone(),
             nice: key.nice,
-            label: label(key, pod),
+            label: label(key, &shard.cpus),
             confined: key.bound || key.context != Context::Managed,
             single: key.context != Context::Managed,
             bh: key.context == Context::Bh,
-            shares: !key.bound && !key.strict && key.pods.len() > 1,
+            shares: !neighbours.is_empty(),
             saves: key.saves,
+            first,
+            in_pod: if key.sharded { key.pods[shard.pod].len() - 1 } else { 0 },
             neighbours,
             wide,
         };
         let has_one_worker = key.bound || key.context != Context::Managed;
         let begins_with_one = has_one_worker || key.saves;
-        let target = if begins_with_one { 1 } else { engine.cpus().target(pod) };
+        let target = if begins_with_one { 1 } else { engine.cpus().target(&shard.cpus) };
         engine.pool(id).configure(spec, target);
     }
 
@@ -246,28 +318,32 @@ impl PoolSets {
         drop(sets);
         deserted.into_iter().for_each(|pool| pool.wake_all_parked(engine));
     }
-
-    fn neighbours<H: Host>(
-        &self,
-        engine: &Engine<H>,
-        key: &SetKey,
-        pools: &[u32],
-        of: usize,
-    ) -> Vec<u32> {
-        if key.bound || key.strict {
-            return Vec::new();
-        }
-        let distance = |pod: &CpuSet| match (key.pods[of].first(), pod.first()) {
-            (Some(a), Some(b)) => (engine.config.topology.distance(a, b), a.abs_diff(b)),
-            _ => (u32::MAX, 0),
-        };
-        let mut others: Vec<usize> = (0..pools.len()).filter(|&other| other != of).collect();
-        others.sort_by_key(|&other| distance(&key.pods[other]));
-        others.into_iter().map(|other| pools[other]).collect()
-    }
 }
 
-fn label(key: &SetKey, pod: &CpuSet) -> String {
+/// The positions of the shards of the same pod.
+fn pod_of(shards: &[Shard], at: usize) -> Range<usize> {
+    let first = shards.partition_point(|other| other.pod < shards[at].pod);
+    first..shards.partition_point(|other| other.pod <= shards[at].pod)
+}
+
+/// The positions of the other shards, those of the same pod first, each group by its distance.
+fn nearest<H: Host>(
+    engine: &Engine<H>,
+    shards: &[Shard],
+    of: usize,
+) -> impl Iterator<Item = usize> {
+    let distance = |other: &Shard| match (shards[of].cpus.first(), other.cpus.first()) {
+        (Some(a), Some(b)) => (engine.config.topology.distance(a, b), a.abs_diff(b)),
+        _ => (u32::MAX, 0),
+    };
+    let mut others: Vec<usize> = (0..shards.len()).filter(|&other| other != of).collect();
+    others.sort_by_cached_key(|&other| {
+        (shards[other].pod != shards[of].pod, distance(&shards[other]))
+    });
+    others.into_iter()
+}
+
+fn label(key: &SetKey, cpus: &CpuSet) -> String {
     let kind = match key.context {
         Context::Managed if key.bound => "",
         Context::Managed if key.saves => "p",
@@ -276,5 +352,5 @@ fn label(key: &SetKey, pod: &CpuSet) -> String {
         Context::Dedicated => "k",
     };
     let nice = if key.nice < 0 { "H" } else { "" };
-    format!("{kind}{pod}{nice}")
+    format!("{kind}{cpus}{nice}")
 }

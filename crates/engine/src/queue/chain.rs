@@ -88,7 +88,7 @@ impl<H: Host> Wq<H> {
         // SAFETY: by this function's contract.
         let _ = unsafe { work.as_ref() }.word.acquire_unshared();
         // SAFETY: live, and ours.
-        unsafe { self.push(work, self.route(cpu), cpu, false) };
+        unsafe { self.push(work, self.route_for((cpu, false)), cpu, false) };
         Queued::Yes
     }
 
@@ -108,7 +108,7 @@ impl<H: Host> Wq<H> {
             return Err(chain);
         }
         let cpu = self.engine().host().current_cpu();
-        let pwq = self.route(cpu);
+        let pwq = self.route_for((cpu, false));
         let mut item = chain.newest;
         loop {
             // SAFETY: the items of a chain are live, and the holder's alone.
@@ -140,7 +140,7 @@ impl<H: Host> Wq<H> {
         mut outcome: impl FnMut(usize, Queued),
     ) {
         let cpu = self.engine().host().current_cpu();
-        let pwq = self.route(cpu);
+        let pwq = self.route_for((cpu, false));
         let is_open = self.looks_open();
         let (mut newest, mut oldest) = (std::ptr::null_mut(), std::ptr::null_mut());
         let push = |newest: &mut *mut Work, oldest: *mut Work| {

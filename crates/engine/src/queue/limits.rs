@@ -1,5 +1,7 @@
 //! How many items of a queue may run at once: the limits of its pwqs and nodes, and their changes.
 
+use std::collections::HashMap;
+
 use uwork_policy::admission::{default_min_active, node_max_active};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -238,15 +240,13 @@ impl<H: Host> Wq<H> {
     /// If more items run than a lowered limit permits, they all count until the next change: each
     /// occupies a worker, and items of other queues would otherwise find the pool full.
     pub(super) fn count_limits(&self, tunable: &Tunable) -> Vec<u32> {
-        let mut running: Vec<(u32, u32)> = Vec::new();
-        self.pwqs().for_each_with_pool(|pwq, pool| running.push((pool.id, pwq.holders())));
+        let mut running: HashMap<u32, u32> = HashMap::new();
+        self.pwqs().for_each_with_pool(|pwq, pool| _ = running.insert(pool.id, pwq.holders()));
         let mut roomier = Vec::new();
         for used in &mut *self.sets.lock() {
-            let here = running.iter().filter(|(pool, _)| used.set.pools.contains(pool));
-            let held = match self.shares_in(&used.set) {
-                true => here.map(|&(_, holders)| holders).sum(),
-                false => here.map(|&(_, holders)| holders).max().unwrap_or(0),
-            };
+            let held_by =
+                |pools: &[u32]| pools.iter().filter_map(|pool| running.get(pool)).sum::<u32>();
+            let held = used.set.sharers().map(held_by).max().unwrap_or(0);
             let limit = if tunable.ended { 0 } else { self.limit_in(&used.set, tunable).max(held) };
             let before = used.counted;
             if limit != before {
@@ -266,32 +266,30 @@ impl<H: Host> Wq<H> {
         if self.ordered {
             return 1;
         }
-        let pools = || set.pools.iter().map(|&id| self.engine.pool(id));
-        let limits: Vec<u32> = match &self.nodes {
-            None => pools().map(|_| tunable.max_active).collect(),
-            Some(nodes) => {
-                let mut at: Vec<usize> = pools().map(|pool| nodes.of(&pool.spec().cpus)).collect();
-                at.sort_unstable();
-                at.dedup();
-                at.into_iter().map(|at| nodes.limit(at, tunable, &tunable.mask)).collect()
-            }
+        let limit_of = |pools: &[u32]| {
+            let limits: Vec<u32> = match &self.nodes {
+                None => vec![tunable.max_active; pools.len()],
+                Some(nodes) => {
+                    let pods = pools.iter().map(|&id| &self.engine.pool(id).spec().pod);
+                    // The pools of one pod follow each other.
+                    let mut pods: Vec<&CpuSet> = pods.collect();
+                    pods.dedup();
+                    let mut at: Vec<usize> = pods.into_iter().map(|pod| nodes.of(pod)).collect();
+                    at.sort_unstable();
+                    at.dedup();
+                    at.into_iter().map(|at| nodes.limit(at, tunable, &tunable.mask)).collect()
+                }
+            };
+            limits.iter().fold(0, |sum: u32, &limit| sum.saturating_add(limit))
         };
-        match self.shares_in(set) {
-            true => limits.iter().fold(0, |sum, &limit| sum.saturating_add(limit)),
-            false => limits.into_iter().max().unwrap_or(0),
-        }
-    }
-
-    /// Whether the pools of this set share their work.
-    fn shares_in(&self, set: &PoolSet) -> bool {
-        set.pools.iter().any(|&id| self.engine.pool(id).spec().shares)
+        set.sharers().map(limit_of).max().unwrap_or(0)
     }
 
     /// The first limit of a new pwq on this pool, of a queue that will use the CPUs of `mask`.
     pub(super) fn limit_on(&self, pool: &Pool<H>, tunable: &Tunable, mask: &CpuSet) -> u32 {
         match &self.nodes {
             _ if tunable.is_stopped() => 0,
-            Some(nodes) => nodes.limit(nodes.of(&pool.spec().cpus), tunable, mask),
+            Some(nodes) => nodes.limit(nodes.of(&pool.spec().pod), tunable, mask),
             None => tunable.max_active,
         }
     }
@@ -321,19 +319,18 @@ impl<H: Host> Wq<H> {
     pub(super) fn share_limits(&self) -> BecameReady<H> {
         let mut ready: Vec<*const Pwq<H>> = Vec::new();
         let Some(nodes) = &self.nodes else { return BecameReady::of(ready) };
-        for (at, node) in nodes.nodes.iter().enumerate() {
-            let is_here = |pool: &Pool<H>| nodes.of(&pool.spec().cpus) == at;
-            let mut here = 0;
-            self.pwqs().for_each_with_pool(|_, pool| here += usize::from(is_here(pool)));
-            if here < 2 {
-                continue;
-            }
-            node.make_room(here);
-            self.pwqs().for_each_with_pool(|pwq, pool| {
-                if is_here(pool) && pwq.share(node) {
+        let mut here: Vec<Vec<*const Pwq<H>>> = vec![Vec::new(); nodes.nodes.len()];
+        let pwqs = self.pwqs();
+        pwqs.for_each_with_pool(|pwq, pool| here[nodes.of(&pool.spec().pod)].push(pwq));
+        for (node, here) in nodes.nodes.iter().zip(here).filter(|(_, here)| here.len() > 1) {
+            node.make_room(here.len());
+            // SAFETY: pwqs live as long as their engine, and these are the queue's.
+            for pwq in here.into_iter().map(|pwq| unsafe { &*pwq }) {
+                if pwq.share(node) {
                     ready.push(pwq);
                 }
-            });
+            }
+            node.end_adding();
         }
         BecameReady::of(ready)
     }

@@ -1,5 +1,6 @@
 //! Routes: the pwq and the pool of each CPU, and how the attributes determine them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
@@ -42,6 +43,39 @@ impl<H: Host> Wq<H> {
             }
         }
         self.pwq_in_turn()
+    }
+
+    /// The pwq of this CPU, if the queue uses it.
+    pub(super) fn known_route(&self, cpu: u32) -> Option<&Pwq<H>> {
+        // SAFETY: null, or a pwq of the queue, which lives as long as the queue.
+        unsafe { self.routes.get(cpu as usize)?.pwq.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The destination of an item that a submitter on `cpu` enqueues, or that it enqueues for `cpu`,
+    /// if that is `named`. A submitter that goes on computing there enqueues for another CPU of the
+    /// pod.
+    #[inline(always)]
+    pub(super) fn route_for(&self, (cpu, named): (u32, bool)) -> &Pwq<H> {
+        let pwq = self.route(cpu);
+        // A pwq that is ready or at its limit needs no worker.
+        if named || !pwq.needs_worker() { pwq } else { self.route_beside(pwq) }
+    }
+
+    #[inline(never)]
+    fn route_beside<'a>(&'a self, pwq: &'a Pwq<H>) -> &'a Pwq<H> {
+        if self.ordered {
+            return pwq;
+        }
+        pwq.home().cpu_beside(&self.engine).map_or(pwq, |cpu| self.route(cpu))
+    }
+
+    /// The pool for an ordered queue that a submitter on `cpu`, or for `cpu`, makes ready.
+    pub(super) fn pool_for(&self, cpu: u32) -> &Pool<H> {
+        let pool = self.pool_of(cpu);
+        if cpu != self.engine.host().current_cpu() {
+            return pool;
+        }
+        pool.cpu_beside(&self.engine).map_or(pool, |cpu| self.pool_of(cpu))
     }
 
     /// The pool for a submitter on `cpu`.
@@ -183,7 +217,8 @@ impl<H: Host> Wq<H> {
                 let nice = self.engine.default_nice(self.flags);
                 let bh = self.flags.contains(Flags::BH);
                 let context = if bh { Context::Bh } else { Context::Managed };
-                let key = SetKey { pods, nice, context, bound: true, strict: true, saves: false };
+                let (bound, strict, sharded, saves) = (true, true, false, false);
+                let key = SetKey { pods, nice, context, bound, strict, sharded, saves };
                 (key, None, cpus.allowed.clone())
             }
             Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(fit, attrs),
@@ -191,7 +226,11 @@ impl<H: Host> Wq<H> {
                 let (key, _, mask) = self.unbound_key(fit, attrs);
                 let pods = vec![mask.clone()];
                 let context = Context::Dedicated;
-                (SetKey { pods, context, strict: true, saves: false, ..key }, None, mask)
+                (
+                    SetKey { pods, context, strict: true, sharded: false, saves: false, ..key },
+                    None,
+                    mask,
+                )
             }
         };
         let set = self.use_set(key)?;
@@ -213,21 +252,21 @@ impl<H: Host> Wq<H> {
         ready.append(self.apply_limits(tunable));
         ready.roomier = self.count_limits(tunable);
         set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
-        let routes = || (0..).zip(&self.routes);
-        let reached = |&(cpu, _): &(u32, &Route<H>)| set.pod_of(cpu).is_some();
-        for (cpu, route) in routes().filter(reached) {
-            let pod = set.pod_of(cpu).expect("filtered");
-            let pwq = pwqs[if self.ordered { 0 } else { pod }];
+        let mut unreached = vec![true; self.routes.len()];
+        for (cpu, at) in set.by_cpu() {
+            let Some(route) = self.routes.get(cpu as usize) else { continue };
+            unreached[cpu as usize] = false;
+            let pwq = pwqs[if self.ordered { 0 } else { at }];
             // A submitter may combine the new pool with the old pwq or the other way round.
             // Readiness only decides which pool examines the pwq first, so both combinations
             // preserve the queue's guarantees.
-            let pool: *const Pool<H> = self.engine.pool(set.pools[pod]);
+            let pool: *const Pool<H> = self.engine.pool(set.pools[at]);
             route.pool.store(pool.cast_mut(), Ordering::Release);
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
         }
         // After the new routes are stored, and before the old ones are removed: see `turns`.
         self.turns.set(&tunable.mask);
-        for (_, route) in routes().filter(|route| !reached(route)) {
+        for (route, _) in self.routes.iter().zip(unreached).filter(|&(_, unreached)| unreached) {
             route.pwq.store(std::ptr::null_mut(), Ordering::Release);
             route.pool.store(std::ptr::null_mut(), Ordering::Release);
         }
@@ -305,12 +344,21 @@ impl<H: Host> Wq<H> {
         };
         let pods = Pods::of(topology, scope.effective, size);
         let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
+        // A limit for each pod is that of its pwq. A limit of CPU time below a pod's CPUs is the number
+        // of the pool's workers that run.
+        let is_whole =
+            |pod: &CpuSet| fit.cpus.cpu_limit.is_some_and(|max| (max as usize) < pod.len());
+        let sharded = !saves
+            && !self.flags.contains(Flags::POD_LIMITS)
+            && pods.iter().any(|pod| pod.len() > 1)
+            && !pods.iter().any(is_whole);
         let (context, strict) = (Context::Managed, attrs.strict);
-        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict, saves };
+        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict, sharded, saves };
         (key, Some(scope), mask)
     }
 
-    /// A pwq for each pool of the set (a single one if ordered); existing pwqs are reused.
+    /// A pwq for each pool of the set (a single one if ordered); existing pwqs are reused. The homes
+    /// of ordered queues differ: they become ready there when they are thawed.
     fn pwqs_for(
         &self,
         set: &PoolSet,
@@ -320,11 +368,12 @@ impl<H: Host> Wq<H> {
         let flush = self.flush.lock();
         let mut known = self.pwqs.lock();
         let pools = if self.ordered { &set.pools[..1] } else { &set.pools[..] };
+        let by_pool: HashMap<u32, u32> = known.iter().map(|&(id, pool)| (pool, id)).collect();
+        let only = known.first().filter(|_| self.ordered).map(|&(id, _)| id);
         let mut pwqs = Vec::with_capacity(pools.len());
         for &pool in pools {
-            let old = known.iter().find(|&&(_, of)| self.ordered || of == pool);
-            let id = match old {
-                Some(&(id, _)) => id,
+            let id = match only.or_else(|| by_pool.get(&pool).copied()) {
+                Some(id) => id,
                 None => {
                     let (id, pwq) =
                         self.engine.pwqs.allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
@@ -335,7 +384,8 @@ impl<H: Host> Wq<H> {
                 }
             };
             let pwq = self.engine.pwqs.get(id).expect("an id that was given out names a pwq");
-            pwq.set_home(self.engine.pool(pool));
+            let home = if self.ordered { set.pools[id as usize % set.pools.len()] } else { pool };
+            pwq.set_home(self.engine.pool(home));
             pwqs.push(pwq);
         }
         Ok(pwqs)

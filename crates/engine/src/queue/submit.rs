@@ -125,16 +125,14 @@ impl<H: Host> Wq<H> {
         owned: Owned,
         cpu: Option<u32>,
     ) -> Queued {
-        let cpu = match cpu {
-            Some(cpu) if !self.engine().host().reverts(Cure::NamedCpu) => cpu,
-            _ => self.engine().host().current_cpu(),
-        };
+        let named = cpu.filter(|_| !self.engine().host().reverts(Cure::NamedCpu));
+        let cpu = named.unwrap_or_else(|| self.engine().host().current_cpu());
         if !owned.is_fresh() || !self.looks_open() {
             // SAFETY: by this function's contract.
-            return unsafe { self.queue_with_care(item, owned, cpu) };
+            return unsafe { self.queue_with_care(item, owned, (cpu, named.is_some())) };
         }
         // SAFETY: by this function's contract.
-        unsafe { self.push(item, self.route(cpu), cpu, false) };
+        unsafe { self.push(item, self.route_for((cpu, named.is_some())), cpu, false) };
         Queued::Yes
     }
 
@@ -223,16 +221,22 @@ impl<H: Host> Wq<H> {
     ///
     /// # Safety
     /// As [`Wq::queue`].
-    unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, cpu: u32) -> Queued {
+    unsafe fn queue_with_care(
+        &self,
+        item: NonNull<Work>,
+        owned: Owned,
+        (cpu, named): (u32, bool),
+    ) -> Queued {
+        let route = || self.route_for((cpu, named));
         // SAFETY: the item is live and ours.
         match self.check_admission(unsafe { item.as_ref() }, owned) {
             Admission::Refuse(outcome) => return outcome,
             // SAFETY: by this function's contract.
-            Admission::Admit => unsafe { self.push(item, self.route(cpu), cpu, false) },
+            Admission::Admit => unsafe { self.push(item, route(), cpu, false) },
             // SAFETY: by this function's contract.
             Admission::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
             // SAFETY: by this function's contract.
-            Admission::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
+            Admission::Collision(None) => unsafe { self.push(item, route(), cpu, true) },
         }
         Queued::Yes
     }
@@ -299,7 +303,10 @@ impl<H: Host> Wq<H> {
     pub(crate) fn make_claimed_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // The only pwq of an ordered queue goes to the pool of the submitting CPU; every other pwq
         // has a home pool.
-        let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
+        let pool = match self.is_ordered() && !collision {
+            true => self.pool_for(cpu),
+            false => pwq.home(),
+        };
         if pool.spec().saves {
             pool.note_slack(self.timer_slack());
         }

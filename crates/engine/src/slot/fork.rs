@@ -29,6 +29,7 @@ impl<H: Host> Slot<H> {
             waits_for_lock,
             picked,
             restricted_to,
+            unpinned,
             home: _,
             idle,
             description: _,
@@ -46,6 +47,7 @@ impl<H: Host> Slot<H> {
         waits_for_lock.store(false, Ordering::SeqCst);
         picked.store(false, Ordering::Relaxed);
         restricted_to.store(UNRESTRICTED, Ordering::Relaxed);
+        unpinned.store(false, Ordering::Relaxed);
         idle.forget();
         wait.set(WaitsFor::Unknown);
         wait.set_helper(0);

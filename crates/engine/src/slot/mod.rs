@@ -89,6 +89,8 @@ pub(crate) struct Slot<H: Host> {
     /// The first of the pod's CPUs to which the thread that wakes this worker has restricted it;
     /// `UNRESTRICTED` if it has not.
     restricted_to: AtomicU32,
+    /// Whether an item has left the pool's CPUs for those of the pod. Written by the owner, under `placing`.
+    unpinned: AtomicBool,
     /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     home: AtomicU32,
     /// The worker's place on the idle stack.
@@ -167,6 +169,7 @@ impl<H: Host> Slot<H> {
             waits_for_lock: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             restricted_to: AtomicU32::new(UNRESTRICTED),
+            unpinned: AtomicBool::new(false),
             home: AtomicU32::new(0),
             idle: idle::IdleLink::new(),
             description: now::Description::new(),

@@ -90,6 +90,16 @@ impl<H: Host> Slot<H> {
         self.restricted_to.store(to.unwrap_or(UNRESTRICTED), Ordering::Relaxed);
     }
 
+    /// Whether the owner's item has left the pool's CPUs.
+    pub(crate) fn is_unpinned(&self) -> bool {
+        self.unpinned.load(Ordering::Relaxed)
+    }
+
+    /// See [`Slot::is_unpinned`]. The caller holds `placing`.
+    pub(crate) fn note_unpinned(&self, unpinned: bool) {
+        self.unpinned.store(unpinned, Ordering::Relaxed);
+    }
+
     /// Release: its partner is the Acquire load in `home_after_move`. The worker sees that it is on
     /// the new pool's list.
     pub(crate) fn end_move(&self, pool: u32) {

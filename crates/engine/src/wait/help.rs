@@ -131,7 +131,7 @@ unsafe fn help_in<H: Host>(engine: &Engine<H>, id: u32, work: NonNull<Work>) -> 
     thread.set_frame(frame.outer);
     slot.note_helper(0);
     let batch = batch.end(engine, slot, 1);
-    if !borrowed && pwq.release(engine.host(), batch, &mut |pwq| pwq.make_ready(engine)) {
+    if !borrowed && pwq.release(engine.host(), batch, None, &mut |pwq| pwq.make_ready(engine)) {
         pwq.make_ready(engine);
     }
     tally.publish();

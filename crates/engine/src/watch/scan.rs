@@ -31,9 +31,9 @@ pub(super) struct ScanState<H: Host> {
     pub(super) samples: Samples<H::Observer>,
     /// When samples of workers that have begun no run for long are dropped next.
     tidy_at: u64,
-    /// The pools that share their work and have room for another running worker, in order. Of use
-    /// within one scan.
-    room: Vec<u32>,
+    /// The pools that share their work and have room for another running worker, each after the first
+    /// pool with which it shares, in order. Of use within one scan.
+    room: Vec<(u32, u32)>,
     /// When all samples are dropped, if the watcher sleeps until then.
     pub(super) clear_at: u64,
 }
@@ -77,9 +77,8 @@ impl<H: Host> Watch<H> {
             let scheduled = pool.has_scheduled_batches();
             let ready = pool.looks_ready();
             let starved = pool.create_again_at() != 0;
-            let shares = !pool.spec().neighbours.is_empty();
-            if shares && pool.state.counts().running < pool.target() {
-                state.room.push(pool.id);
+            if pool.spec().shares && pool.state.counts().running < pool.target() {
+                state.room.push((pool.spec().first, pool.id));
             }
             let watcher_helps = pool.watcher_helps(engine);
             if something_waits(Backlog { ready, scheduled, starved, watcher_helps }) {
@@ -139,29 +138,31 @@ impl<H: Host> Watch<H> {
     fn helpers_of(&self, engine: &Engine<H>, waiting: &[u32]) -> Vec<u32> {
         let mut helpers = Vec::new();
         if engine.observer().tier() != Tier::Declared {
-            for &id in waiting.iter().filter(|&&id| engine.pool(id).spec().shares) {
-                helpers.extend(&engine.pool(id).spec().neighbours);
-            }
+            let sharing =
+                waiting.iter().map(|&id| engine.pool(id)).filter(|pool| pool.spec().shares);
+            let mut of_sets: Vec<_> = sharing.map(|pool| (pool.spec().first, pool)).collect();
+            of_sets.sort_unstable_by_key(|&(first, _)| first);
+            // Any pool of a set stands for the others.
+            of_sets.dedup_by_key(|&mut (first, _)| first);
+            of_sets.iter().for_each(|(_, pool)| helpers.extend(&pool.spec().neighbours));
             helpers.sort_unstable();
-            helpers.dedup();
-            helpers.retain(|id| !waiting.contains(id) && !engine.pool(*id).spec().single);
+            // `waiting` has the pools in the order of their ids.
+            helpers
+                .retain(|id| waiting.binary_search(id).is_err() && !engine.pool(*id).spec().single);
         }
         helpers
     }
 }
 
 impl<H: Host> Pool<H> {
-    /// `room`: the pools that share their work and have room, in order.
-    fn leftover(&self, now: u64, room: &[u32]) -> Leftover {
-        let (shares, ready) = (self.spec().shares, self.looks_ready());
-        let has_room = |id: &u32| room.binary_search(id).is_ok();
+    /// `room`: see [`ScanState::room`].
+    fn leftover(&self, now: u64, room: &[(u32, u32)]) -> Leftover {
+        let (shares, ready, first) = (self.spec().shares, self.looks_ready(), self.spec().first);
+        let of_set = &room[room.partition_point(|&(of, _)| of < first)..];
+        let neighbours = of_set.iter().take_while(|&&(of, _)| of == first);
         Leftover {
             shares,
-            // Asked last: the neighbours can be many.
-            room: shares
-                && ready
-                && !room.is_empty()
-                && self.spec().neighbours.iter().any(has_room),
+            room: shares && ready && neighbours.take(2).any(|&(_, id)| id != self.id),
             ready,
             since_progress_ns: self.since_progress(now),
         }

@@ -5,7 +5,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::saving::wake_beside_other_work;
 
 use super::Worker;
-use crate::host::{Cpus, Host};
+use crate::host::{Cpus, Host, Places};
 use crate::sync::Link;
 
 /// The CPU, and the value of the process's CPUs for which it was chosen.
@@ -31,7 +31,8 @@ impl<H: Host> Worker<H> {
         let kept = kept.filter(|_| std::ptr::eq(placed.0, cpus.0));
         if cpu != kept {
             let pod = cpu.map(CpuSet::single);
-            self.slot().go_to(engine, pod.as_ref().unwrap_or(&pool.spec().cpus));
+            let places = pod.as_ref().map_or(pool.spec().places(), Places::all);
+            self.slot().go_to(engine, places);
         }
         self.keeps_to.set((cpu, cpus));
     }
@@ -39,7 +40,7 @@ impl<H: Host> Worker<H> {
     /// Lets this worker use all CPUs of its pod again.
     pub(super) fn leave_kept_cpu(&self) {
         if self.keeps_to.replace(KEEPS_TO_NONE).0.is_some() {
-            self.slot().go_to(&self.engine, &self.pool().spec().cpus);
+            self.slot().go_to(&self.engine, self.pool().spec().places());
         }
     }
 
@@ -51,7 +52,7 @@ impl<H: Host> Worker<H> {
     pub(super) fn keep_to_cpu_of_waker(&self) {
         let (engine, slot) = (&*self.engine, self.slot());
         let cpu = slot.restricted_to();
-        slot.lift_restriction(engine, &CpuSet::single(cpu));
+        slot.lift_restriction(engine, Places::all(&CpuSet::single(cpu)));
         self.keeps_to.set((Some(cpu), Link(std::ptr::from_ref(engine.cpus()).cast_mut())));
     }
 

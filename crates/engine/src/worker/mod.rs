@@ -11,6 +11,7 @@ mod query;
 pub(crate) mod rescuer;
 pub(crate) mod run;
 mod steal;
+mod unpinned;
 
 pub(crate) use caller::Caller;
 pub use query::Busy;
@@ -115,7 +116,7 @@ impl<H: Host> Worker<H> {
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast(), self.pool().spec().bh);
-        self.slot().place_thread(&self.engine, &self.pool().spec().cpus, placed.0);
+        self.slot().place_thread(&self.engine, self.pool().spec().places(), placed.0);
         self.slot().set_worker(true);
         self.slot().note_lock_waits(true);
         self.engine.fork.finish(&self.engine);
@@ -177,13 +178,14 @@ impl<H: Host> Worker<H> {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
-            if pool.take_back_for_caller(engine, now) {
+            if pool.take_back_for_caller(engine, now) || self.fire_timers_beside(now) {
                 return Step::Again;
             }
             return self.go_idle(now);
         };
         self.yields.set(0);
         self.work_on(thread, pwq, from, now);
+        let _is_due = self.fire_timers_of(from, now);
         Step::Again
     }
 
@@ -213,7 +215,10 @@ impl<H: Host> Worker<H> {
             }
         };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-        let taken = pwq.take((host, now), &engine.slots, (self.slot, slot), share, &mut ready);
+        let stolen = !std::ptr::eq(from, pool);
+        let brings_from = pool.spec().cpus.first().filter(|_| stolen);
+        let slots = (&engine.slots, (self.slot, slot));
+        let taken = pwq.take((host, now), slots, share, brings_from, &mut ready);
         let Taken::Some { count, left, more, estimate, waited_ns } = taken else {
             pwq.release_pin(engine);
             // While the pwq was off the list, another thread may have scanned the pool, found
@@ -221,7 +226,6 @@ impl<H: Host> Worker<H> {
             from.settle(engine);
             return;
         };
-        let stolen = !std::ptr::eq(from, pool);
         let plan = plan_batch(TakenBatch { count, intensive, stolen });
         // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
@@ -295,7 +299,7 @@ impl<H: Host> Worker<H> {
         if let Some(begun) = off_cpu.filter(|_| !runner.has_presumed()) {
             self.off_cpu.end(engine, pool, &begun);
         }
-        if pwq.release(host, ended, &mut ready) {
+        if pwq.release(host, ended, brings_from, &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
                 changed.settled_by_caller(engine);
@@ -305,6 +309,7 @@ impl<H: Host> Worker<H> {
         }
         if host.reverts(Cure::NeededWake) {
             pool.bring_helper(engine, CalledBy::Any);
+            pool.wake_idle_neighbour(engine);
         }
     }
 
@@ -447,6 +452,9 @@ impl<H: Host> Worker<H> {
         // Arrive first, take the calls second (`ComingHelp`).
         self.called_by.set(pool.comes_to_help.take());
         pool.note_room();
+        if !pool.spec().beside().is_empty() {
+            let _is_due = self.fire_timers_beside(self.engine.host().now());
+        }
     }
 
     /// The pool that the worker was picked for: its own, or one that it moves to now.
@@ -461,14 +469,14 @@ impl<H: Host> Worker<H> {
         let moved = self.pool.replace(home) != home;
         let spec = self.pool().spec();
         if moved {
-            slot.go_to(engine, &spec.cpus);
+            slot.go_to(engine, spec.places());
             engine.host().rename_thread(&spec.thread_name());
         }
         match (spec.saves, slot.is_restricted()) {
             (true, true) => self.keep_to_cpu_of_waker(),
             // The item need not be the one for which the worker chose the CPU to sleep on.
             (true, false) => self.leave_kept_cpu(),
-            (false, _) => slot.lift_restriction(engine, &spec.cpus),
+            (false, _) => slot.lift_restriction(engine, spec.places()),
         }
         self.pool()
     }

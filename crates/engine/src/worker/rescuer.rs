@@ -28,8 +28,7 @@ use std::sync::Arc;
 
 use crate::account;
 use crate::engine::Engine;
-use crate::host::Cpus;
-use crate::host::{Event, Host, Runner, ThreadKind, WorkerSpec};
+use crate::host::{Cpus, Event, Host, Places, Runner, ThreadKind, WorkerSpec};
 use crate::pool::Pool;
 use crate::queue::pwq::{Pwq, Share, Taken};
 use crate::queue::{QueueError, Wq};
@@ -158,7 +157,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
-    engine.slot(slot).place_thread(engine, &queue.cpus(), placed);
+    engine.slot(slot).place_thread(engine, Places::all(&queue.cpus()), placed);
     let mut last = 0;
     loop {
         while let Some(answered) = queue.answer_mayday(slot, last) {
@@ -189,14 +188,19 @@ impl<H: Host> Pwq<H> {
     fn rescue(&self, engine: &Engine<H>, pool: &Pool<H>, id: u32) {
         let (host, slot) = (engine.host(), engine.slot(id));
         let thread = engine.caller().thread;
-        slot.go_to(engine, &pool.spec().cpus);
+        slot.go_to(engine, Places::all(&pool.spec().pod));
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
             let pinned = pool.take_ready(host, &mut pool.lock(), self);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
-            let taken =
-                self.take((host, host.now()), &engine.slots, (id, slot), Share::One, &mut ready);
+            let taken = self.take(
+                (host, host.now()),
+                (&engine.slots, (id, slot)),
+                Share::One,
+                None,
+                &mut ready,
+            );
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && self.claim_ready() {
                 pool.push_ready(self).settle(engine);
@@ -212,7 +216,7 @@ impl<H: Host> Pwq<H> {
             let meter = account::CpuMeter::default();
             let batch = account::Batch::begin(engine, slot, &meter, (began, waited_ns), estimate);
             BatchRunner::new(engine, (id, slot), None).run_batch(thread, self, &batch.split);
-            if self.release(host, batch.end(engine, slot, count), &mut ready) {
+            if self.release(host, batch.end(engine, slot, count), None, &mut ready) {
                 pool.push_ready(self).settle(engine);
             }
             budget = budget.saturating_sub(count);

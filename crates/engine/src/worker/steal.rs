@@ -70,6 +70,26 @@ impl<H: Host> Worker<H> {
         }
     }
 
+    /// This worker has run items of `from`. Where that is a neighbour, it also queues what is due there: a
+    /// worker of `from` may not come up for long, and none does for deferrable timers. At most a slice,
+    /// as of saving pools. Returns whether something was due.
+    pub(super) fn fire_timers_of(&self, from: &Pool<H>, now: u64) -> bool {
+        let is_other = !std::ptr::eq(from, self.pool());
+        if !is_other || !from.has_unfired_timers(now) || from.state.is_retired() {
+            return false;
+        }
+        let _is_left = from.fire_timers(&self.engine, now);
+        from.settle(&self.engine);
+        true
+    }
+
+    /// This worker has come up, or is about to park: does the same for the nearest pools of its pod. Returns whether
+    /// something was due.
+    pub(super) fn fire_timers_beside(&self, now: u64) -> bool {
+        let beside = self.pool().spec().beside().iter().take(STEAL_CHOICE);
+        beside.filter(|&&id| self.fire_timers_of(self.engine.pool(id), now)).count() > 0
+    }
+
     /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
     /// `settle_source`, `from` is another pool than its own.
     pub(super) fn share(

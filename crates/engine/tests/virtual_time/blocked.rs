@@ -292,13 +292,14 @@ fn a_standby_finds_blocks_at_once() {
     }
 }
 
-/// The bound holds for any number of workers.
+/// The bound holds for any number of workers. A limit for each pod leaves the pod one pool.
 #[test]
 fn a_bounded_number_of_threads_is_recorded() {
     with_engine(setup("core:100"), |engine| {
         notice(engine, Tier::Events);
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
-        let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
+        let flags = Flags::POD_LIMITS;
+        let queue = make(engine, QueueSpec { flags, max_active: 200, ..spec("q", kind) });
         let most = Arc::new(AtomicU32::new(0));
         let body = |at: u32| -> Body {
             let most = most.clone();

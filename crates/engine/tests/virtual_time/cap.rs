@@ -215,21 +215,21 @@ fn caps(engine: &VirtualEngine) -> Vec<u32> {
 fn the_default_follows_the_limits_of_the_queues() {
     with_engine(Setup::exact("llc:2 core:4"), |engine| {
         let first = shared(engine, "first", AffinityScope::System, 100);
-        assert_eq!(caps(engine), [100 + 8]);
+        assert_eq!(caps(engine), [100 + 8; 8], "the pools of a pod have one cap");
         let second = shared(engine, "second", AffinityScope::System, 20);
-        assert_eq!(caps(engine), [120 + 8], "its items may wait for those of the first");
+        assert_eq!(caps(engine), [120 + 8; 8], "its items may wait for those of the first");
         second.set_max_active(50).unwrap();
-        assert_eq!(caps(engine), [150 + 8]);
+        assert_eq!(caps(engine), [150 + 8; 8]);
         drop(first);
-        assert_eq!(caps(engine), [50 + 8]);
+        assert_eq!(caps(engine), [50 + 8; 8]);
         // Items that are already queued run in their old pools: both limits count as long as the
         // queue exists.
         second
             .change_attrs(|attrs| *attrs = self::attrs(engine, AffinityScope::Cache, false))
             .unwrap();
-        assert_eq!(caps(engine), [50 + 8, 50 + 8, 50 + 8], "pods that share have one cap");
+        assert_eq!(caps(engine), [50 + 8; 16], "pods that share have one cap");
         drop(second);
-        assert_eq!(caps(engine), [8 + 1; 3]);
+        assert_eq!(caps(engine), [8 + 1; 16]);
     });
 }
 
@@ -269,13 +269,13 @@ fn nodes_and_strict_pods_have_caps_of_their_own() {
         // Each node gets half of it, and all pods share.
         let kind = |strict| Kind::Unbound(attrs(engine, AffinityScope::Cache, strict));
         let shared = make(engine, QueueSpec { max_active: 40, ..spec("shared", kind(false)) });
-        assert_eq!(caps(engine), [40 + 8; 4]);
+        assert_eq!(caps(engine), [40 + 8; 8]);
         drop(shared);
         let strict = make(engine, QueueSpec { max_active: 40, ..spec("strict", kind(true)) });
-        assert_eq!(caps(engine)[4..], [20 + 2; 4]);
+        assert_eq!(caps(engine)[8..], [20 + 2; 8]);
         drop(strict);
         let per_cpu = make(engine, QueueSpec { max_active: 7, ..spec("per-cpu", Kind::PerCpu) });
-        assert_eq!(caps(engine)[8..], [7 + 1; 8]);
+        assert_eq!(caps(engine)[16..], [7 + 1; 8]);
         drop(per_cpu);
     });
 }

@@ -50,9 +50,10 @@ pools
     slot 0    uw/0  idle  thread 2
   pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0  max 2
     slot 1    uw/1  running  thread 3  run 1  queue limited  for at most 2.0 ms  test::Item
-  pool 2    cpus 0-1  nice 0  target 2  workers 1  running 0  idle 0  max 1026  armed 1  next timer in 18.0 ms
-    slot 2    uw/u0-1  waiting  thread 5  run 1  queue free  for at most 2.0 ms  test::Item
+  pool 2    cpus 0  nice 0  target 1  workers 1  running 0  idle 0  max 1026  armed 1  next timer in 18.0 ms
+    slot 2    uw/u0  waiting  thread 5  run 1  queue free  for at most 2.0 ms  test::Item
     armed  in 18.0 ms  item LATER  test::Item  queue free  cpu 0
+  pool 3    cpus 1  nice 0  target 1  workers 0  running 0  idle 0  max 1026
 
 queues
   queue limited  per-cpu  flags -  cpus 0-1  nice 0  max_active 1  run by slots 1
@@ -60,7 +61,9 @@ queues
     pwq 1    pool 1  active 1/1  pending 1  in flight 0:2  colour 0  started 1  item 100.0 us  saturated
       inactive  item SECOND  test::Item
   queue free  unbound  flags UNBOUND|FREEZABLE  cpus 0-1  nice 0  scope system strict  max_active 1024  run by slots 2
+    node 0    active 1/1024  waiting pwqs 0
     pwq 2    pool 2  active 1/1024  pending 0  in flight 0:1  colour 0  started 1  item 100.0 us
+    pwq 3    pool 3  active 0/1024  pending 0  in flight 0  colour 0  started 0  item 100.0 us
 ";
 
 #[test]

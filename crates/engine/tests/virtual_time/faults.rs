@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::host::Report;
-use uwork_engine::{Kind, Queue, QueueError, Queued};
+use uwork_engine::{Kind, Queue, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
 use crate::host::BrokenSpawn;
@@ -63,8 +64,9 @@ fn items_wait_for_the_existing_workers() {
 fn items_that_arrive_during_a_failing_spawn_run() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
+        // All CPUs have one pool.
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
-        let queue = make(engine, spec("q", kind));
+        let queue = make(engine, QueueSpec { flags: Flags::POD_LIMITS, ..spec("q", kind) });
         host.doze(MS);
         let begin = host.time();
         host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 50 * US, lags_ns: 0 }));

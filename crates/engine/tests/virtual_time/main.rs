@@ -48,6 +48,7 @@ mod random;
 mod rescue;
 mod saving;
 mod saving_cpus;
+mod shards;
 mod shutdown;
 mod standby;
 mod user_code;

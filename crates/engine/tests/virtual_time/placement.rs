@@ -65,8 +65,9 @@ fn behind_a_long_item(reverted: Option<Cure>) -> u64 {
     with_engine(Setup::exact("core:2"), move |engine| {
         reverted.into_iter().for_each(|cure| engine.host().revert(cure));
         let host = engine.host().clone();
+        // Both CPUs have one pool.
         let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
-        let queue = make(engine, spec("q", kind));
+        let queue = make(engine, QueueSpec { flags: Flags::POD_LIMITS, ..spec("q", kind) });
         let last = Arc::new(Mutex::new(0));
         for _ in 0..1_000 {
             assert_eq!(Item::new(|| {}).queue(&queue), Queued::Yes);

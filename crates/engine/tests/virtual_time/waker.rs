@@ -1,11 +1,12 @@
-//! Which worker of a pod with several CPUs is woken, and where: it depends on what the submitter does
-//! next.
+//! Which worker of a pod with several CPUs and one pool is woken, and where: it depends on what the
+//! submitter does next.
 
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::host::{Cure, Host};
-use uwork_engine::{Kind, Queued};
+use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScope;
 
 use uwork_sim::chance::Chaos;
@@ -24,10 +25,10 @@ const ROUNDS: usize = 100;
 /// By then, the submitter's habit is known and the worker has been moved.
 const LEARNED: usize = 50;
 
-/// A pod of all CPUs.
+/// A pod of all CPUs, which a limit for each pod leaves whole.
 fn pod(engine: &Arc<VirtualEngine>) -> VirtualQueue {
     let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
-    make(engine, spec("q", kind))
+    make(engine, QueueSpec { flags: Flags::POD_LIMITS, ..spec("q", kind) })
 }
 
 /// Runs `f` in a thread on CPU `HERE`.

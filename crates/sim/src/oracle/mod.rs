@@ -21,8 +21,9 @@
 //! interruption for longer than the bound, and no item starts there.
 //!
 //! **Shared pods.** Items of an unbound queue whose pods share their work may run in any of them,
-//! so these pods are one pool here. Runs that compute for long are replaced up to twice the number
-//! of CPUs of a pod, and only where something waits in that pod itself.
+//! so these pods are one pool here. So are the CPUs of a pod, each of which has a pool in the
+//! engine. Runs that compute for long are replaced up to twice the number of CPUs of a pod, and
+//! only where something waits in that pod itself.
 //!
 //! **The bounds** follow from the documented intervals of the watcher. See `Rules::bound`.
 

@@ -65,5 +65,6 @@ mod thread_states;
 mod threads;
 mod timers_at_once;
 mod unblock;
+mod unpinned;
 mod watchdog;
 mod workers_max;

@@ -69,6 +69,9 @@ pub(crate) struct Pwq<H: Host> {
     rescuer: AtomicU32,
     /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
     mayday: AtomicU32,
+    /// The node with which it shares the limit, or null. Written under the pwq lock; constant once set,
+    /// until the queue ends.
+    shared_with: AtomicPtr<PwqNode<H>>,
     /// The pool that it becomes ready in, unless the caller knows a better one.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -85,7 +88,7 @@ pub(crate) struct Pwq<H: Host> {
 /// The pwq lock and what is used beside it, in one cache line.
 #[repr(C)]
 struct Locked<H: Host> {
-    /// 1 if the pwq keeps a permit of its node for its next batch, else 0. Set under the lock.
+    /// 1 if the pwq keeps a permit of its node for its next batch, else 0.
     kept: AtomicU32,
     lock: Lock<Inner<H>>,
 }
@@ -169,6 +172,7 @@ impl<H: Host> Pwq<H> {
             ordered: AtomicBool::new(false),
             rescuer: AtomicU32::new(0),
             mayday: AtomicU32::new(0),
+            shared_with: AtomicPtr::new(std::ptr::null_mut()),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             events: Events::new(),
@@ -246,6 +250,7 @@ impl<H: Host> Pwq<H> {
             ordered: _,
             rescuer: _,
             mayday,
+            shared_with: _,
             home: _,
             next_ready: _,
             events: _,
@@ -367,6 +372,12 @@ impl<H: Host> Pwq<H> {
         inner.spliced += count as u64;
         // The pwq lock orders this before any flush that reads the count of this colour.
         self.in_flight.0[colour].fetch_add(count as u32, Ordering::AcqRel);
+    }
+
+    /// Whether an item that is pushed now makes it ready. A hint.
+    #[inline]
+    pub(crate) fn needs_worker(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & (READY | SATURATED) == 0
     }
 
     /// Claims READY: the right, and the duty, to put the pwq on a ready list.

@@ -1,20 +1,17 @@
 //! The limit that an unbound queue's pwqs on one NUMA node share.
 //!
 //! Holders are counted once for each batch. Pwqs that find the node full wait in a row. A thread
-//! that gives a permit back passes it to the first in the row. Far below the limit, each pwq keeps a
-//! permit between its batches. README.md has the protocol.
+//! that gives a permit back passes it to the first in the row. Where the limit is not below the
+//! number of pwqs, each keeps a permit between its batches. README.md has the protocol.
 
 use std::collections::VecDeque;
 
 use super::{Pwq, SATURATED};
 use crate::host::Host;
-use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
+use crate::sync::{AtomicBool, AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
 
 /// The epoch in which no pwq keeps a permit.
 pub(super) const NO_EPOCH: u32 = 0;
-
-/// A pwq may keep a permit if the limit is at least so many times the number of pwqs.
-const LIMIT_TO_KEEP: usize = 2;
 
 /// The shared limit (see the module). It lives as long as its queue.
 pub(crate) struct Node<H: Host> {
@@ -34,6 +31,9 @@ struct Limit {
     /// A number that is different after each change of the limit, or `NO_EPOCH`. A permit is kept only
     /// in the epoch in which it was taken. Written under the row's lock.
     epoch: AtomicU32,
+    /// Whether pwqs may keep permits, and are more than half of the limit: then all permits may be
+    /// taken although few pwqs are held. Written under the row's lock.
+    tight: AtomicBool,
 }
 
 /// Guard: the row's lock.
@@ -60,7 +60,7 @@ impl<H: Host> Node<H> {
         let row = Row { waiting: VecDeque::new(), pwqs: Vec::new(), epoch: NO_EPOCH };
         Node {
             nr: Line(AtomicU32::new(0)),
-            limit: Line(Limit { max, waiting, epoch }),
+            limit: Line(Limit { max, waiting, epoch, tight: AtomicBool::new(false) }),
             row: Line(Lock::ranked(Rank::Row, row)),
         }
     }
@@ -113,12 +113,14 @@ impl<H: Host> Node<H> {
     /// that was taken before.
     fn next_epoch(&self, row: &mut Row<H>) {
         row.epoch = row.epoch.wrapping_add(1).max(NO_EPOCH + 1);
-        let far_below = self.max() as usize >= LIMIT_TO_KEEP * row.pwqs.len().max(1);
-        let epoch = if far_below { row.epoch } else { NO_EPOCH };
+        let suffices = self.max() as usize >= row.pwqs.len().max(1);
+        let epoch = if suffices { row.epoch } else { NO_EPOCH };
         // SeqCst: change the limit first, the epoch second, and collect third. Partners: a pwq
         // that reads the epoch first and the limit second (`try_take`); and one that keeps a permit
         // first and reads the epoch second (`Pwq::keep_permit`).
         self.limit.0.epoch.store(epoch, Ordering::SeqCst);
+        let tight = suffices && (self.max() as usize) < 2 * row.pwqs.len();
+        self.limit.0.tight.store(tight, Ordering::Relaxed);
         self.collect(row);
     }
 
@@ -131,9 +133,39 @@ impl<H: Host> Node<H> {
         kept > 0
     }
 
-    /// Frees the permits that pwqs keep. Returns whether there were any.
-    pub(crate) fn collect_kept(&self) -> bool {
-        self.epoch() != NO_EPOCH && self.collect(&self.row.0.lock())
+    /// Takes over a permit that another pwq keeps. Returns the epoch in which it may be kept. Each
+    /// pwq begins its search at another one.
+    pub(super) fn take_over(&self, id: u32) -> Option<u32> {
+        if !self.keeps() {
+            return None;
+        }
+        let row = self.row.0.lock();
+        // First the epoch, then the limit, as in `try_take`. Where more permits are taken than the
+        // limit permits, a kept one may be of an earlier epoch: it is to be given back.
+        let epoch = self.epoch();
+        if epoch == NO_EPOCH || self.is_exceeded() {
+            return None;
+        }
+        let pwqs = row.pwqs.len().max(1);
+        let (before, after) = row.pwqs.split_at(id as usize % pwqs);
+        // SAFETY: `add` stores pointers to pwqs, which are never freed while their engine lives.
+        let mut all = after.iter().chain(before).map(|pwq| unsafe { &*pwq.0 });
+        all.any(Pwq::take_kept).then_some(epoch)
+    }
+
+    /// Whether more permits are taken than the limit permits.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.nr.0.load(Ordering::SeqCst) > self.max()
+    }
+
+    /// Whether pwqs may keep permits.
+    pub(super) fn keeps(&self) -> bool {
+        self.epoch() != NO_EPOCH
+    }
+
+    /// Whether all permits may be taken while pwqs keep many of them. A hint.
+    pub(super) fn is_tight(&self) -> bool {
+        self.limit.0.tight.load(Ordering::Relaxed)
     }
 
     /// How many permits pwqs keep.
@@ -186,7 +218,16 @@ impl<H: Host> Node<H> {
         debug_assert!(row.pwqs.len() < row.pwqs.capacity(), "as in `enqueue`");
         row.pwqs.push(Link(std::ptr::from_ref(pwq).cast_mut()));
         self.nr.0.fetch_add(holders, Ordering::SeqCst);
-        self.next_epoch(&mut row);
+        if self.keeps() {
+            // As in `next_epoch`.
+            self.limit.0.epoch.store(NO_EPOCH, Ordering::SeqCst);
+            self.collect(&row);
+        }
+    }
+
+    /// All pwqs were added: they may keep permits again, if the limit suffices.
+    pub(crate) fn end_adding(&self) {
+        self.next_epoch(&mut self.row.0.lock());
     }
 
     /// Removes a pwq that no worker holds.
@@ -282,6 +323,7 @@ impl<H: Host> Pwq<H> {
         }
         node.add(self, inner.nr_active);
         inner.node = node;
+        self.shared_with.store(std::ptr::from_ref(node).cast_mut(), Ordering::Relaxed);
         // If the node is full, the worker that takes the pwq next puts it into the node's row.
         self.state.load(Ordering::Relaxed) & SATURATED != 0 && self.unsaturate(&inner)
     }
@@ -291,23 +333,29 @@ impl<H: Host> Pwq<H> {
         self.inner.0.kept.load(Ordering::SeqCst) != 0
     }
 
-    /// Takes the permit that the pwq keeps, if any. Its own threads call this under its lock, others
-    /// under that of the node's row.
+    /// Whether it shares this node's limit. False for an instant after it began to.
+    pub(super) fn shares(&self, node: &Node<H>) -> bool {
+        std::ptr::eq(self.shared_with.load(Ordering::Relaxed), node)
+    }
+
+    /// Takes the permit that the pwq keeps, if any: a worker for its batch, or a thread that collects
+    /// under the lock of the node's row.
     pub(super) fn take_kept(&self) -> bool {
         self.keeps_permit() && self.inner.0.kept.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Keeps a permit of the node that would otherwise be given back, or gives it back. Under the
-    /// pwq's lock. Returns true if the caller must call [`Node::pass_on`] next.
+    /// Keeps a permit of the node that would otherwise be given back, or gives it back. The caller
+    /// holds this pwq or another one of the queue. Returns true if the caller must call [`Node::pass_on`] next.
     #[must_use]
     pub(super) fn keep_permit(&self, node: &Node<H>, epoch: u32) -> bool {
-        if !node.may_keep(epoch) || self.keeps_permit() {
-            return node.give(1);
-        }
         // SeqCst: keep first, read the row and the epoch second. Partners: a pwq that joins the row
         // first and collects second (`enqueue`), and a change of the limit that does the same with
         // the epoch (`next_epoch`). At least one side sees the other.
-        self.inner.0.kept.store(1, Ordering::SeqCst);
+        let kept = &self.inner.0.kept;
+        let keep = || kept.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if !node.may_keep(epoch) || !keep() {
+            return node.give(1);
+        }
         if node.may_keep(epoch) {
             return false;
         }
@@ -340,5 +388,13 @@ impl<H: Host> Pwq<H> {
         }
         inner.granted += 1;
         Offered::Granted { ready: self.claim_ready() }
+    }
+}
+
+#[cfg(all(test, loom))]
+impl<H: Host> Node<H> {
+    /// Frees all permits that pwqs keep, as a pwq that joins the row.
+    pub(crate) fn collect_kept(&self) -> bool {
+        self.collect(&self.row.0.lock())
     }
 }

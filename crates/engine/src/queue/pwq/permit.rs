@@ -37,11 +37,20 @@ impl<H: Host> Inner<H> {
         self.max_active == 0
     }
 
-    /// Takes a permit of the node if one is free.
-    fn try_take(&mut self, node: &Node<H>) -> bool {
-        let epoch = node.try_take();
+    /// Takes a permit of the node if one is free, or one that another pwq keeps. `id`: the pwq's.
+    fn try_take(&mut self, node: &Node<H>, id: u32) -> bool {
+        let epoch = node.try_take().or_else(|| node.take_over(id));
         self.epoch = epoch.unwrap_or(self.epoch);
         epoch.is_some()
+    }
+
+    /// Takes the permit that another pwq of the node keeps, without its lock. As in `try_take`, first
+    /// the epoch is read, then the limit; where more are taken, a kept one is to be given back.
+    fn borrow(&mut self, node: &Node<H>, lender: &Pwq<H>) -> bool {
+        let epoch = node.epoch();
+        let taken = epoch != NO_EPOCH && !node.is_exceeded() && lender.take_kept();
+        self.epoch = if taken { epoch } else { self.epoch };
+        taken
     }
 
     /// Workers that share the queued items: the one that has just taken its permit, and those that
@@ -49,8 +58,10 @@ impl<H: Host> Inner<H> {
     pub(super) fn sharers(&self) -> u32 {
         let more = match self.shared() {
             None => self.max_active.saturating_sub(self.nr_active),
+            // Many may be kept, or none.
+            Some(node) if node.is_tight() => node.max(),
             Some(node) => match node.free() + self.granted {
-                // A worker may collect what pwqs keep.
+                // A worker may take over what other pwqs keep.
                 0 => node.kept(),
                 free => free,
             },
@@ -60,18 +71,30 @@ impl<H: Host> Inner<H> {
 }
 
 impl<H: Host> Pwq<H> {
-    /// Takes a permit. If there is none, the pwq is SATURATED from here on.
-    pub(super) fn take_permit(&self, inner: &mut Inner<H>) -> bool {
+    /// The pwq of the same queue and node whose permit a worker brings along: that of its own CPU,
+    /// `cpu`. `inner`: this pwq, in which an item waits or which the worker holds, so that the queue
+    /// exists.
+    pub(super) fn lender(&self, inner: &Inner<H>, cpu: Option<u32>) -> Option<&Pwq<H>> {
+        let (cpu, node) = (cpu?, inner.shared()?);
+        // SAFETY: as above.
+        let own = unsafe { &*self.wq() }.known_route(cpu)?;
+        (!std::ptr::eq(own, self) && own.shares(node)).then_some(own)
+    }
+
+    /// Takes a permit: one that `lender` keeps, if there is a lender. If there is none, the pwq is
+    /// SATURATED from here on.
+    pub(super) fn take_permit(&self, inner: &mut Inner<H>, lender: Option<&Pwq<H>>) -> bool {
         let taken = match inner.shared() {
             None => self.has_room(inner),
             Some(_) if inner.granted > 0 => {
                 inner.granted -= 1;
                 true
             }
+            Some(node) if lender.is_some_and(|lender| inner.borrow(node, lender)) => true,
             Some(_) if self.take_kept() => true,
             // Retry: another pwq may have taken the permit that was seen.
             Some(node) => loop {
-                if inner.try_take(node) {
+                if inner.try_take(node, self.id) {
                     break true;
                 }
                 if !self.has_room(inner) {
@@ -88,7 +111,7 @@ impl<H: Host> Pwq<H> {
         let taken = match inner.shared() {
             None => inner.nr_active < inner.max_active,
             Some(_) if self.take_kept() => true,
-            Some(node) => inner.try_take(node) || (node.collect_kept() && inner.try_take(node)),
+            Some(node) => inner.try_take(node, self.id),
         };
         inner.nr_active += u32::from(taken);
         taken
@@ -116,10 +139,16 @@ impl<H: Host> Pwq<H> {
         room
     }
 
+    /// Whether a worker that looks may find a permit. Where pwqs may keep most of them, one that looks
+    /// finds out.
+    pub(super) fn may_have_room(&self, inner: &mut Inner<H>) -> bool {
+        inner.shared().is_some_and(Node::is_tight) || self.has_room(inner)
+    }
+
     /// After a batch was taken: whether another worker may take more items now.
     pub(super) fn look_ahead(&self, inner: &mut Inner<H>) -> bool {
         if inner.queued > 0 {
-            return self.has_room(inner);
+            return self.may_have_room(inner);
         }
         if inner.shared().is_none() {
             // Marks a limit that is reached, which spares the next submitter a useless wake. A row
@@ -129,13 +158,14 @@ impl<H: Host> Pwq<H> {
         false
     }
 
-    /// Releases a permit. Returns true if the pwq has become ready and the caller must put it on a
-    /// ready list. Other pwqs that became ready are passed to `ready`.
+    /// Releases a permit, which `lender` or the pwq may keep. Returns true if the pwq has become ready
+    /// and the caller must put it on a ready list. Other pwqs that became ready are passed to `ready`.
     #[must_use]
     pub(super) fn let_go<'a>(
         &'a self,
         host: &H,
         mut inner: LockGuard<'a, Inner<H>>,
+        lender: Option<&Pwq<H>>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> bool {
         let Some(node) = inner.shared() else {
@@ -149,7 +179,8 @@ impl<H: Host> Pwq<H> {
             pausers.complete(host);
             return false;
         };
-        if self.keep_permit(node, inner.epoch) {
+        let keeper = lender.filter(|lender| !lender.keeps_permit()).unwrap_or(self);
+        if keeper.keep_permit(node, inner.epoch) {
             // `nr_active` is lowered last: it keeps the queue, and with it the node.
             drop(inner);
             node.pass_on(ready);
@@ -172,7 +203,7 @@ impl<H: Host> Pwq<H> {
         while inner.granted > 0 {
             inner.granted -= 1;
             inner.nr_active += 1;
-            if self.let_go(host, inner, ready) {
+            if self.let_go(host, inner, None, ready) {
                 ready(self);
             }
             inner = self.lock();
@@ -285,8 +316,34 @@ impl<H: Host> Pwq<H> {
             node.remove(self);
         }
         inner.node = std::ptr::null();
+        self.shared_with.store(std::ptr::null_mut(), Ordering::Relaxed);
         inner.granted = 0;
         inner.epoch = NO_EPOCH;
+        true
+    }
+}
+
+#[cfg(all(test, loom))]
+impl<H: Host> Pwq<H> {
+    /// A batch, of no item, of a worker that brings the permit which `lender` keeps. False if it keeps
+    /// none. Calls `inside` with the permit.
+    pub(crate) fn visit(
+        &self,
+        host: &H,
+        (node, lender): (&Node<H>, &Pwq<H>),
+        inside: impl FnOnce(),
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) -> bool {
+        let mut inner = self.lock();
+        if !inner.borrow(node, lender) {
+            return false;
+        }
+        inner.nr_active += 1;
+        drop(inner);
+        inside();
+        if self.let_go(host, self.lock(), Some(lender), ready) {
+            ready(self);
+        }
         true
     }
 }

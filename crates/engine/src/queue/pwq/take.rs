@@ -64,14 +64,15 @@ impl<H: Host> Inner<H> {
 impl<H: Host> Pwq<H> {
     /// Takes a batch at `now` into `slot`, which the caller owns. The pwq is pinned.
     ///
-    /// `ready` is called, without locks held, for each pwq that must be put on a
-    /// ready list because a permit was given back.
+    /// `brings_from`: the CPU of a worker of another pool, which brings the permit that its own pwq
+    /// keeps. `ready` is called, without locks held, for each pwq that must be put on a ready list
+    /// because a permit was given back.
     pub(crate) fn take(
         &self,
         (host, now): (&H, u64),
-        slots: &Slab<Slot<H>>,
-        slot: (u32, &Slot<H>),
+        (slots, slot): (&Slab<Slot<H>>, (u32, &Slot<H>)),
         share: Share,
+        brings_from: Option<u32>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> Taken {
         let mut inner = self.lock();
@@ -80,7 +81,8 @@ impl<H: Host> Pwq<H> {
             self.return_granted(host, inner, ready);
             return Taken::Nothing;
         }
-        if !self.take_permit(&mut inner) {
+        let lender = self.lender(&inner, brings_from);
+        if !self.take_permit(&mut inner, lender) {
             return Taken::Nothing;
         }
         self.note_helped(false);
@@ -111,7 +113,7 @@ impl<H: Host> Pwq<H> {
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
             } else {
                 debug_assert!(inner.worklist.is_empty(), "all items were deferred");
-                if self.let_go(host, inner, ready) {
+                if self.let_go(host, inner, lender, ready) {
                     ready(self);
                 } else {
                     // The deferred items may be cancelled, and then never return to use the grants.
@@ -184,14 +186,15 @@ impl<H: Host> Pwq<H> {
         (batch, count)
     }
 
-    /// Releases the worker's permit after its batch. Returns true if the pwq has become ready and
-    /// the caller must put it on a ready list. Other pwqs that became ready are passed to `ready`,
-    /// without locks held.
+    /// Releases the worker's permit after its batch; `brings_from` as in [`Pwq::take`]. Returns true if
+    /// the pwq has become ready and the caller must put it on a ready list. Other pwqs that became
+    /// ready are passed to `ready`, without locks held.
     #[must_use]
     pub(crate) fn release(
         &self,
         host: &H,
         batch: EndedBatch,
+        brings_from: Option<u32>,
         ready: &mut impl FnMut(&Pwq<H>),
     ) -> bool {
         // Nothing is allocated or freed under the lock. A second worker that allocates meanwhile
@@ -207,7 +210,8 @@ impl<H: Host> Pwq<H> {
             self.has_account.set(1);
         }
         inner.account.iter_mut().for_each(|account| account.add(batch));
-        self.let_go(host, inner, ready)
+        let lender = self.lender(&inner, brings_from);
+        self.let_go(host, inner, lender, ready)
     }
 
     /// Puts items that were taken back in front. With `unplug`, also gives up the permit that an
@@ -229,7 +233,7 @@ impl<H: Host> Pwq<H> {
     /// As [`Pwq::give_back`], with the lock already held.
     pub(crate) fn give_back_under(&self, inner: &mut Inner<H>, items: WorkList) -> bool {
         put_in_front(inner, items);
-        !inner.worklist.is_empty() && self.has_room(inner) && self.claim_ready()
+        !inner.worklist.is_empty() && self.may_have_room(inner) && self.claim_ready()
     }
 
     /// An ordered queue's item is no longer deferred: gives up its permit. Returns true if the pwq

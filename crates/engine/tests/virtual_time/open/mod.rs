@@ -101,7 +101,12 @@ fn run(
         let pod_of = case.pods(&config.topology, &mask, config.cache_shard_size);
         let attrs = Attrs { nice: 0, cpumask: mask.clone(), scope: case.scope, strict: false };
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
+        let is_shared = |pod: &usize| pod_of.iter().filter(|other| *other == pod).count() > 1;
+        let has_shards = mask.iter().any(|cpu| is_shared(&pod_of[cpu as usize]));
         let mut oracle = Conservation::new(pod_of, chaos.wake_ns.max(chaos.spawn_ns));
+        if has_shards {
+            oracle.expect_shards();
+        }
         if let Some(tier) = case.blocks {
             host.detecting().tier = tier;
             oracle.expect_blocks();

@@ -1,0 +1,46 @@
+//! In a pod with a pool for each CPU: the pool of another CPU for an item whose submitter keeps its own
+//! CPU busy.
+//!
+//! The items of a submitter that waits next belong on its CPU, which becomes free: no wake across
+//! CPUs, neither of the worker nor at the end of the wait. Those of a submitter that goes on computing
+//! would wait there while other CPUs of the pod idle. So would those of a worker of another pool, which
+//! is in an item. A worker of this pool leaves its items to the sharing of work (README.md), as in a pod
+//! of one CPU.
+//!
+//! Nothing here is needed for the rule of progress: the item waits in one pool or the other, which is
+//! settled.
+
+use uwork_policy::concurrency::STEAL_CHOICE;
+use uwork_policy::cpu_choice::{Habit, is_occupied, keeps_cpu};
+
+use super::Pool;
+use crate::engine::Engine;
+use crate::host::Host;
+
+impl<H: Host> Pool<H> {
+    /// The CPU for an item of the caller, which runs on this pool's CPU, if that is another one.
+    #[cold]
+    pub(crate) fn cpu_beside(&self, engine: &Engine<H>) -> Option<u32> {
+        let spec = self.spec();
+        if spec.in_pod == 0 || self.is_run_by_caller(engine) {
+            return None;
+        }
+        let habit = self.habit_of_caller(engine);
+        if !keeps_cpu(habit) {
+            return None;
+        }
+        let now = engine.host().now();
+        if habit == Habit::Computes {
+            self.occupied_at.set(now as usize);
+        }
+        let idles = |&other: &&Pool<H>| {
+            other.has_room() && !is_occupied(other.occupied_at.get() as u64, now)
+        };
+        let near = spec.beside().iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
+        let beyond = spec.wide.iter().flat_map(|set| {
+            let in_pod = set.room.with_room(set.at).filter(|at| set.pod.contains(at));
+            in_pod.take(STEAL_CHOICE).map(|at| engine.pool(set.pools[at]))
+        });
+        near.chain(beyond).find(idles)?.spec().cpus.first()
+    }
+}
