@@ -394,8 +394,9 @@ int uw_queue_check_cpu(const struct uw_queue *queue, int cpu);
  * the coming run sees the caller's earlier writes. Negative: it was not queued (EPERM: disabled;
  * ESHUTDOWN: refused).
  *
- * _on acts as if called on that CPU: the item runs there on a per-CPU queue, and in that CPU's pod
- * on an unbound one. _node selects a pod of that NUMA node. Delays are in nanoseconds of the
+ * _on queues for that CPU. While it is busy, other CPUs take items of an unbound queue from it: those
+ * of its pod only if the queue is strict. _node queues for the calling CPU if it is on that NUMA node,
+ * else for the node's first, or for an idle CPU of that one's pod. Delays are in nanoseconds of the
  * monotonic clock; 0 queues immediately. A delay beyond INT64_MAX was a negative number: EINVAL.
  */
 int uw_queue_work(struct uw_queue *queue, struct uw_work *work);
@@ -469,8 +470,9 @@ int uw_work_busy(const struct uw_work *work);
 int uw_blocking(void (*func)(void *arg), void *arg);
 
 /*
- * Calls `func` on all CPUs of the item's pod. A worker is pinned to one of them, and a program that
- * the item starts inherits that. Nests; outside of items it only calls `func`. Returns 0.
+ * Calls `func` on all CPUs of the item's pod: for programs and threads that it starts. Elsewhere in
+ * an item they inherit the one CPU to which the worker is pinned, and sched_getaffinity() and nproc
+ * answer 1. Nests; outside of items it only calls `func`. Returns 0.
  */
 int uw_unpinned(void (*func)(void *arg), void *arg);
 

@@ -660,9 +660,9 @@ private:
 	uw_bounded *bounded_;
 };
 
-// Declares to the pool that the item blocks while `function` runs.
+// Calls `function` in a call of the library, and returns its result or throws its exception.
 template <typename F>
-auto blocking(F function) -> std::invoke_result_t<F>
+auto call_in(int (*outer)(void (*)(void *), void *), F &function) -> std::invoke_result_t<F>
 {
 	using result = std::invoke_result_t<F>;
 
@@ -672,7 +672,7 @@ auto blocking(F function) -> std::invoke_result_t<F>
 		std::optional<std::conditional_t<std::is_void_v<result>, int, result>> value;
 	} mine{ function, nullptr, std::nullopt };
 
-	checked(uw_blocking(
+	checked(outer(
 		[](void *arg) noexcept {
 			call &here = *static_cast<call *>(arg);
 
@@ -690,6 +690,20 @@ auto blocking(F function) -> std::invoke_result_t<F>
 		std::rethrow_exception(mine.failure);
 	if constexpr (!std::is_void_v<result>)
 		return std::move(*mine.value);
+}
+
+// Declares to the pool that the item blocks while `function` runs.
+template <typename F>
+auto blocking(F function) -> std::invoke_result_t<F>
+{
+	return call_in(uw_blocking, function);
+}
+
+// Calls `function` on all CPUs of the item's pod: for programs and threads that it starts.
+template <typename F>
+auto unpinned(F function) -> std::invoke_result_t<F>
+{
+	return call_in(uw_unpinned, function);
 }
 
 // A value for each CPU, each with its own lock. The values begin as zero bytes. No other thread may

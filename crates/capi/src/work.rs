@@ -66,7 +66,7 @@ pub unsafe extern "C" fn uw_queue_work_on(
     with_item!(item, |found| answer_in_place(queue.enqueue_on::<_, 0>(cpu, found.pointer)))
 }
 
-/// Queues an item in a pod of that NUMA node.
+/// Queues an item near a CPU of that NUMA node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_work_node(
     handle: *mut UwQueue,

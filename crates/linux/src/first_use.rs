@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use uwork_engine::host::Report;
 
+use crate::cancel::{HeldOff, hold_off};
+
 /// Taken before any other lock of the library's, and held while such an object is made.
 static MAKING: Mutex<()> = Mutex::new(());
 
@@ -31,13 +33,18 @@ thread_local! {
     static MAKES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A guard for the lock; empty if the thread held it already.
-pub struct Making(Option<MutexGuard<'static, ()>>);
+/// A guard for the lock; empty if the thread held it already. Meanwhile cancellation of the thread is held
+/// off: what is made opens files, or asks for random numbers.
+pub struct Making(
+    Option<MutexGuard<'static, ()>>,
+    #[expect(dead_code, reason = "a guard")] HeldOff,
+);
 
 impl Making {
     fn begin() -> Making {
+        let held_off = hold_off();
         let first = !MAKES.replace(true);
-        Making(first.then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner)))
+        Making(first.then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner)), held_off)
     }
 }
 
@@ -69,7 +76,6 @@ pub fn once<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static
 
 #[cold]
 fn first<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T {
-    let _held_off = crate::cancel::hold_off();
     let _making = making();
     cell.get_or_init(make)
 }

@@ -2,7 +2,7 @@
 //!
 //! Counters go in, a decision comes out. The counters are those of one pool at one instant.
 
-use crate::batch::RunEstimate;
+use crate::batch::{RunEstimate, UNKNOWN_RUN_NS};
 use crate::blocking::WAKE_COST_NS;
 
 /// The counters of one pool at one instant.
@@ -94,6 +94,19 @@ pub fn hog_report_due(count: u64, threshold: u64) -> bool {
     threshold != 0 && count >= threshold && (count - threshold + 1).is_power_of_two()
 }
 
+/// Whether a worker that computes, while another one takes its CPU, goes to the other CPUs of its pod. Its
+/// items take `item_ns` on average: at least what is assumed of items that have never run. The two
+/// changes of its thread's affinity cost about 5 % of that.
+///
+/// ```
+/// use uwork_policy::concurrency::leaves_cpu;
+/// assert!(leaves_cpu(1_000_000));
+/// assert!(!leaves_cpu(1_000));
+/// ```
+pub fn leaves_cpu(item_ns: u64) -> bool {
+    item_ns >= UNKNOWN_RUN_NS
+}
+
 /// A worker without work compares this many overloaded pools at a time, the nearest ones first, and
 /// takes from the one that has waited longest. Before its yield it looks at the nearest ones only, and
 /// takes back overdue batches of these only.
@@ -131,7 +144,7 @@ pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 // The same wake, weighed against a block instead of a backlog.
 const _: () = assert!(NEIGHBOUR_WAKE_COST_NS == WAKE_COST_NS);
 
-/// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
+/// Whether a pool that is at its target should wake a worker of a neighbouring pool to take over
 /// some of its backlog: `backlog` items, which take as long as `estimate` says.
 ///
 /// Without help the items wait for the rest of the batch that runs, then for each other.
@@ -156,7 +169,7 @@ pub fn wake_neighbour(backlog: u64, estimate: RunEstimate) -> bool {
 }
 
 /// Whether a worker that has just taken a batch from a pool with these counters wakes a worker of a
-/// neighbouring pod for the rest. Below the target, the pool wakes a worker of its own instead.
+/// neighbouring pool for the rest. Below the target, the pool wakes a worker of its own instead.
 /// ```
 /// use uwork_policy::batch::RunEstimate;
 /// use uwork_policy::concurrency::{PoolCounts, spills};

@@ -1,5 +1,5 @@
 //! Which CPU an item is queued for when the caller named a node, and which of the parked workers of a
-//! pod with several CPUs is woken.
+//! pool with several CPUs is woken.
 
 use crate::batch::RunEstimate;
 use crate::concurrency::STEAL_AFTER_NS;
@@ -153,7 +153,7 @@ impl WakeHistory {
     }
 }
 
-/// A thread that wakes a worker of a pod with several CPUs.
+/// A thread that wakes a worker of a pool with several CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
     /// What it does next.
@@ -166,7 +166,7 @@ pub struct Waker {
 /// `run_ns`: how long ago, if that run has not ended. Its items take as long as `estimate` says.
 ///
 /// The waker has interrupted that run, which continues as soon as the waker waits. A worker that is
-/// moved there shares the CPU with it while other CPUs of the pod idle. A short run ends before a
+/// moved there shares the CPU with it while other CPUs of the pool idle. A short run ends before a
 /// worker comes up on another CPU, so it changes nothing.
 /// ```
 /// use uwork_policy::batch::RunEstimate;

@@ -73,7 +73,7 @@ pub fn retry(pool: Starved) -> Retry {
 /// A pool at the end of a scan, with all blocked workers and hogs replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Whether workers of other pods may take its items.
+    /// Whether workers of other pools may take its items.
     pub shares: bool,
     /// Whether any of those runs fewer workers than it should.
     pub room: bool,
@@ -83,7 +83,7 @@ pub struct Leftover {
     pub since_progress_ns: u64,
 }
 
-/// Whether the watcher wakes a worker of a neighbouring pod: the pool's own workers take nothing.
+/// Whether the watcher wakes a worker of a neighbouring pool: the pool's own workers take nothing.
 #[must_use]
 pub fn wakes_neighbour(pool: Leftover) -> bool {
     pool.shares && pool.ready && pool.since_progress_ns >= STUCK_NS

@@ -241,7 +241,7 @@ impl Topology {
     /// siblings, 2 the same cluster, 3 the same last-level cache, 4 the same node, 5 the same
     /// package, and 6 the same machine only, or a CPU that the machine does not have.
     ///
-    /// Pods help their neighbours in this order.
+    /// Pools help their neighbours in this order, those of one pod first.
     ///
     /// ```
     /// # use uwork_policy::topology::Topology;

@@ -140,6 +140,22 @@ impl Item {
         self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.unwrap_or(Queued::Refused))
     }
 
+    /// As `Queue::queue_node`, for an unbound queue.
+    pub fn queue_node(self: &Arc<Self>, queue: &VirtualQueue, node: u32) -> Queued {
+        self.offer(|| {
+            // SAFETY: the reference that was lent keeps the item where it is.
+            unsafe { queue.queue_node(Some(node), self.work()) }.expect("an unbound queue")
+        })
+    }
+
+    /// As `Queue::queue_each`, for items that are not pending.
+    pub fn queue_each(items: &[Arc<Self>], queue: &VirtualQueue) {
+        let works: Vec<_> = items.iter().map(Item::work).collect();
+        items.iter().for_each(Item::lend);
+        // SAFETY: the references that were lent keep the items where they are.
+        unsafe { queue.queue_each(&works, |at, queued| panic!("item {at}: {queued:?}")) };
+    }
+
     /// As `Queue::queue_delayed`.
     pub fn queue_delayed(
         self: &Arc<Self>,

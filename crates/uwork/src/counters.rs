@@ -52,7 +52,7 @@ pub struct QueueCounters {
     /// Workers that stopped counting as running inside an item, so that another worker could take
     /// over: in a declared wait, found asleep, or computing for too long.
     pub replaced: u64,
-    /// Items that workers of another pod took.
+    /// Items that workers of another pool took, also of the same pod.
     pub stolen: u64,
     /// Calls of the rescuer, since no worker could be created.
     pub maydays: u64,
@@ -217,7 +217,7 @@ const COUNTERS: [Metric; 6] = [
     ("uwork_replaced", "Workers that stopped counting as running in an item", |queue| {
         queue.replaced
     }),
-    ("uwork_items_stolen", "Items that workers of another pod took", |queue| queue.stolen),
+    ("uwork_items_stolen", "Items that workers of another pool took", |queue| queue.stolen),
     ("uwork_maydays", "Calls of the rescuer", |queue| queue.maydays),
     ("uwork_items_rescued", "Items that the rescuer ran", |queue| queue.rescued),
 ];

@@ -76,6 +76,7 @@
 //! |enqueue_all             |22   |1   |2     |no   |yes |yes|no    |yes  |
 //! |scope                   |yes  |yes |2,4   |yes  |yes |no |no    |yes  |
 //! |blocking                |4    |11  |4     |no   |yes |no |no    |yes  |
+//! |unpinned                |23   |23  |no    |no   |yes |yes|no    |yes  |
 //! |make a queue            |yes  |yes |yes   |no   |yes |yes|no    |yes  |
 //! |destroy a queue         |4    |yes |4     |6    |9   |no |no    |yes  |
 //! |drop its last handle    |12   |yes |12    |12   |yes |yes|no    |yes  |
@@ -94,13 +95,13 @@
 //!
 //! 1. If a worker must be woken or the watcher called, as for the first
 //!    item of a burst: mutexes of the pool, of the watcher, and, where a
-//!    worker is moved from a neighbouring pod, of that pool, whose list of
+//!    worker is moved between pools, of the other pool. The pool's list of
 //!    workers may grow. Otherwise neither.
 //! 2. If the pool has no worker, or the watcher does not run yet, as in a
 //!    child after a fork: the call makes them. Otherwise the watcher makes
 //!    the workers that are missing. Making a thread allocates and takes
 //!    mutexes.
-//! 3. The first timer of a pod allocates its wheel.
+//! 3. The first timer of a CPU allocates its wheel.
 //! 4. If the call leaves a CPU to other items, or an item ready, and no
 //!    worker is parked: it makes the worker, or the watcher in a forked
 //!    child. An item that waits leaves its CPU to others, and so does a
@@ -137,6 +138,8 @@
 //! 21. A chunk for up to 127 closures, or, for a closure of more than some
 //!     200 bytes, memory of its own.
 //! 22. If an item is returned.
+//! 23. In an item whose pod has several pools, with two system calls.
+//!     Elsewhere it only calls the closure.
 //!
 //! With UWORK_DEBUG=objects every call of the C library takes one more
 //! mutex and may allocate. In any call an error or a report may allocate.
@@ -256,11 +259,14 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     engine.declared_block(f)
 }
 
-/// Runs `f` on all CPUs of the pod. In a pod of several CPUs each worker is pinned to one of them, and
-/// a program that a work item starts inherits that: start it in `f`.
+/// Runs `f` on all CPUs of the pod: for programs and threads that it starts. Elsewhere in a work item
+/// they inherit the one CPU to which the worker is pinned, and
+/// [`available_parallelism`](std::thread::available_parallelism) is 1. There the first use of rayon's
+/// global pool gives it one thread for good, and threads of a tokio runtime or of OpenMP stay on the
+/// CPU.
 ///
-/// Costs two system calls. Nests. Outside of work items, and where a pod is one CPU, it only calls
-/// `f`.
+/// Takes a lock, allocates, and makes two system calls. Nests. Outside of work items, and where the
+/// pod has one pool (of a per-CPU queue: one CPU), it only calls `f`.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("starter").build()?;

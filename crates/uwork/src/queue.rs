@@ -68,10 +68,10 @@ impl Queue {
         self.0.name()
     }
 
-    /// Queues an item in the pod of the calling CPU (on that CPU, for a per-CPU queue). An item
-    /// that is not queued is returned. The call wakes a worker only if no awake worker of the pod
-    /// is free for the item, and takes a lock only then; otherwise it takes no lock and allocates
-    /// nothing ([exactly](crate#what-each-call-may-do)).
+    /// Queues an item for the calling CPU (an unbound queue: or for an idle one of its pod). An item
+    /// that is not queued is returned. The call wakes a worker only if none is awake that will take
+    /// the item soon, and takes a lock only then; otherwise it takes no lock and allocates nothing
+    /// ([exactly](crate#what-each-call-may-do)).
     ///
     /// The caller's earlier writes are visible to the run if this returns `Queued`, and to the
     /// coming run if it returns `Pending`.
@@ -99,8 +99,8 @@ impl Queue {
         unsafe { enqueued(raw, self.0.queue(field::<P::Target, ID>(raw))) }
     }
 
-    /// As [`Queue::enqueue`], as if called on `cpu`: on that CPU for a per-CPU queue, in its pod
-    /// for an unbound one.
+    /// As [`Queue::enqueue`], for `cpu`. While that CPU is busy, other CPUs take items of an unbound
+    /// queue from it: those of its pod only if the queue is strict.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it. The item is returned.
@@ -118,9 +118,9 @@ impl Queue {
         unsafe { accepted(raw, self.0.queue_on(cpu, field::<P::Target, ID>(raw))) }
     }
 
-    /// As [`Queue::enqueue`], in a pod of this NUMA node: the calling CPU's pod if that CPU is on
-    /// the node, else the pod of the node's first CPU. If the node does not exist, the same as
-    /// [`Queue::enqueue`].
+    /// As [`Queue::enqueue`], as if called on this NUMA node: for the calling CPU if it is on the node,
+    /// else for the node's first, or for an idle CPU of that one's pod. If the node does not exist, the
+    /// same as [`Queue::enqueue`].
     ///
     /// # Errors
     /// The queue is a per-CPU queue. The item is returned.

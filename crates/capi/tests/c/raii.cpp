@@ -136,6 +136,24 @@ static void bounds()
 	CHECK(other.try_reserve());
 }
 
+static void calls_in_items()
+{
+	uwork::queue queue("calls");
+	auto job = queue.spawn([] {
+		bool thrown = false;
+
+		try {
+			uwork::unpinned([] { throw std::runtime_error("as it should"); });
+		} catch (const std::runtime_error &) {
+			thrown = true;
+		}
+		CHECK(thrown);
+		return uwork::blocking([] { return 40; }) + *uwork::unpinned([] { return std::make_unique<int>(2); });
+	});
+
+	CHECK(job.join() == 42);
+}
+
 /* The state of a thread, which its items count in. */
 struct counts {
 	unsigned kind = UW_THREAD_WORKER;
@@ -289,6 +307,7 @@ int main()
 	items();
 	jobs();
 	bounds();
+	calls_in_items();
 	disabled();
 	grace_periods();
 	task_work();

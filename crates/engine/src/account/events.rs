@@ -10,7 +10,7 @@ pub(crate) struct Events {
     /// Workers that left the running count inside an item, so that another one may take over: in a
     /// declared wait, found asleep, or computing for too long.
     pub(crate) replaced: Count,
-    /// Items that workers of another pod took.
+    /// Items that workers of another pool took.
     pub(crate) stolen: Count,
     /// Calls of the rescuer.
     pub(crate) maydays: Count,

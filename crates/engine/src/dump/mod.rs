@@ -97,7 +97,7 @@ pub struct ScopeDump {
 pub struct PoolDump {
     /// Its id.
     pub id: u32,
-    /// The CPUs of its pod.
+    /// The CPUs of its workers: one of its pod, or all.
     pub cpus: CpuSet,
     /// Its workers' niceness.
     pub nice: i32,
@@ -360,7 +360,7 @@ pub struct PwqDump {
     pub hogs: u64,
     /// Workers that left the running count in an item, so that another one could take over.
     pub replaced: u64,
-    /// Items that workers of another pod took.
+    /// Items that workers of another pool took.
     pub stolen: u64,
     /// Calls of the rescuer.
     pub maydays: u64,

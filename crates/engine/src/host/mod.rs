@@ -461,7 +461,7 @@ pub enum Cure {
     MarkedRun,
     /// A submitter settles the pool that it has made ready.
     SettledSubmission,
-    /// A submitter that finds its pod busy with long items wakes a neighbour.
+    /// A submitter that finds its pool busy with long items wakes a neighbour.
     NeighbourAtSubmission,
     /// A worker that parks looks for overloaded neighbours once more.
     NeighbourAtPark,

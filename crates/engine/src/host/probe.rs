@@ -9,9 +9,9 @@ pub struct SubmissionProbe<'a> {
     pub item: ItemProbe,
     /// The queue's name.
     pub queue: &'a str,
-    /// The CPU in whose pod the item was queued.
+    /// The CPU that the caller has named, or the caller's.
     pub requested_cpu: u32,
-    /// The pool's CPU; None if its pod has several.
+    /// The pool's CPU; None if it has several.
     pub cpu: Option<u32>,
 }
 

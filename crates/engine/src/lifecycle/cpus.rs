@@ -3,10 +3,10 @@
 //! A change is applied in this order; each step relies on the one before:
 //!
 //! 1. The new value is published. Workers that start from here on use it.
-//! 2. Every worker thread is placed: on the allowed CPUs of its pod, or on any
-//!    allowed CPU if the pod has none left. From here on no item runs on a forbidden CPU.
+//! 2. Every worker thread is placed: on the allowed CPUs of its pool, or of its pod if the pool has
+//!    none left, or on any allowed CPU. From here on no item runs on a forbidden CPU.
 //! 3. The pools' targets are set.
-//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pool keeps its
+//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pod keeps its
 //!    old routes, which lead to placed workers, and is tried again later.
 //!
 //! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
@@ -258,7 +258,7 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Restricts the worker, which was picked, to some of its pod's CPUs until it arrives. In a
+    /// Restricts the worker, which was picked, to some of its pool's CPUs until it arrives. In a
     /// saving pool it stays on the first of them until it parks (`worker/keep.rs`).
     ///
     /// A change of the CPUs that is applied in between is not lost: before the worker runs anything

@@ -304,7 +304,7 @@ impl<H: Host> Forking<'_, H> {
         let mut in_use = PageList::new(self.pages);
         in_use.extend(thread.frames().map(|frame| frame.slot));
         if (thread.is_rescuer() || !thread.worker().is_null()) && engine.host().thread_id() != 0 {
-            // The thread was confined to the CPUs of a pod. It is the whole process now.
+            // The thread was confined to the CPUs of a pool. It is the whole process now.
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
         // A slot of the parent's worker, which is not this thread's any more.

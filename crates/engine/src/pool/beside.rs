@@ -4,8 +4,8 @@
 //! The items of a submitter that waits next belong on its CPU, which becomes free: no wake across
 //! CPUs, neither of the worker nor at the end of the wait. Those of a submitter that goes on computing
 //! would wait there while other CPUs of the pod idle. So would those of a worker of another pool, which
-//! is in an item. A worker of this pool leaves its items to the sharing of work (README.md), as in a pod
-//! of one CPU.
+//! is in an item, and those for a NUMA node whose first CPU is busy. A worker of this pool leaves its
+//! items to the sharing of work (README.md), as in a pod of one CPU.
 //!
 //! Nothing here is needed for the rule of progress: the item waits in one pool or the other, which is
 //! settled.
@@ -18,28 +18,33 @@ use crate::engine::Engine;
 use crate::host::Host;
 
 impl<H: Host> Pool<H> {
-    /// The CPU for an item of the caller, which runs on this pool's CPU, if that is another one.
+    /// The CPU for an item of the caller that would go to this pool, if that is another one of the pod.
     #[cold]
     pub(crate) fn cpu_beside(&self, engine: &Engine<H>) -> Option<u32> {
         let spec = self.spec();
-        if spec.in_pod == 0 || self.is_run_by_caller(engine) {
-            return None;
-        }
-        let habit = self.habit_of_caller(engine);
-        if !keeps_cpu(habit) {
+        if spec.nr_beside == 0 || self.is_run_by_caller(engine) {
             return None;
         }
         let now = engine.host().now();
-        if habit == Habit::Computes {
-            self.occupied_at.set(now as usize);
-        }
         let idles = |&other: &&Pool<H>| {
             other.has_room() && !is_occupied(other.occupied_at.get() as u64, now)
         };
+        if spec.cpus.contains(engine.host().current_cpu()) {
+            let habit = self.habit_of_caller(engine);
+            if !keeps_cpu(habit) {
+                return None;
+            }
+            if habit == Habit::Computes {
+                self.occupied_at.set(now as usize);
+            }
+        } else if idles(&self) {
+            return None;
+        }
         let near = spec.beside().iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
-        let beyond = spec.wide.iter().flat_map(|set| {
-            let in_pod = set.room.with_room(set.at).filter(|at| set.pod.contains(at));
-            in_pod.take(STEAL_CHOICE).map(|at| engine.pool(set.pools[at]))
+        let has_more = spec.nr_beside > STEAL_CHOICE;
+        let beyond = spec.wide.iter().filter(|_| has_more).flat_map(|set| {
+            let pods = set.room.with_room(set.pod.clone());
+            pods.take(STEAL_CHOICE).map(|at| engine.pool(set.pools[at]))
         });
         near.chain(beyond).find(idles)?.spec().cpus.first()
     }

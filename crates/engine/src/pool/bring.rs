@@ -5,6 +5,7 @@ use uwork_policy::progress::is_stranded;
 
 use super::Pool;
 use super::progress::Maker;
+use super::transfer::Spare;
 use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::item::word::SLOTS_MAX;
@@ -30,7 +31,7 @@ impl<H: Host> Pool<H> {
     #[cold]
     pub(crate) fn bring_worker(&self, engine: &Engine<H>, maker: Maker) -> bool {
         loop {
-            if self.wake_idle(engine) || self.bring_from_neighbour(engine) {
+            if self.wake_idle(engine) || self.bring_from_neighbour(engine, Spare::Surplus) {
                 return true;
             }
             if maker == Maker::Watch
@@ -40,6 +41,11 @@ impl<H: Host> Pool<H> {
                 return true;
             }
             let Err(reason) = self.spawn_worker(engine) else { return true };
+            if !matches!(reason, NoWorker::Refused(_))
+                && self.bring_from_neighbour(engine, Spare::Last)
+            {
+                return true;
+            }
             self.state.abort_wake();
             self.note_room();
             // While the claim stood, other threads relied on it: a worker may have parked, or the
@@ -56,8 +62,8 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Spawns a pool's first worker. A pool without any worker could never run an item, so this
-    /// happens before a queue may use the pool.
+    /// Spawns the first worker of a pod's first pool. A pod without any worker might never run an item,
+    /// so this happens before a queue may use the pod.
     pub(crate) fn create_first_worker(&self, engine: &Engine<H>) -> Result<(), QueueError> {
         if !self.state.begin_wake(1) {
             return Ok(());

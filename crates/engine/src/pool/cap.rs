@@ -7,9 +7,9 @@
 //! queues may still have its memory. A lower cap retires no worker; idle workers retire after their
 //! timeout, as usual.
 //!
-//! Pods that share their work share the cap as well. An item runs in a single worker, so together
-//! the pods need as many workers as one pod alone would. Two pods that spawn a worker at the same
-//! instant may exceed the cap by one.
+//! Pools that share their work share the cap as well. An item runs in a single worker, so together
+//! they need as many workers as one pool alone would. Pools that spawn workers at the same instant may
+//! each exceed the cap by one.
 
 use uwork_policy::blocking::workers_max;
 

@@ -120,7 +120,7 @@ impl<H: Host> Pwq<H> {
 }
 
 impl<H: Host> Pool<H> {
-    /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
+    /// Wakes a worker of the nearest pool that runs fewer workers than its target.
     ///
     /// If a worker is on its way up in each such pool, it may find items of its own pool. Then a call
     /// makes it pass the wake on. The call is made before the counters are read once more
@@ -202,7 +202,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
+    /// Wakes an idle worker of the nearest pool that has one and runs fewer workers than its target.
     pub(crate) fn wake_idle_neighbour(&self, engine: &Engine<H>) {
         for &id in &self.spec().neighbours {
             if engine.pool(id).wake_any_idle(engine, CalledBy::Pool(self.id)) {
@@ -258,7 +258,7 @@ impl<H: Host> Pool<H> {
     /// is overloaded, and has long items.
     ///
     /// ```text
-    /// submitter to pod A, busy              submitter to pod B        worker of B
+    /// submitter to pool A, busy             submitter to pool B       worker of B
     /// claims B's wake for A's item                                    is on its way up
     ///                                       enqueues an item
     ///                                       B is WAKING: no wake

@@ -84,7 +84,7 @@ pub(crate) struct PoolSpec {
     /// The first of the pools that share work, which may be this one.
     pub(crate) first: u32,
     /// How many of these are in its pod.
-    pub(crate) in_pod: usize,
+    pub(crate) nr_beside: usize,
     /// These, if there are any beyond the nearest.
     pub(crate) wide: Option<WideSet>,
 }
@@ -127,7 +127,7 @@ impl PoolSpec {
 
     /// The other pools of its pod.
     pub(crate) fn beside(&self) -> &[u32] {
-        &self.neighbours[..self.in_pod]
+        &self.neighbours[..self.nr_beside]
     }
 
     /// Where its workers run: on its CPUs, or on those of the pod if the process may use none of

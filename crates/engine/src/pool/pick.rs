@@ -1,7 +1,7 @@
 //! Which parked worker is woken, and where.
 //!
 //! The system wakes a thread on the CPU on which it last ran, or near the waker; which of the two
-//! depends on the machine. A pod of several CPUs therefore remembers where each worker parked, and
+//! depends on the machine. A pool of several CPUs therefore remembers where each worker parked, and
 //! prefers a worker on the right CPU: the waker's own if the waker waits next, another one if it goes
 //! on computing. If there is none, a worker is moved: it is restricted to the right CPUs before the
 //! wake, and lifts the restriction when it arrives. In a saving pool it stays there until it parks
@@ -14,7 +14,7 @@
 //! unlock                                   may wake by itself: picked, but MOVING,
 //! restricts the worker's thread            so it parks again
 //! restricted_to = CPU, home = the pool
-//! wakes it                                 is restricted: back to all CPUs of the pod, or keeps to
+//! wakes it                                 is restricted: back to the pool's CPUs, or keeps to
 //!                                            that CPU (a saving pool); arrives
 //! ```
 
@@ -77,7 +77,11 @@ impl<H: Host> Pool<H> {
     /// What the calling thread does after it has woken a worker of this pool.
     pub(super) fn habit_of_caller(&self, engine: &Engine<H>) -> Habit {
         match engine.caller().note_wake() {
-            Habit::Waits if !engine.host().reverts(Cure::BusyCpuOfWaker) => {
+            // Only a worker that runs can be in a long run.
+            Habit::Waits
+                if self.state.counts().running > 0
+                    && !engine.host().reverts(Cure::BusyCpuOfWaker) =>
+            {
                 let cpu = engine.host().current_cpu();
                 habit_beside_run(Habit::Waits, self.run_on(engine, cpu), self.estimate())
             }

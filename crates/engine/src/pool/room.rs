@@ -15,7 +15,7 @@
 //! ```
 //!
 //! All four are SeqCst, so a pool that has room does not stay without its bit. And with a submitter
-//! whose own pod is busy:
+//! whose own pool is busy:
 //!
 //! ```text
 //! worker that makes room                   submitter
@@ -28,6 +28,8 @@
 //! it tries again. One case is left to the watcher: a thread has cleared the bit of a pool of several
 //! CPUs because a worker was on its way up there, and until that worker arrives no other thread calls
 //! it.
+
+use std::ops::Range;
 
 use super::CalledBy;
 use crate::sync::{AtomicU64, Line, Ordering};
@@ -120,9 +122,11 @@ impl RoomMap {
         comes.map_or(Found::None, Found::Comes)
     }
 
-    /// The pools that may have room, those of the words closest to the pool at `from` first.
-    pub(crate) fn with_room(&self, from: usize) -> impl Iterator<Item = usize> {
-        self.near(from).filter(move |&at| at != from)
+    /// The pools of this range that may have room, in their order. Reads the range's words only.
+    pub(crate) fn with_room(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        let words = range.start / POOLS_PER_WORD..range.end.div_ceil(POOLS_PER_WORD);
+        let pools = words.flat_map(|word| self.bits(word, 0));
+        pools.filter(move |at| range.contains(at))
     }
 
     /// C1.
@@ -141,15 +145,19 @@ impl RoomMap {
             let above = Some(own + distance).filter(|&at| at < count);
             above.into_iter().chain(below)
         };
-        (0..count).flat_map(at_distance).flat_map(move |word| {
-            let turn = from % POOLS_PER_WORD;
-            let bits = self.words[word].0.load(Ordering::SeqCst) as u32;
-            let mut bits = bits.rotate_right(turn as u32);
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-                bits &= bits - 1;
-                Some(word * POOLS_PER_WORD + (bit + turn) % POOLS_PER_WORD)
-            })
+        (0..count)
+            .flat_map(at_distance)
+            .flat_map(move |word| self.bits(word, from % POOLS_PER_WORD))
+    }
+
+    /// The positions with a set bit in this word, from bit `turn` on.
+    fn bits(&self, word: usize, turn: usize) -> impl Iterator<Item = usize> + use<> {
+        let bits = self.words[word].0.load(Ordering::SeqCst) as u32;
+        let mut bits = bits.rotate_right(turn as u32);
+        std::iter::from_fn(move || {
+            let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+            bits &= bits - 1;
+            Some(word * POOLS_PER_WORD + (bit + turn) % POOLS_PER_WORD)
         })
     }
 }
@@ -245,5 +253,14 @@ mod tests {
         assert_eq!(bits_of(&map, 0), [1, 40, 65, 70, 127]);
         map.clear(70);
         assert_eq!(bits_of(&map, 127), [127, 65, 40, 1]);
+    }
+
+    #[test]
+    fn a_range_has_the_pools_of_its_words_only() {
+        let map = RoomMap::new(128);
+        assert_eq!(map.with_room(30..35).collect::<Vec<_>>(), [30, 31, 32, 33, 34]);
+        assert_eq!(map.with_room(64..64).collect::<Vec<_>>(), []);
+        (0..128).filter(|at| at % 2 == 0).for_each(|at| map.clear(at));
+        assert_eq!(map.with_room(126..128).collect::<Vec<_>>(), [127]);
     }
 }

@@ -151,7 +151,7 @@ impl PoolSets {
         saving.flat_map(|set| &set.pools).nth(at).copied()
     }
 
-    /// The pools for this key, each with a worker, and with one more user: the queue with this name.
+    /// The pools for this key, each pod with a worker, and with one more user: the queue with this name.
     pub(crate) fn use_set<H: Host>(
         &self,
         engine: &Engine<H>,
@@ -286,7 +286,7 @@ impl PoolSets {
             shares: !neighbours.is_empty(),
             saves: key.saves,
             first,
-            in_pod: if key.sharded { key.pods[shard.pod].len() - 1 } else { 0 },
+            nr_beside: if key.sharded { key.pods[shard.pod].len() - 1 } else { 0 },
             neighbours,
             wide,
         };

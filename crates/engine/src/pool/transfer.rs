@@ -1,7 +1,7 @@
-//! Moves idle workers to where they are needed, between pods that share their work.
+//! Moves idle workers to where they are needed, between pools that share their work.
 //!
-//! Without this, each pod would spawn as many workers as it ever needs at once, although the same
-//! items only move from pod to pod.
+//! Without this, each pool would spawn as many workers as it ever needs at once, although the same
+//! items only move from pool to pool.
 //!
 //! ```text
 //! thread that has claimed the wake         the worker, parked
@@ -23,23 +23,37 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::wake::WakeToken;
 
+/// Which workers a pool spares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// Idle ones beyond those that would run if it had work.
+    Surplus,
+    /// An idle one that waits for others of the pool to block. For a set of pools that has as many
+    /// workers as it may have.
+    Last,
+}
+
 impl<H: Host> Pool<H> {
     /// Moves a worker to this pool from the nearest neighbour that can spare one. The caller has
     /// claimed the wake; if this returns true, the claim is used up.
-    pub(crate) fn bring_from_neighbour(&self, engine: &Engine<H>) -> bool {
+    pub(crate) fn bring_from_neighbour(&self, engine: &Engine<H>, spare: Spare) -> bool {
         let neighbours = self.spec().neighbours.iter().map(|&id| engine.pool(id));
-        let may_spare = |other: &&Pool<H>| self.spec().shares && other.has_idle_to_spare();
-        neighbours.filter(may_spare).any(|other| self.transfer_from(engine, other))
+        let may_spare = |other: &&Pool<H>| self.spec().shares && other.can_spare(spare);
+        neighbours.filter(may_spare).any(|other| self.transfer_from(engine, other, spare))
     }
 
-    fn transfer_from(&self, engine: &Engine<H>, other: &Pool<H>) -> bool {
+    fn transfer_from(&self, engine: &Engine<H>, other: &Pool<H>, spare: Spare) -> bool {
         // Under `placing`: a thread that places threads on CPUs finds the worker on exactly one
         // list.
         let placing = engine.versions.hold_placing();
-        let Some(id) = other.give_away_idle(engine) else { return false };
+        let Some(id) = other.give_away_idle(engine, spare) else { return false };
         self.state.add_worker();
         self.lock().workers.push(id);
         drop(placing);
+        if spare == Spare::Last {
+            // It may have been the keeper.
+            other.settle(engine);
+        }
         let slot = engine.slot(id);
         slot.end_move(self.id);
         // SAFETY: slots live as long as the engine.
@@ -49,18 +63,22 @@ impl<H: Host> Pool<H> {
 }
 
 impl<H: Host> Pool<H> {
-    /// Whether it has more idle workers than would run if it had work.
-    fn has_idle_to_spare(&self) -> bool {
-        self.state.counts().idle > self.base_target()
+    fn can_spare(&self, spare: Spare) -> bool {
+        let counts = self.state.counts();
+        match spare {
+            Spare::Surplus => counts.idle > self.base_target(),
+            Spare::Last => counts.idle > 0 && counts.idle + counts.running > self.base_target(),
+        }
     }
 
-    /// Removes a spare worker: the latest parked, except the keeper. Returns None if the pool has no
-    /// keeper: the worker may have been woken to become it.
-    fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
+    /// Removes a spare worker: the latest parked, except the keeper if others are parked. Returns None
+    /// if the pool has no keeper: the worker may have been woken to become it.
+    fn give_away_idle(&self, engine: &Engine<H>, spare: Spare) -> Option<u32> {
         let mut inner = self.lock();
-        let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;
+        let keeper = inner.keeper.filter(|_| self.can_spare(spare))?;
         let top = inner.idle.top()?;
-        let id = if top == keeper { inner.idle.below(engine.slot(top))? } else { top };
+        let below = (top == keeper).then(|| inner.idle.below(engine.slot(top))).flatten();
+        let id = below.unwrap_or(top);
         self.remove_idle(engine, &mut inner, id);
         inner.workers.retain(|&worker| worker != id);
         self.state.exit_idle();

@@ -1,6 +1,6 @@
 //! Chains: several items for one push.
 //!
-//! A push costs a compare-and-swap on a cache line that all submitters of a pod share. A chain
+//! A push costs a compare-and-swap on a cache line that all submitters for a CPU share. A chain
 //! pays that once. Its items are linked beforehand in the form in which they lie in the inbox: each
 //! item's successor is the one before it.
 //!
@@ -12,6 +12,7 @@
 
 use std::ptr::NonNull;
 
+use super::Destination;
 use super::Wq;
 use super::submit::Queued;
 use crate::host::Host;
@@ -88,11 +89,11 @@ impl<H: Host> Wq<H> {
         // SAFETY: by this function's contract.
         let _ = unsafe { work.as_ref() }.word.acquire_unshared();
         // SAFETY: live, and ours.
-        unsafe { self.push(work, self.route_for((cpu, false)), cpu, false) };
+        unsafe { self.push(work, self.route_near(cpu), cpu, false) };
         Queued::Yes
     }
 
-    /// Enqueues all items of a chain in the pod of the calling CPU, with one push.
+    /// Enqueues all items of a chain, with one push, where [`Wq::queue`] would enqueue one.
     ///
     /// # Errors
     /// The queue drains or is being destroyed, and the caller is not one of its items. The chain is
@@ -108,7 +109,7 @@ impl<H: Host> Wq<H> {
             return Err(chain);
         }
         let cpu = self.engine().host().current_cpu();
-        let pwq = self.route_for((cpu, false));
+        let pwq = self.route_near(cpu);
         let mut item = chain.newest;
         loop {
             // SAFETY: the items of a chain are live, and the holder's alone.
@@ -126,9 +127,9 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Enqueues items in the pod of the calling CPU, in their order, and tells `outcome` by index
-    /// what became of each that was not enqueued. Consecutive items that have neither run nor were
-    /// disabled before share one push.
+    /// Enqueues items where [`Wq::queue`] would, in their order, and tells `outcome` by index what
+    /// became of each that was not enqueued. Consecutive items that have neither run nor were disabled
+    /// before share one push.
     ///
     /// `outcome` is called after the push of the items before it. It must not unwind.
     ///
@@ -140,7 +141,9 @@ impl<H: Host> Wq<H> {
         mut outcome: impl FnMut(usize, Queued),
     ) {
         let cpu = self.engine().host().current_cpu();
-        let pwq = self.route_for((cpu, false));
+        let pwq = self.route_near(cpu);
+        // All go to one pwq, so that they stay in their order.
+        let to = pwq.home().spec().cpus.first().map_or(Destination::Here, Destination::On);
         let is_open = self.looks_open();
         let (mut newest, mut oldest) = (std::ptr::null_mut(), std::ptr::null_mut());
         let push = |newest: &mut *mut Work, oldest: *mut Work| {
@@ -170,14 +173,17 @@ impl<H: Host> Wq<H> {
                     Acquire::Owned(owned) => {
                         push(&mut newest, oldest);
                         // SAFETY: acquired above; the caller's promise.
-                        unsafe { self.queue_owned(item, owned, Some(cpu)) }
+                        unsafe { self.queue_owned(item, owned, to) }
                     }
                 }
             } else {
                 // These checks may call code of the user, so no item is held meanwhile.
                 push(&mut newest, oldest);
-                // SAFETY: the caller's promise.
-                unsafe { self.queue(item) }
+                match work.word.acquire() {
+                    Acquire::Pending => Queued::AlreadyPending,
+                    // SAFETY: acquired here; the caller's promise.
+                    Acquire::Owned(owned) => unsafe { self.queue_owned(item, owned, to) },
+                }
             };
             if queued != Queued::Yes {
                 push(&mut newest, oldest);

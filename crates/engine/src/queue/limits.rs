@@ -157,11 +157,17 @@ impl<H: Host> Wq<H> {
         if max_active == 0 || max_active > MAX_ACTIVE_LIMIT {
             return Err(QueueError::BadMaxActive(max_active));
         }
-        self.change_limits(|tunable| {
+        self.change(|wq, tunable| {
+            let was_one = tunable.max_active == 1;
             tunable.max_active = max_active;
             tunable.min_active = tunable.min_active.min(max_active);
-        });
-        Ok(())
+            // Items that run one at a time start in their order, so they have a pool for the whole pod.
+            // If these pools cannot be made, the limit holds in the present ones.
+            let pools_change = wq.nodes.is_some() && was_one != (max_active == 1);
+            let kind = tunable.kind.clone();
+            let applied = if pools_change { wq.apply(tunable, kind).ok() } else { None };
+            Ok(applied.unwrap_or_else(|| wq.apply_changed_limits(tunable)))
+        })
     }
 
     /// Changes `min_active` while the queue is in use. A value above `max_active` counts as
@@ -179,7 +185,7 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Whether items wait because of the limit, in the pod of this CPU, or of the caller's CPU.
+    /// Whether items wait because of the limit, in the pwq of this CPU, or of the caller's CPU.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it.
@@ -219,10 +225,15 @@ impl<H: Host> Wq<H> {
     fn change_limits(&self, change: impl FnOnce(&mut Tunable)) {
         let mut tunable = self.tunable.lock();
         change(&mut tunable);
-        let mut ready = self.apply_limits(&tunable);
-        ready.roomier = self.count_limits(&tunable);
+        let ready = self.apply_changed_limits(&tunable);
         drop(tunable);
         ready.push(self.engine());
+    }
+
+    fn apply_changed_limits(&self, tunable: &Tunable) -> BecameReady<H> {
+        let mut ready = self.apply_limits(tunable);
+        ready.roomier = self.count_limits(tunable);
+        ready
     }
 
     /// The queue has ended: it counts no more in its pools. Other threads may still have its memory, and

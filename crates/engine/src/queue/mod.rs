@@ -50,6 +50,7 @@ use crate::worker::rescuer::Rescuer;
 use gate::{Admits, Gate};
 use limits::Nodes;
 use round_robin::RoundRobin;
+pub(crate) use route::Destination;
 use route::Route;
 
 /// Conditions that are reported once for each queue.

@@ -11,6 +11,7 @@ use uwork_policy::scope::{
 
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, QueueError, Tunable, UsedSet, Wq};
+use crate::engine::Engine;
 use crate::host::Host;
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
@@ -18,6 +19,27 @@ use crate::pool::{Context, PoolSet, SetKey};
 use crate::queue::pwq::{Limits, Pwq};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::worker::rescuer::Rescuer;
+
+/// Where a submitter wants an item to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Destination {
+    /// Near the calling CPU.
+    Here,
+    /// Near this CPU.
+    Near(u32),
+    /// On this CPU.
+    On(u32),
+}
+
+impl Destination {
+    /// The CPU that the item is enqueued for.
+    pub(super) fn cpu<H: Host>(self, engine: &Engine<H>) -> u32 {
+        match self {
+            Destination::Here => engine.host().current_cpu(),
+            Destination::Near(cpu) | Destination::On(cpu) => cpu,
+        }
+    }
+}
 
 /// The destination of an item that is queued on a given CPU.
 pub(super) struct Route<H: Host> {
@@ -51,14 +73,23 @@ impl<H: Host> Wq<H> {
         unsafe { self.routes.get(cpu as usize)?.pwq.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The destination of an item that a submitter on `cpu` enqueues, or that it enqueues for `cpu`,
-    /// if that is `named`. A submitter that goes on computing there enqueues for another CPU of the
-    /// pod.
+    /// The destination of an item that is enqueued near `cpu`: the caller's, or one of a NUMA node. If
+    /// that CPU is busy, it is another one of the pod.
     #[inline(always)]
-    pub(super) fn route_for(&self, (cpu, named): (u32, bool)) -> &Pwq<H> {
+    pub(super) fn route_near(&self, cpu: u32) -> &Pwq<H> {
         let pwq = self.route(cpu);
         // A pwq that is ready or at its limit needs no worker.
-        if named || !pwq.needs_worker() { pwq } else { self.route_beside(pwq) }
+        if pwq.needs_worker() { self.route_beside(pwq) } else { pwq }
+    }
+
+    /// The destination of an item that is to run there, and the CPU that it was enqueued for.
+    #[inline(always)]
+    pub(super) fn route_to(&self, to: Destination) -> (&Pwq<H>, u32) {
+        let cpu = to.cpu(&self.engine);
+        match to {
+            Destination::Here | Destination::Near(_) => (self.route_near(cpu), cpu),
+            Destination::On(_) => (self.route(cpu), cpu),
+        }
     }
 
     #[inline(never)]
@@ -90,8 +121,9 @@ impl<H: Host> Wq<H> {
     }
 
     /// A CPU for which an item that is enqueued now would start at once, as far as can be told: its
-    /// pod runs fewer workers than it should. Tests two pods: that of the calling CPU, and that of
-    /// CPU `turn`, modulo the number of CPUs, so that a caller that asks often finds any pod.
+    /// pool runs fewer workers than it should. Tests three pools: that of the calling CPU, one of its
+    /// pod, and that of CPU `turn`, modulo the number of CPUs. `turn` selects the second as well, so that
+    /// a caller that asks often finds any pool.
     /// `outside` is the CPU of a thread that computes without being a worker; it counts as one.
     #[inline]
     pub fn cpu_with_room(&self, turn: u32, outside: Option<u32>) -> Option<u32> {
@@ -106,7 +138,13 @@ impl<H: Host> Wq<H> {
             pool.state.counts().running + u32::from(outside == Some(pool.id)) < pool.target()
         };
         let here = self.engine.host().current_cpu();
-        [here, turn % self.routes.len() as u32].into_iter().find(has_room)
+        let beside = pool(here).and_then(|pool| {
+            let beside = pool.spec().beside();
+            let id = beside.get(turn as usize % beside.len().max(1))?;
+            self.engine.pool(*id).spec().cpus.first()
+        });
+        let any = turn % self.routes.len() as u32;
+        [Some(here), beside, Some(any)].into_iter().flatten().find(has_room)
     }
 
     /// The pwq for a submitter whose CPU is outside of the mask.
@@ -156,7 +194,7 @@ impl<H: Host> Wq<H> {
     /// are queued already run where they are.
     ///
     /// # Errors
-    /// No worker for a new pool, or too many pools or queues: then the queue stays as it was.
+    /// No worker for a new pod, or too many pools or queues: then the queue stays as it was.
     pub(crate) fn refit(&self) -> Result<(), QueueError> {
         self.change(|wq, tunable| {
             if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
@@ -208,7 +246,11 @@ impl<H: Host> Wq<H> {
         self.apply(tunable, kind)
     }
 
-    fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
+    pub(super) fn apply(
+        &self,
+        tunable: &mut Tunable,
+        kind: Kind,
+    ) -> Result<BecameReady<H>, QueueError> {
         let fit = self.engine.versions.now();
         let (kind, cpus) = (self.kind_in(kind, fit), &fit.cpus);
         let (key, effective, mask) = match &kind {
@@ -221,9 +263,10 @@ impl<H: Host> Wq<H> {
                 let key = SetKey { pods, nice, context, bound, strict, sharded, saves };
                 (key, None, cpus.allowed.clone())
             }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(fit, attrs),
+            Kind::Ordered(attrs) => self.unbound_key(fit, attrs, false),
+            Kind::Unbound(attrs) => self.unbound_key(fit, attrs, tunable.max_active == 1),
             Kind::Dedicated(attrs) => {
-                let (key, _, mask) = self.unbound_key(fit, attrs);
+                let (key, _, mask) = self.unbound_key(fit, attrs, false);
                 let pods = vec![mask.clone()];
                 let context = Context::Dedicated;
                 (
@@ -319,10 +362,12 @@ impl<H: Host> Wq<H> {
         }
     }
 
+    /// `one_at_a_time`: the items of a pod start in their order, as far as one of them runs at a time.
     fn unbound_key(
         &self,
         fit: &Fit,
         attrs: &Attrs,
+        one_at_a_time: bool,
     ) -> (SetKey, Option<EffectiveAffinityScope>, CpuSet) {
         let (topology, settings) = (&self.engine.config().topology, &fit.housekeeping);
         let size = settings.cache_shard_size;
@@ -349,6 +394,7 @@ impl<H: Host> Wq<H> {
         let is_whole =
             |pod: &CpuSet| fit.cpus.cpu_limit.is_some_and(|max| (max as usize) < pod.len());
         let sharded = !saves
+            && !one_at_a_time
             && !self.flags.contains(Flags::POD_LIMITS)
             && pods.iter().any(|pod| pod.len() > 1)
             && !pods.iter().any(is_whole);

@@ -21,7 +21,7 @@ use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
 use crate::pool::progress::Maker;
 use crate::queue::pwq::Pwq;
-use crate::queue::{QueueError, Warned, Wq};
+use crate::queue::{Destination, QueueError, Warned, Wq};
 
 /// The result of enqueueing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Queued {
 }
 
 impl<H: Host> Wq<H> {
-    /// Enqueues `work` in the pod of the calling CPU.
+    /// Enqueues `work` for the calling CPU, or for an idle one of its pod.
     ///
     /// # Safety
     /// `work` is live, and stays so and at its address, until its function was called or a cancel
@@ -61,10 +61,10 @@ impl<H: Host> Wq<H> {
             Acquire::Pending => return Queued::AlreadyPending,
         };
         // SAFETY: the caller's promise, and we own the item now.
-        unsafe { self.queue_owned(work, owned, None) }
+        unsafe { self.queue_owned(work, owned, Destination::Here) }
     }
 
-    /// Enqueues `work` in the pod of `cpu`.
+    /// Enqueues `work` for `cpu`.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it; the item is unchanged.
@@ -79,11 +79,11 @@ impl<H: Host> Wq<H> {
             Acquire::Pending => return Ok(Queued::AlreadyPending),
         };
         // SAFETY: the caller's promise, and we own the item now.
-        Ok(unsafe { self.queue_owned(work, owned, Some(cpu)) })
+        Ok(unsafe { self.queue_owned(work, owned, Destination::On(cpu)) })
     }
 
-    /// Enqueues `work` in a pod of the NUMA node: the calling CPU's pod if that CPU is on the node.
-    /// Without a node, or with one that does not exist, this is [`Wq::queue`].
+    /// Enqueues `work` for the calling CPU if it is on the NUMA node, else for the node's first, or for an
+    /// idle CPU of that one's pod. Without a node, or with one that does not exist, this is [`Wq::queue`].
     ///
     /// # Errors
     /// The queue is a per-CPU one.
@@ -102,16 +102,18 @@ impl<H: Host> Wq<H> {
         }
         let local = self.engine().host().current_cpu();
         let (topology, allowed) = (&self.engine().config().topology, &self.engine().cpus().allowed);
-        if let NodeChoice::Cpu(cpu) = choose_node(local, node, topology, allowed) {
-            // SAFETY: the caller's promise.
-            let outcome = unsafe { self.queue_on(cpu, work) };
-            // An error means that the CPU has just been taken away; the item is unchanged.
-            if outcome.is_ok() {
-                return outcome;
-            }
-        }
-        // SAFETY: the caller's promise.
-        Ok(unsafe { self.queue(work) })
+        // If the CPU has just been taken away, the route of another one is used.
+        let to = match choose_node(local, node, topology, allowed) {
+            NodeChoice::Cpu(cpu) if cpu != local => Destination::Near(cpu),
+            _ => Destination::Here,
+        };
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { work.as_ref() }.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Ok(Queued::AlreadyPending),
+        };
+        // SAFETY: by this function's contract.
+        Ok(unsafe { self.queue_owned(work, owned, to) })
     }
 
     /// Enqueues an item that the caller owns.
@@ -123,16 +125,16 @@ impl<H: Host> Wq<H> {
         &self,
         item: NonNull<Work>,
         owned: Owned,
-        cpu: Option<u32>,
+        to: Destination,
     ) -> Queued {
-        let named = cpu.filter(|_| !self.engine().host().reverts(Cure::NamedCpu));
-        let cpu = named.unwrap_or_else(|| self.engine().host().current_cpu());
+        let to = if self.engine().host().reverts(Cure::NamedCpu) { Destination::Here } else { to };
         if !owned.is_fresh() || !self.looks_open() {
             // SAFETY: by this function's contract.
-            return unsafe { self.queue_with_care(item, owned, (cpu, named.is_some())) };
+            return unsafe { self.queue_with_care(item, owned, to) };
         }
+        let (pwq, cpu) = self.route_to(to);
         // SAFETY: by this function's contract.
-        unsafe { self.push(item, self.route_for((cpu, named.is_some())), cpu, false) };
+        unsafe { self.push(item, pwq, cpu, false) };
         Queued::Yes
     }
 
@@ -221,23 +223,19 @@ impl<H: Host> Wq<H> {
     ///
     /// # Safety
     /// As [`Wq::queue`].
-    unsafe fn queue_with_care(
-        &self,
-        item: NonNull<Work>,
-        owned: Owned,
-        (cpu, named): (u32, bool),
-    ) -> Queued {
-        let route = || self.route_for((cpu, named));
+    unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, to: Destination) -> Queued {
         // SAFETY: the item is live and ours.
-        match self.check_admission(unsafe { item.as_ref() }, owned) {
+        let (running_on, collision) = match self.check_admission(unsafe { item.as_ref() }, owned) {
             Admission::Refuse(outcome) => return outcome,
-            // SAFETY: by this function's contract.
-            Admission::Admit => unsafe { self.push(item, route(), cpu, false) },
-            // SAFETY: by this function's contract.
-            Admission::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
-            // SAFETY: by this function's contract.
-            Admission::Collision(None) => unsafe { self.push(item, route(), cpu, true) },
-        }
+            Admission::Admit => (None, false),
+            Admission::Collision(pwq) => (pwq, true),
+        };
+        let (pwq, cpu) = match running_on {
+            Some(pwq) => (pwq, to.cpu(self.engine())),
+            None => self.route_to(to),
+        };
+        // SAFETY: by this function's contract.
+        unsafe { self.push(item, pwq, cpu, collision) };
         Queued::Yes
     }
 
@@ -332,7 +330,7 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
+    /// The pool is busy. If its items are long, a neighbour may spare a worker. The watcher handles
     /// items that are unexpectedly long; this path does not measure them.
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.estimate()) {

@@ -86,7 +86,7 @@ pub(crate) struct Slot<H: Host> {
     waits_for_lock: AtomicBool,
     /// Whether a waker took this worker off the idle stack (it is picked).
     picked: AtomicBool,
-    /// The first of the pod's CPUs to which the thread that wakes this worker has restricted it;
+    /// The first of the pool's CPUs to which the thread that wakes this worker has restricted it;
     /// `UNRESTRICTED` if it has not.
     restricted_to: AtomicU32,
     /// Whether an item has left the pool's CPUs for those of the pod. Written by the owner, under `placing`.

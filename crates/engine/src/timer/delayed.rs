@@ -8,6 +8,7 @@ use crate::host::Host;
 use crate::item::word::{Acquire, Owned};
 use crate::item::{ForeignFn, Location, Work, WorkFn};
 use crate::pool::Pool;
+use crate::queue::Destination;
 use crate::queue::QueueError;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
@@ -107,7 +108,8 @@ impl<H: Host> Delayed<H> {
 
     const_unless_modelled! {
         /// As [`Delayed::new`], but its timer never wakes a thread: when it is due it waits until a
-        /// worker of its pool is awake for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
+        /// worker of its pool, or of a near one of the pod, is awake for another reason (the kernel's
+        /// `INIT_DEFERRABLE_WORK`).
         pub fn deferrable(func: WorkFn) -> Delayed<H> {
             Self::with_deferrable(Work::new(func), true)
         }
@@ -294,7 +296,13 @@ impl<H: Host> Queue<H> {
         let delayed = unsafe { item.as_ref() };
         if delay_ns == 0 {
             // SAFETY: the caller's promise, handed on.
-            return unsafe { self.queue_owned(work_of(item), owned, cpu) };
+            return unsafe {
+                self.queue_owned(
+                    work_of(item),
+                    owned,
+                    cpu.map_or(Destination::Here, Destination::On),
+                )
+            };
         }
         if owned.disable_depth() > 0 {
             delayed.work.word.release(owned);

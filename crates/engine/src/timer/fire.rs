@@ -13,6 +13,7 @@ use crate::inbox::Node;
 use crate::item::{ItemFn, Location, Work};
 use crate::pool::Pool;
 use crate::pool::progress::TIMER_SLACK_NS;
+use crate::queue::Destination;
 use crate::queue::owner::Owner;
 use crate::queue::pwq::Pwq;
 use crate::queue::submit::Queued;
@@ -361,7 +362,11 @@ pub(super) unsafe fn expired<H: Host>(
         // SAFETY: the item is ours, and live until its function was called.
         Some(owner) => unsafe {
             let cpu = item.as_ref().node.cpu().or(firer.cpu());
-            let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
+            let outcome = owner.wq().queue_owned(
+                work_of(item),
+                owned,
+                cpu.map_or(Destination::Here, Destination::On),
+            );
             firer.release(owner);
             outcome
         },

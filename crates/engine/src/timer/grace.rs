@@ -38,6 +38,7 @@ use crate::host::Host;
 use crate::item::ForeignFn;
 use crate::item::word::Acquire;
 use crate::item::{Location, Work, WorkFn, WorkList};
+use crate::queue::Destination;
 use crate::queue::owner::{Owner, Queue};
 use crate::queue::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard, Rank, const_unless_modelled};
@@ -316,7 +317,7 @@ impl<H: Host> Grace<H> {
         let outcome = match queue.upgrade() {
             Some(owner) => {
                 // SAFETY: the item is ours, and live until its function was called.
-                let outcome = unsafe { owner.wq().queue_owned(work, owned, Some(cpu)) };
+                let outcome = unsafe { owner.wq().queue_owned(work, owned, Destination::On(cpu)) };
                 // Without a wait: an item of the queue may wait for the next grace period, which this
                 // thread drives.
                 Owner::let_go(owner);

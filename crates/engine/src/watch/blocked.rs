@@ -317,6 +317,9 @@ pub(super) fn count_out<H: Host>(
     slot.end_batch_hint(engine);
     engine.note_replaced(slot);
     changed.settle(engine);
+    if why == NotRunning::Hog {
+        slot.let_hog_leave(engine, pool, run);
+    }
     if pool.spec().shares && !pool.looks_ready() {
         pool.kick_for_neighbours(engine);
     }

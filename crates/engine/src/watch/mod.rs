@@ -1,7 +1,7 @@
 //! The watcher: one thread that helps pools which cannot help themselves, and sleeps while there
 //! are none.
 //!
-//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right
+//! Workers take batches, and a submitter that finds its pool busy wakes no worker. Both are right
 //! while items are short, and no thread knows in advance that an item is long. If one is, the items
 //! behind it must not wait for it while other CPUs are idle. So the pool's rule
 //! ([`crate::pool::progress`]) calls the watcher, which costs a load while the watcher is awake.

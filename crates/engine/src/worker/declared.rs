@@ -49,8 +49,12 @@ impl<H: Host> Worker<H> {
             // Count first, then clear the mark. Once the mark is clear, another thread may mark
             // this run as not running and take it off the count, so the count must already include
             // it.
-            self.pool().state.unblock();
+            let pool = self.pool();
+            pool.state.unblock();
             self.slot().end_block();
+            if pool.state.counts().running > pool.target() {
+                self.leave_cpu_for_long_items();
+            }
         }
         self.engine.watch.heartbeat(&self.engine, 0);
     }

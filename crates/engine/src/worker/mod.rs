@@ -56,6 +56,8 @@ enum Step {
 /// run and enqueue its next item while this worker is still awake, which saves a wake and a sleep.
 /// If no other thread can run on the CPU, the yield costs one system call.
 const YIELDS_BEFORE_PARK: u32 = 1;
+/// How often a worker that goes on from batch to batch looks for due timers of other pools of its pod.
+const BESIDE_NS: u64 = 1_000_000;
 
 /// A worker thread (see the module). It lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
@@ -71,6 +73,10 @@ pub(crate) struct Worker<H: Host> {
     idle_since: Cell<u64>,
     /// When this worker last came up.
     up_since: Cell<u64>,
+    /// How long the items of the present batch take on average, in nanoseconds.
+    item_ns: Cell<u64>,
+    /// When to look for due timers of other pools of the pod again.
+    beside_at: Cell<u64>,
     /// The CPU that it keeps to although its pod has others, and the CPUs for which that was chosen.
     keeps_to: Cell<KeepsTo>,
     /// Declared waits that the worker is in; they nest.
@@ -93,6 +99,8 @@ impl<H: Host> Worker<H> {
             called_by: Cell::new(CalledBy::Own),
             idle_since: Cell::new(0),
             up_since: Cell::new(0),
+            item_ns: Cell::new(0),
+            beside_at: Cell::new(0),
             keeps_to: Cell::new(KEEPS_TO_NONE),
             waits: Cell::new(0),
             counts_after: Cell::new(false),
@@ -105,7 +113,7 @@ impl<H: Host> Worker<H> {
         self.engine.pool(self.pool.get())
     }
 
-    fn slot(&self) -> &Slot<H> {
+    pub(crate) fn slot(&self) -> &Slot<H> {
         self.engine.slot(self.slot)
     }
 
@@ -185,7 +193,10 @@ impl<H: Host> Worker<H> {
         };
         self.yields.set(0);
         self.work_on(thread, pwq, from, now);
-        let _is_due = self.fire_timers_of(from, now);
+        if now >= self.beside_at.get() {
+            self.beside_at.set(now.saturating_add(BESIDE_NS));
+            self.fire_timers_beside(now);
+        }
         Step::Again
     }
 
@@ -233,6 +244,7 @@ impl<H: Host> Worker<H> {
         slot.batch.set(pwq.id, now, host.current_cpu());
         engine.trace_heartbeat(now);
         pool.note_recent(self.slot);
+        self.item_ns.set(estimate.item_ns);
         from.note_progress(now);
         from.note_batch(now);
         from.note_estimate(estimate);
@@ -245,6 +257,7 @@ impl<H: Host> Worker<H> {
         if plan.leave_count {
             slot.declare_not_running();
             pool.block().settled_by_caller(engine);
+            self.leave_cpu_for_long_items();
         }
         // From here on this worker does not scan until its batch ends. Its own pool is therefore
         // settled last, by the `settle` below, which covers every change left to the caller here.
@@ -293,6 +306,7 @@ impl<H: Host> Worker<H> {
         if plan.publish {
             slot.end_batch_hint(engine);
         }
+        self.return_after_batch();
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
         let ended = batch.end(engine, slot, ran);
@@ -452,9 +466,6 @@ impl<H: Host> Worker<H> {
         // Arrive first, take the calls second (`ComingHelp`).
         self.called_by.set(pool.comes_to_help.take());
         pool.note_room();
-        if !pool.spec().beside().is_empty() {
-            let _is_due = self.fire_timers_beside(self.engine.host().now());
-        }
     }
 
     /// The pool that the worker was picked for: its own, or one that it moves to now.

@@ -1,4 +1,4 @@
-//! Work of neighbouring pods: a worker that has none of its own takes it, and brings up others.
+//! Work of neighbouring pools: a worker that has none of its own takes it, and brings up others.
 
 use uwork_policy::batch::RunEstimate;
 use uwork_policy::concurrency::{STEAL_CHOICE, may_steal_unprompted, spills};
@@ -70,24 +70,22 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// This worker has run items of `from`. Where that is a neighbour, it also queues what is due there: a
-    /// worker of `from` may not come up for long, and none does for deferrable timers. At most a slice,
-    /// as of saving pools. Returns whether something was due.
-    pub(super) fn fire_timers_of(&self, from: &Pool<H>, now: u64) -> bool {
-        let is_other = !std::ptr::eq(from, self.pool());
-        if !is_other || !from.has_unfired_timers(now) || from.state.is_retired() {
-            return false;
-        }
-        let _is_left = from.fire_timers(&self.engine, now);
-        from.settle(&self.engine);
-        true
-    }
-
-    /// This worker has come up, or is about to park: does the same for the nearest pools of its pod. Returns whether
+    /// Queues what is due in the nearest pools of its pod: a worker of theirs may not come up for long,
+    /// and none does for deferrable timers. Of each at most a slice, as of saving pools. Returns whether
     /// something was due.
     pub(super) fn fire_timers_beside(&self, now: u64) -> bool {
+        let mut any = false;
         let beside = self.pool().spec().beside().iter().take(STEAL_CHOICE);
-        beside.filter(|&&id| self.fire_timers_of(self.engine.pool(id), now)).count() > 0
+        let beside = beside.map(|&id| self.engine.pool(id));
+        for pool in beside {
+            if pool.has_unfired_timers(now) && !pool.state.is_retired() {
+                // Whether more is due is of no interest: the worker comes again.
+                pool.fire_timers(&self.engine, now);
+                pool.settle(&self.engine);
+                any = true;
+            }
+        }
+        any
     }
 
     /// Shares the rest of the work in `from`, of which this worker has just taken a part. With
@@ -103,7 +101,7 @@ impl<H: Host> Worker<H> {
             // The rest was enqueued while this worker was on its way up. Submitters relied on its
             // arrival, so it settles `from` for them.
             from.settle(&self.engine);
-            // More work is left to steal, and the other workers of this pod have none.
+            // More work is left to steal, and the other workers of this pool have none.
             self.pool().bring_helper(&self.engine, CalledBy::Pool(from.id));
         }
         if spills(from.state.counts(), from.target(), left, estimate) {

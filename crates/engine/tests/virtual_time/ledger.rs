@@ -338,9 +338,12 @@ impl Ledger {
     fn check_thread(&self, no: ItemNo, thread: u64) {
         let mut books = self.books();
         let Some(home) = books.items[no].home else { return };
+        let shut = books.shut;
         let queue = &mut books.queues[home];
         let same = *queue.thread.get_or_insert(thread) == thread;
-        assert!(same || !queue.one_thread, "item {no} of queue {home} runs in another thread");
+        // A shutdown lets the thread end, and a thaw or an item that queues another needs it again.
+        let keeps = queue.one_thread && !shut;
+        assert!(same || !keeps, "item {no} of queue {home} runs in another thread");
     }
 
     /// Whether the item's function has begun and not ended.

@@ -127,13 +127,15 @@ fn retune(world: &World) {
         4.. => world.move_cpus(),
         0 => {
             world.ledger.raise_limit(WHOLE, max);
-            world.queues[WHOLE].set_max_active(max).expect("in range");
+            let queue = &world.queues[WHOLE];
+            world.host().unpreempted(|| queue.set_max_active(max)).expect("in range");
         }
         1 => {
             let (max, min) = (max * 2, world.below(4) as u32);
             // While both values change, the minimum may still be the previous one.
             world.ledger.raise_node_limits(NODES, max, 3);
-            world.queues[NODES].set_max_active(max).expect("in range");
+            let queue = &world.queues[NODES];
+            world.host().unpreempted(|| queue.set_max_active(max)).expect("in range");
             world.queues[NODES].set_min_active(min).expect("it is unbound");
         }
         _ => {

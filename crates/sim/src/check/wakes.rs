@@ -10,6 +10,8 @@
 //!   marked as ready. Each such mark justifies one wake in vain: then the pool is scanned, which
 //!   clears it. Two wakes scan nothing: one while another worker of the pool is in an item, because
 //!   the surplus worker parks at once, and one by the watcher, for a pool beside the marked one.
+//! - The waker changes the CPUs: the workers of pools that no queue leads to any more look whether they
+//!   are to end, and at deferrable timers.
 //! - The script has ended, and the workers are woken to end too.
 //!
 //! Not checked are wakes of rescuers and of the engine's own threads, and how many workers are woken
@@ -32,6 +34,8 @@ enum Reason {
     Item,
     /// A queue may have been marked as ready, without an item.
     Mark,
+    /// The CPUs change.
+    Change,
     Nothing,
 }
 
@@ -73,6 +77,8 @@ struct Economy<'a> {
     depth: Vec<u32>,
     /// The last entry of each thread that begins a step.
     step: Vec<usize>,
+    /// Whether the thread has changed the CPUs in its present step of the script.
+    changes_cpus: Vec<bool>,
     woken: Vec<Option<Wake>>,
 }
 
@@ -116,6 +122,7 @@ impl<'a> Economy<'a> {
             pool_of: Vec::with_capacity(names.len()),
             depth: vec![0; names.len()],
             step: vec![0; names.len()],
+            changes_cpus: vec![false; names.len()],
             woken: vec![None; names.len()],
         };
         for (thread, name) in names.iter().enumerate() {
@@ -151,7 +158,10 @@ impl<'a> Economy<'a> {
             }
             What::Finishes(_) => self.depth[thread] -= 1,
             What::Wakes(worker) if self.depth[worker] == 0 => {
-                let reason = |pool| self.reason(pool, self.step[thread]);
+                let reason = |pool| match self.changes_cpus[thread] {
+                    true => Reason::Change,
+                    false => self.reason(pool, self.step[thread]),
+                };
                 let wake = |pool| Wake { at, waker: thread, reason: reason(pool) };
                 self.woken[worker] = self.pool_of[worker].map(wake);
             }
@@ -166,6 +176,11 @@ impl<'a> Economy<'a> {
                     wake.waker
                 ));
             }
+            _ => {}
+        }
+        match entry.what {
+            What::Restricts(_) => self.changes_cpus[thread] = true,
+            What::Begins(..) | What::Ends(..) | What::Sleeps => self.changes_cpus[thread] = false,
             _ => {}
         }
         let begins_step = matches!(

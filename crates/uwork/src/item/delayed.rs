@@ -80,8 +80,8 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 
     /// An idle item with a deferrable timer, which never wakes an idle CPU. When it is due, it
-    /// waits until a worker of the pool in which it was armed is awake for another reason. In a
-    /// pool with work it is on time; on an idle machine it may wait for ever.
+    /// waits until a worker of the CPU on which it was armed, or of a near one of its pod, is awake for
+    /// another reason. On a CPU with work it is on time; on an idle machine it may wait for ever.
     ///
     /// Otherwise it behaves as other items: [`DelayedWork::flush`] queues it at once. If its queue
     /// ends, its pointer is dropped when the timer is due; if no other queue uses the pool, a
@@ -175,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::enqueue_delayed`], on `cpu` or in its pod.
+    /// As [`Queue::enqueue_delayed`], for `cpu`, as [`Queue::enqueue_on`].
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it. The item is returned.
@@ -232,7 +232,7 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::mod_delayed`], on `cpu` or in its pod, wherever it was to run before.
+    /// As [`Queue::mod_delayed`], for `cpu`, wherever it was to run before.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it. The pointer is returned, and the item

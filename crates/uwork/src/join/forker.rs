@@ -22,7 +22,7 @@ pub(super) struct Forker {
     /// for.
     visit: RawWork,
     pub(super) deque: Deque<Half>,
-    /// The other pod that is looked at next for a worker to spare. Owner only.
+    /// The other CPU that is looked at next for a worker to spare. Owner only.
     turn: Cell<u32>,
     /// The CPU of a thread that is no worker and from whose halves the present ones come, or
     /// `NO_CPU`: that CPU is not free, although no worker runs there. A hint.
@@ -89,7 +89,7 @@ impl Forker {
         forker
     }
 
-    /// The owner has pushed a half that no visit will see. Asks for one if a pod has a worker to
+    /// The owner has pushed a half that no visit will see. Asks for one if a pool has a worker to
     /// spare.
     #[inline]
     pub(super) fn consider_a_visit(&'static self) {

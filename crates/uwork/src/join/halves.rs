@@ -134,7 +134,7 @@ impl<B: FnOnce() -> RB, RB> Frame<B, RB> {
 ///
 /// The caller runs `a`. Meanwhile an idle worker may take `b`; if none has when `a` ends, the
 /// caller runs `b` too, and the call has cost neither a locked instruction nor an allocation.
-/// Workers are only called while the caller's pod has one to spare, and are those of the
+/// Workers are only called while a CPU has one to spare, and are those of the
 /// [system queues](crate::system): a `b` that a worker took runs as an item of
 /// [`system::dfl_long`](crate::system::dfl_long). Both halves may call `join` again, to any depth;
 /// that starts no threads. A join may be called anywhere, also on threads that are no workers and

@@ -36,7 +36,8 @@ fn a_program_that_an_item_starts_gets_all_cpus_of_the_pod() {
         (before, inside, cpus_here())
     });
     let (before, inside, after) = seen.join_waiting().unwrap();
-    assert!(before.parse::<u32>().is_ok(), "one CPU: {before}");
+    // Where the process may use less CPU time than it has CPUs, the pod has one pool for all of them.
+    assert!(before == all || before.parse::<u32>().is_ok(), "one CPU: {before}");
     assert_eq!(inside, [all.as_str(); 3]);
     assert_eq!(after, before);
 }

@@ -1,7 +1,7 @@
 //! `uwork-lab bench scope`: submitters that share one last-level cache.
 //!
-//! With the scope `cache`, all of them share one pool. `default` detects that there is a single pod
-//! and falls back to a finer scope. The rivals are the two shapes of the kernel's queue and the
+//! With the scope `cache`, all of them share one pod. `default` detects that there is a single pod and
+//! falls back to a finer scope. The rivals are the two shapes of the kernel's queue and the
 //! limit, each with one pool and with one pool per CPU.
 
 use std::process::ExitCode;

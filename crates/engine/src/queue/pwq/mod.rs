@@ -69,13 +69,13 @@ pub(crate) struct Pwq<H: Host> {
     rescuer: AtomicU32,
     /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
     mayday: AtomicU32,
-    /// The node with which it shares the limit, or null. Written under the pwq lock; constant once set,
-    /// until the queue ends.
-    shared_with: AtomicPtr<PwqNode<H>>,
     /// The pool that it becomes ready in, unless the caller knows a better one.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
     next_ready: Cell<Link<Pwq<H>>>,
+    /// The node with which it shares the limit, or null. Written under the pwq lock; constant once set,
+    /// until the queue ends.
+    shared_with: AtomicPtr<PwqNode<H>>,
     pub(crate) events: Events,
     /// 1 if `account` is not empty, else 0.
     has_account: Hint,

@@ -136,7 +136,8 @@ impl<H: Host> Node<H> {
     /// Takes over a permit that another pwq keeps. Returns the epoch in which it may be kept. Each
     /// pwq begins its search at another one.
     pub(super) fn take_over(&self, id: u32) -> Option<u32> {
-        if !self.keeps() {
+        // While pwqs wait for permits, none keeps one (README.md).
+        if !self.keeps() || self.limit.0.waiting.load(Ordering::SeqCst) > 0 {
             return None;
         }
         let row = self.row.0.lock();

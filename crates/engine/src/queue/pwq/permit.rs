@@ -210,8 +210,8 @@ impl<H: Host> Pwq<H> {
         }
     }
 
-    /// A thread that is no worker of this pod took an item off. If it was the last one, the granted
-    /// permits go back to the node at once: the pod's workers may be busy for long. `ready` is
+    /// A thread that is no worker of this pool took an item off. If it was the last one, the granted
+    /// permits go back to the node at once: the pool's workers may be busy for long. `ready` is
     /// called without locks held.
     pub(crate) fn return_unused<'a>(
         &'a self,

@@ -1,5 +1,5 @@
 //! The pools of a process on the machine's topology: each below the smallest group of CPUs that
-//! contains its pod.
+//! contains its own.
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::{Cpu, Topology};
@@ -8,7 +8,7 @@ use super::view::Pool;
 
 /// A line of the drawing.
 pub(super) enum Place<'a> {
-    /// A group of CPUs that contains the pods below.
+    /// A group of CPUs that contains those of the pools below.
     Group { depth: usize, name: String },
     /// A pool.
     Pool { depth: usize, pool: &'a Pool },
