@@ -117,7 +117,7 @@ fn items_given_back_while_a_helper_holds_the_last_permit() {
     let name = "whole: given back while a helper holds the last permit";
     explore(name, Preemptions::Deep(2), || {
         let world = World::new(2, 3);
-        let queue = world.unbound("u", 1);
+        let queue = world.with_pod_limits(1);
         // Items are short: a worker takes two at once.
         queue.pwqs().for_each(|pwq| pwq.lock().run_times = short_runs());
         let gate = Arc::new(Event::default());

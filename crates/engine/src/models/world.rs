@@ -40,9 +40,17 @@ impl World {
         self.queue("p", Kind::PerCpu, max_active)
     }
 
-    /// A queue on the pool of all CPUs. Its target is one running worker per CPU.
+    /// A queue on a pool for each CPU, or, with a limit of one, on one for all: its target is one running
+    /// worker per CPU.
     pub(crate) fn unbound(&self, name: &str, max_active: u32) -> Queue<LoomHost> {
         self.queue(name, Kind::Unbound(self.everywhere()), max_active)
+    }
+
+    /// A queue on the pool of all CPUs, whose limit is that of its pwq.
+    pub(crate) fn with_pod_limits(&self, max_active: u32) -> Queue<LoomHost> {
+        let (name, kind) = ("l".to_owned(), Kind::Unbound(self.everywhere()));
+        let spec = QueueSpec { name, kind, flags: Flags::POD_LIMITS, max_active };
+        Queue::new(&self.engine, spec).unwrap()
     }
 
     /// An ordered queue on the pool of all CPUs.
