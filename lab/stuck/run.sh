@@ -126,8 +126,8 @@ for program in $programs; do
             begin=${EPOCHREALTIME/[.,]/}
             "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
             # Without a load of its own this checks what is said. Other programs may have taken the CPUs.
-            for ((look = 1; look < 3 && burners == 0; look++)); do
-                grep -qE '\?\?|does not answer' "$out/said" || break
+            for ((look = 1; look < 5 && burners == 0; look++)); do
+                ! is_named "$kind" "$program" || break
                 begin=${EPOCHREALTIME/[.,]/}
                 "${as[@]}" "$uwork" doctor "$stuck" >"$out/said" 2>&1 || true
             done
@@ -135,6 +135,9 @@ for program in $programs; do
             burn STOP
             if is_named "$kind" "$program"; then
                 named=$((named + 1))
+            else
+                echo "$program $kind: not named in:"
+                cat "$out/said"
             fi
             [ "$program:$kind:$round" != c:loop:0 ] || views_name_it "$stuck" || failed=1
             if [ -n "${SHOW:-}" ]; then

@@ -6,26 +6,27 @@
 //! For each item the oracle measures the time without interruption in which the item is ready and
 //! some CPU of the mask idles.
 //!
-//! The bound depends on the run times of the pod to which the item was submitted. An arriving item
-//! waits for the rest of the run that it meets, whose mean is `E[S^2] / 2 E[S]`. The oracle computes
-//! it from the pod's last `WINDOW` runs, as of the last start of an item of the pod.
+//! The bound depends on the run times of the pool to which the item was submitted: that of a CPU, which
+//! the submission's probe names. An arriving item waits for the rest of the run that it meets, whose
+//! mean is `E[S^2] / 2 E[S]`. The oracle computes it from the pool's last `WINDOW` runs, as of the last
+//! start of an item of the pool.
 //!
 //! | the mean rest of a run | bound |
 //! |---|---|
 //! | at least `LONG_NS` | `LONG_WAIT_NS`, and the wakes of the workers for it and those before it |
-//! | shorter | [`WATCHED_NS`] and wakes, since the pod last started an item |
-//! | any, and items block undeclared | [`FOUND_NS`] and wakes, since the pod last started an item |
-//! | any, in a pod of several CPUs | [`WATCHED_NS`] and wakes, since the pod last started an item |
+//! | shorter | [`WATCHED_NS`] and wakes, since the pool last started an item |
+//! | any, and items block undeclared | [`FOUND_NS`] and wakes, since the pool last started an item |
 //!
-//! In the last case the trace does not show in which of the pod's pools the item waits, and each has a
-//! statistic of its own. In the second case no thread decides at the submission: the item waits for the watcher.
+//! In the second case no thread decides at the submission: the item waits for the watcher.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 
+use uwork_policy::cpuset::CpuSet;
+
 use crate::setup::US;
 
-/// The number of runs of a pod that its statistic covers.
+/// The number of runs of a pool that its statistic covers.
 const WINDOW: usize = 64;
 /// From this mean rest of a run, an item must not wait behind a run while a CPU idles. The engine
 /// weighs the same rest, and an item's run time besides, against the cost of a wake of 50 us. It
@@ -33,7 +34,7 @@ const WINDOW: usize = 64;
 const LONG_NS: u64 = 40 * US;
 /// How long an item may wait there.
 const LONG_WAIT_NS: u64 = 50 * US;
-/// How long an item may wait for the watcher where no item of its pod starts. The interval between
+/// How long an item may wait for the watcher where no item of its pool starts. The interval between
 /// two scans is at most 2 ms. A scan that finds an item in its way is followed by one as soon as no
 /// item has started for 0.2 ms.
 pub const WATCHED_NS: u64 = 2_050 * US;
@@ -46,11 +47,12 @@ const PRINTED: usize = 60;
 /// An item's way through the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage {
-    pod: usize,
+    /// The CPU of its pool.
+    pool: u32,
     submitted: (u64, u32),
     started: Option<(u64, u32)>,
     ended: Option<u64>,
-    /// Items of the pod that waited when it was submitted.
+    /// Items of the pool that waited when it was submitted.
     ahead: u64,
     /// The longest time without interruption in which it waited and a CPU idled.
     pub waited_beside_idle_ns: u64,
@@ -64,7 +66,7 @@ impl Passage {
 }
 
 #[derive(Default)]
-struct Pod {
+struct Pool {
     /// The last run times.
     runs: VecDeque<u64>,
     waiting: VecDeque<usize>,
@@ -73,7 +75,7 @@ struct Pod {
     last_start: u64,
 }
 
-impl Pod {
+impl Pool {
     fn mean_rest(&self) -> u64 {
         let sum: u64 = self.runs.iter().sum();
         let squares: u64 = self.runs.iter().map(|ns| ns * ns).sum();
@@ -85,35 +87,30 @@ impl Pod {
 pub struct Conservation {
     /// The CPUs of the mask.
     cpus: Vec<u32>,
-    /// The pod of each CPU.
-    pod_of: Vec<usize>,
-    pods: Vec<Pod>,
+    /// By CPU.
+    pools: Vec<Pool>,
     items: Vec<Passage>,
+    /// Items whose submission has not told its pool yet, and the threads that submit them.
+    offered: Vec<(u64, usize)>,
     /// The cost of one wake.
     wake_ns: u64,
     /// Whether items block undeclared.
     blocks: bool,
-    /// Whether pods have several CPUs.
-    shards: bool,
     /// Since when some CPU idles without interruption.
     idle_since: Option<u64>,
 }
 
 impl Conservation {
-    /// `pod_of`: the pod of each CPU of the machine; `usize::MAX` outside of the mask.
-    pub fn new(pod_of: Vec<usize>, wake_ns: u64) -> Conservation {
-        let in_mask = |&cpu: &u32| pod_of[cpu as usize] != usize::MAX;
-        let cpus: Vec<u32> = (0..pod_of.len() as u32).filter(in_mask).collect();
-        let pods = cpus.iter().map(|&cpu| pod_of[cpu as usize] + 1).max().unwrap_or(0);
-        let pods = (0..pods).map(|_| Pod::default()).collect();
+    /// For a queue with this mask.
+    pub fn new(mask: &CpuSet, wake_ns: u64) -> Conservation {
+        let pools = mask.last().map_or(0, |last| last + 1);
         Conservation {
-            cpus,
-            pod_of,
-            pods,
+            cpus: mask.iter().collect(),
+            pools: (0..pools).map(|_| Pool::default()).collect(),
             items: Vec::new(),
+            offered: Vec::new(),
             wake_ns,
             blocks: false,
-            shards: false,
             idle_since: None,
         }
     }
@@ -122,11 +119,6 @@ impl Conservation {
     /// running until they are found.
     pub fn expect_blocks(&mut self) {
         self.blocks = true;
-    }
-
-    /// Pods have several CPUs, with a pool for each.
-    pub fn expect_shards(&mut self) {
-        self.shards = true;
     }
 
     /// The CPUs of the mask.
@@ -139,33 +131,39 @@ impl Conservation {
         &self.items
     }
 
-    /// An item is submitted on this CPU. Returns its number.
-    pub fn submit(&mut self, now: u64, cpu: u32) -> usize {
-        let pod = self.pod_of[cpu as usize];
-        let waiting = &mut self.pods[pod].waiting;
-        let ahead = waiting.len() as u64;
-        waiting.push_back(self.items.len());
-        let submitted = (now, cpu);
+    /// This thread submits an item on this CPU, and tells its pool next. Returns its number.
+    pub fn submit(&mut self, now: u64, cpu: u32, thread: u64) -> usize {
+        let item = self.items.len();
+        self.offered.push((thread, item));
         self.items.push(Passage {
-            pod,
-            submitted,
+            pool: cpu,
+            submitted: (now, cpu),
             started: None,
             ended: None,
-            ahead,
+            ahead: 0,
             waited_beside_idle_ns: 0,
         });
-        self.items.len() - 1
+        item
+    }
+
+    /// The item that this thread submits goes to the pool of this CPU.
+    pub fn offer(&mut self, thread: u64, cpu: u32) {
+        let Some(at) = self.offered.iter().position(|offered| offered.0 == thread) else { return };
+        let item = self.offered.swap_remove(at).1;
+        let waiting = &mut self.pools[cpu as usize].waiting;
+        (self.items[item].pool, self.items[item].ahead) = (cpu, waiting.len() as u64);
+        waiting.push_back(item);
     }
 
     /// The item starts on this CPU.
     pub fn start(&mut self, now: u64, item: usize, cpu: u32) {
         self.items[item].started = Some((now, cpu));
-        let pod = &mut self.pods[self.items[item].pod];
-        let at = pod.waiting.iter().position(|&waiting| waiting == item).expect("it waits");
-        let _ = pod.waiting.remove(at);
-        pod.last_start = now;
-        let is_long = pod.mean_rest() >= LONG_NS;
-        pod.long_since = is_long.then(|| pod.long_since.unwrap_or(now));
+        let pool = &mut self.pools[self.items[item].pool as usize];
+        let at = pool.waiting.iter().position(|&waiting| waiting == item).expect("it waits");
+        let _ = pool.waiting.remove(at);
+        pool.last_start = now;
+        let is_long = pool.mean_rest() >= LONG_NS;
+        pool.long_since = is_long.then(|| pool.long_since.unwrap_or(now));
     }
 
     /// The run of the item ends.
@@ -173,7 +171,7 @@ impl Conservation {
         let passage = &mut self.items[item];
         passage.ended = Some(now);
         let (began, _) = passage.started.expect("it has started");
-        let runs = &mut self.pods[passage.pod].runs;
+        let runs = &mut self.pools[passage.pool as usize].runs;
         if runs.len() == WINDOW {
             let _ = runs.pop_front();
         }
@@ -187,23 +185,23 @@ impl Conservation {
             return;
         }
         let idle_since = *self.idle_since.get_or_insert(now);
-        for pod in self.pods.iter().filter(|pod| !pod.waiting.is_empty()) {
-            for &item in &pod.waiting {
+        for pool in self.pools.iter().filter(|pool| !pool.waiting.is_empty()) {
+            for &item in &pool.waiting {
                 let passage = &mut self.items[item];
                 let since = idle_since.max(passage.submitted.0);
                 let wakes = (passage.ahead + 2) * self.wake_ns;
                 let waited = &mut passage.waited_beside_idle_ns;
                 *waited = (*waited).max(until - since);
                 let watched_ns = if self.blocks { FOUND_NS } else { WATCHED_NS };
-                let watched = (since.max(pod.last_start), watched_ns + wakes);
-                let long = pod.long_since.filter(|_| !self.blocks && !self.shards);
+                let watched = (since.max(pool.last_start), watched_ns + wakes);
+                let long = pool.long_since.filter(|_| !self.blocks);
                 let long = long.map(|long| (since.max(long), LONG_WAIT_NS + wakes));
                 for (since, bound) in long.into_iter().chain([watched]) {
                     assert!(
                         until - since <= bound,
                         "item {item} is ready and a CPU idles from {since} to {until} ns, which is more than \
-                         {bound} ns; mean rest of its pod's runs: {} ns\n{}",
-                        pod.mean_rest(),
+                         {bound} ns; mean rest of its pool's runs: {} ns\n{}",
+                        pool.mean_rest(),
                         self.describe(since, until),
                     );
                 }

@@ -32,7 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fragile::Fragile;
 
 use uwork_engine::host::{
-    Cure, Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, WorkerSpec,
+    Cure, Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, SubmissionProbe,
+    WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
@@ -464,6 +465,15 @@ impl Host for VirtualHost {
 
     fn waits(&self) -> Option<u64> {
         Some(self.machine().waits())
+    }
+
+    fn probe_submission<'a>(&self, values: impl Fn() -> SubmissionProbe<'a>) {
+        let mut machine = self.machine();
+        let thread = machine.current.map_or(0, |thread| thread as u64 + 1);
+        if let Some(oracle) = &mut machine.conservation {
+            let cpu = values().cpu.expect("the queue has a pool for each CPU");
+            oracle.offer(thread, cpu);
+        }
     }
 
     fn probe_item(&self, point: ItemPoint, _: impl Fn() -> ItemProbe) {

@@ -135,7 +135,7 @@ impl Bill {
         if self.lines.hits(name, cpu, how, now) {
             return Transfer { wait_ns: 0, ps: 0 };
         }
-        let transfer = self.lines.transfer(&self.costs, name, cpu, how, now);
+        let transfer = self.lines.transfer(&self.costs, name, cpu, how, here, now);
         if how != Use::Write {
             return transfer;
         }

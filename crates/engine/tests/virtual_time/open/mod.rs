@@ -6,12 +6,11 @@ mod plan;
 use std::ops::Range;
 use std::panic::catch_unwind;
 
-use uwork_engine::host::Cure;
+use uwork_engine::host::{Cure, Host};
 use uwork_engine::{Attrs, Kind, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::{AffinityScope, AffinityScopeChoice, Pods, effective_scope};
-use uwork_policy::topology::Topology;
+use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
 use crate::chance::{Chance, Chaos};
 use crate::conservation::{Conservation, Passage};
@@ -75,15 +74,6 @@ impl Case {
         let skip = usize::from(self.spares_first);
         engine.config().allowed.iter().skip(skip).collect()
     }
-
-    /// The pod of each CPU, `usize::MAX` outside of the mask.
-    fn pods(&self, topology: &Topology, mask: &CpuSet, shard_size: u32) -> Vec<usize> {
-        let scope = effective_scope(topology, self.scope, AffinityScope::Cache, mask, shard_size);
-        let pods = Pods::of(topology, scope.effective, shard_size);
-        let pods: Vec<_> = pods.restricted(mask).map(|(_, pod)| pod).collect();
-        let of = |cpu| pods.iter().position(|pod| pod.contains(cpu)).unwrap_or(usize::MAX);
-        topology.online().iter().map(of).collect()
-    }
 }
 
 /// Runs a case. Returns its arrivals, the number of CPUs in the mask, and how the items went.
@@ -97,16 +87,9 @@ fn run(
         let host = engine.host();
         reverted.into_iter().for_each(|cure| host.revert(cure));
         let mask = case.mask(engine);
-        let config = engine.config();
-        let pod_of = case.pods(&config.topology, &mask, config.cache_shard_size);
         let attrs = Attrs { nice: 0, cpumask: mask.clone(), scope: case.scope, strict: false };
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
-        let is_shared = |pod: &usize| pod_of.iter().filter(|other| *other == pod).count() > 1;
-        let has_shards = mask.iter().any(|cpu| is_shared(&pod_of[cpu as usize]));
-        let mut oracle = Conservation::new(pod_of, chaos.wake_ns.max(chaos.spawn_ns));
-        if has_shards {
-            oracle.expect_shards();
-        }
+        let mut oracle = Conservation::new(&mask, chaos.wake_ns.max(chaos.spawn_ns));
         if let Some(tier) = case.blocks {
             host.detecting().tier = tier;
             oracle.expect_blocks();
@@ -154,7 +137,8 @@ fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arri
         if at > now {
             host.doze(at - now);
         }
-        let no = with_oracle(host, |oracle, now, cpu| oracle.submit(now, cpu));
+        let thread = host.thread_id();
+        let no = with_oracle(host, |oracle, now, cpu| oracle.submit(now, cpu, thread));
         let clock = host.clone();
         let item = Item::new(move || {
             with_oracle(&clock, |oracle, now, cpu| oracle.start(now, no, cpu));
