@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test flaky install build lab fmt lint tidy doc loom stress fuzz vm bench report-check native deps deny deny-install \
-	mutants mutants-install package release-check msrv semver semver-install deb deb-test clean
+	defects mutants mutants-install package release-check msrv semver semver-install deb deb-test clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ deny-install: ## build cargo-deny, which takes minutes
 
 mutants: ## break the engine on purpose, and list what no test notices; more than an hour
 	ci/mutants.sh
+
+defects: ## plant known defects in a copy of the tree, one at a time, and show that the tests find each; half an hour
+	ci/defects.sh
 
 mutants-install: ## build cargo-mutants, which takes minutes
 	cargo install cargo-mutants --locked

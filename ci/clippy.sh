@@ -9,7 +9,7 @@ cargo clippy --package uwork --all-targets --no-default-features -- --deny warni
 cargo clippy --package uwork-lab --package uwork-cli --no-default-features -- --deny warnings
 cargo clippy --package uwork --lib --no-default-features -- --deny warnings
 # Each feature alone, and the C library, whose features are a choice of its own.
-for feature in control percpu rcu task ring sysfs symbols tracing locked-wake; do
+for feature in control percpu rcu task ring sysfs symbols tracing; do
     cargo clippy --package uwork --lib --no-default-features --features "$feature" -- --deny warnings
 done
 cargo clippy --package uwork-capi --lib -- --deny warnings

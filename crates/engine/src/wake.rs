@@ -18,11 +18,6 @@ impl<H: Host> WakeToken<H> {
     /// Wakes the thread.
     pub(crate) fn send(self, host: &H) {
         assert_may_wake();
-        self.send_under_lock(host);
-    }
-
-    /// Wakes the thread, whatever lock the caller holds. The woken thread may need that lock at once.
-    pub(crate) fn send_under_lock(self, host: &H) {
         let event = self.0;
         std::mem::forget(self);
         // SAFETY: live, by the contract of `new`.

@@ -58,12 +58,6 @@ impl Host for Linux {
         self
     }
 
-    #[cfg(feature = "locked-wake")]
-    #[inline]
-    fn reverts(&self, cure: uwork_engine::host::Cure) -> bool {
-        cure == uwork_engine::host::Cure::DeferredWake && crate::locked_wake::is_on()
-    }
-
     #[inline]
     fn now(&self) -> u64 {
         // Not `Instant`: a worker reads the clock twice in each batch, and the checked arithmetic of

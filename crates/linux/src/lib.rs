@@ -35,8 +35,6 @@ pub mod hooks;
 mod host;
 pub mod latest;
 pub mod library_queue;
-#[cfg(feature = "locked-wake")]
-pub mod locked_wake;
 mod membarrier;
 pub mod on_cpu;
 mod pages;

@@ -32,8 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fragile::Fragile;
 
 use uwork_engine::host::{
-    Cure, Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, SubmissionProbe,
-    WorkerSpec,
+    Forks, Host, ItemPoint, ItemProbe, Placement, Report, SpawnError, SubmissionProbe, WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
@@ -87,7 +86,7 @@ struct Inner {
     has_refused_reporter: AtomicBool,
     detection: Mutex<Detecting>,
     /// The number of the cure, from 1 on; 0: none.
-    reverted: AtomicUsize,
+    refuses_moves: AtomicBool,
     /// Runs that the probes saw begin, and end.
     probed: [AtomicUsize; 2],
     /// Whether the machine has a bill.
@@ -130,7 +129,7 @@ impl VirtualHost {
                 asked: 0,
                 delays_read: 0,
             }),
-            reverted: AtomicUsize::new(0),
+            refuses_moves: AtomicBool::new(false),
             probed: Default::default(),
             pays: AtomicBool::new(false),
         }))
@@ -211,9 +210,9 @@ impl VirtualHost {
         *self.0.broken_spawn.lock().expect("no panic under this lock") = how;
     }
 
-    /// Reverts the fix of a defect.
-    pub fn revert(&self, cure: Cure) {
-        self.0.reverted.store(cure as usize + 1, Ordering::Relaxed);
+    /// From now on no thread is moved: each stays on the CPUs that it may use now.
+    pub fn refuse_moves(&self) {
+        self.0.refuses_moves.store(true, Ordering::Relaxed);
     }
 
     /// Runs `f` without preemption of the calling thread.
@@ -489,16 +488,11 @@ impl Host for VirtualHost {
         !self.refuses_memory()
     }
 
-    /// A worker asks about `NeighbourAtPark` without locks held, between its last look for work and
-    /// its parking.
-    fn reverts(&self, cure: Cure) -> bool {
-        if cure == Cure::NeighbourAtPark {
-            let park_ns = self.machine().chaos.park_ns;
-            if park_ns > 0 {
-                self.burn(park_ns);
-            }
+    fn about_to_park(&self) {
+        let park_ns = self.machine().chaos.park_ns;
+        if park_ns > 0 {
+            self.burn(park_ns);
         }
-        self.0.reverted.load(Ordering::Relaxed) == cure as usize + 1
     }
 
     fn report(&self, report: Report) {
@@ -517,6 +511,9 @@ impl Placement for VirtualHost {
     /// A thread that moves itself off its CPU continues when a CPU that it may use is free. The
     /// engine makes this call without locks held.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
+        if self.0.refuses_moves.load(Ordering::Relaxed) {
+            return;
+        }
         let mut machine = self.machine();
         let id = thread as usize - 1;
         machine.place(id, cpus);

@@ -45,7 +45,7 @@ pub mod trace_events;
 pub fn assert_holds(text: &str) {
     let script = script::parse(text).unwrap_or_else(|error| panic!("{error}"));
     let machine = machines::machine(&script.machine).unwrap_or_else(|error| panic!("{error}"));
-    let run = play::play(&script, &machine, None).unwrap_or_else(|error| panic!("{error}"));
+    let run = play::play(&script, &machine).unwrap_or_else(|error| panic!("{error}"));
     let violations = check::check(&script, &machine, &run);
     assert!(violations.is_empty(), "{violations:?}\n{}", run.tape);
 }

@@ -105,7 +105,7 @@ mod tests {
     fn a_trace_has_the_run_of_the_item() {
         let script = script::parse(TEXT).unwrap();
         let machine = machines::machine(&script.machine).unwrap();
-        let text = json(&script, &play::play(&script, &machine, None).unwrap());
+        let text = json(&script, &play::play(&script, &machine).unwrap());
         assert!(text.contains(r#""simulated":true,"machine":"core:2""#), "{text}");
         assert!(text.contains(r#""costs":"none""#), "{text}");
         assert!(text.contains(r#""name":"a","ph":"B","ts":0.000"#), "{text}");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::panic;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use uwork_engine::host::{Cure, Host};
+use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Config, Cpus, Engine, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -102,12 +102,12 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
-/// Plays a script on this machine. With `reverted`, the engine behaves as before that cure.
+/// Plays a script on this machine.
 ///
 /// # Errors
 /// The script asks for CPUs that the machine does not have.
-pub fn play(script: &Script, machine: &Topology, reverted: Option<Cure>) -> Result<Run, String> {
-    play_on(script, machine, reverted, |_| ())
+pub fn play(script: &Script, machine: &Topology) -> Result<Run, String> {
+    play_on(script, machine, |_| ())
 }
 
 /// As [`play`]. `prepare` gets the host before the run; its result is dropped after the run.
@@ -117,7 +117,6 @@ pub fn play(script: &Script, machine: &Topology, reverted: Option<Cure>) -> Resu
 pub fn play_on<P>(
     script: &Script,
     machine: &Topology,
-    reverted: Option<Cure>,
     prepare: impl FnOnce(&VirtualHost) -> P,
 ) -> Result<Run, String> {
     let online = machine.online().clone();
@@ -141,7 +140,6 @@ pub fn play_on<P>(
     computer.bound_ns = script.bound_ns;
     computer.dispatches_max = DISPATCHES_MAX;
     let host = VirtualHost::new(computer);
-    reverted.into_iter().for_each(|cure| host.revert(cure));
     let end = Arc::new(Mutex::new((0, Vec::new())));
     let (theirs, place) = (host.clone(), end.clone());
     let config = Config::new(machine.clone(), online.clone());

@@ -17,7 +17,7 @@ fn number(name: &str) -> Option<u64> {
 fn violations(seed: u64) -> Vec<check::Violation> {
     let script = draw::draw(seed);
     let machine = machines::machine(&script.machine).expect("a notation");
-    let run = play::play(&script, &machine, None).expect("a script for its machine");
+    let run = play::play(&script, &machine).expect("a script for its machine");
     check::check(&script, &machine, &run)
 }
 
@@ -46,7 +46,7 @@ fn each_fault_occurs_in_drawn_histories() {
     let mut occurred: BTreeMap<&str, u64> = BTreeMap::new();
     for script in (0..300).map(draw::draw) {
         let machine = machines::machine(&script.machine).expect("a notation");
-        let run = play::play(&script, &machine, None).expect("a script for its machine");
+        let run = play::play(&script, &machine).expect("a script for its machine");
         run.faults
             .into_iter()
             .for_each(|(name, times)| *occurred.entry(name).or_default() += times);
@@ -98,4 +98,14 @@ fn a_wake_that_is_left_to_the_watcher_is_given_up_if_the_item_is_gone() {
         thread: queue i17; doze 64us; queue i179 0; queue i139
         ",
     );
+}
+
+/// Drawn histories hardly ever have so many runs on a node at once.
+#[test]
+fn a_node_has_its_share_of_the_limit() {
+    let items = (0..20).map(|item| format!("item i{item} q: sleep 1ms\n")).collect::<String>();
+    let steps = (0..20).map(|item| format!("queue i{item} 0; ")).collect::<String>();
+    uwork_sim::assert_holds(&format!(
+        "machine node:2 core:2\nqueue q unbound strict max_active=12\n{items}thread: {steps}\n"
+    ));
 }

@@ -44,7 +44,6 @@
 //! | `sysfs` | `sysfs`: the kernel's attribute tree, with the tunable attributes and parameters |
 //! | `control` (default) | `control`: the socket of operators and of the command `uwork`; `symbols`, `sysfs` |
 //! | `tracing` | a span of `tracing` for each run of an item, an event for each report |
-//! | `locked-wake` | for measurements: workers are woken under the pool's lock, and not after it |
 //!
 //! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
 //! through them row by row.
@@ -221,9 +220,6 @@ pub use uwork_engine::host::Report;
 #[doc(hidden)]
 pub use uwork_engine::{__impl_offset, __split_generics};
 pub use uwork_engine::{Busy, Shutdown, ShutdownReport, WorkPointer};
-#[cfg(feature = "locked-wake")]
-#[doc(hidden)]
-pub use uwork_linux::locked_wake;
 #[cfg(feature = "ring")]
 #[doc(inline)]
 pub use uwork_linux::ring;

@@ -438,65 +438,9 @@ pub trait Host: Placement + Forks + Send + Sync + Sized + 'static {
         true
     }
 
-    /// Whether a test asks the engine to behave as before the cure of a defect, to show that the
-    /// test finds the defect. Never in production.
+    /// The calling worker has looked for work, and is about to join the idle workers of its pool. A host
+    /// for tests may let time pass here.
     #[doc(hidden)]
     #[inline(always)]
-    fn reverts(&self, _cure: Cure) -> bool {
-        false
-    }
-}
-
-/// The cure of a defect, or a promise that the engine keeps, which a test can revert.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cure {
-    /// The watcher covers timers that no keeper covers.
-    KeptTimers,
-    /// A worker that parks while items wait behind running workers calls the watcher.
-    WatchedWork,
-    /// A pwq that moves between the ready lists is visible in one of them.
-    ReadyAsOne,
-    /// Only a worker of the pool is taken off its running count.
-    MarkedRun,
-    /// A submitter settles the pool that it has made ready.
-    SettledSubmission,
-    /// A submitter that finds its pool busy with long items wakes a neighbour.
-    NeighbourAtSubmission,
-    /// A worker that parks looks for overloaded neighbours once more.
-    NeighbourAtPark,
-    /// A worker that was woken for a neighbour's item, and finds other items, passes the wake on.
-    HelpPassedOn,
-    /// The mean rest of a run decides whether items wait behind it, not the mean run.
-    ResidualRunTime,
-    /// A worker is woken after the lock of its pool is released.
-    DeferredWake,
-    /// A cancel reports the item that it has removed.
-    ReportedCancel,
-    /// An item that still runs is deferred to the end of that run.
-    DeferredCollision,
-    /// An item that is pending is not queued again.
-    RefusedDuplicate,
-    /// The oldest item of a queue starts first.
-    OldestFirst,
-    /// A queue has the limit that it was given.
-    GivenLimit,
-    /// A NUMA node has a share of the limit of an unbound queue.
-    DividedLimit,
-    /// A submission that names a CPU goes to that CPU.
-    NamedCpu,
-    /// A flush waits for the item.
-    AwaitedFlush,
-    /// A `cancel_sync` waits for the run in progress.
-    AwaitedCancel,
-    /// A worker that ends a batch brings another worker only if items wait.
-    NeededWake,
-    /// A waker that waits gets no worker on its CPU where another worker is in a long run.
-    BusyCpuOfWaker,
-    /// A worker without work takes back the tails of overdue batches before it parks.
-    OverdueTails,
-    /// Of several overloaded neighbours, a worker takes from the one that has waited longest.
-    LongestWait,
-    /// A worker of a saving pool sleeps and wakes on a CPU that is awake.
-    AwakeCpu,
+    fn about_to_park(&self) {}
 }

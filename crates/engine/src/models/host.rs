@@ -10,8 +10,8 @@ use uwork_policy::blocking::Tier;
 use crate::futex::Futex;
 use crate::host::ThreadState;
 use crate::host::{
-    Activity, Cure, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report,
-    SpawnError, ThreadSample, WorkerSpec,
+    Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
+    ThreadSample, WorkerSpec,
 };
 use crate::sync::{AtomicU32, Ordering};
 
@@ -29,8 +29,6 @@ pub(crate) struct LoomHost {
     spawns_left: std::sync::Mutex<u32>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
     reports: std::sync::Mutex<Vec<Report>>,
-    /// The fault fix that the model reverts.
-    reverts: std::sync::Mutex<Option<Cure>>,
     /// Whether the asymmetric fences order anything.
     fences: std::sync::Mutex<bool>,
     /// Whether created threads never run, as those of a parent do not in its child.
@@ -46,7 +44,6 @@ impl LoomHost {
             spawns_left: std::sync::Mutex::new(threads),
             threads: std::sync::Mutex::default(),
             reports: std::sync::Mutex::default(),
-            reverts: std::sync::Mutex::default(),
             fences: std::sync::Mutex::new(true),
             parent: std::sync::Mutex::default(),
             observer: Unobserved::default(),
@@ -56,11 +53,6 @@ impl LoomHost {
     /// How many more threads may be created.
     pub(crate) fn spawns_left(&self) -> u32 {
         *self.spawns_left.lock().unwrap()
-    }
-
-    /// Reverts this fix.
-    pub(crate) fn revert(&self, cure: Option<Cure>) {
-        *self.reverts.lock().unwrap() = cure;
     }
 
     /// From now on the light and the heavy fence do nothing.
@@ -278,10 +270,6 @@ impl Host for LoomHost {
 
     fn report(&self, report: Report) {
         self.reports.lock().unwrap().push(report);
-    }
-
-    fn reverts(&self, cure: Cure) -> bool {
-        *self.reverts.lock().unwrap() == Some(cure)
     }
 }
 

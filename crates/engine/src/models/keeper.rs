@@ -24,8 +24,7 @@ use loom::thread;
 
 use super::host::{Event, FAR, LoomHost};
 use super::world::{Item, Timed, World};
-use super::{Preemptions, assert_deadlocks, explore};
-use crate::host::Cure;
+use super::{Preemptions, explore};
 use crate::item::{Action, Work};
 use crate::pool::NEVER;
 use crate::pool::progress::TIMER_SLACK_NS;
@@ -157,12 +156,11 @@ fn the_keeper_covers_a_wheel_beside_one_that_is_fired() {
 /// The keeper is picked for an item that does not end, while the watcher goes to sleep. Returns the
 /// executions after which no thread covers the timer. They are reported outside of the model
 /// because a panic inside it would run the model's destructors, which would panic as well.
-fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
+fn the_keeper_is_picked() -> Vec<String> {
     let left = Arc::new(Mutex::new(Vec::new()));
     let seen = left.clone();
     explore("keeper: picked while the watcher goes to sleep", Preemptions::AtMost(3), move || {
         let world = World::new(1, 2);
-        world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
         let (gate, timer) = (Arc::new(Event::default()), Timer::new());
         let closed = gate.clone();
@@ -191,12 +189,7 @@ fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
 
 #[test]
 fn the_keeper_is_picked_while_the_watcher_goes_to_sleep() {
-    assert_eq!(the_keeper_is_picked(None), [""; 0]);
-}
-
-#[test]
-fn a_timer_is_uncovered_if_the_watcher_is_not_called() {
-    assert_ne!(the_keeper_is_picked(Some(Cure::KeptTimers)), [""; 0]);
+    assert_eq!(the_keeper_is_picked(), [""; 0]);
 }
 
 /// An item is queued behind one that does not end, while the watcher goes to sleep.
@@ -226,11 +219,11 @@ fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
 }
 
 /// A worker begins a wait while another thread moves ready pwqs from the inbox to the list.
-fn a_wait_begins_while_the_ready_list_moves(reverts: Option<Cure>) {
+#[test]
+fn a_replacement_comes_while_the_ready_list_moves() {
     let name = "keeper: a wait begins while the ready list moves";
-    explore(name, Preemptions::AtMost(2), move || {
+    explore(name, Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
-        world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
         // The first item declares a wait for the second, which is ready when the wait begins.
         let (gate, second) = (Arc::new(Event::default()), Item::new());
@@ -253,14 +246,4 @@ fn a_wait_begins_while_the_ready_list_moves(reverts: Option<Cure>) {
         assert!(world.end().is_empty());
         assert_eq!((first.runs(), second.runs()), (1, 1));
     });
-}
-
-#[test]
-fn a_replacement_comes_while_the_ready_list_moves() {
-    a_wait_begins_while_the_ready_list_moves(None);
-}
-
-#[test]
-fn a_pwq_between_the_ready_lists_loses_a_wake() {
-    assert_deadlocks(|| a_wait_begins_while_the_ready_list_moves(Some(Cure::ReadyAsOne)));
 }

@@ -103,31 +103,3 @@ fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Send + Sync 
     let (executions, seconds) = (*executions.lock().unwrap(), began.elapsed().as_secs_f64());
     println!("{name}: {executions} executions, {bound} preemptions, {seconds:.1} s");
 }
-
-/// Runs a test whose model must end in a deadlock, because a cure is missing. The panic's message
-/// is not printed: in the output of a whole run it would look like a failure.
-#[track_caller]
-fn assert_deadlocks(test: impl Fn() + std::panic::UnwindSafe) {
-    QUIET.set(true);
-    HOOK.call_once(|| {
-        let report = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !QUIET.get() {
-                report(panic);
-            }
-        }));
-    });
-    let outcome = std::panic::catch_unwind(test);
-    QUIET.set(false);
-    let payload = outcome.expect_err("the model passed without the cure");
-    let message = payload.downcast_ref::<String>().map_or("", String::as_str);
-    assert!(message.contains("deadlock"), "the model failed otherwise: {message}");
-}
-
-thread_local! {
-    /// Whether this thread expects a panic. loom runs all threads of a model on one thread of the
-    /// system.
-    static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-static HOOK: std::sync::Once = std::sync::Once::new();

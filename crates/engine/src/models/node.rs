@@ -111,7 +111,7 @@ impl World {
     /// Takes the first ready pwq, runs a batch, and releases the pwq. `inside` is called in each
     /// item. False if no pwq was ready.
     fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
-        let popped = self.pool.pop_ready(&self.host, &mut self.pool.lock());
+        let popped = self.pool.pop_ready(&mut self.pool.lock());
         let Some(pwq) = popped else { return false };
         let own = self.slots.get(slot).unwrap();
         let share = Share::Fair { sharers: 1, others_may_help: true };

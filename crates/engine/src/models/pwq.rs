@@ -93,7 +93,7 @@ impl World {
         if !self.pool.looks_ready() {
             return false;
         }
-        let Some(pwq) = self.pool.pop_ready(&self.host, &mut self.pool.lock()) else {
+        let Some(pwq) = self.pool.pop_ready(&mut self.pool.lock()) else {
             return false;
         };
         let own = self.slots.get(slot).unwrap();

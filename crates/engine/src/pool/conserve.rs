@@ -8,7 +8,7 @@ use uwork_policy::batch::BATCH_OVERDUE_NS;
 use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::{CalledBy, Pool, WideSet};
@@ -318,7 +318,7 @@ impl<H: Host> Pool<H> {
     /// pool and of its nearest neighbours. Returns whether there were any. The watcher takes back
     /// those of all pools.
     pub(crate) fn take_back_for_caller(&self, engine: &Engine<H>, now: u64) -> bool {
-        if !self.others_may_help() || engine.host().reverts(Cure::OverdueTails) {
+        if !self.others_may_help() {
             return false;
         }
         let near = self.spec().near().iter().map(|&id| engine.pool(id));

@@ -29,7 +29,7 @@ use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host, Places, Runner, ThreadKind};
+use crate::host::{Host, Places, Runner, ThreadKind};
 use crate::inbox::Inbox;
 use crate::queue::Name;
 use crate::queue::pwq::Pwq;
@@ -395,21 +395,16 @@ impl<H: Host> Pool<H> {
     }
 
     /// Visits every ready pwq.
-    pub(crate) fn for_each_ready(
-        &self,
-        host: &H,
-        inner: &mut PoolInner<H>,
-        f: impl FnMut(&Pwq<H>),
-    ) {
-        self.gather_ready(host, inner);
+    pub(crate) fn for_each_ready(&self, inner: &mut PoolInner<H>, f: impl FnMut(&Pwq<H>)) {
+        self.gather_ready(inner);
         self.note_readiness(inner);
         inner.ready.for_each(f);
     }
 
     /// The first ready pwqs, by id, and the number of all.
-    pub(crate) fn list_ready(&self, host: &H) -> (Vec<u32>, usize) {
+    pub(crate) fn list_ready(&self) -> (Vec<u32>, usize) {
         let (mut ready, mut count) = (Vec::with_capacity(READY_MAX), 0);
-        self.for_each_ready(host, &mut self.lock(), |pwq| {
+        self.for_each_ready(&mut self.lock(), |pwq| {
             count += 1;
             if ready.len() < READY_MAX {
                 ready.push(pwq.id);
@@ -431,11 +426,11 @@ impl<H: Host> Pool<H> {
     ///                                       inbox non-empty, or marked ? No: waits
     /// sets the mark
     /// ```
-    fn gather_ready(&self, host: &H, inner: &mut PoolInner<H>) {
+    fn gather_ready(&self, inner: &mut PoolInner<H>) {
         if self.ready_inbox.is_empty() {
             return;
         }
-        if !self.has_ready.0.load(Ordering::Relaxed) && !host.reverts(Cure::ReadyAsOne) {
+        if !self.has_ready.0.load(Ordering::Relaxed) {
             self.has_ready.0.store(true, Ordering::SeqCst);
         }
         inner.ready.append(self.ready_inbox.take_all_in_order());
@@ -451,8 +446,8 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes this pwq off the ready list and pins it. Returns false if it is not on the list.
-    pub(crate) fn take_ready(&self, host: &H, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
-        self.gather_ready(host, inner);
+    pub(crate) fn take_ready(&self, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
+        self.gather_ready(inner);
         let found = inner.ready.remove(pwq);
         self.note_readiness(inner);
         if found {
@@ -462,8 +457,8 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes the first ready pwq, and pins it.
-    pub(crate) fn pop_ready<'a>(&self, host: &H, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
-        self.gather_ready(host, inner);
+    pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
+        self.gather_ready(inner);
         let pwq = inner.ready.pop_front();
         self.note_readiness(inner);
         // SAFETY: a ready pwq is live, and the pin keeps it so.

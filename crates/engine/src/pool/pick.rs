@@ -25,7 +25,7 @@ use uwork_policy::cpuset::CpuSet;
 
 use super::{Pool, PoolInner};
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::wake::WakeToken;
 
 /// A picked worker.
@@ -40,9 +40,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
         // Before the lock, because a worker that finds it taken would wait for these questions.
         let waker = self.waker(engine);
-        let mut inner = self.lock();
-        let picked = self.pick_idle(engine, &mut inner, waker);
-        let under_lock = engine.host().reverts(Cure::DeferredWake).then_some(inner);
+        let picked = self.pick_idle(engine, &mut self.lock(), waker);
         let Some(Picked { slot, moves_to }) = picked else { return false };
         let slot = engine.slot(slot);
         if let Some(cpus) = moves_to {
@@ -52,10 +50,7 @@ impl<H: Host> Pool<H> {
         }
         // SAFETY: slots live as long as the engine.
         let wake = unsafe { WakeToken::<H>::new(&raw const slot.event) };
-        match under_lock {
-            None => wake.send(engine.host()),
-            Some(_) => wake.send_under_lock(engine.host()),
-        }
+        wake.send(engine.host());
         true
     }
 
@@ -78,10 +73,7 @@ impl<H: Host> Pool<H> {
     pub(super) fn habit_of_caller(&self, engine: &Engine<H>) -> Habit {
         match engine.caller().note_wake() {
             // Only a worker that runs can be in a long run.
-            Habit::Waits
-                if self.state.counts().running > 0
-                    && !engine.host().reverts(Cure::BusyCpuOfWaker) =>
-            {
+            Habit::Waits if self.state.counts().running > 0 => {
                 let cpu = engine.host().current_cpu();
                 habit_beside_run(Habit::Waits, self.run_on(engine, cpu), self.estimate())
             }

@@ -10,7 +10,7 @@ use uwork_policy::progress::{Obligation, PoolView, obligation};
 
 use super::{CalledBy, NEVER, Pool};
 use crate::engine::Engine;
-use crate::host::{Cure, Host, Observer};
+use crate::host::{Host, Observer};
 use crate::queue::pwq::Pwq;
 
 /// Items that take this long keep a worker away from the timers for too long.
@@ -37,9 +37,6 @@ impl<'a, H: Host> Unsettled<'a, H> {
     #[inline]
     pub(crate) fn settle_for_submitter(self, engine: &Engine<H>) {
         let pool = self.take();
-        if engine.host().reverts(Cure::SettledSubmission) {
-            return;
-        }
         let owed = obligation(pool.view_of_submitter());
         if owed == Obligation::NOTHING || pool.is_served_by_caller(engine) {
             // The caller may be a worker of the pool between two items; it settles the pool in its
@@ -192,10 +189,7 @@ impl<H: Host> Pool<H> {
         }
         if owed.scan_by == 0 {
             self.call_watch(engine);
-        } else if owed.scan_by != NEVER
-            && !self.spares_watcher()
-            && !engine.host().reverts(Cure::KeptTimers)
-        {
+        } else if owed.scan_by != NEVER && !self.spares_watcher() {
             self.note_left_timers();
             engine.watch.call_by(engine, owed.scan_by);
         }

@@ -5,7 +5,7 @@ use uwork_policy::saving::{Sleeper, joins_waker, sleep_on, spares_watcher, works
 
 use super::Pool;
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::sync::Ordering;
 
 /// The most workers that are asked for an awake CPU.
@@ -38,9 +38,6 @@ impl<H: Host> Pool<H> {
     /// The CPU on which the calling worker should sleep, which is on `cpu` and is this pool's keeper
     /// next; `None` if any will do.
     pub(crate) fn cpu_to_sleep_on(&self, engine: &Engine<H>, cpu: u32) -> Option<u32> {
-        if engine.host().reverts(Cure::AwakeCpu) {
-            return None;
-        }
         let (slack_ns, item_ns) = (self.slack_of_next_wake(), self.estimate().item_ns);
         let topology = &engine.config().topology;
         let usable = engine.cpus().place(&self.spec().cpus);
@@ -53,7 +50,7 @@ impl<H: Host> Pool<H> {
     /// if the system places the worker.
     pub(super) fn waker_to_join(&self, engine: &Engine<H>) -> Option<Waker> {
         // A pool that needs more than one worker needs other CPUs for them.
-        if self.target() > 1 || engine.host().reverts(Cure::AwakeCpu) {
+        if self.target() > 1 {
             return None;
         }
         let caller = engine.caller();

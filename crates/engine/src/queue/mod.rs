@@ -36,7 +36,7 @@ pub use spec::{
 pub use submit::Queued;
 
 use crate::engine::Engine;
-use crate::host::{Cpus, Cure, Host};
+use crate::host::{Cpus, Host};
 use crate::item::Work;
 use crate::pool::Pool;
 use crate::pool::PoolSet;
@@ -206,11 +206,7 @@ impl<H: Host> Wq<H> {
     ) -> Result<Box<Wq<H>>, QueueError> {
         let ordered = matches!(spec.kind, Kind::Ordered(_) | Kind::Dedicated(_));
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
-        let doubled = if engine.host().reverts(Cure::GivenLimit) { 2 } else { 1 };
-        let mut tunable = Tunable::new(spec.kind.clone(), spec.max_active * doubled);
-        if engine.host().reverts(Cure::DividedLimit) {
-            tunable.min_active = tunable.max_active;
-        }
+        let tunable = Tunable::new(spec.kind.clone(), spec.max_active);
         let wq = Box::new(Wq {
             engine: engine.clone(),
             name,

@@ -15,7 +15,7 @@ use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::account::COUNTED;
-use crate::host::{Cure, Host, ItemProbe, Report, SubmissionProbe};
+use crate::host::{Host, ItemProbe, Report, SubmissionProbe};
 use crate::item::word::{Acquire, Owned};
 use crate::item::{Location, Ticket, Work};
 use crate::pool::Pool;
@@ -55,9 +55,6 @@ impl<H: Host> Wq<H> {
         // SAFETY: by this function's contract.
         let owned = match unsafe { work.as_ref() }.word.acquire() {
             Acquire::Owned(owned) => owned,
-            Acquire::Pending if self.engine().host().reverts(Cure::RefusedDuplicate) => {
-                return Queued::Yes;
-            }
             Acquire::Pending => return Queued::AlreadyPending,
         };
         // SAFETY: the caller's promise, and we own the item now.
@@ -127,7 +124,6 @@ impl<H: Host> Wq<H> {
         owned: Owned,
         to: Destination,
     ) -> Queued {
-        let to = if self.engine().host().reverts(Cure::NamedCpu) { Destination::Here } else { to };
         if !owned.is_fresh() || !self.looks_open() {
             // SAFETY: by this function's contract.
             return unsafe { self.queue_with_care(item, owned, to) };
@@ -310,10 +306,7 @@ impl<H: Host> Wq<H> {
         }
         let changed = pool.push_ready(pwq);
         changed.settle_for_submitter(self.engine());
-        if pool.spec().shares
-            && pool.state.counts().running >= pool.target()
-            && !self.engine().host().reverts(Cure::NeighbourAtSubmission)
-        {
+        if pool.spec().shares && pool.state.counts().running >= pool.target() {
             self.consider_neighbour(pool);
         }
     }

@@ -5,7 +5,7 @@
 //! it through the mutex; or earlier by the watcher, when it finds the worker running again.
 
 use super::{RemoteSlot, Slot, detach_all};
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::item::WorkList;
 
 /// Why a worker that is in an item is off the running count.
@@ -144,13 +144,15 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Slots are reused: the caller saw a worker's run here, but this run may be a helper's, which
     /// counts in no pool.
     #[must_use]
-    pub(crate) fn mark_not_running(&mut self, host: &H, run: u64, why: NotRunning) -> bool {
+    pub(crate) fn mark_not_running(&mut self, run: u64, why: NotRunning) -> bool {
         debug_assert!(
             matches!(why, NotRunning::Hog | NotRunning::FoundBlocked(_)),
             "the owner declares itself"
         );
-        let counts = self.lists().is_worker || host.reverts(Cure::MarkedRun);
-        if !counts || !self.slot.is_running(run) || self.lists().not_running != NotRunning::No {
+        if !self.lists().is_worker
+            || !self.slot.is_running(run)
+            || self.lists().not_running != NotRunning::No
+        {
             return false;
         }
         self.lists().not_running = why;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::inbox::Node;
 use crate::item::{ItemFn, Location, Work};
 use crate::pool::Pool;
@@ -197,7 +197,7 @@ fn fire_batch<H: Host>(
         }
     };
     // SAFETY: the first item of the wheel, under its lock.
-    match unsafe { Target::of(engine, first, here) } {
+    match unsafe { Target::of(first, here) } {
         Ok(target) => {
             // SAFETY: as above; its target is this.
             unsafe { target.take(&mut timers, first, now, &mut steps) };
@@ -252,11 +252,7 @@ impl<H: Host> Target<H> {
     ///
     /// # Safety
     /// `item` is in a wheel, whose lock the caller holds.
-    unsafe fn of(
-        engine: &Engine<H>,
-        item: *mut Delayed<H>,
-        here: u32,
-    ) -> Result<Target<H>, Option<Arc<Owner<H>>>> {
+    unsafe fn of(item: *mut Delayed<H>, here: u32) -> Result<Target<H>, Option<Arc<Owner<H>>>> {
         // SAFETY: by this function's contract. The node continues to own the weak reference.
         let (item, queue) = unsafe { (&*item, Weak::from_raw((*item).node.queue().0)) };
         let Some(owner) = ManuallyDrop::new(queue).upgrade() else { return Err(None) };
@@ -266,7 +262,7 @@ impl<H: Host> Target<H> {
         }
         // SAFETY: by this function's contract.
         let named = unsafe { item.node.cpu() };
-        let cpu = named.filter(|_| !engine.host().reverts(Cure::NamedCpu)).unwrap_or(here);
+        let cpu = named.unwrap_or(here);
         let pwq = NonNull::from(wq.route(cpu));
         Ok(Target { owner, named, cpu, pwq })
     }

@@ -6,7 +6,7 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::item::word::{Acquire, DepthChange, Owned, RunId};
 use crate::item::{Location, Work};
 use crate::lifecycle::disposal::Kept;
@@ -107,7 +107,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let grabbed = unsafe { self.grab(work) };
         item.word.release(grabbed.owned);
-        grabbed.was_pending && !self.host().reverts(Cure::ReportedCancel)
+        grabbed.was_pending
     }
 
     /// As [`Engine::cancel`], and waits for a run in progress. Queueing the item during the
@@ -157,9 +157,7 @@ impl<H: Host> Engine<H> {
         let was_pending = unsafe { self.disable(work) }?;
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        if let (_, Some(run)) = item.word.snapshot()
-            && !self.host().reverts(Cure::AwaitedCancel)
-        {
+        if let (_, Some(run)) = item.word.snapshot() {
             self.caller().wait_for_run(run, item);
         }
         Ok(was_pending)

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::item::word::RunId;
 use crate::item::{Location, Work};
 use crate::wait::Helped;
@@ -20,9 +20,6 @@ impl<H: Host> Engine<H> {
     pub unsafe fn flush_work(&self, work: NonNull<Work>) -> bool {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        if self.host().reverts(Cure::AwaitedFlush) {
-            return false;
-        }
         let (mut round, mut waited) = (0, false);
         loop {
             let (pending, run) = item.word.snapshot();

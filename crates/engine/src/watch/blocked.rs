@@ -309,7 +309,7 @@ pub(super) fn count_out<H: Host>(
 ) -> Option<Option<usize>> {
     let slot = engine.slot(id);
     let (function, pool, changed) = slot.take_back(engine, |remote| {
-        remote.mark_not_running(engine.host(), run, why).then(|| {
+        remote.mark_not_running(run, why).then(|| {
             let pool = home_of(engine, id);
             (slot.running().map(|running| running.func), pool, pool.block())
         })

@@ -110,7 +110,7 @@ impl<H: Host> Engine<H> {
 impl<H: Host> Pool<H> {
     fn dump(&self, engine: &Engine<H>) -> PoolDump {
         let counts = self.state.counts();
-        let (ready, nr_ready) = self.list_ready(engine.host());
+        let (ready, nr_ready) = self.list_ready();
         let workers = self.list_idle_and_busy(engine).into_iter();
         let name = || self.spec().thread_name();
         let workers =

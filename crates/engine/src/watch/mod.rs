@@ -426,7 +426,7 @@ mod model {
 
         /// Moves ready pwqs from the inboxes to the lists, as a dump does.
         pub(crate) fn move_ready_lists(&self) {
-            self.for_each_pool(|pool| pool.for_each_ready(self.host(), &mut pool.lock(), |_| {}));
+            self.for_each_pool(|pool| pool.for_each_ready(&mut pool.lock(), |_| {}));
         }
     }
 }

@@ -30,9 +30,7 @@ impl<'a, H: Host> Survey<'a, H> {
             Backed::Node { .. } | Backed::Deadlock(_) => None,
         };
         let (wants, pwqs) = match place {
-            Backed::Pool(id) => {
-                (Wants::Worker, self.engine.pool(id).list_ready(self.engine.host()).0)
-            }
+            Backed::Pool(id) => (Wants::Worker, self.engine.pool(id).list_ready().0),
             Backed::Deadlock(_) => (Wants::EachOther, Vec::new()),
             _ => (Wants::Permit, self.pwqs_of(place)),
         };

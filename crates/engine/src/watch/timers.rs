@@ -36,7 +36,7 @@
 use super::Watch;
 use super::{ASLEEP, NO_CHECK};
 use crate::engine::Engine;
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::pool::progress::TIMER_SLACK_NS;
 use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
@@ -74,9 +74,6 @@ impl<H: Host> Watch<H> {
     /// next timer is due. `sleeps`: the watcher will not scan again before that.
     pub(super) fn serve_timers(&self, engine: &Engine<H>, now: u64, sleeps: bool) -> u64 {
         let (mut until, mut overdue) = (NEVER, Vec::new());
-        if engine.host().reverts(Cure::KeptTimers) {
-            return until;
-        }
         engine.for_each_pool(|pool| {
             let Some(at) = left_timer(pool, now, sleeps) else { return };
             if at > now {

@@ -26,8 +26,8 @@ use uwork_policy::saving::{LONG_ITEM_NS, works_alone};
 use crate::account;
 use crate::engine::Engine;
 use crate::host::Cpus;
+use crate::host::Host;
 use crate::host::ThreadState;
-use crate::host::{Cure, Host};
 use crate::item::word::RUN_MASK;
 use crate::pool::{CalledBy, NEVER, Pool};
 use crate::queue::Wq;
@@ -267,7 +267,7 @@ impl<H: Host> Worker<H> {
             None => {}
         }
         let called_by = self.called_by.replace(CalledBy::Own);
-        if called_by != CalledBy::Own && !host.reverts(Cure::HelpPassedOn) {
+        if called_by != CalledBy::Own {
             pool.pass_on_help(engine, called_by, from);
         }
         if stolen {
@@ -321,10 +321,6 @@ impl<H: Host> Worker<H> {
                 changed.settle(engine);
             }
         }
-        if host.reverts(Cure::NeededWake) {
-            pool.bring_helper(engine, CalledBy::Any);
-            pool.wake_idle_neighbour(engine);
-        }
     }
 
     /// The pool for the rest of a pwq that this worker holds. The pwq of an ordered queue stays in
@@ -346,7 +342,7 @@ impl<H: Host> Worker<H> {
             self.choose_cpu_to_sleep_on();
         }
         let cpu = engine.host().current_cpu();
-        let checks_neighbours = !engine.host().reverts(Cure::NeighbourAtPark);
+        engine.host().about_to_park();
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
         // The worker changes the counters first and reads the lists second. A thread that makes a
@@ -369,16 +365,12 @@ impl<H: Host> Worker<H> {
         let deadline = self.deadline(keeps_timers);
         drop(inner);
         pool.note_room();
-        if !engine.host().reverts(Cure::WatchedWork) {
-            // Items that are ready now wait behind running workers, which may run for long.
-            // Settling calls the watcher for them.
-            pool.settle(engine);
-            // An item may have become ready in a neighbour's pool since this worker last looked
-            // there. Its submitter then still counted this worker as running, and woke none.
-            if checks_neighbours {
-                pool.wake_for_neighbours(engine);
-            }
-        }
+        // Items that are ready now wait behind running workers, which may run for long. Settling calls
+        // the watcher for them.
+        pool.settle(engine);
+        // An item may have become ready in a neighbour's pool since this worker last looked there. Its
+        // submitter then still counted this worker as running, and woke none.
+        pool.wake_for_neighbours(engine);
         Step::Park(deadline)
     }
 

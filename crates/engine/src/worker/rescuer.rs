@@ -191,7 +191,7 @@ impl<H: Host> Pwq<H> {
         slot.go_to(engine, Places::all(&pool.spec().pod));
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
-            let pinned = pool.take_ready(host, &mut pool.lock(), self);
+            let pinned = pool.take_ready(&mut pool.lock(), self);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
             let taken = self.take(
@@ -243,7 +243,7 @@ impl<H: Host> Pool<H> {
             return;
         }
         let (mut rescuers, mut count) = ([0_u32; MAYDAYS_AT_ONCE], 0);
-        self.for_each_ready(engine.host(), &mut self.lock(), |pwq| {
+        self.for_each_ready(&mut self.lock(), |pwq| {
             // A pwq on a ready list is live. Its queue may be destroyed; then the pwq is empty.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE

@@ -4,7 +4,7 @@ use uwork_policy::batch::RunEstimate;
 use uwork_policy::concurrency::{STEAL_CHOICE, may_steal_unprompted, spills};
 
 use super::{Worker, YIELDS_BEFORE_PARK};
-use crate::host::{Cure, Host};
+use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{CalledBy, Pool};
 use crate::queue::pwq::Pwq;
@@ -15,7 +15,7 @@ impl<H: Host> Worker<H> {
     pub(super) fn find_pwq(&self, now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
         if pool.looks_ready()
-            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
+            && let Some(pwq) = pool.pop_ready(&mut pool.lock())
         {
             return Some((pwq, pool));
         }
@@ -49,13 +49,10 @@ impl<H: Host> Worker<H> {
             let pools = pools.iter().map(|&id| self.engine.pool(id));
             pools.filter(|pool| pool.is_overloaded() && may_take_from(pool))
         };
-        let oldest = match self.engine.host().reverts(Cure::LongestWait) {
-            false => overloaded().min_by_key(|pool| pool.last_batch_at())?,
-            true => overloaded().next()?,
-        };
+        let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
         // Another worker may be faster: then any of the others will do.
         std::iter::once(oldest).chain(overloaded()).find_map(|other| {
-            let pwq = other.pop_ready(self.engine.host(), &mut other.lock())?;
+            let pwq = other.pop_ready(&mut other.lock())?;
             Some((pwq, other))
         })
     }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use uwork_engine::host::Cure;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
@@ -19,8 +18,8 @@ const SEEDS: u64 = 20_000;
 const MACHINES: [&str; 6] =
     ["core:1", "core:2", "core:2", "core:4", "llc:2 core:1", "llc:2 core:2"];
 
-/// Runs one history with this fix reverted.
-fn run(seed: u64, reverted: Option<Cure>) {
+/// Runs one history.
+fn run(seed: u64) {
     let mut chance = Chance::new(!seed);
     let chaos = Chaos {
         drawn_order: chance.below(2) == 0,
@@ -42,7 +41,6 @@ fn run(seed: u64, reverted: Option<Cure>) {
     with_engine(Setup { machine, chaos, seed }, move |engine| {
         let host = engine.host();
         host.detecting().tier = tier;
-        reverted.into_iter().for_each(|cure| host.revert(cure));
         engine.set_watchdog_thresh(watchdog_ns);
         let threshold_ns = engine.cpu_intensive_thresh();
         let oracle = Oracle::new(Rules { tier, threshold_ns });
@@ -82,10 +80,10 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs the histories of these seeds on two threads. Returns the seeds that fail.
-fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
+fn failures(seeds: Range<u64>) -> Vec<u64> {
     let half = |odd: u64| {
         let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
-        let fails = move |&seed: &u64| catch_unwind(|| run(seed, reverted)).is_err();
+        let fails = move |&seed: &u64| catch_unwind(|| run(seed)).is_err();
         std::thread::spawn(move || seeds.filter(fails).collect::<Vec<_>>())
     };
     let halves = [half(0), half(1)];
@@ -95,38 +93,11 @@ fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
 #[test]
 fn no_runnable_item_waits_in_a_pool_below_its_target() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
-        run(seed, None);
+        run(seed);
         return;
     }
     let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let failed = failures(first..first + seeds, None);
+    let failed = failures(first..first + seeds);
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
-}
-
-/// The number of histories within which the oracle must find a defect.
-const SEARCHED: u64 = 10_000;
-
-/// The first of these seeds whose history fails without this fix.
-fn first_failure(seeds: Range<u64>, cure: Cure) -> Option<u64> {
-    let is_found = |&seed: &u64| catch_unwind(|| run(seed, Some(cure))).is_err();
-    seeds.into_iter().find(is_found)
-}
-
-/// Asserts that the oracle finds the defect that this fix has fixed.
-fn assert_found(cure: Cure) {
-    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let seed = first_failure(first..first + SEARCHED, cure);
-    assert!(seed.is_some(), "{cure:?}: no history fails without it");
-    println!("{cure:?}: without it seed {seed:?} fails");
-}
-
-#[test]
-fn the_oracle_finds_timers_that_no_thread_covers() {
-    assert_found(Cure::KeptTimers);
-}
-
-#[test]
-fn the_oracle_finds_ready_items_that_the_watcher_is_not_called_for() {
-    assert_found(Cure::WatchedWork);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::host::{Cure, Report};
+use uwork_engine::host::Report;
 use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
@@ -322,10 +322,11 @@ fn a_hog_that_blocks_permits_another_worker() {
     }
 }
 
-/// The backstop: a submitter calls no worker, as if it had a defect. The watcher, awake for another pool, finds the
-/// pool, adds a worker, counts and reports that.
+/// A pool lacks a worker only if a submitter calls none, which is a defect
+/// (`ci/defects/settled-submission.patch`). The watcher, awake for another pool, would find the pool, add
+/// a worker, count and report that.
 #[test]
-fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
+fn the_watcher_rescues_no_pool() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -335,17 +336,12 @@ fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
         let waits = Item::new(|| {});
         assert_eq!(waits.queue_on(&queue, 1), Queued::Yes);
         host.doze(MS);
-        host.revert(Cure::SettledSubmission);
         let left = Item::new(|| {});
         assert_eq!(left.queue_on(&queue, 0), Queued::Yes);
         queue.flush().unwrap();
-        assert_eq!(engine.rescues(), 1);
-        let reports = host.reports();
-        let is_told = |report: &Report| match report {
-            Report::WorkerMissing { pool, missing_ns } => pool == "0" && *missing_ns >= SEC,
-            _ => false,
-        };
-        assert!(reports.iter().any(is_told), "{reports:?}");
+        let is_missing = |report: &Report| matches!(report, Report::WorkerMissing { .. });
+        let missing: Vec<_> = host.reports().into_iter().filter(is_missing).collect();
+        assert_eq!((engine.rescues(), missing), (0, Vec::new()));
     });
 }
 

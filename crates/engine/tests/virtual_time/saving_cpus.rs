@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use uwork_engine::Queued;
-use uwork_engine::host::Cure;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 
@@ -17,36 +16,31 @@ use crate::setup::{MS, SEC, Setup, US, VirtualEngine, VirtualQueue, with_engine}
 /// it begins within its window, although the scheduler lets the other item run on for up to 1 ms.
 #[test]
 fn a_periodic_item_wakes_no_idle_cpu_while_another_is_awake() {
-    for reverted in [false, true] {
-        let sliced = sliced("core:8");
-        let late = Setup { chaos: Chaos { late_one_in: 2, ..sliced.chaos }, ..sliced };
-        with_engine(late, move |engine| {
-            let host = engine.host();
-            if reverted {
-                host.revert(Cure::AwakeCpu);
-            }
-            save(engine, true);
-            let queue = efficient(engine, "pe", Flags::empty());
-            let (runs, slack) = (Runs::default(), 2_500 * US);
-            let periodic = arm_periodic(engine, &queue, &runs, 10 * MS, slack);
-            host.doze(50 * MS);
-            let (bound, _hog) = hog(engine, 5, 11 * SEC);
-            host.doze(50 * MS);
-            taken(&runs);
-            host.doze(10 * SEC);
-            let seen = taken(&runs);
-            assert!(seen.len() > 700, "{}", seen.len());
-            let elsewhere = seen.iter().filter(|&&(_, _, cpu)| cpu != 5).count();
-            assert_eq!(elsewhere, if reverted { seen.len() } else { 0 }, "of {}", seen.len());
-            let beyond = seen.iter().find(|&&(late, ..)| late as u64 > slack);
-            assert!(reverted || beyond.is_none(), "{beyond:?} began after its window");
-            // The worker is permitted all CPUs again once none is known to be awake.
-            bound.flush().unwrap();
-            host.doze(SEC);
-            assert!(host.threads() > 0 && !taken(&runs).is_empty());
-            periodic.disable(engine).unwrap();
-        });
-    }
+    let sliced = sliced("core:8");
+    let late = Setup { chaos: Chaos { late_one_in: 2, ..sliced.chaos }, ..sliced };
+    with_engine(late, move |engine| {
+        let host = engine.host();
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        let (runs, slack) = (Runs::default(), 2_500 * US);
+        let periodic = arm_periodic(engine, &queue, &runs, 10 * MS, slack);
+        host.doze(50 * MS);
+        let (bound, _hog) = hog(engine, 5, 11 * SEC);
+        host.doze(50 * MS);
+        taken(&runs);
+        host.doze(10 * SEC);
+        let seen = taken(&runs);
+        assert!(seen.len() > 700, "{}", seen.len());
+        let elsewhere = seen.iter().filter(|&&(_, _, cpu)| cpu != 5).count();
+        assert_eq!(elsewhere, 0, "of {}", seen.len());
+        let beyond = seen.iter().find(|&&(late, ..)| late as u64 > slack);
+        assert!(beyond.is_none(), "{beyond:?} began after its window");
+        // The worker is permitted all CPUs again once none is known to be awake.
+        bound.flush().unwrap();
+        host.doze(SEC);
+        assert!(host.threads() > 0 && !taken(&runs).is_empty());
+        periodic.disable(engine).unwrap();
+    });
 }
 
 /// A timer without slack does not wait for the work of another CPU's item, although the window of
@@ -296,33 +290,28 @@ fn a_backlog_leaves_the_cpu_of_its_submitter() {
 
 #[test]
 fn an_item_wakes_the_worker_of_another_pool_on_its_own_cpu() {
-    for reverted in [false, true] {
-        with_engine(sliced("core:8"), move |engine| {
-            let (host, runs) = (engine.host(), Runs::default());
-            save(engine, true);
-            let queue = efficient(engine, "pe", Flags::empty());
-            queue.set_timer_slack(2 * MS);
-            let highpri = efficient(engine, "pe-high", Flags::HIGHPRI);
-            host.doze(MS);
-            let second = noting(engine, &runs, 1, 0);
-            let first = Item::new({
-                let (host, runs) = (host.clone(), runs.clone());
-                move || {
-                    runs.lock().unwrap().push((0, host.time(), host.cpu()));
-                    assert_eq!(second.queue(&highpri), Queued::Yes);
-                }
-            });
-            for _ in 0..10 {
-                let (item, queue) = (first.clone(), queue.clone());
-                if reverted {
-                    host.revert(Cure::AwakeCpu);
-                }
-                let submit = move || assert_eq!(item.queue(&queue), Queued::Yes);
-                host.start(&CpuSet::single(3), submit).join(host);
-                host.doze(10 * MS);
-                let cpus: Vec<u32> = taken(&runs).iter().map(|&(_, _, cpu)| cpu).collect();
-                assert_eq!(cpus == [3, 3], !reverted, "{cpus:?}");
+    with_engine(sliced("core:8"), move |engine| {
+        let (host, runs) = (engine.host(), Runs::default());
+        save(engine, true);
+        let queue = efficient(engine, "pe", Flags::empty());
+        queue.set_timer_slack(2 * MS);
+        let highpri = efficient(engine, "pe-high", Flags::HIGHPRI);
+        host.doze(MS);
+        let second = noting(engine, &runs, 1, 0);
+        let first = Item::new({
+            let (host, runs) = (host.clone(), runs.clone());
+            move || {
+                runs.lock().unwrap().push((0, host.time(), host.cpu()));
+                assert_eq!(second.queue(&highpri), Queued::Yes);
             }
         });
-    }
+        for _ in 0..10 {
+            let (item, queue) = (first.clone(), queue.clone());
+            let submit = move || assert_eq!(item.queue(&queue), Queued::Yes);
+            host.start(&CpuSet::single(3), submit).join(host);
+            host.doze(10 * MS);
+            let cpus: Vec<u32> = taken(&runs).iter().map(|&(_, _, cpu)| cpu).collect();
+            assert_eq!(cpus, [3, 3]);
+        }
+    });
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::host::{Cure, Host};
+use uwork_engine::host::Host;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
@@ -76,11 +76,10 @@ fn a_submitter_waits(machine: &'static str) {
 
 /// A submitter that sleeps between its items: each takes 100 us, and one comes every 70 us. Returns
 /// how long each took from its submission to its end. A thread that has lost its CPU waits for it.
-fn sojourns_behind_sleeps(machine: &'static str, reverted: Option<Cure>) -> Vec<u64> {
+fn sojourns_behind_sleeps(machine: &'static str) -> Vec<u64> {
     let chaos = Chaos { slice_ns: MS, stays_on_cpu: true, ..Chaos::STEADY };
     with_engine(Setup { machine, chaos, seed: 1 }, move |engine| {
         let (host, queue) = (engine.host().clone(), pod(engine));
-        reverted.into_iter().for_each(|cure| host.revert(cure));
         let sojourns = Arc::new(Mutex::new(Vec::new()));
         let (inner, seen, items) = (host.clone(), sojourns.clone(), queue.clone());
         submit_here(&host, move || {
@@ -103,13 +102,7 @@ fn sojourns_behind_sleeps(machine: &'static str, reverted: Option<Cure>) -> Vec<
 #[test]
 fn a_submitter_that_sleeps_gets_no_second_worker_on_its_cpu() {
     for machine in MACHINES {
-        assert_eq!(
-            sojourns_behind_sleeps(machine, None),
-            [100 * US; ROUNDS - LEARNED],
-            "{machine}"
-        );
-        let together = sojourns_behind_sleeps(machine, Some(Cure::BusyCpuOfWaker));
-        assert!(together.iter().any(|&ns| ns > 100 * US), "{machine}: the cure is not needed");
+        assert_eq!(sojourns_behind_sleeps(machine), [100 * US; ROUNDS - LEARNED], "{machine}");
     }
 }
 

@@ -38,7 +38,7 @@ impl Drop for Recording {
 /// The script asks for CPUs that the machine does not have.
 pub fn play(script: &Script, machine: &Topology, costs: &Costs) -> Result<Run, String> {
     let bill = Bill::new(machine, costs.clone());
-    play_on(script, machine, None, |host| Recording::start(host, bill))
+    play_on(script, machine, |host| Recording::start(host, bill))
 }
 
 impl Recorder for VirtualHost {

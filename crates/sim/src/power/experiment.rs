@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use uwork_engine::host::Cure;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
 
@@ -149,7 +148,7 @@ fn play(
     let host = engine.host();
     host.machine().dispatches_max = u64::MAX;
     if mode == Mode::Floating {
-        host.revert(Cure::AwakeCpu);
+        host.refuse_moves();
     }
     let saves = mode != Mode::PerCpu;
     let change = || engine.set_housekeeping(|settings| settings.power_efficient = saves);

@@ -2,8 +2,6 @@
 //!
 //! - the name of a scope: an unbound queue of that scope with intrusive items. In the case `join`,
 //!   the waiter joins each item as a helper instead of sleeping.
-//! - `cpu-locked` and so on: the same, with workers that are woken under the lock of their pool. The
-//!   difference is what the deferred wake gains.
 //! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
 //!   joined.
 //! - `execute`: the default scope with a closure per item that has no handle; not in the case
@@ -45,10 +43,6 @@ pub(super) const HALVES: &str = "halves";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
-/// The end of the variants whose workers are woken under the lock of their pool.
-#[cfg(feature = "all")]
-const LOCKED: &str = "-locked";
-
 /// The contestants of uwork in a case, one for each variant that exists in it.
 pub(super) fn contestants(
     case: &'static str,
@@ -69,13 +63,6 @@ pub(super) fn contestants(
                 HALVES => measure(|| Halves, &load),
                 #[cfg(feature = "all")]
                 C => measure(|| ThroughC::new(joins), &load),
-                #[cfg(feature = "all")]
-                variant if let Some(scope) = variant.strip_suffix(LOCKED) => {
-                    uwork::locked_wake::set(true);
-                    let sample = measure(|| Intrusive::new(scope, how), &load);
-                    uwork::locked_wake::set(false);
-                    sample
-                }
                 variant => measure(|| Intrusive::new(variant, how), &load),
             })
         }),

@@ -20,18 +20,6 @@ const NAMED: [&str; 1] = [pingpong::CASE];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
-/// The scopes with wakes under the lock of the pool.
-#[cfg(not(feature = "all"))]
-const LOCKED: [&str; 0] = [];
-#[cfg(feature = "all")]
-const LOCKED: [&str; 6] = [
-    "cpu-locked",
-    "smt-locked",
-    "cache_shard-locked",
-    "cache-locked",
-    "numa-locked",
-    "system-locked",
-];
 /// The default scope with a limit that is always reached, and with limits that nodes do not share.
 const LIMITS: [&str; 2] = ["limited", "unshared"];
 
@@ -49,9 +37,7 @@ pub(super) struct Args {
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
     /// `unshared`: the default scope without the count that the pods of a node share;
-    /// `cpu-locked`, `smt-locked`, `cache_shard-locked`, `cache-locked`, `numa-locked`,
-    /// `system-locked`: workers are woken under the lock of their pool; `spawn`,
-    /// `execute`: the default scope, and a closure for each item, with and without a handle;
+    /// `spawn`, `execute`: the default scope, and a closure for each item, with and without a handle;
     /// `execute-all`, `enqueue-all`: closures without a handle, and items, queued a batch at a time;
     /// not in wait, not with --clock
     /// [default: default, spawn, execute]
@@ -245,7 +231,6 @@ fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     let mut allowed = SCOPES.to_vec();
     allowed.push(ALL);
     allowed.extend(LIMITS);
-    allowed.extend(LOCKED);
     allowed.extend(uwork_pool::CLOSURES);
     allowed.extend(uwork_pool::BATCHES);
     let chosen = options::names("--scope", scopes, &allowed)?;
@@ -253,7 +238,7 @@ fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
         [] => [&SCOPES[..1], &uwork_pool::CLOSURES].concat(),
         chosen if chosen.contains(&ALL) => {
             let limits = chosen.iter().copied().filter(|name| LIMITS.contains(name));
-            SCOPES.into_iter().chain(uwork_pool::CLOSURES).chain(LOCKED).chain(limits).collect()
+            SCOPES.into_iter().chain(uwork_pool::CLOSURES).chain(limits).collect()
         }
         chosen => chosen.to_vec(),
     })

@@ -74,7 +74,7 @@ impl Progress {
 /// Plays a script, and returns its violations, and the length and the digest of its record.
 fn violations(script: &Script) -> (Vec<Violation>, u64, u64) {
     let machine = machines::machine(&script.machine).expect("a drawn script has a machine");
-    match play::play(script, &machine, None) {
+    match play::play(script, &machine) {
         Ok(run) => {
             let steps = run.tape.entries().len() as u64;
             (check(script, &machine, &run), steps, run.tape.digest())

@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     progress.begin("playing the script");
     let run = match &costs {
         Some(costs) => play_with(&script, &machine, costs),
-        None => play(&script, &machine, None),
+        None => play(&script, &machine),
     };
     drop(progress);
     let run = run.map_err(UserError)?;

@@ -374,7 +374,7 @@ fn golden(text: &mut String) -> Result<(), UserError> {
         let machine = machine(&script.machine).map_err(|error| UserError(error.to_string()))?;
         // The published times have no time slices.
         let unsliced = |host: &VirtualHost| host.machine().chaos.slice_ns = 0;
-        let run = play_script(&script, &machine, None, unsliced).map_err(UserError)?;
+        let run = play_script(&script, &machine, unsliced).map_err(UserError)?;
         for (item, (starts, ends)) in scenario.published.into_iter().enumerate() {
             let at = |what: What| {
                 let entry = run.tape.entries().iter().find(|entry| entry.what == what);

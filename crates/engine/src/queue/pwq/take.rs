@@ -4,7 +4,7 @@ use uwork_policy::batch::{RunEstimate, batch_size};
 
 use super::{Inner, Pwq, SATURATED};
 use crate::account::{COUNTED, EndedBatch, QueueAccount};
-use crate::host::{Cure, Host, ItemPoint, ItemProbe};
+use crate::host::{Host, ItemPoint, ItemProbe};
 use crate::inbox::Node;
 use crate::item::{Location, Work, WorkList, prefetch_beyond};
 use crate::slab::Slab;
@@ -86,16 +86,7 @@ impl<H: Host> Pwq<H> {
             return Taken::Nothing;
         }
         self.note_helped(false);
-        if host.reverts(Cure::OldestFirst) {
-            let oldest = inner.worklist.front();
-            // SAFETY: the worklist is not empty, and `oldest` is in it.
-            let oldest = unsafe { inner.worklist.split_front(oldest) };
-            inner.worklist.append(oldest);
-        }
-        let mut estimate = inner.run_times.estimate();
-        if host.reverts(Cure::ResidualRunTime) {
-            estimate.residual_ns = 0;
-        }
+        let estimate = inner.run_times.estimate();
         let wanted = match share {
             Share::One => 1,
             Share::Fair { sharers, others_may_help } => {
@@ -273,7 +264,7 @@ unsafe fn defer_if_running<H: Host>(
     // SAFETY: live, as it is in the worklist.
     let Some(run) = unsafe { (*item).word.owned() }.last_run() else { return false };
     let Some(slot) = slots.get(run.slot) else { return false };
-    if !slot.is_running(run.run) || host.reverts(Cure::DeferredCollision) {
+    if !slot.is_running(run.run) {
         return false;
     }
     // SAFETY: by this function's contract. A thread that searches for the item needs the pwq lock,

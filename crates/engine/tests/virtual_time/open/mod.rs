@@ -6,7 +6,7 @@ mod plan;
 use std::ops::Range;
 use std::panic::catch_unwind;
 
-use uwork_engine::host::{Cure, Host};
+use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -77,15 +77,9 @@ impl Case {
 }
 
 /// Runs a case. Returns its arrivals, the number of CPUs in the mask, and how the items went.
-fn run(
-    seed: u64,
-    case: Case,
-    chaos: Chaos,
-    reverted: Option<Cure>,
-) -> (Vec<Arrival>, u64, Vec<Passage>) {
+fn run(seed: u64, case: Case, chaos: Chaos) -> (Vec<Arrival>, u64, Vec<Passage>) {
     with_engine(Setup { machine: case.machine, chaos, seed }, move |engine| {
         let host = engine.host();
-        reverted.into_iter().for_each(|cure| host.revert(cure));
         let mask = case.mask(engine);
         let attrs = Attrs { nice: 0, cpumask: mask.clone(), scope: case.scope, strict: false };
         let queue = make(engine, spec("q", Kind::Unbound(attrs)));
@@ -153,12 +147,12 @@ fn submit(host: &VirtualHost, queue: &crate::setup::VirtualQueue, stream: &[Arri
 }
 
 /// Runs the random case of this seed.
-fn run_seed(seed: u64, reverted: Option<Cure>) {
-    run_changed(seed, reverted, |case| case);
+fn run_seed(seed: u64) {
+    run_changed(seed, |case| case);
 }
 
 /// Runs the random case of this seed, with a change.
-fn run_changed(seed: u64, reverted: Option<Cure>, change: impl FnOnce(Case) -> Case) {
+fn run_changed(seed: u64, change: impl FnOnce(Case) -> Case) {
     let mut chance = Chance::new(!seed);
     let case = change(Case::draw(&mut chance));
     let wake_ns = *chance.pick(&[0, 5 * US, 20 * US]);
@@ -170,7 +164,7 @@ fn run_changed(seed: u64, reverted: Option<Cure>, change: impl FnOnce(Case) -> C
         slice_ns: MS,
         ..Chaos::STEADY
     };
-    let (arrivals, _, passages) = run(seed, case, chaos, reverted);
+    let (arrivals, _, passages) = run(seed, case, chaos);
     assert_eq!(arrivals.len(), passages.len());
 }
 
@@ -180,56 +174,24 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The seeds whose histories fail. Two threads run them.
-fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
+fn failures(seeds: Range<u64>) -> Vec<u64> {
     let half = |odd: u64| {
         let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
-        let fails = move |&seed: &u64| catch_unwind(|| run_seed(seed, reverted)).is_err();
+        let fails = move |&seed: &u64| catch_unwind(|| run_seed(seed)).is_err();
         std::thread::spawn(move || seeds.filter(fails).collect::<Vec<_>>())
     };
     let halves = [half(0), half(1)];
     halves.into_iter().flat_map(|half| half.join().expect("it catches")).collect()
 }
 
-/// The number of histories within which the oracle must find a defect.
-const SEARCHED: u64 = 2_000;
-
-/// Asserts that the oracle finds the defect that this fix has fixed.
-fn assert_found(cure: Cure) {
-    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let is_found = |seed: &u64| catch_unwind(|| run_seed(*seed, Some(cure))).is_err();
-    let seed = (first..first + SEARCHED).find(is_found);
-    assert!(seed.is_some(), "{cure:?}: no history fails without it");
-    println!("{cure:?}: without it seed {seed:?} fails");
-}
-
-#[test]
-fn the_oracle_finds_submitters_that_wake_no_neighbour() {
-    assert_found(Cure::NeighbourAtSubmission);
-}
-
-#[test]
-fn the_oracle_finds_workers_that_park_beside_an_overloaded_neighbour() {
-    assert_found(Cure::NeighbourAtPark);
-}
-
-#[test]
-fn the_oracle_finds_wakes_for_a_neighbour_that_end_at_items_of_the_woken_pool() {
-    assert_found(Cure::HelpPassedOn);
-}
-
-#[test]
-fn the_oracle_finds_items_that_wait_behind_long_runs_because_most_runs_are_short() {
-    assert_found(Cure::ResidualRunTime);
-}
-
 #[test]
 fn no_item_waits_while_a_cpu_of_its_mask_idles() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
-        return run_seed(seed, None);
+        return run_seed(seed);
     }
     let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("UWORK_SIM_FIRST").unwrap_or(0);
-    let failed = failures(first..first + seeds, None);
+    let failed = failures(first..first + seeds);
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }
 
@@ -237,7 +199,7 @@ fn no_item_waits_while_a_cpu_of_its_mask_idles() {
 fn run_dozing(seed: u64, tier: Tier) {
     println!("{tier}, seed {seed}");
     let change = |case| Case { mix: Mix::DOZING, items: 500, blocks: Some(tier), ..case };
-    run_changed(seed, None, change);
+    run_changed(seed, change);
 }
 
 /// Items that sleep undeclared leave their CPU to the items that wait, in each tier.
@@ -289,7 +251,7 @@ fn assert_close(what: &str, times: &[u64], perfect: &[u64]) {
 fn sojourn_times_are_close_to_those_of_a_perfect_queue() {
     for machine in OF_16_CPUS {
         for submitters in [1, 4, 16] {
-            let (arrivals, cpus, passages) = run(1, bimodal(machine, submitters), LATENT, None);
+            let (arrivals, cpus, passages) = run(1, bimodal(machine, submitters), LATENT);
             let perfect = perfect(&arrivals, cpus);
             let sojourns: Vec<u64> = passages.iter().map(Passage::sojourn).collect();
             assert_close(&format!("{machine}, {submitters} submitters"), &sojourns, &perfect);
@@ -309,7 +271,7 @@ fn no_item_waits_in_a_batch_behind_a_long_one_while_a_cpu_idles() {
     const HELD_NS: u64 = 60 * US;
     for machine in OF_16_CPUS {
         for submitters in [1, 4, 16] {
-            let (_, _, passages) = run(2, bimodal(machine, submitters), LATENT, None);
+            let (_, _, passages) = run(2, bimodal(machine, submitters), LATENT);
             let is_held = |item: &&Passage| item.waited_beside_idle_ns > HELD_NS;
             let held = passages.iter().filter(is_held).count();
             assert_eq!(held, 0, "{machine}, {submitters} submitters");
