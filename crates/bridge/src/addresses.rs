@@ -56,12 +56,23 @@ impl Addresses {
         Addresses { resolve, state: Arc::default() }
     }
 
+    /// For a forked child: a thread of the parent may have had the lock. It takes none.
+    pub(crate) fn of_child(&self) -> Addresses {
+        Addresses::of(self.resolve)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lock_for_ever(&self) {
+        std::mem::forget(self.lock());
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The addresses of a name, best first: as the resolver orders them, and those that have failed
-    /// last. Waits for the resolver for at most `limit`, or [`KNOWN_MAX`] if it has answered before.
+    /// last. Waits for the resolver for at most `limit`, or for half of it and [`KNOWN_MAX`] if it has
+    /// answered before: the rest is for a connection.
     pub(crate) fn find(
         &self,
         host: &str,
@@ -74,7 +85,7 @@ impl Addresses {
         let name = (host.to_owned(), port);
         let before = self.begin(&name)?;
         let is_known = self.lock().names.get(&name).is_some_and(|of| !of.answer.is_empty());
-        let limit = if is_known { limit.min(KNOWN_MAX) } else { limit };
+        let limit = if is_known { (limit / 2).min(KNOWN_MAX) } else { limit };
         let runs = |state: &mut State| state.names.get(&name).is_some_and(|of| of.ended == before);
         let waited = self.state.1.wait_timeout_while(self.lock(), limit, runs);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);

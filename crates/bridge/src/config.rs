@@ -74,10 +74,12 @@ pub struct Config {
     pub look_every: Duration,
     /// About how many letters the dead-letter stream keeps; 0: all.
     pub dead_max: u64,
-    /// The memory for jobs that are held, in bytes: their payloads, and what belongs to them. It is
-    /// exceeded by one job at most, so a payload of any size runs. A quarter is kept for jobs taken
-    /// over from dead consumers. The server delivers without regard to sizes: jobs for which there is
-    /// no memory are handed back at once, and taken again when there is.
+    /// The memory for jobs that are held, in bytes: their payloads, and what belongs to them. The last
+    /// job that is taken may exceed it, so a payload of any size runs, and so may fields of at most 64 KiB
+    /// of jobs that arrive at that moment. Results, effects and errors that the server has not taken yet
+    /// count from the end of their runs on: those of the jobs held by then may exceed it, too. A quarter
+    /// is kept for jobs taken over from dead consumers. The server delivers without regard to sizes: jobs
+    /// for which there is no memory are handed back at once, and taken again when there is.
     pub payload_bytes_max: usize,
 }
 

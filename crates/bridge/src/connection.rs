@@ -76,8 +76,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to a server. Its name is resolved anew, for at most `limit`. Each of its addresses gets
-    /// `limit` or [`TCP_MAX`], the shorter one, and the greeting `limit`.
+    /// Connects to a server within `limit`: its name is resolved anew, and each of its addresses gets
+    /// what is left, or [`TCP_MAX`]. The greeting has `limit` for itself.
     pub(crate) fn open(
         server: &Server,
         addresses: &Addresses,
@@ -221,8 +221,14 @@ fn connect(
     limit: Duration,
 ) -> io::Result<(SocketAddr, TcpStream)> {
     let mut last = None;
-    let tcp_limit = limit.min(server.limit(TCP_MAX));
+    let (begun, tcp_max) = (Instant::now(), server.limit(TCP_MAX));
     for address in addresses.find(host, port, limit)? {
+        let tcp_limit = limit.saturating_sub(begun.elapsed()).min(tcp_max);
+        if tcp_limit.is_zero() {
+            let late =
+                || io::Error::new(ErrorKind::TimedOut, format!("no connection in {limit:?}"));
+            return Err(last.unwrap_or_else(late));
+        }
         match TcpStream::connect_timeout(&address, tcp_limit) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;

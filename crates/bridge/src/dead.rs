@@ -409,8 +409,8 @@ impl DeadLetters {
 
     fn ask(&mut self, command: Cmd) -> Result<Value, Error> {
         if self.process.is_parent() {
-            // Both processes would write to one connection.
-            self.wire.renew();
+            let nodes = self.wire.nodes_of_child();
+            self.wire.leave_parents(nodes);
             self.process = Process::current();
         }
         self.wire.ask_one(command).map_err(|fault| fault.error)

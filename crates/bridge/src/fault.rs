@@ -219,9 +219,7 @@ impl Fault {
     /// so that the attempt has failed.
     pub(crate) fn of_effect(reply: &Value) -> Option<String> {
         let Value::ServerError(error) = reply else { return None };
-        let details = error.details().unwrap_or_default();
-        let is_effect = error.code() == EFFECT || details.contains(KILLED);
-        is_effect.then(|| details.to_owned())
+        (error.code() == EFFECT).then(|| error.details().unwrap_or_default().to_owned())
     }
 
     /// The target of a redirection, which had no effect.
@@ -239,9 +237,6 @@ impl Fault {
     }
 }
 
-/// What the server says of a script that an operator has ended. It has written nothing, and would run as
-/// long again.
-const KILLED: &str = "Script killed by user";
 /// The codes that the script of effects puts before a command and its refusal.
 const EFFECT: &str = "EFFECT";
 const REFUSED: &str = "REFUSED";
@@ -303,9 +298,6 @@ mod tests {
             assert!(Fault::in_reply(&state, "host").unwrap().passes());
         }
         assert_eq!(Fault::of_effect(&reply("-OOM command not allowed\r\n")), None);
-        let killed =
-            "-ERR Script killed by user with SCRIPT KILL. script: a, on @user_script:9.\r\n";
-        assert!(Fault::of_effect(&reply(killed)).is_some(), "it would run as long again");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use redis::Value;
 
 use crate::addresses::Addresses;
 use crate::greeting::Greeting;
+use crate::process::Process;
 use crate::server::Server;
 
 /// The shortest interval between two questions about a silent server.
@@ -33,6 +34,13 @@ impl Place {
     /// The place of a server that knows no others.
     pub(crate) fn alone(server: &Server) -> Place {
         Place { nodes: Nodes::new(std::slice::from_ref(server), 1), home: 0, slot: None }
+    }
+
+    /// The same place. In a forked child of the process that has made it the child knows what is
+    /// configured and no more.
+    pub(crate) fn of_this_process(self) -> Place {
+        let is_parents = self.nodes.process.is_parent();
+        Place { nodes: if is_parents { self.nodes.of_child() } else { self.nodes }, ..self }
     }
 
     pub(crate) fn home(&self) -> &Server {
@@ -138,6 +146,8 @@ pub(crate) struct Nodes {
     seeds: Vec<Server>,
     shards: usize,
     pub(crate) addresses: Addresses,
+    /// Where it was made. In a forked child a thread of the parent may have the locks, for ever.
+    process: Process,
     state: Mutex<State>,
 }
 
@@ -161,7 +171,24 @@ impl Nodes {
 
     pub(crate) fn with(servers: &[Server], shards: u32, addresses: Addresses) -> Arc<Nodes> {
         let shards = (shards as usize).max(1);
-        Arc::new(Nodes { seeds: servers.to_vec(), shards, addresses, state: Mutex::default() })
+        let (seeds, process) = (servers.to_vec(), Process::current());
+        Arc::new(Nodes { seeds, shards, addresses, process, state: Mutex::default() })
+    }
+
+    /// For a forked child of the process that has made this: what is configured. It takes no lock.
+    pub(crate) fn of_child(&self) -> Arc<Nodes> {
+        let (seeds, shards, process) = (self.seeds.clone(), self.shards, Process::current());
+        let addresses = self.addresses.of_child();
+        Arc::new(Nodes { seeds, shards, addresses, process, state: Mutex::default() })
+    }
+
+    /// As a forked child has it, whose parent's other threads had all locks.
+    #[cfg(test)]
+    pub(crate) fn inherited(mut self: Arc<Nodes>) -> Arc<Nodes> {
+        Arc::get_mut(&mut self).unwrap().process = Process::parent();
+        std::mem::forget(self.lock());
+        self.addresses.lock_for_ever();
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

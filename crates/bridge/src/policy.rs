@@ -27,6 +27,8 @@ pub(crate) struct Window {
     result_bytes: usize,
     /// Jobs have waited for a permit for long: none is fetched ahead.
     pub(crate) is_slow: bool,
+    /// How many shards may read at once. Each has its part of the memory; 0 counts as 1.
+    pub(crate) readers: usize,
 }
 
 impl Window {
@@ -76,7 +78,8 @@ impl Window {
         if permits == 0 { 0 } else { permits + self.ahead() }
     }
 
-    /// The same with this memory left beside the jobs that are held.
+    /// The same with this memory left beside the jobs that are held and without their results. While any
+    /// is left one job is read, which may have no result.
     pub(crate) fn size(&self, held: usize, bytes_left: usize, permits: usize) -> usize {
         let of_results = self.result_bytes.saturating_mul(held);
         let fit = match self.entry_bytes {
@@ -84,7 +87,8 @@ impl Window {
             None => FIRST_READ.saturating_sub(held),
             Some(bytes) => {
                 let each = bytes.saturating_add(self.result_bytes).max(1);
-                (bytes_left.saturating_sub(of_results) / each).max(1)
+                let of_reader = bytes_left.saturating_sub(of_results).div_ceil(self.readers.max(1));
+                (of_reader / each).max(1)
             }
         };
         self.wanted(permits).min(held + fit)
@@ -308,8 +312,14 @@ mod tests {
         assert_eq!(window.size(5, 100_000, 256), 10);
         assert_eq!(window.size(20, 100_000, 256), 21, "the next one may have none");
         assert_eq!(window.size(20, 0, 256), 20);
+        window.readers = 2;
+        assert_eq!(
+            window.size(4, 100_000, 256),
+            7,
+            "the results of the four, then a half of the rest"
+        );
         (0..200).for_each(|_| _ = window.result(0));
-        assert_eq!(window.size(0, 100_000, 256), 100, "a large result is forgotten");
+        assert_eq!(window.size(0, 100_000, 256), 50, "a large result is forgotten");
     }
 
     #[test]

@@ -13,6 +13,12 @@ impl Process {
         Process(forks())
     }
 
+    /// The parent of the calling process, if that is a forked child.
+    #[cfg(test)]
+    pub(crate) fn parent() -> Process {
+        Process(u32::MAX)
+    }
+
     /// Whether the caller is a forked child of that process.
     pub(crate) fn is_parent(self) -> bool {
         self != Process::current()

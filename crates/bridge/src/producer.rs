@@ -261,10 +261,12 @@ impl Producer {
         decided.ok_or_else(|| self.unknown(0))
     }
 
-    /// In a forked child: connects anew. Both processes would write to one connection.
+    /// In a forked child: connects anew.
     fn leave_parents_connections(&mut self) {
-        if self.process.is_parent() {
-            self.wires.iter_mut().for_each(Wire::renew);
+        if self.process.is_parent()
+            && let Some(nodes) = self.wires.first().map(Wire::nodes_of_child)
+        {
+            self.wires.iter_mut().for_each(|wire| wire.leave_parents(nodes.clone()));
             self.process = Process::current();
         }
     }

@@ -67,8 +67,8 @@ impl Server {
     }
 
     /// Multiplies the time limits of exchanges with the server: 5 s for a connection, 10 s for a
-    /// reply, and those of a start and a stop. For machines so busy that a server that works exceeds
-    /// them. Zero counts as 1, which is the default.
+    /// reply or for a connection and its first reply, and those of a start and a stop. For machines
+    /// so busy that a server that works exceeds them. Zero counts as 1, which is the default.
     #[must_use]
     pub fn patience(self, factor: u32) -> Server {
         Server { patience: factor.max(1), ..self }

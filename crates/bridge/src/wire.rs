@@ -1,38 +1,45 @@
 //! A connection to the master of a shard: batches of commands out, replies in; made again after a
 //! fault, with whichever server has the master's place by then. The README has the search.
 
+mod doubt;
+
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
+use self::doubt::{Doubt, Said};
 use crate::connection::{Connection, Intake, Wait};
 use crate::fault::{ErrorKind, Fault, Remedy};
 use crate::greeting::{Cluster, Greeting, greet};
 use crate::nodes::{Address, Nodes, Place};
 use crate::server::Server;
 
-/// A server that is silent for this time has failed.
+/// A server that is silent for this time has failed. An exchange that makes a connection has it in all: for
+/// the lookup of names, the connection, the greeting and the first reply.
 pub(crate) const REPLY_MAX: Duration = Duration::from_secs(10);
-/// A server that does not answer within this time is unreachable.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// A server that does not answer within this time is unreachable. The lookup of its name and the
+/// connection have it together, and then the greeting once more.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The same two limits for a consumer that ends.
 pub(crate) const HURRIED_REPLY_MAX: Duration = Duration::from_secs(5);
 pub(crate) const HURRIED_CONNECT_MAX: Duration = Duration::from_secs(2);
+/// A shorter time is worth no connection.
+const CONNECT_MIN: Duration = Duration::from_millis(50);
 /// The first limit for a connection where others can be asked. It doubles up to the one above.
 const CONNECT_FIRST: Duration = Duration::from_secs(1);
 /// A server that is silent for this time is doubted: others are asked whether they have its place.
 const DOUBT_AFTER: Duration = Duration::from_millis(900);
-/// The time for the answer to such a question.
-const PROBE_MAX: Duration = Duration::from_millis(400);
 /// A connection that was not used for this time is made anew: a firewall or a server may have forgotten
 /// it, and it would be unknown whether commands on it have arrived. Of a consumer that is a reader without
 /// room.
 const UNUSED_MAX: Duration = Duration::from_secs(30);
-/// Nodes that are asked at once about one that is silent.
-const PROBES: usize = 2;
+
+/// Whether a command may be sent on a connection: their numbers.
+pub(crate) type MayGo<'a> = dyn Fn(usize, u64) -> bool + 'a;
 
 /// A connection that is made when it is needed.
 pub(crate) struct Wire {
@@ -47,6 +54,8 @@ pub(crate) struct Wire {
     /// The fault that began the present search. Those met in the search belong to it.
     lost: Option<Fault>,
     is_hurried: bool,
+    /// When the last exchange ends, whatever it has reached.
+    ends_by: Option<Instant>,
     /// The last commands, or a part of them, may have reached the server.
     was_sent: bool,
     buffer: Vec<u8>,
@@ -94,7 +103,8 @@ impl Search {
 
 impl Wire {
     pub(crate) fn new(server: Server) -> Wire {
-        let place = server.place().cloned().unwrap_or_else(|| Place::alone(&server));
+        let place = server.place().cloned().map(Place::of_this_process);
+        let place = place.unwrap_or_else(|| Place::alone(&server));
         Wire {
             place,
             server,
@@ -103,19 +113,26 @@ impl Wire {
             vain: 0,
             lost: None,
             is_hurried: false,
+            ends_by: None,
             was_sent: false,
             buffer: Vec::new(),
         }
     }
 
-    /// Makes another connection when one is needed.
-    pub(crate) fn renew(&mut self) {
-        self.connection = None;
+    /// What a forked child knows of the servers. All its wires share it.
+    pub(crate) fn nodes_of_child(&self) -> Arc<Nodes> {
+        self.place.nodes.of_child()
     }
 
-    /// Waits less from now on: the consumer ends.
-    pub(crate) fn hurry(&mut self) {
-        self.is_hurried = true;
+    /// In a forked child: makes a connection of its own when one is needed. Both processes would write
+    /// to the parent's.
+    pub(crate) fn leave_parents(&mut self, nodes: Arc<Nodes>) {
+        (self.connection, self.place.nodes) = (None, nodes);
+    }
+
+    /// Waits less from now on, and at most until a time, if it is known: the consumer ends.
+    pub(crate) fn hurry(&mut self, ends_by: Option<Instant>) {
+        (self.is_hurried, self.ends_by) = (true, ends_by);
     }
 
     pub(crate) fn name(&self) -> String {
@@ -150,8 +167,11 @@ impl Wire {
         self.ask_blocking(commands, Duration::ZERO)
     }
 
-    fn reply_max(&self) -> Duration {
-        self.server.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX })
+    /// The time for an exchange that begins now.
+    fn exchange_max(&self) -> Duration {
+        let max = self.server.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX });
+        let left = |by: Instant| by.saturating_duration_since(Instant::now());
+        self.ends_by.map_or(max, |by| max.min(left(by)))
     }
 
     /// As [`Wire::ask`], for commands that block on the server for at most `block`.
@@ -171,7 +191,20 @@ impl Wire {
         block: Duration,
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
-        let answer = self.exchange(commands, block, intake);
+        self.ask_bound(commands, block, &|_, _| true, intake)
+    }
+
+    /// The same, with commands that are for one connection only. `may_go` gets the number of a command
+    /// and of the connection, as [`Wire::connects`] counts them. What may not go is not sent, and its
+    /// reply is nil.
+    pub(crate) fn ask_bound(
+        &mut self,
+        commands: &[Cmd],
+        block: Duration,
+        may_go: &MayGo<'_>,
+        intake: &mut Intake<'_>,
+    ) -> Result<Vec<Value>, Fault> {
+        let answer = self.exchange(commands, block, may_go, intake);
         match answer {
             Ok(replies) => {
                 self.lost = None;
@@ -210,6 +243,7 @@ impl Wire {
         &mut self,
         commands: &[Cmd],
         block: Duration,
+        may_go: &MayGo<'_>,
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
         let is_old = |of: &Connected| of.used.elapsed() >= UNUSED_MAX;
@@ -217,17 +251,24 @@ impl Wire {
             self.connection = None;
         }
         self.was_sent = false;
+        let mut limit = self.exchange_max();
+        if limit.is_zero() {
+            return Err(Fault::of_silence(&self.name()));
+        }
         let mut search = Search::default();
         let mut replies = vec![Value::Nil; commands.len()];
         let mut left: Vec<usize> = (0..commands.len()).collect();
         loop {
             if self.connection.is_none() {
-                self.connect(&mut search)?;
+                let (begun, most) = (Instant::now(), self.exchange_max());
+                self.connect(&mut search, most / 2)?;
+                limit = most.saturating_sub(begun.elapsed());
             } else {
                 search.tries(&self.server);
             }
+            left.retain(|&nth| may_go(nth, self.connects));
             let name = self.name();
-            let answers = self.send(commands, &left, block, intake)?;
+            let answers = self.send(commands, &left, block + limit, block, intake)?;
             if let Some(fault) = Fault::of_batch(&answers, &name) {
                 return Err(fault);
             }
@@ -289,17 +330,17 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends the commands with these numbers to the connected server.
+    /// Sends the commands with these numbers to the connected server. It may be silent for `limit`.
     fn send(
         &mut self,
         commands: &[Cmd],
         numbers: &[usize],
+        limit: Duration,
         block: Duration,
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
         self.buffer.clear();
         numbers.iter().for_each(|&nth| commands[nth].write_packed_command(&mut self.buffer));
-        let limit = block + self.reply_max();
         let name = self.server.name();
         // The connection was made before.
         let Some(Connected { connection, greeting, owner, .. }) = &mut self.connection else {
@@ -317,18 +358,23 @@ impl Wire {
         replies.map_err(|error| Fault::of_connection(&error, &name))
     }
 
-    /// Connects to the first server that answers, of those that may have the shard's keys.
-    fn connect(&mut self, search: &mut Search) -> Result<(), Fault> {
+    /// Connects to the first server that answers, of those that may have the shard's keys: for twice the
+    /// limit of a connection, or twice `most`.
+    fn connect(&mut self, search: &mut Search, most: Duration) -> Result<(), Fault> {
         let begun = Instant::now();
         let connect_max = if self.is_hurried { HURRIED_CONNECT_MAX } else { CONNECT_MAX };
+        let connect_max = self.server.limit(connect_max).min(most);
         loop {
+            let mut limit = connect_max.saturating_sub(begun.elapsed());
+            if limit < CONNECT_MIN {
+                break;
+            }
             let named = search.next.take();
             let named = named.map(|(host, port)| self.server.at(&host, port));
             let candidates = self.place.candidates(&self.server);
             let is_choice = named.is_some() || candidates.len() > 1;
             let mut servers = named.into_iter().chain(candidates);
             let Some(server) = servers.find(|server| search.tries(server)) else { break };
-            let mut limit = self.server.limit(connect_max);
             if is_choice {
                 let first = CONNECT_FIRST.saturating_mul(1 << self.vain.min(8));
                 // Patience is for the server that is wanted, and not for those that may know it.
@@ -354,9 +400,6 @@ impl Wire {
                     self.place.nodes.has_failed(server.name());
                     search.faults.push(Fault { remedy: Remedy::Reconnect, ..fault });
                 }
-            }
-            if begun.elapsed() > self.server.limit(connect_max) {
-                break;
             }
         }
         self.vain = self.vain.saturating_add(1);
@@ -400,93 +443,6 @@ impl Wire {
             }
         }
     }
-}
-
-/// What is known of a silent server.
-enum Said<'a> {
-    /// What it has said on this connection.
-    Here(&'a Greeting),
-    /// It has said nothing here. What its address had said last when the connection was begun, and
-    /// whether its address was found to lead elsewhere. One slow server may answer the question and this
-    /// connection at once: its answer here is read before that finding ends the wait.
-    Before(Option<Greeting>, Cell<bool>),
-}
-
-/// The doubt about a server that is silent: whether another has its place meanwhile. A question of a
-/// moment, so that the answer of a server that is only slow is not missed for long.
-struct Doubt<'a> {
-    place: &'a Place,
-    server: &'a Server,
-    said: Said<'a>,
-    /// The node that the map has named when the connection was made, or since it is being made.
-    owner: Option<&'a Address>,
-}
-
-impl Doubt<'_> {
-    /// An error if the server was replaced. The connections of a consumer share the answers to the
-    /// questions.
-    fn ask(&self) -> io::Result<()> {
-        if self.place.nodes.may_ask() {
-            match self.place.nodes.is_cluster() {
-                true => self.ask_for_the_map(),
-                false => self.ask_for_the_master(),
-            }
-        }
-        match self.is_replaced() {
-            true => Err(io::Error::other("silent, and another server has its place now")),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether there is a proof.
-    fn is_replaced(&self) -> bool {
-        match self.place.nodes.is_cluster() {
-            true => self.place.owner().as_ref() != self.owner,
-            false => match &self.said {
-                Said::Here(before) => self.place.has_changed(self.server, before),
-                // It is being connected to: nothing is lost if another one is asked.
-                Said::Before(before, was_found) => {
-                    self.place.has_master_beside(self.server)
-                        || (self.place.leads_elsewhere(self.server, before.as_ref())
-                            && was_found.replace(true))
-                }
-            },
-        }
-    }
-
-    fn ask_for_the_map(&self) {
-        let nodes = &self.place.nodes;
-        let others = self.place.candidates(self.server).into_iter();
-        let others = others.filter(|other| other.name() != self.server.name());
-        for other in others.take(PROBES) {
-            if let Some((_, Cluster::Map(map))) = probe(&other, nodes) {
-                return nodes.learn(map);
-            }
-            nodes.has_failed(other.name());
-        }
-    }
-
-    /// Asks the server's own address, which may lead to another one, and the further addresses.
-    fn ask_for_the_master(&self) {
-        let nodes = &self.place.nodes;
-        // Best first: one that does not answer has failed, and the next question goes to another one.
-        let mut asked = self.place.candidates(self.server);
-        asked.retain(|at| self.place.others(self.server).any(|other| other.name() == at.name()));
-        asked.insert(0, self.server.clone());
-        for server in asked.iter().take(PROBES) {
-            match probe(server, nodes) {
-                Some((greeting, _)) => nodes.greeted(server.name(), greeting),
-                None => nodes.has_failed(server.name()),
-            }
-        }
-    }
-}
-
-/// What a server says about itself, if it does so at once.
-fn probe(server: &Server, nodes: &Nodes) -> Option<(Greeting, Cluster)> {
-    let mut connection = Connection::open(server, &nodes.addresses, PROBE_MAX).ok()?;
-    let wait = Wait { limit: PROBE_MAX, doubt: Duration::MAX, ask: &mut || Ok(()) };
-    greet(&mut connection, server, false, wait).ok()
 }
 
 #[cfg(test)]

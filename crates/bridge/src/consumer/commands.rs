@@ -139,13 +139,3 @@ pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd,
     }
     (command, fate)
 }
-
-/// A sign of life of a consumer that holds nothing: a read of its own entries behind the last
-/// possible one. Servers before Redis 7.2 count only reads that return entries, and this kind.
-pub(super) fn present(link: &Link, stream: usize) -> Cmd {
-    let shared = &link.shared;
-    let mut command = redis::cmd("XREADGROUP");
-    command.arg("GROUP").arg(&shared.config.group).arg(&shared.consumer).arg("COUNT").arg(1);
-    command.arg("STREAMS").arg(&*link.streams[stream].0).arg("18446744073709551615-0");
-    command
-}

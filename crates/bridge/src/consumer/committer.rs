@@ -133,7 +133,6 @@ impl Committer {
             self.measure();
             self.report_takeovers();
             self.limits.check(&self.link);
-            let begun = Instant::now();
             let (commands, sent) = self.commands();
             let is_over = self.backlog.is_empty() && self.refused.is_empty() && commands.is_empty();
             if self.link.is_closing() && is_over {
@@ -143,24 +142,29 @@ impl Committer {
                 continue;
             }
             if self.link.shared.is_stopping() {
-                self.wire.hurry();
+                self.wire.hurry(self.link.ends_by());
             }
             let (shared, mut found) = (self.link.shared.clone(), HashMap::new());
+            // A strict consumer takes nothing over from a server that was not asked.
+            let (is_strict, before) = (shared.config.strict, self.wire.connects());
+            let is_takeover = |nth: usize| matches!(sent[nth], Sent::Reclaim(_));
+            let may_go = |nth, on: u64| !is_strict || on == before || !is_takeover(nth);
             let answer =
-                self.wire.ask_into(
-                    &commands,
-                    Duration::ZERO,
-                    &mut |nth, replies| match sent[nth] {
+                self.wire.ask_bound(&commands, Duration::ZERO, &may_go, &mut |nth, replies| {
+                    match sent[nth] {
                         Sent::Reclaim(stream) => taken_over(&shared, replies, |delivered| {
                             found.insert(stream, delivered);
                         }),
                         _ => replies.value(),
-                    },
-                );
+                    }
+                });
+            if self.wire.connects() != before {
+                self.link.doubt();
+            }
             match answer {
                 Ok(replies) => {
                     self.put_orphans_first(&sent);
-                    let is_refused = self.read(begun, replies, sent, found);
+                    let is_refused = self.read(replies, sent, found);
                     if is_refused && self.link.is_closing() {
                         // A server that refuses outcomes has had its time. Other consumers take
                         // what is left.
@@ -360,11 +364,9 @@ impl Committer {
         for stream in 0..self.link.streams.len() {
             let mut ids: Vec<EntryId> = self.link.alive_of(stream).into_iter().collect();
             ids.retain(|&id| !over.contains(&(stream, id)));
-            if ids.is_empty() {
-                commands.push(command_of::present(&self.link, stream));
-                sent.push(Sent::Present);
-            }
-            for ids in ids.chunks(BEATS_MAX) {
+            // Without an entry it is a sign of life of the consumer.
+            let alone = ids.is_empty().then_some(&ids[..]);
+            for ids in ids.chunks(BEATS_MAX).chain(alone) {
                 let mut command = call(&SCRIPTS.beat, &[&self.link.streams[stream].1.stream]);
                 command.arg(&self.link.shared.config.group).arg(&self.link.shared.consumer);
                 ids.iter().for_each(|id| {
@@ -388,6 +390,7 @@ impl Committer {
             command
         };
         let commands: Vec<Cmd> = self.link.streams.iter().map(of_stream).collect();
+        self.wire.hurry(self.link.ends_by());
         // A consumer that stays behind is removed by another's sweep.
         let _ = self.wire.ask(&commands);
     }
@@ -444,21 +447,33 @@ mod tests {
             assert!(words.as_deref().is_none_or(of_bytes), "no heartbeat is given meanwhile");
             at.is_some()
         };
-        assert!(is_taking(&mut committer));
+        let answer = |committer: &mut Committer, at_ms| {
+            let none = || Value::Array(Vec::new());
+            let reply = Value::Array(vec![none(), none(), Value::Int(at_ms)]);
+            committer.read(vec![reply], vec![Sent::Beat(0)], HashMap::new());
+        };
+        assert!(
+            !is_taking(&mut committer),
+            "it has just started, perhaps when the server came back"
+        );
+        answer(&mut committer, 0);
+        assert!(!is_taking(&mut committer), "the others may not be back");
         let (now, heartbeat) = (Instant::now(), committer.link.shared.config.heartbeat);
-        committer.next = Schedule::new(now - heartbeat, heartbeat, 1);
+        let beaten = |at: Instant| {
+            let mut next = Schedule::new(at, heartbeat, 1);
+            next.has_beaten(at, 0);
+            next
+        };
+        committer.next = beaten(now - heartbeat / 3);
+        answer(&mut committer, 1);
+        assert!(is_taking(&mut committer), "no heartbeat was late");
+        committer.next = beaten(now - heartbeat);
         committer.link.set_orphans_first(true);
         committer.first.fill(true);
         assert!(!is_taking(&mut committer), "the server was away for a heartbeat");
         assert!(!committer.link.orphans_first(), "and new entries are fetched");
-        let answer = |committer: &mut Committer, begun| {
-            committer.read(begun, vec![Value::Okay], vec![Sent::Present], HashMap::new());
-        };
-        answer(&mut committer, now);
+        answer(&mut committer, 1);
         assert!(!is_taking(&mut committer), "it is back: the others may not be");
-        committer.next = Schedule::new(now, heartbeat, 1);
-        answer(&mut committer, now);
-        assert!(is_taking(&mut committer), "no heartbeat was late");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::outcome::{End, Outcome, Twice};
@@ -62,8 +62,8 @@ pub(crate) struct Link {
     /// The committer looks for orphans before the reader fills a place.
     orphans_first: AtomicBool,
     pub(crate) refusal: Refusal,
-    /// The committer ends when it has committed everything.
-    closing: AtomicBool,
+    /// The committer ends when it has committed everything, or at this time.
+    closing: OnceLock<Instant>,
 }
 
 impl Link {
@@ -81,7 +81,7 @@ impl Link {
             orphans: AtomicBool::new(false),
             orphans_first: AtomicBool::new(false),
             refusal: Refusal::default(),
-            closing: AtomicBool::new(false),
+            closing: OnceLock::new(),
         })
     }
 
@@ -302,15 +302,21 @@ impl Link {
         }
     }
 
-    pub(crate) fn close(&self) {
+    /// Ends the committer, at this time at the latest. Only the first call counts.
+    pub(crate) fn close(&self, ends_by: Instant) {
         // Under the lock, so that the committer does not miss it between its check and its wait.
         let outcomes = lock(&self.outcomes);
-        self.closing.store(true, Ordering::Relaxed);
+        self.closing.get_or_init(|| ends_by);
         drop(outcomes);
         self.arrived.notify_one();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        self.ends_by().is_some()
+    }
+
+    /// When the committer ends, if it does.
+    pub(crate) fn ends_by(&self) -> Option<Instant> {
+        self.closing.get().copied()
     }
 }

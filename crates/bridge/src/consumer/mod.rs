@@ -37,7 +37,7 @@ use crate::report::Reporter;
 use crate::safety;
 use crate::server::Server;
 use crate::stat::{ConsumerStat, consumers, groups};
-use crate::wire::Wire;
+use crate::wire::{HURRIED_REPLY_MAX, Wire};
 use limits::Running;
 use link::Link;
 use outcome::End;
@@ -236,7 +236,8 @@ impl Bridge {
             ));
             self.shared.wait_until_empty(commit_max.saturating_sub(QUIET));
         }
-        self.links.iter().for_each(|link| link.close());
+        let ends_by = Instant::now() + limit_of(HURRIED_REPLY_MAX);
+        self.links.iter().for_each(|link| link.close(ends_by));
         // A thread that has panicked has ended too.
         self.committers.drain(..).for_each(ThreadHandle::join);
         self.readers.drain(..).for_each(ThreadHandle::join);
@@ -399,7 +400,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<ThreadHandle
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{HURRIED_CONNECT_MAX, HURRIED_REPLY_MAX, REPLY_MAX};
+    use crate::wire::{CONNECT_MAX, HURRIED_CONNECT_MAX, REPLY_MAX};
 
     /// The bounds in the documentation of `Bridge::stop`, beyond its limit: with a server that
     /// answers, and with one that hangs.
@@ -429,9 +430,10 @@ mod tests {
         assert!(until_closing <= STOP_MAX);
         // A read, or an exchange of the committer, that began when the stop did.
         assert!(reader::BLOCK + REPLY_MAX <= HUNG_STOP_MAX);
-        // The committer's exchange that began when the time was over, on a connection that exists,
-        // or on a new one: the handshake has as long as the connection itself.
+        // The last exchanges of the committer.
         assert!(until_closing + HURRIED_REPLY_MAX <= HUNG_STOP_MAX);
-        assert!(until_closing + 2 * HURRIED_CONNECT_MAX <= HUNG_STOP_MAX);
+        // Each of them has that time in all. A new connection leaves a part of it for the reply: the
+        // lookup of a name and the connection have its limit together, and the greeting once more.
+        assert!(2 * CONNECT_MAX <= REPLY_MAX && 2 * HURRIED_CONNECT_MAX <= HURRIED_REPLY_MAX);
     }
 }

@@ -16,7 +16,7 @@ use crate::policy::Reads;
 use crate::report::pause;
 use crate::resp::{Head, Replies, malformed};
 use crate::scripts::ms;
-use crate::wire::Wire;
+use crate::wire::{MayGo, Wire};
 
 /// How long a read waits on the server, and at most delays a stop.
 pub(super) const BLOCK: Duration = Duration::from_millis(500);
@@ -34,6 +34,8 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
     let faults = link.shared.faults.of_thread();
     let (mut reads, mut sizes) = (0, Reads::default());
     let mut connects = wire.connects();
+    // Where the server was asked last whether it may forget jobs.
+    let (mut looked_on, is_strict) = (wire.connects(), link.shared.config.strict);
     let look_every = link.shared.config.look_every;
     let mut next_look = Instant::now() + look_every;
     let mut has_answered = true;
@@ -52,6 +54,9 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
                 Err(_) => {}
             }
             has_answered = looked.is_ok();
+            if has_answered {
+                looked_on = wire.connects();
+            }
             let is_done = has_answered && !link.refusal.is_on();
             next_look = Instant::now() + if is_done { look_every } else { LOOK_AGAIN };
             continue;
@@ -67,24 +72,29 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
             continue;
         }
         reads += 1;
+        // A connection may be made anew for a command: then the server is another one, perhaps.
+        let may_go = |_: usize, on: u64| !is_strict || on == looked_on;
         let outcome = if connects != wire.connects() || link.must_seek_orphans() {
-            let found = seek_orphans(link, &mut wire);
+            let found = seek_orphans(link, &mut wire, &may_go);
             match &found {
-                Ok(()) => {
+                Ok(()) if may_go(0, wire.connects()) => {
                     connects = wire.connects();
                     // It may lead to another server.
                     next_look = Instant::now();
                 }
-                Err(_) => link.seek_orphans(),
+                _ => link.seek_orphans(),
             }
             found
         } else {
             let asked = sizes.count(room);
             let refused = link.shared.memory.refused();
-            read(link, &mut wire, asked, reads).map(|came| {
+            read(link, &mut wire, asked, reads, &may_go).map(|came| {
                 sizes.read(asked, came, link.shared.memory.refused() == refused);
             })
         };
+        if !may_go(0, wire.connects()) {
+            link.doubt();
+        }
         match outcome {
             Ok(()) => faults.succeeded(&wire.name()),
             Err(fault) => {
@@ -102,13 +112,20 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
 
 /// Reads up to `room` entries: of the first stream that has any, or of the first to get one. Returns
 /// their number.
-fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<usize, Fault> {
+fn read(
+    link: &Arc<Link>,
+    wire: &mut Wire,
+    room: usize,
+    reads: u64,
+    may_go: &MayGo<'_>,
+) -> Result<usize, Fault> {
     let count = link.streams.len();
     let mut left = room;
     if count > 1 {
         for nth in 0..count {
             let stream = if reads.is_multiple_of(LAST_FIRST) { count - 1 - nth } else { nth };
-            let fetched = fetch(link, wire, command(link, &[stream], left, None), Duration::ZERO)?;
+            let of = command(link, &[stream], left, None);
+            let fetched = fetch(link, wire, of, Duration::ZERO, may_go)?;
             left = left.saturating_sub(fetched);
             if left == 0 {
                 return Ok(room);
@@ -120,22 +137,29 @@ fn read(link: &Arc<Link>, wire: &mut Wire, room: usize, reads: u64) -> Result<us
     }
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
-    fetch(link, wire, blocking, BLOCK)
+    fetch(link, wire, blocking, BLOCK, may_go)
 }
 
 /// Sends a command to read entries, admits those that it delivers, and returns their number.
-fn fetch(link: &Arc<Link>, wire: &mut Wire, of: Cmd, block: Duration) -> Result<usize, Fault> {
+fn fetch(
+    link: &Arc<Link>,
+    wire: &mut Wire,
+    of: Cmd,
+    block: Duration,
+    may_go: &MayGo<'_>,
+) -> Result<usize, Fault> {
     let mut count = 0;
-    let mut replies = wire.ask_into(&[of], block, &mut |_, replies| match replies.head()? {
-        Head::Whole(value) => Ok(value),
-        Head::Array(streams) => {
-            for _ in 0..streams {
-                count += receive(link, replies)?;
+    let mut replies =
+        wire.ask_bound(&[of], block, may_go, &mut |_, replies| match replies.head()? {
+            Head::Whole(value) => Ok(value),
+            Head::Array(streams) => {
+                for _ in 0..streams {
+                    count += receive(link, replies)?;
+                }
+                Ok(Value::Nil)
             }
-            Ok(Value::Nil)
-        }
-        other => replies.skip(other).map(|()| Value::Nil),
-    })?;
+            other => replies.skip(other).map(|()| Value::Nil),
+        })?;
     let reply = replies.pop().unwrap_or_default();
     Fault::in_reply(&reply, &wire.name()).map_or(Ok(count), Err)
 }
@@ -181,7 +205,7 @@ fn command(link: &Link, streams: &[usize], count: usize, block: Option<Duration>
 /// that look idle are left to RECLAIM: this consumer may have handed them back, and any other may
 /// take them over at once. The others may end meanwhile too: their runs begin when the server says
 /// that this consumer owns them.
-fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
+fn seek_orphans(link: &Arc<Link>, wire: &mut Wire, may_go: &MayGo<'_>) -> Result<(), Fault> {
     let heartbeat_ms = ms(link.shared.config.heartbeat);
     for (stream, (name, _)) in link.streams.iter().enumerate() {
         // Before the question: an entry that is committed meanwhile is no orphan.
@@ -214,7 +238,7 @@ fn seek_orphans(link: &Arc<Link>, wire: &mut Wire) -> Result<(), Fault> {
                 redis::cmd("XRANGE").arg(&**name).arg(&id).arg(&id).clone()
             };
             let ranges: Vec<Cmd> = orphans.iter().map(range).collect();
-            wire.ask_into(&ranges, Duration::ZERO, &mut |nth, replies| {
+            wire.ask_bound(&ranges, Duration::ZERO, may_go, &mut |nth, replies| {
                 let deliveries = orphans[nth].1;
                 let count = match replies.head()? {
                     Head::Array(count) => count,

@@ -55,7 +55,7 @@ impl Shared {
 
     fn window(&self) -> Window {
         let mut window = lock(&self.window).clone();
-        window.is_slow = self.is_slow();
+        (window.is_slow, window.readers) = (self.is_slow(), self.config.shards as usize);
         window
     }
 
@@ -68,9 +68,9 @@ impl Shared {
         }
     }
 
-    /// The memory for a read. The readers of all shards may read at once.
+    /// The memory for the reads of all shards.
     fn bytes_left(&self) -> usize {
-        self.memory.left(Share::Reader).div_ceil(self.config.shards as usize)
+        self.memory.left(Share::Reader)
     }
 
     pub(crate) fn has_read(&self, largest_entry: usize) {
@@ -80,7 +80,10 @@ impl Shared {
     /// Learns the bytes that a run has for the server. Runs without any cost nothing while none has.
     pub(super) fn has_result(&self, bytes: usize) {
         if bytes > 0 || self.has_results.load(Ordering::Relaxed) {
-            let largest = lock(&self.window).result(bytes);
+            let mut window = lock(&self.window);
+            let largest = window.result(bytes);
+            // Under the lock: a flag that misses a large result would let no run forget it, and the
+            // reader would leave room for it for ever.
             self.has_results.store(largest > 0, Ordering::Relaxed);
         }
     }
@@ -91,5 +94,47 @@ impl Shared {
 
     pub(crate) fn linger(&self) -> Duration {
         lock(&self.window).linger()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::handler::Handlers;
+    use crate::report::Reporter;
+    use crate::server::Server;
+
+    #[test]
+    fn a_large_result_is_forgotten_by_the_runs_after_it_also_beside_one_without_any() {
+        const ROUNDS: usize = 20_000;
+        let config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
+        let queue = uwork::Queue::builder("results").build().unwrap();
+        let reporter = Reporter::new(|_| {});
+        let shared = Shared::new(config, Handlers::new(), queue, "me".to_owned(), reporter);
+        let shared = Arc::new(shared);
+        let (both, other) = (Arc::new(Barrier::new(2)), shared.clone());
+        let meet = both.clone();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                meet.wait();
+                other.has_result(1_000);
+                meet.wait();
+            }
+        });
+        for _ in 0..ROUNDS {
+            // The next run without a result forgets the last byte.
+            *lock(&shared.window) = Window::default();
+            shared.has_result(1);
+            both.wait();
+            shared.has_result(0);
+            both.wait();
+            assert!(shared.has_results.load(Ordering::Relaxed), "one of 1000 bytes is recent");
+        }
+        thread.join().unwrap();
+        (0..1_000).for_each(|_| shared.has_result(0));
+        assert!(!shared.has_results.load(Ordering::Relaxed));
     }
 }

@@ -26,8 +26,6 @@ pub(super) enum Sent {
     /// Retries of other groups.
     Skip(Vec<(Place, String)>),
     Beat(usize),
-    /// A sign of life without entries.
-    Present,
     Reclaim(usize),
     Promote(usize),
     Sweep,
@@ -54,7 +52,7 @@ impl Sent {
             | Sent::Failed(..)
             | Sent::HandBack(_)
             | Sent::Skip(_) => Purpose::Outcomes,
-            Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) | Sent::Present => Purpose::Beats,
+            Sent::Beat(_) | Sent::Begin(..) | Sent::Record(..) => Purpose::Beats,
             Sent::Spare(..) => Purpose::Spare,
             Sent::Connections(stream) | Sent::Reclaim(stream) => Purpose::Reclaim(*stream),
             Sent::Promote(stream) => Purpose::Promote(*stream),
@@ -82,7 +80,6 @@ impl Sent {
             | Sent::Spare(..)
             | Sent::Connections(_)
             | Sent::Beat(_)
-            | Sent::Present
             | Sent::Reclaim(_)
             | Sent::Promote(_)
             | Sent::Sweep => Vec::new(),

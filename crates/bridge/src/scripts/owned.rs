@@ -1,10 +1,16 @@
 //! The scripts of what a consumer owns: signs of life, begins, takeovers and returns. They alone write
 //! the delivery counter.
 
-/// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero.
-/// Returns the ids that it no longer owns, and those of which an earlier consumer lives.
+/// KEYS stream; ARGV group consumer id...: sets the idle time of the consumer's entries to zero. Without
+/// an entry it is a sign of life of the consumer: it reads its own entries behind the last possible one,
+/// since servers before Redis 7.2 count only reads that return entries, and this kind. Returns the ids
+/// that it no longer owns, those of which an earlier consumer lives, and the server's time.
 pub(super) const BEAT: &str = r"
 local lost, spared = {}, {}
+if #ARGV == 2 then
+  redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', 1, 'STREAMS', KEYS[1],
+    '18446744073709551615-0')
+end
 for i = 3, #ARGV do
   local row = pending(KEYS[1], ARGV[1], ARGV[i])
   if row and row[2] == ARGV[2] then
@@ -14,22 +20,25 @@ for i = 3, #ARGV do
     lost[#lost + 1] = ARGV[i]
   end
 end
-return {lost, spared}
+return {lost, spared, now_ms()}
 ";
 
-/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last, then for
-/// each known suspect its id, its owner, the last sign of life and `dead`, `lives` or `-`: takes over
-/// entries that were idle for `idle_ms`, at most `count`, and ends with the one that reaches
-/// `bytes_max`. At most `last` of them must run alone. An entry that is used up by its owner's run is a
-/// suspect, and stays with its owner until it is decided. Returns where to go on, for each entry its id,
-/// its counter and its fields, for each suspect its id, its owner, and the two times between which the
-/// owner gave its last sign of life, and how many of the entries were another consumer's.
+/// KEYS stream stats; ARGV group consumer idle_ms start count bytes_max attempts_max last until_ms,
+/// then for each known suspect its id, its owner, the last sign of life and `dead`, `lives` or `-`:
+/// takes over entries that were idle for `idle_ms`, at most `count`, and ends with the one that reaches
+/// `bytes_max`. From `until_ms` of the server's clock on it takes none: the server was away, and so the
+/// heartbeats of all consumers are late; the number of entries is -1 then. At most `last` of them must
+/// run alone. An entry that is used up by its owner's run is a suspect, and stays with its owner until
+/// it is decided. Returns where to go on, for each entry its id, its counter and its fields, for each
+/// suspect its id, its owner, and the two times between which the owner gave its last sign of life, and
+/// how many of the entries were another consumer's.
 pub(super) const RECLAIM: &str = r"
 local group, me, cursor, count = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 local bytes, bytes_max, attempts_max = 0, tonumber(ARGV[6]), tonumber(ARGV[7])
 local last, entries, suspects, known_as, theirs = tonumber(ARGV[8]), {}, {}, {}, 0
+if now_ms() >= tonumber(ARGV[9]) then return {cursor, {}, {}, -1} end
 keep_quarantine(KEYS[1], group, ARGV[3])
-for i = 9, #ARGV, 4 do
+for i = 10, #ARGV, 4 do
   known_as[ARGV[i]] = {owner = ARGV[i + 1], seen = tonumber(ARGV[i + 2]), is = ARGV[i + 3]}
 end
 local consumers, from, to

@@ -1,11 +1,14 @@
-//! A server's clock that jumps: jobs run again or later, and none is lost.
+//! A server's clock that jumps: jobs of consumers that are cut off run again, others later, and none is
+//! lost.
 
 use std::time::Duration;
 
 use uwork_bridge::{Bridge, Handlers, Push, Reply};
 
 use crate::support::clock::Clock;
-use crate::support::count::{Count, LONG, Since, config};
+use crate::support::count::{Count, LONG, Since, config, config_never_late};
+use crate::support::proxy::Proxy;
+use crate::support::server::server_at;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -20,18 +23,20 @@ fn a_clock_that_jumps_ahead_runs_a_job_again_and_loses_none() {
         gate.wait_for("job", 1);
         Ok(Reply::done())
     });
-    // The owner gives no sign of life in this test: after the jump it looks dead.
-    let mut slow = config(clock.redis.server(), "jobs");
-    slow.heartbeat = 2 * HOUR;
-    let first = Bridge::start(slow, held, |_| {}).unwrap();
+    // The owner is cut off: after the jump it looks dead.
+    let proxy = Proxy::to(clock.redis.port());
+    let cut_off = config_never_late(server_at(&proxy.url()), "jobs");
+    let first = Bridge::start(cut_off, held, |_| {}).unwrap();
     count.wait_for("begun", 1);
     // The record is a sign of life.
     clock.redis.wait_until_recorded("jobs");
+    proxy.close();
     clock.jump(HOUR);
     let mut second = config(clock.redis.server(), "jobs");
     second.heartbeat = HOUR / 2;
     let second = Bridge::start(second, count.handlers(), |_| {}).unwrap();
     count.wait_for("job", 1);
+    proxy.open();
     let first = first.stop(LONG).counters;
     let second = second.stop(LONG).counters;
     // Of the two completions the server counts one as done, and the job as one that ran twice.

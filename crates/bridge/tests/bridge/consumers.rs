@@ -62,7 +62,10 @@ fn a_consumer_without_jobs_stays_alive_for_the_others() {
 fn jobs_of_a_dead_consumer_and_those_handed_back_run_before_the_backlog_of_a_full_one() {
     const BACKLOG: usize = 50;
     let Some(redis) = Redis::start("jobs_of_a_dead_consumer", &[]) else { return };
-    push(&redis, ["running", "ahead"].map(str::to_owned));
+    push(&redis, ["running".to_owned()]);
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+    redis.forget_signs_of_life("jobs", "ghost");
     let gate = Count::default();
     let order = Arc::new(Mutex::new(Vec::new()));
     let (sink, opened) = (order.clone(), gate.clone());
@@ -76,6 +79,9 @@ fn jobs_of_a_dead_consumer_and_those_handed_back_run_before_the_backlog_of_a_ful
     // A run is recorded before the next one begins.
     config.max_active = 1;
     let live = Bridge::start(config, handlers, |_| {}).unwrap();
+    // From then on it takes jobs over.
+    until("it has taken over the first job", || !order.lock().unwrap().is_empty());
+    push(&redis, ["ahead".to_owned()]);
     // It has held one job ahead of the one that runs, until that lasted.
     until("it has handed one back", || {
         let counters = live.counters();
@@ -91,7 +97,7 @@ fn jobs_of_a_dead_consumer_and_those_handed_back_run_before_the_backlog_of_a_ful
     until("all jobs are done", || redis.number("XLEN jobs") == 0);
     let order = order.lock().unwrap().clone();
     assert_eq!(order[..3], ["running", "ahead", "dead"], "{order:?}");
-    assert_eq!(live.stop(LONG).counters.reclaimed, 1);
+    assert_eq!(live.stop(LONG).counters.reclaimed, 2);
 }
 
 #[test]

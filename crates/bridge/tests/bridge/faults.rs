@@ -2,6 +2,7 @@
 //! duplicates only where a fault was.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use uwork_bridge::{Bridge, Config, Handlers, Producer, Push, Reply, Server, Stat};
 
@@ -179,6 +180,52 @@ fn a_long_job_keeps_its_owner_beyond_the_heartbeat() {
     owner.stop(LONG);
     assert_eq!(other.stop(LONG).counters.reclaimed, 0);
     assert_eq!(count.sum(), 1);
+}
+
+#[test]
+fn a_takeover_that_an_outage_delays_leaves_running_jobs_to_their_consumers() {
+    let Some(clock) = Clock::start("a_takeover_that_an_outage_delays") else { return };
+    let redis = &clock.redis;
+    let proxy = Proxy::to(redis.port());
+    // A takeover alone has this number.
+    let point = Checkpoint::to(redis.port(), b"\r\n4194304\r\n");
+    push(redis.server(), 1);
+    let (count, gate) = (Count::default(), Count::default());
+    let (runs, end) = (count.clone(), gate.clone());
+    let handlers = Handlers::new().otherwise(move |_| {
+        runs.add("begun");
+        end.wait_for("end", 1);
+        Ok(Reply::done())
+    });
+    // Only this test moves the server's clock.
+    let mut stopped = clock.stop();
+    let owner = config(server_at(&proxy.url()), "jobs");
+    let owner = Bridge::start(owner, handlers, |_| {}).unwrap();
+    count.wait_for("begun", 1);
+    redis.wait_until_recorded("jobs");
+    point.arm();
+    let other = config(server_at(&point.url()), "jobs");
+    let other = Bridge::start(other, count.handlers(), |_| {}).unwrap();
+    let go_on = received("a takeover is on its way", &point.reached);
+    // The server is away for an hour, and reads this takeover first.
+    proxy.close();
+    stopped.advance(Duration::from_secs(3_600));
+    point.arm();
+    go_on.send(()).unwrap();
+    let go_on = received("the next takeover is on its way", &point.reached);
+    let taken = other.counters().reclaimed;
+    proxy.open();
+    if taken == 0 {
+        until("a heartbeat has reset the job's idle time", || idle_ms(redis) == 0);
+    }
+    go_on.send(()).unwrap();
+    gate.add("end");
+    until("the job is done", || redis.number("XLEN jobs") == 0);
+    drop(stopped);
+    // Blocked reads end by the clock.
+    clock.jump(Duration::from_secs(2 * 3_600));
+    owner.stop(LONG);
+    assert_eq!((taken, other.stop(LONG).counters.reclaimed, count.sum()), (0, 0, 1));
 }
 
 /// The idle time of the only pending entry.

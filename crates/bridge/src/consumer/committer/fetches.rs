@@ -98,6 +98,7 @@ impl Committer {
         command.arg(bytes.div_ceil(self.link.streams.len()).min(RECLAIM_BYTES_MAX));
         command.arg(shared.config.attempts_max);
         command.arg(u8::from(shared.may_run_alone() && self.takes_one(now)));
+        command.arg(self.next.reclaim_until_ms());
         for ((_, id), seen, is_dead) in self.suspects.known(stream) {
             command.arg(id.to_string()).arg(&seen.owner).arg(seen.before_ms);
             command.arg(is_dead.map_or("-", |is| if is { "dead" } else { "lives" }));

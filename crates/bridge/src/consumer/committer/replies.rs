@@ -41,12 +41,10 @@ fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
 }
 
 impl Committer {
-    /// Reads the replies. Returns whether outcomes were refused: these wait.
-    /// `begun` is when the exchange began, `found` are the entries that a reclaim of a stream has
-    /// brought.
+    /// Reads the replies. Returns whether outcomes were refused: these wait. `found` are the entries that
+    /// a reclaim of a stream has brought.
     pub(super) fn read(
         &mut self,
-        begun: Instant,
         replies: Vec<Value>,
         sent: Vec<Sent>,
         mut found: HashMap<usize, Delivered>,
@@ -56,7 +54,8 @@ impl Committer {
         let is_holding = !self.refused.is_empty();
         // A purpose is granted if all its commands are.
         let mut verdicts: HashMap<Purpose, Option<Fault>> = HashMap::new();
-        let mut has_beaten = false;
+        // The server's time of the first heartbeat. One stream may refuse it while others do not.
+        let mut beaten_ms = None;
         for (reply, sent) in replies.into_iter().zip(sent) {
             let verdict = verdicts.entry(sent.purpose()).or_default();
             match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
@@ -90,11 +89,11 @@ impl Committer {
                 (_, None, Sent::Reclaim(stream)) => {
                     self.reclaimed(stream, reply, found.remove(&stream));
                 }
-                (_, None, sent) => {
-                    // One stream may refuse it while others do not.
-                    has_beaten |= matches!(sent, Sent::Beat(_) | Sent::Present);
-                    self.accepted(reply, sent);
+                (_, None, Sent::Beat(stream)) => {
+                    let at_ms = self.beaten(stream, &reply);
+                    beaten_ms = beaten_ms.or(at_ms);
                 }
+                (_, None, sent) => self.accepted(reply, sent),
             }
         }
         let lacks_group =
@@ -103,8 +102,8 @@ impl Committer {
             // A fault of this call is found again by the next exchange.
             let _ = make_groups(&self.link, &mut self.wire);
         }
-        if has_beaten {
-            self.next.has_beaten(begun, Instant::now());
+        if let Some(at_ms) = beaten_ms {
+            self.next.has_beaten(Instant::now(), at_ms);
         }
         let mut are_outcomes = false;
         for (purpose, fault) in verdicts {
@@ -210,19 +209,22 @@ impl Committer {
                 }
                 self.link.release([outcome.place]);
             }
-            Sent::Beat(stream) => {
-                let Value::Array(parts) = reply else { return };
-                let [lost, spared] = &parts[..] else { return };
-                ids(spared).into_iter().for_each(|id| self.link.spare(&(stream, id)));
-                self.lose(stream, ids(lost));
-            }
             Sent::Connections(stream) => {
                 self.suspects.connections(stream, Some(&text(&reply)));
             }
             Sent::Promote(stream) => self.promoted(stream, &reply),
             Sent::Spare(stream, _) => self.unburied(stream, &ids(&reply)),
-            Sent::Reclaim(_) | Sent::Present | Sent::Sweep => {}
+            Sent::Beat(_) | Sent::Reclaim(_) | Sent::Sweep => {}
         }
+    }
+
+    /// Learns what a heartbeat has found, and returns the server's time in milliseconds.
+    fn beaten(&mut self, stream: usize, reply: &Value) -> Option<u64> {
+        let Value::Array(parts) = reply else { return None };
+        let [lost, spared, Value::Int(at_ms)] = &parts[..] else { return None };
+        ids(spared).into_iter().for_each(|id| self.link.spare(&(stream, id)));
+        self.lose(stream, ids(lost));
+        Some(at_ms.cast_unsigned())
     }
 
     /// Counts completions as COMPLETE does, `pending` of `all`. One that is sent again has done its
@@ -288,9 +290,12 @@ impl Committer {
         else {
             return;
         };
-        // What the consumer itself has handed back is no takeover.
-        let count = count.cast_unsigned();
         let now = Instant::now();
+        // What the consumer itself has handed back is no takeover.
+        let Ok(count) = u64::try_from(count) else {
+            self.next.came_too_late(now);
+            return self.end_orphans_first(stream);
+        };
         for (id, seen) in suspects.iter().filter_map(suspect) {
             self.suspects.look(now, (stream, id), seen);
         }
