@@ -884,7 +884,8 @@ char *uw_queue_dump(const struct uw_queue *queue);
 char *uw_dump_queues(unsigned flags);
 /*
  * Each such signal to the process writes a dump with call stacks to standard error. A second call
- * adds a signal. The signal must have no handler.
+ * adds a signal. The signal must have no handler. If it is set to its default later, the handler is
+ * installed again, within a second while items run.
  */
 int uw_dump_on_signal(int signal);
 

@@ -25,6 +25,32 @@ pub(crate) fn until<R>(mut turn: impl FnMut() -> Option<R>) -> R {
     }
 }
 
+/// The status of a child that ends. Panics if it hangs, and ends it before.
+#[track_caller]
+pub(crate) fn status_of(child: libc::pid_t) -> libc::c_int {
+    let known = guard::KnownChild::new(child);
+    let mut guard = guard::Guard::of_child(WAIT_MAX, child);
+    let mut status = -1;
+    loop {
+        // SAFETY: the status is live.
+        match unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } {
+            0 => {}
+            ended => {
+                assert_eq!(ended, child);
+                break;
+            }
+        }
+        if let Err(hang) = guard.poll() {
+            // SAFETY: no pointers; the child was not waited for, so its number is its own.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            panic!("the child {hang}");
+        }
+        std::thread::yield_now();
+    }
+    drop(known);
+    status
+}
+
 /// The next message. Panics if none comes.
 #[track_caller]
 pub(crate) fn received<T>(receiver: &Receiver<T>) -> T {

@@ -77,10 +77,10 @@ fn read(seen: &mut Option<Box<Seen>>) -> Option<Cpus> {
     // A fork waits: the files that are open meanwhile would be open in the child.
     let _making = first_use::making();
     let is_in_sight = seen.as_deref().is_none_or(Seen::is_in_sight);
-    let (_, watched) = Machine::read_watched().ok()?;
+    let (_, watched) = read_all()?;
     let mut now = Seen::record(&watched);
     // Later changes differ from the record at the next check.
-    let (machine, watched_now) = Machine::read_watched().ok()?;
+    let (machine, watched_now) = read_all()?;
     let mut cpus = cpus_of(machine);
     match seen {
         Some(before) if !is_in_sight => {
@@ -93,6 +93,13 @@ fn read(seen: &mut Option<Box<Seen>>) -> Option<Cpus> {
         }
     }
     Some(cpus)
+}
+
+/// The machine, and the files that it depends on. `None` if it cannot be read, or not all of it: the next
+/// check tries again.
+fn read_all() -> Option<(Machine, Vec<String>)> {
+    let (outcome, lack) = Machine::read_watched();
+    outcome.ok().filter(|_| lack.is_none())
 }
 
 /// The CPUs that the process may use on a machine.

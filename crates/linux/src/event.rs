@@ -33,6 +33,16 @@ impl Event {
 
     /// Waits until the event is set and clears it. True if it was set, false after `timeout`.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.wait_noticing_signals(timeout, || ())
+    }
+
+    /// As [`Event::wait`]. Calls `interrupted` whenever a handler of a signal has ended the sleep, which
+    /// then goes on.
+    pub(crate) fn wait_noticing_signals(
+        &self,
+        timeout: Option<Duration>,
+        interrupted: impl Fn(),
+    ) -> bool {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             // Acquire pairs with the exchange in `set`. Consumed in one step, so that a later set
@@ -47,7 +57,9 @@ impl Event {
             let waits =
                 self.0.compare_exchange(CLEAR, WAITING, Ordering::Relaxed, Ordering::Relaxed);
             if waits.is_ok() {
-                futex::wait(&self.0, WAITING, left);
+                if futex::wait(&self.0, WAITING, left) {
+                    interrupted();
+                }
                 // Fails if the event was set meanwhile, which the next round detects.
                 let _ =
                     self.0.compare_exchange(WAITING, CLEAR, Ordering::Relaxed, Ordering::Relaxed);

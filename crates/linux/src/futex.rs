@@ -42,8 +42,9 @@ impl Futex for Until {
     }
 }
 
-/// Sleeps while the word holds `expected`, for `timeout` at most. May return early.
-pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+/// Sleeps while the word holds `expected`, for `timeout` at most. May return early. True if a handler
+/// of a signal has ended the sleep; after a handler with `SA_RESTART` a sleep without a limit goes on.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(|left| libc::timespec {
         tv_sec: left.as_secs().min(i64::MAX as u64) as libc::time_t,
         tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
@@ -61,12 +62,14 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
             timeout,
         )
     };
-    if outcome < 0 {
-        let error = fatal::errno();
-        if !matches!(error, libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT) {
-            refused(error);
-        }
+    if outcome >= 0 {
+        return false;
     }
+    let error = fatal::errno();
+    if !matches!(error, libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT) {
+        refused(error);
+    }
+    error == libc::EINTR
 }
 
 /// Wakes one thread that sleeps on the word. Only the address is used.

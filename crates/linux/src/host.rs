@@ -76,7 +76,8 @@ impl Host for Linux {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
-        event.wait(deadline.map(|at| Duration::from_nanos(at.saturating_sub(self.now()))))
+        let left = |at: u64| Duration::from_nanos(at.saturating_sub(self.now()));
+        control::park(event, deadline.map(left))
     }
 
     unsafe fn wake(&self, event: *const Event) {

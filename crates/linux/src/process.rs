@@ -64,8 +64,9 @@ pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
 pub fn engine() -> &'static Arc<Engine<Linux>> {
     first_use::once(&ENGINE, || {
         let options = options();
-        let mut config = match Machine::read() {
-            Ok(machine) => {
+        let (machine, lack) = Machine::read_watched();
+        let mut config = match machine {
+            Ok((machine, _)) => {
                 let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
                 let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
                 let config = Config::new(topology, allowed);
@@ -97,7 +98,8 @@ pub fn engine() -> &'static Arc<Engine<Linux>> {
         if let Some(workers) = workers.ok().flatten().or(options.pool_workers_max) {
             engine.set_pool_workers_max(workers);
         }
-        refused.into_iter().for_each(|report| engine.host().report(report));
+        let unread = lack.map(|error| Report::MachineUnread { reason: error.to_string() });
+        refused.into_iter().chain(unread).for_each(|report| engine.host().report(report));
         engine
     })
 }

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | the faults, below | no | caused by the item itself: if blocked, the kernel ends the process and calls no handler |
 //! | the signal for stacks | no | requests a worker's stack |
-//! | SIGURG | but on the watcher | tells it of a client of the control socket; nothing else of the library's takes it |
+//! | SIGURG | but on the watcher, until the program uses it | tells the watcher of a client of the control socket |
 //! | the signal of task work | until the item's first use | `accept` unblocks it on the thread that uses task work |
 //! | SIGKILL, SIGSTOP, the C library's two | no | cannot be blocked |
 //! | every other one | yes | belongs to the program |
@@ -95,10 +95,10 @@ pub(super) fn begin(creators: Mask) {
     Mask::of(own).apply(libc::SIG_UNBLOCK);
 }
 
-/// Has the calling thread, one of the library's, take this signal too.
+/// Has the calling thread, one of the library's, take this signal too, or leave it to the program again.
 #[cfg(feature = "control")]
-pub(super) fn take(signal: libc::c_int) {
-    Mask::of([signal]).apply(libc::SIG_UNBLOCK);
+pub(super) fn take(signal: libc::c_int, takes: bool) {
+    Mask::of([signal]).apply(if takes { libc::SIG_UNBLOCK } else { libc::SIG_BLOCK });
 }
 
 /// In a child after a fork whose only thread was one of the library's. That thread is the program's

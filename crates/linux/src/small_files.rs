@@ -1,11 +1,12 @@
 //! Reads small files, and the names in folders. Each is open only meanwhile (`briefly`): the
 //! standard library would close a number that belongs to another file by now, or abort.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
+use std::io::Error;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptor::{Expected, briefly, is_passing};
 
@@ -13,17 +14,22 @@ use crate::descriptor::{Expected, briefly, is_passing};
 /// memory is allocated while the file is open.
 const FIRST: usize = 4096;
 
-/// How often a file was not read because the process had no descriptor for it.
-static LACKING: AtomicU32 = AtomicU32::new(0);
-
-/// See [`LACKING`]. A caller that finds it unchanged knows that what it could not read is missing.
-pub(crate) fn lacking() -> u32 {
-    LACKING.load(Ordering::Relaxed)
+thread_local! {
+    /// The last error for which the thread could not read a file that exists, since
+    /// [`take_lack`]: the process, or the system, had no descriptor for it. 0 if there was none.
+    static LACK: Cell<i32> = const { Cell::new(0) };
 }
 
-fn count_lacking(error: i32) {
+/// The error for which the calling thread could not read a file that may exist, since the last call. A
+/// caller that gets `None` knows that what it could not read is missing.
+pub(crate) fn take_lack() -> Option<Error> {
+    let error = LACK.replace(0);
+    (error != 0).then(|| Error::from_raw_os_error(error))
+}
+
+fn note_lack(error: i32) {
     if is_passing(error) {
-        LACKING.fetch_add(1, Ordering::Relaxed);
+        LACK.set(error);
     }
 }
 
@@ -41,7 +47,7 @@ pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
 pub fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let open = || open(path, libc::O_RDONLY);
     let read = briefly(Expected::On(path), open, |file| read_all(file, buffer));
-    read.inspect_err(|&error| count_lacking(error)).ok()?
+    read.inspect_err(|&error| note_lack(error)).ok()?
 }
 
 /// The names in a folder, in the order of the system; none if it cannot be read.
@@ -50,7 +56,7 @@ pub(crate) fn names(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     let entries = with_room(most, |buffer| {
         let open = || open(&path, libc::O_DIRECTORY);
         let listed = briefly(Expected::On(&path), open, |folder| list_all(folder, buffer));
-        listed.inspect_err(|&error| count_lacking(error)).ok()?
+        listed.inspect_err(|&error| note_lack(error)).ok()?
     });
     let mut names = Vec::new();
     for_each_name(&entries.unwrap_or_default(), |name| names.push(name.to_vec()));

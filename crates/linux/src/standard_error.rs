@@ -76,12 +76,13 @@ fn pipe_signal() -> libc::sigset_t {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::status_of;
 
     // Catches: a report that ends a program in C whose standard error has no reader.
     #[test]
     fn a_pipe_without_a_reader_ends_no_program() {
         // SAFETY: the child makes only calls that are safe after a fork; the numbers are live.
-        let status = unsafe {
+        let child = unsafe {
             let child = libc::fork();
             if child == 0 {
                 let mut pipe = [0; 2];
@@ -95,10 +96,8 @@ mod tests {
                 libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
                 libc::_exit(libc::sigismember(&raw const mask, libc::SIGPIPE));
             }
-            let mut status = -1;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            status
+            child
         };
-        assert_eq!(status, 0, "ended by a signal, or with the signal blocked");
+        assert_eq!(status_of(child), 0, "ended by a signal, or with the signal blocked");
     }
 }

@@ -1,6 +1,7 @@
 //! Threads: creation, placement, and the state that the engine keeps for each.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::io::Error;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use uwork_engine::ThreadState;
 use uwork_engine::host::{Report, SpawnError, WorkerSpec};
@@ -225,16 +226,44 @@ pub(super) fn note_policy_of_the_process() {
     POLICY.store(policy, Ordering::Relaxed);
 }
 
-/// Gives the calling thread that policy, unless the system refuses it.
+/// Gives the calling thread that policy, unless the system refuses it, which is reported once.
 fn take_policy() {
     let policy = POLICY.load(Ordering::Relaxed);
-    let parameters = libc::sched_param { sched_priority: PRIORITY.load(Ordering::Relaxed) };
-    // SAFETY: the structure is live; 0 is the calling thread.
-    unsafe {
-        if policy != UNKNOWN && (libc::sched_getscheduler(0) != policy || is_real_time()) {
-            libc::sched_setscheduler(0, policy, &raw const parameters);
-        }
+    let priority = PRIORITY.load(Ordering::Relaxed);
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: no pointers; 0 is the calling thread.
+    let own = unsafe { libc::sched_getscheduler(0) };
+    if policy == UNKNOWN || own == policy && !is_real_time() {
+        return;
     }
+    // SAFETY: the structure is live.
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == 0 {
+        return;
+    }
+    let reason = Error::last_os_error().to_string();
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // A thread that comes before the engine is made leaves the report to a later one.
+    if let Some(engine) = super::started()
+        && !SAID.swap(true, Ordering::Relaxed)
+    {
+        let (wanted, got) = (policy_name(policy, priority), policy_name(own, 0));
+        // Not on this thread, as in `spawn`.
+        engine.report_apart(Report::PolicyRefused { wanted, got, reason });
+    }
+}
+
+/// The name of a scheduling policy, and a real-time priority if it has one.
+fn policy_name(policy: libc::c_int, priority: i32) -> String {
+    let name = match policy & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => "SCHED_OTHER",
+        libc::SCHED_FIFO => "SCHED_FIFO",
+        libc::SCHED_RR => "SCHED_RR",
+        libc::SCHED_BATCH => "SCHED_BATCH",
+        libc::SCHED_IDLE => "SCHED_IDLE",
+        libc::SCHED_DEADLINE => "SCHED_DEADLINE",
+        other => return format!("policy {other}"),
+    };
+    if priority == 0 { name.to_owned() } else { format!("{name} {priority}") }
 }
 
 /// `CLOCK_MONOTONIC`, in nanoseconds.

@@ -116,6 +116,23 @@ fn storm_around(middle: impl FnOnce()) {
     assert_eq!(queued, taken + ran, "each item that was queued ran once, or was taken back");
 }
 
+// Catches: queues that do not follow the caches for the life of a process, without a word.
+#[test]
+fn a_machine_for_whose_files_the_system_has_no_descriptor_is_reported_once() {
+    alone("a_machine_for_whose_files_the_system_has_no_descriptor_is_reported_once", || {
+        let _watchdog = watchdog();
+        collect_reports();
+        refuse(libc::SYS_openat, libc::ENFILE);
+        let queue = queue("unread").build().unwrap();
+        assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+        let said = reports(|report| match report {
+            Report::MachineUnread { reason } => Some(reason.clone()),
+            _ => None,
+        });
+        assert_eq!(said, [std::io::Error::from_raw_os_error(libc::ENFILE).to_string()]);
+    });
+}
+
 fn barrier_refused(report: &Report) -> Option<String> {
     match report {
         Report::BarrierRefused { reason } => Some(reason.clone()),

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +15,7 @@ use support::forked::in_child;
 use support::gate::Gate;
 use support::items::Job;
 use support::machine::cpus;
+use support::signals::{blocked_by_threads, change_mask, set_of};
 use support::tiers::{are_replaced, in_best_tier};
 use support::{queue, until, watchdog};
 use uwork::Queue;
@@ -23,22 +23,6 @@ use uwork::Queue;
 /// The signals that a thread of the library must not block: an item's instructions raise them.
 const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
-
-fn set_of(signals: &[i32]) -> libc::sigset_t {
-    // SAFETY: zeros are a valid value; the set is live.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        signals.iter().for_each(|&signal| _ = libc::sigaddset(&raw mut set, signal));
-        set
-    }
-}
-
-fn change_mask(how: i32, signals: &[i32]) {
-    let set = set_of(signals);
-    // SAFETY: the set is live.
-    assert_eq!(unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) }, 0);
-}
 
 /// The process starts with these blocked, so that the test harness takes none of them.
 fn blocking(signals: &'static [i32]) -> impl FnOnce(&mut Command) {
@@ -51,24 +35,6 @@ fn blocking(signals: &'static [i32]) -> impl FnOnce(&mut Command) {
         // SAFETY: between the fork and the execution it changes the mask only.
         unsafe { command.pre_exec(prepare) };
     }
-}
-
-/// The signals that each thread blocks, by its number: bit n - 1 for signal n.
-fn blocked_by_threads() -> BTreeMap<(String, String), u64> {
-    let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
-    let line = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|line| line.trim().to_owned())
-    };
-    let blocked = threads.filter_map(|thread| {
-        // A thread that ends meanwhile has no files any more.
-        let path = thread.ok()?.path();
-        let text = std::fs::read_to_string(path.join("status")).ok()?;
-        let mask = u64::from_str_radix(&line(&text, "SigBlk:")?, 16).expect("a number");
-        let number = path.file_name()?.to_string_lossy().into_owned();
-        Some(((line(&text, "Name:")?, number), mask))
-    });
-    blocked.collect()
 }
 
 /// Queues of every kind that has threads of its own.

@@ -173,6 +173,13 @@ pub enum Report {
         /// How many CPUs' worth of time it gets now, if that is limited.
         limit: Option<u32>,
     },
+    /// The system had no descriptor for files that describe the machine when the first queue was made.
+    /// What they say is unknown for the life of the process: queues may not follow its caches and NUMA
+    /// nodes. Limits of CPU time are read again later. Reported once.
+    MachineUnread {
+        /// The system's error.
+        reason: String,
+    },
     /// The system refused threads the niceness that their queues want. Reported once for each such
     /// niceness.
     NiceRefused {
@@ -180,6 +187,15 @@ pub enum Report {
         wanted: i32,
         /// The niceness that the threads have instead: the nearest that the process may set.
         got: i32,
+    },
+    /// The system refused threads the scheduling policy of the process. Reported once.
+    PolicyRefused {
+        /// The policy of the process, with its priority if it is real-time.
+        wanted: String,
+        /// The policy that the threads have instead: that of the thread which created them.
+        got: String,
+        /// The system's error.
+        reason: String,
     },
     /// Undeclared blocks are detected in another way than requested, or not for all threads.
     BlockingTier {

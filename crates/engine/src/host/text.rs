@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 use super::Report;
@@ -31,10 +32,11 @@ impl fmt::Display for Report {
             Report::VariableIgnored { variable, value, allowed } => {
                 write!(f, "{variable}={value:?} is ignored: allowed are {allowed}")
             }
-            Report::CpumaskWithoutCpu { cpumask, used } => write!(
+            Report::CpumaskWithoutCpu { cpumask, used } => cpumask_without_cpu(f, cpumask, used),
+            Report::MachineUnread { reason } => write!(
                 f,
-                "this process may use none of the CPUs {cpumask} that were chosen for unbound \
-                 queues; they use {used} until one is back"
+                "files that describe this machine could not be read: {reason}; queues may not follow its \
+                 caches and nodes"
             ),
             Report::NiceRefused { wanted, got } => write!(
                 f,
@@ -46,13 +48,10 @@ impl fmt::Display for Report {
             ),
             Report::NoControlSocket { reason } => write!(f, "no control socket: {reason}"),
             Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
-            Report::FlagsChanged { queue, warning } => {
-                let (flags, becomes) = match warning {
-                    FlagsWarning::NeitherPerCpuNorUnbound => ("neither PERCPU nor", "PERCPU"),
-                    FlagsWarning::BothPerCpuAndUnbound => ("both PERCPU and", "UNBOUND"),
-                };
-                write!(f, "queue {queue:?} is {flags} UNBOUND; it becomes {becomes}")
+            Report::PolicyRefused { wanted, got, reason } => {
+                write!(f, "{wanted}, the policy of the process, was wanted, got {got}: {reason}")
             }
+            Report::FlagsChanged { queue, warning } => flags_changed(f, queue, *warning),
             Report::CpuIntensive { function, name, count, used_ns } => {
                 cpu_intensive(f, *function, name.as_deref(), *count, *used_ns)
             }
@@ -108,6 +107,22 @@ impl fmt::Display for Report {
             Report::BhWaits { queue } => bh_waits(f, queue),
         }
     }
+}
+
+fn cpumask_without_cpu(f: &mut fmt::Formatter<'_>, cpumask: &CpuSet, used: &CpuSet) -> fmt::Result {
+    write!(
+        f,
+        "this process may use none of the CPUs {cpumask} that were chosen for unbound queues; they use \
+         {used} until one is back"
+    )
+}
+
+fn flags_changed(f: &mut fmt::Formatter<'_>, queue: &str, warning: FlagsWarning) -> fmt::Result {
+    let (flags, becomes) = match warning {
+        FlagsWarning::NeitherPerCpuNorUnbound => ("neither PERCPU nor", "PERCPU"),
+        FlagsWarning::BothPerCpuAndUnbound => ("both PERCPU and", "UNBOUND"),
+    };
+    write!(f, "queue {queue:?} is {flags} UNBOUND; it becomes {becomes}")
 }
 
 fn wait_in_future(f: &mut fmt::Formatter<'_>, thread: &str) -> fmt::Result {

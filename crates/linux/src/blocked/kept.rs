@@ -159,6 +159,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::bounded::status_of;
 
     const SLEEPS: Option<Activity> = Some(Activity::Sleeps { since: None });
 
@@ -271,9 +272,7 @@ mod tests {
             // SAFETY: ends the child without the parent's exit functions.
             unsafe { libc::_exit(status) };
         }
-        let mut status = 0;
-        // SAFETY: the status is live.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let status = status_of(child);
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 }

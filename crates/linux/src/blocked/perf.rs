@@ -6,7 +6,7 @@
 //! the watcher's polls the rings' files; each record may make it wake a worker.
 
 use std::io::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use perf_event_open_sys::bindings::{
@@ -96,6 +96,49 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// It was refused: each other one may take milliseconds.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
+/// The attempts to open it.
+static ATTEMPTS: Attempts = Attempts::new();
+
+/// The time between two threads that find no descriptor.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// When a thread is made to open the event: while the process or the system has no descriptor for it,
+/// not for each attempt.
+struct Attempts {
+    /// When a thread may be made again, in nanoseconds of `CLOCK_MONOTONIC`.
+    again_at: AtomicU64,
+}
+
+impl Attempts {
+    const fn new() -> Attempts {
+        Attempts { again_at: AtomicU64::new(0) }
+    }
+
+    /// Calls `start`, unless the thread could not open the event. `probe` finds a lack of the process's,
+    /// and only the thread one of the system's. False if no thread was made.
+    fn begin(
+        &self,
+        now: u64,
+        probe: impl FnOnce() -> Result<(), Error>,
+        start: impl FnOnce() -> Result<(), Error>,
+    ) -> bool {
+        if now < self.again_at.load(Ordering::Relaxed) || probe().inspect_err(note_refusal).is_err()
+        {
+            return false;
+        }
+        let is_started = start().is_ok();
+        if !is_started {
+            self.pause(now);
+        }
+        is_started
+    }
+
+    /// No thread is made for a while.
+    fn pause(&self, now: u64) {
+        self.again_at.store(now.saturating_add(PAUSE_NS), Ordering::Relaxed);
+    }
+}
+
 /// Whether the event is refused for good. Without a free descriptor, or if the program has closed it at
 /// once, a later call tries again.
 fn is_final(error: &Error) -> bool {
@@ -117,27 +160,36 @@ fn is_warm() -> bool {
         Some(false) => {}
         None => return false,
     }
-    if !BEGUN.swap(true, Ordering::Relaxed) {
-        let observed = crate::thread::id();
-        let warm_up = move || {
-            let mut attr = attributes();
-            attr.set_context_switch(0);
-            attr.set_disabled(1);
-            match open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)) {
-                Ok(file) => kept::keep_anchor(file),
-                Err(error) => {
-                    REFUSED.store(is_final(&error), Ordering::Relaxed);
-                }
-            }
-            BEGUN.store(false, Ordering::Release);
-        };
-        // If no thread can be created, a later call tries again, and nothing is observed until
-        // then.
-        if crate::thread::start("uw/perf", warm_up).is_err() {
-            BEGUN.store(false, Ordering::Relaxed);
-        }
+    // If no thread is made, a later call tries again, and nothing is observed until then.
+    let begins = || ATTEMPTS.begin(crate::thread::monotonic_ns(), probe, warm_up);
+    if !BEGUN.swap(true, Ordering::Relaxed) && !begins() {
+        BEGUN.store(false, Ordering::Relaxed);
     }
     false
+}
+
+/// Starts the thread that opens the event.
+fn warm_up() -> Result<(), Error> {
+    let observed = crate::thread::id();
+    crate::thread::start("uw/perf", move || {
+        let mut attr = attributes();
+        attr.set_context_switch(0);
+        attr.set_disabled(1);
+        match open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)) {
+            Ok(file) => kept::keep_anchor(file),
+            Err(error) => {
+                ATTEMPTS.pause(crate::thread::monotonic_ns());
+                note_refusal(&error);
+            }
+        }
+        BEGUN.store(false, Ordering::Release);
+    })
+}
+
+fn note_refusal(error: &Error) {
+    if is_final(error) {
+        REFUSED.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Records {
@@ -255,6 +307,7 @@ pub(crate) fn child() {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::{Read, Write, pipe};
     use std::sync::mpsc::channel;
 
@@ -271,6 +324,33 @@ mod tests {
         for refused in [libc::EACCES, libc::EPERM, libc::ENOSYS] {
             assert!(is_final(&Error::from_raw_os_error(refused)));
         }
+    }
+
+    // Catches: a thread for each sample of a process that has no free descriptor.
+    #[test]
+    fn without_a_descriptor_no_attempt_makes_a_thread() {
+        let (attempts, threads) = (Attempts::new(), Cell::new(0));
+        let start = || {
+            threads.set(threads.get() + 1);
+            Ok(())
+        };
+        let lacks = || Err(Error::from_raw_os_error(libc::EMFILE));
+        for now in 0..1_000 {
+            assert!(!attempts.begin(now, lacks, start));
+        }
+        assert_eq!(threads.get(), 0);
+        assert!(attempts.begin(1_000, || Ok(()), start), "as soon as one is free");
+        // The thread finds that the system has none.
+        attempts.pause(1_000);
+        for now in 1_000..2_000 {
+            assert!(!attempts.begin(now, || Ok(()), start));
+        }
+        assert_eq!(threads.get(), 1);
+        assert!(attempts.begin(1_000 + PAUSE_NS, || Ok(()), start));
+        let refused = || Err(Error::from_raw_os_error(libc::EAGAIN));
+        assert!(!attempts.begin(2 * PAUSE_NS, || Ok(()), refused));
+        assert!(!attempts.begin(2 * PAUSE_NS + 1, || Ok(()), start), "no threads either");
+        assert_eq!(threads.get(), 2);
     }
 
     /// The records of this thread, as soon as that is possible; `None`, with a note, if the system

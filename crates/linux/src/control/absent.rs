@@ -1,5 +1,7 @@
 //! No control socket: the feature `control` is off, or this processor is not supported.
 
+use std::time::Duration;
+
 use crate::Event;
 
 /// Nothing is offered.
@@ -7,6 +9,12 @@ pub(crate) fn watcher_begins(_: *const Event) {}
 
 /// Nothing to do.
 pub(crate) fn attend() {}
+
+/// As [`Event::wait`].
+#[inline]
+pub(crate) fn park(event: &Event, timeout: Option<Duration>) -> bool {
+    event.wait(timeout)
+}
 
 /// See [`hold`].
 pub(crate) struct Held;

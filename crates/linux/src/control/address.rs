@@ -123,10 +123,21 @@ pub(super) fn describe(path: &Path, error: &io::Error) -> String {
 /// The name of this process's socket. It differs from those of all processes that live: processes in
 /// different PID namespaces may have the same number, and share a folder.
 pub(super) fn name() -> String {
+    name_of(std::process::id())
+}
+
+/// The name of the calling thread: the process's in its main thread, else one that no other living
+/// process or thread has.
+pub(super) fn name_of_thread() -> String {
+    name_of(crate::thread::tid().unsigned_abs())
+}
+
+/// The name of a process or thread of this PID namespace.
+fn name_of(number: u32) -> String {
     let namespace = fs::metadata("/proc/self/ns/pid").map(|found| found.ino());
     // Without that file system: any other number.
     let namespace = namespace.unwrap_or_else(|_| random().into());
-    format!("{}-{namespace:x}", std::process::id())
+    format!("{number}-{namespace:x}")
 }
 
 /// A path as an address. None if it is too long, or has a zero byte.

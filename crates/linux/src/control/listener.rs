@@ -1,16 +1,20 @@
 //! The listening socket: its creation, its signal, and its end.
 //!
-//! A socket is bound under a name of its own, and gets its real name when it listens: a client that
-//! is refused at the real name has found the socket of an ended process, which it may remove.
+//! A socket is bound under the name of its thread, and gets its real name when it listens: a client
+//! that is refused at the real name has found the socket of an ended process, which it may remove. Of
+//! several copies of the library in the process that begin at once, the system gives one the name.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Error};
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
-use super::{SOCKET, State, address, interrupt};
+use super::{SOCKET, State, address, interrupt, notice};
 use crate::descriptor::identity::F_SETSIG;
 use crate::descriptor::{Expected, OwnDescriptor, is_passing};
 use crate::stack;
@@ -25,6 +29,8 @@ pub(super) struct Listening {
     descriptor: OwnDescriptor,
     /// The name that it was bound to.
     name: libc::sockaddr_un,
+    /// A signal tells the watcher of each client. Once false, it stays so.
+    is_by_signal: AtomicBool,
 }
 
 /// A listening socket with its file.
@@ -35,8 +41,6 @@ pub(super) struct Listener {
     process: u32,
     /// The device and the inode of the path.
     named: (u64, u64),
-    /// Tells the watcher of a client.
-    signal: libc::c_int,
     /// See [`saved_user`].
     saved_user: libc::uid_t,
     /// The device and the inode of the root folder at that time.
@@ -74,17 +78,13 @@ pub(super) fn open(before: Option<&Listener>) -> Result<Listener, Failure> {
         let reason = "switched off by UWORK_CONTROL=0".to_owned();
         return Err(Failure { is_wanted: true, ..reason.into() });
     }
-    let Some(signal) = stack::of_clients() else {
-        let reason = "SIGURG and every real-time signal have handlers of the program's";
-        return Err(reason.to_owned().into());
-    };
     static AT_EXIT: Once = Once::new();
     // SAFETY: the function lives as long as the process and does not unwind.
     AT_EXIT.call_once(|| _ = unsafe { libc::atexit(remove_at_exit) });
     let (user, name) = (address::user(), address::name());
     let mut reasons = Vec::new();
     for folder in address::folders(user) {
-        match open_in(folder, user, &name, signal, before) {
+        match open_in(folder, user, &name, before) {
             Ok(listener) => return Ok(listener),
             Err(failure) if failure.is_passing || failure.is_final => return Err(failure),
             Err(failure) => reasons.push(failure.reason),
@@ -98,28 +98,71 @@ fn open_in(
     folder: PathBuf,
     user: libc::uid_t,
     name: &str,
-    signal: libc::c_int,
     before: Option<&Listener>,
 ) -> Result<Listener, Failure> {
     let folder = address::prepare(folder, user)?;
-    let (path, new) = (folder.join(format!("{name}.sock")), folder.join(format!(".{name}")));
-    // Each copy would take the name from the other one for ever.
-    if !before.is_some_and(|before| before.path == path && before.is_named()) && is_own(&path) {
-        let reason = format!("{}: another copy of uwork in this process has it", path.display());
-        return Err(Failure { is_final: true, ..reason.into() });
-    }
-    let opened = listen(&new, signal).and_then(|socket| {
-        fs::rename(&new, &path)?;
-        let (named, path, socket) = (identity(&path)?, path.clone(), Arc::new(socket));
+    let path = folder.join(format!("{name}.sock"));
+    // Another copy of the library has another thread here.
+    let new = folder.join(format!(".{}", address::name_of_thread()));
+    let is_again = before.is_some_and(|before| before.path == path && before.is_named());
+    let opened = listen(&new).and_then(|socket| {
+        // By its first name: the file of the other one may be another copy's.
+        let named = identity(&new)?;
+        if is_again {
+            fs::rename(&new, &path)?
+        } else {
+            name_unless_taken(&new, &path)?
+        }
+        let (path, socket) = (path.clone(), Arc::new(socket));
         let (process, saved_user, root) = (std::process::id(), saved_user(), root());
-        Ok(Listener { socket, named, signal, path, process, saved_user, root })
+        Ok(Listener { socket, named, path, process, saved_user, root })
     });
     opened.map_err(|error| {
         let _ = fs::remove_file(&new);
         remove_if_only_this(&folder);
-        let is_passing = error.raw_os_error().is_some_and(is_passing);
-        Failure { is_passing, ..address::describe(&path, &error).into() }
+        let number = error.raw_os_error().unwrap_or(0);
+        // A full queue: the other copy may be asked again later.
+        let is_passing = is_passing(number) || number == libc::EAGAIN;
+        let is_taken = matches!(number, libc::EADDRINUSE | libc::EAGAIN);
+        let reason = if is_taken {
+            format!("{}: another copy of uwork in this process has it", path.display())
+        } else {
+            address::describe(&path, &error)
+        };
+        Failure { is_passing, is_final: is_taken, ..reason.into() }
     })
+}
+
+/// Gives a listening socket its name, unless a socket of this process has it: each copy of the library
+/// would take the name from the other one for ever.
+///
+/// # Errors
+/// `EADDRINUSE` if it is taken; `EAGAIN` if it may be; the system's.
+fn name_unless_taken(new: &Path, path: &Path) -> io::Result<()> {
+    match rename_to_free(new, path) {
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+        // The file system, or an old kernel, does not know the flag.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
+        outcome => return outcome,
+    }
+    if is_own(path)? {
+        return Err(Error::from_raw_os_error(libc::EADDRINUSE));
+    }
+    // Of an ended process with this number.
+    fs::rename(new, path)
+}
+
+/// Renames a file, if the other name is free.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    const NO_REPLACE: libc::c_uint = 1;
+    let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (from, to) = (from?, to?);
+    // SAFETY: the paths end with a zero byte.
+    let outcome = unsafe {
+        let here = libc::AT_FDCWD;
+        libc::syscall(libc::SYS_renameat2, here, from.as_ptr(), here, to.as_ptr(), NO_REPLACE)
+    };
+    if outcome == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 /// Removes a folder that was made for this process's socket alone.
@@ -139,21 +182,29 @@ fn saved_user() -> libc::uid_t {
 }
 
 /// Whether a socket of this process listens at `path`.
-fn is_own(path: &Path) -> bool {
-    let Some((name, length)) = address::address(path) else { return false };
+///
+/// # Errors
+/// That is not known: `EAGAIN` if a socket listens whose queue is full, or the system has no descriptor.
+fn is_own(path: &Path) -> io::Result<bool> {
+    let Some((name, length)) = address::address(path) else { return Ok(false) };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointers.
     let open = || unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
-    let Ok(client) = OwnDescriptor::open(Expected::Socket, open) else { return false };
+    let client = OwnDescriptor::open(Expected::Socket, open)?;
+    let number = client.get().ok_or_else(|| Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the structure is live and of the given length.
-    let connects = |client| unsafe { libc::connect(client, (&raw const name).cast(), length) } == 0;
-    let Some(client) = client.get().filter(|&client| connects(client)) else { return false };
+    let outcome = unsafe { libc::connect(number, (&raw const name).cast(), length) };
+    if let Err(error) = check(outcome) {
+        let is_listening = error.raw_os_error() == Some(libc::EAGAIN);
+        return if is_listening { Err(error) } else { Ok(false) };
+    }
     // SAFETY: no arguments; cannot fail.
-    super::server::peer_of(client).is_some_and(|peer| peer.pid == unsafe { libc::getpid() })
+    Ok(super::server::peer_of(number).is_some_and(|peer| peer.pid == unsafe { libc::getpid() }))
 }
 
-/// A socket that listens at `path`, and sends `signal` to the calling thread for each client.
-fn listen(path: &Path, signal: libc::c_int) -> io::Result<Listening> {
+/// A socket that listens at `path`, and sends the calling thread, the watcher, a signal for each client
+/// unless the program uses that signal.
+fn listen(path: &Path) -> io::Result<Listening> {
     let too_long = || Error::new(io::ErrorKind::InvalidInput, "too long for a socket's address");
     let (name, length) = address::address(path).ok_or_else(too_long)?;
     match fs::remove_file(path) {
@@ -166,6 +217,8 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<Listening> {
     let descriptor = OwnDescriptor::open(Expected::Socket, open)?;
     let number = || descriptor.get().ok_or_else(|| Error::from_raw_os_error(libc::EBADF));
     let owner = OwnerEx { kind: F_OWNER_TID, id: crate::thread::tid() };
+    let is_by_signal = notice::is_by_signal();
+    let signals = if is_by_signal { libc::O_ASYNC } else { 0 };
     // SAFETY: the structures are live and of the given lengths. The rights of the descriptor become
     // those of the file, which thus never exists with other rights.
     unsafe {
@@ -173,10 +226,10 @@ fn listen(path: &Path, signal: libc::c_int) -> io::Result<Listening> {
         check(libc::bind(number()?, (&raw const name).cast(), length))?;
         check(libc::listen(number()?, BACKLOG))?;
         check(libc::fcntl(number()?, F_SETOWN_EX, &raw const owner))?;
-        check(libc::fcntl(number()?, F_SETSIG, signal))?;
-        check(libc::fcntl(number()?, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC))?;
+        check(libc::fcntl(number()?, F_SETSIG, stack::OF_CLIENTS))?;
+        check(libc::fcntl(number()?, libc::F_SETFL, libc::O_NONBLOCK | signals))?;
     }
-    Ok(Listening { descriptor, name })
+    Ok(Listening { descriptor, name, is_by_signal: AtomicBool::new(is_by_signal) })
 }
 
 /// Of fcntl(2), and not in libc: the thread that a file's signals go to.
@@ -207,11 +260,6 @@ impl Listener {
     /// The socket.
     pub(super) fn socket(&self) -> &Arc<Listening> {
         &self.socket
-    }
-
-    /// Installs the handler of the signal again, if the program has removed it.
-    pub(super) fn keep_handler(&self) {
-        stack::keep(self.signal);
     }
 
     /// Whether the file was removed, or belongs to a user that the process was before. Clients find it
@@ -251,9 +299,25 @@ impl Listening {
         self.descriptor.number()
     }
 
-    /// Whether a client waits to be accepted.
-    pub(super) fn has_client(&self) -> bool {
-        self.descriptor.get().is_some_and(is_readable)
+    /// Whether a client waits to be accepted, or the control thread must wait for clients.
+    pub(super) fn wants_thread(&self) -> bool {
+        let has_client = |number| !self.is_by_signal() || is_readable(number);
+        self.descriptor.get().is_some_and(has_client)
+    }
+
+    /// Whether a signal tells the watcher of clients. Otherwise the control thread waits for them.
+    pub(super) fn is_by_signal(&self) -> bool {
+        self.is_by_signal.load(Ordering::SeqCst)
+    }
+
+    /// No signal tells of clients from now on.
+    pub(super) fn stop_signals(&self) {
+        if self.is_by_signal.swap(false, Ordering::SeqCst)
+            && let Some(number) = self.descriptor.get()
+        {
+            // SAFETY: no pointers.
+            unsafe { libc::fcntl(number, libc::F_SETFL, libc::O_NONBLOCK) };
+        }
     }
 
     /// Accepts a client. A call that makes another thread wait for a client of its own, as the program
@@ -322,6 +386,7 @@ extern "C" fn remove_at_exit() {
 mod tests {
     use std::os::fd::IntoRawFd;
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::Barrier;
 
     use super::interrupt::{Calls, hold, keep_forks_out};
     use super::*;
@@ -335,7 +400,62 @@ mod tests {
         let number = listener.into_raw_fd();
         let descriptor = OwnDescriptor::open(Expected::Socket, || number).expect("room");
         let (name, _) = address::address(Path::new("/other")).expect("short");
-        (Listening { descriptor, name }, path, folder)
+        (Listening { descriptor, name, is_by_signal: AtomicBool::new(true) }, path, folder)
+    }
+
+    /// A folder for sockets, and the process's user.
+    fn folder() -> (tempfile::TempDir, PathBuf, libc::uid_t) {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("uwork");
+        (parent, folder, address::user())
+    }
+
+    fn is_taken(failure: &Failure) -> bool {
+        failure.is_final && failure.reason.ends_with("another copy of uwork in this process has it")
+    }
+
+    // Catches: copies that take each other's sockets for their own; a socket that all of them lose.
+    #[test]
+    fn of_copies_that_begin_at_once_one_has_the_socket() {
+        const COPIES: usize = 4;
+        let (_parent, folder, user) = folder();
+        for round in 0..50 {
+            let (name, start) = (format!("copies{round}"), Barrier::new(COPIES));
+            let opens = || {
+                start.wait();
+                open_in(folder.clone(), user, &name, None)
+            };
+            let opened: Vec<_> = std::thread::scope(|scope| {
+                let copies: Vec<_> = (0..COPIES).map(|_| scope.spawn(opens)).collect();
+                copies.into_iter().map(|copy| copy.join().expect("no panic")).collect()
+            });
+            let (have, lack): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+            assert_eq!((have.len(), lack.len()), (1, COPIES - 1), "round {round}");
+            assert!(lack.iter().all(|lack| lack.as_ref().is_err_and(is_taken)));
+            let listener = have.into_iter().flatten().next().expect("one");
+            assert!(listener.is_named());
+            listener.remove();
+            assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "round {round}");
+        }
+    }
+
+    // Catches: a copy that takes the name of one that is busy.
+    #[test]
+    fn a_socket_with_a_full_queue_keeps_its_name() {
+        let (_parent, folder, user) = folder();
+        let open = || open_in(folder.clone(), user, "full", None);
+        let first = open().ok().expect("it is free");
+        // SAFETY: no pointers.
+        check(unsafe { libc::listen(first.socket.number(), 0) }).expect("it listens");
+        let _client = UnixStream::connect(&first.path).expect("room for one");
+        let refused = open().err().expect("it is taken");
+        assert!(is_taken(&refused) && refused.is_passing);
+        assert!(first.is_named());
+        // SAFETY: as above.
+        check(unsafe { libc::listen(first.socket.number(), BACKLOG) }).expect("it listens");
+        let refused = open().err().expect("it is taken");
+        assert!(is_taken(&refused) && !refused.is_passing);
+        assert!(first.is_named());
     }
 
     // One test: the calls belong to one thread of the process.

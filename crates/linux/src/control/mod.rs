@@ -7,6 +7,7 @@ mod connection;
 mod interrupt;
 mod listener;
 mod note;
+mod notice;
 mod on_signal;
 mod server;
 
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use uwork_engine::host::Report;
 
@@ -25,6 +27,7 @@ pub use address::{FOLDER, PLACES};
 pub use connection::{LINE_MAX, OUTPUT_MAX};
 pub(crate) use interrupt::{Held, hold};
 pub use note::PREFIX as NOTE;
+pub(crate) use notice::signal_is_of_program;
 pub use on_signal::{call_on_signal, call_on_signal_of_environment};
 pub use server::CONNECTIONS_MAX;
 
@@ -100,9 +103,20 @@ impl Socket {
         }
     }
 
-    /// Whether a client waits to be accepted.
-    fn has_client(&self) -> bool {
-        self.listener().is_some_and(|listener| listener.socket().has_client())
+    /// Whether the control thread has something to do: a client waits to be accepted, or no signal tells
+    /// of clients.
+    fn wants_thread(&self) -> bool {
+        self.listener().is_some_and(|listener| listener.socket().wants_thread())
+    }
+
+    /// Has the control thread wait for clients from now on, if the program uses the signal. For the
+    /// watcher.
+    fn check_signal(&self) {
+        if let Some(listener) = self.listener()
+            && !notice::is_by_signal()
+        {
+            listener.socket().stop_signals();
+        }
     }
 }
 
@@ -156,8 +170,18 @@ pub(crate) fn connection_arrived() {
 
 /// The watcher's thread begins.
 pub(crate) fn watcher_begins(event: *const Event) {
+    notice::watcher_begins();
     WATCHER.store(event.cast_mut(), Ordering::SeqCst);
     NOTICED.store(true, Ordering::SeqCst);
+}
+
+/// Any thread of the library's sleeps until its event is set. True if it was, false after `timeout`.
+#[inline]
+pub(crate) fn park(event: &Event, timeout: Option<Duration>) -> bool {
+    if ptr::eq(event, WATCHER.load(Ordering::Relaxed)) {
+        return notice::sleep(event, timeout);
+    }
+    event.wait(timeout)
 }
 
 /// Called by the watcher whenever it has woken: a load, if there is nothing to do.
@@ -177,14 +201,14 @@ fn attend_now() {
     if !open() || SERVING.swap(true, Ordering::SeqCst) {
         return;
     }
-    // The system may refuse the thread. The next client's signal tries again, and so does `renew`.
+    // The system may refuse the thread. The next client's signal tries again, and `renew`.
     if crate::thread::start("uw/control", move || server::serve(service)).is_err() {
         SERVING.store(false, Ordering::SeqCst);
     }
 }
 
-/// Opens the socket, if that was not tried before, or if it is due again. True if it is open and has a
-/// client.
+/// Opens the socket, if that was not tried before, or if it is due again. True if it is open, and the
+/// control thread has something to do.
 fn open() -> bool {
     let mut socket = lock_socket();
     let mut refused = None;
@@ -201,23 +225,23 @@ fn open() -> bool {
         // The control thread may wait for clients of the lost one.
         interrupt::interrupt();
     }
-    let has_client = socket.has_client();
+    socket.check_signal();
+    let wants_thread = socket.wants_thread();
     drop(socket);
     if let Some(reason) = refused.filter(|_| !REPORTED.swap(true, Ordering::Relaxed)) {
         crate::engine().report_apart(Report::NoControlSocket { reason });
     }
-    has_client
+    wants_thread
 }
 
 /// Called by the watcher from time to time, without a lock: opens the socket again if it is due,
-/// installs the handler again that the program has removed, and serves a client that was not noticed or
+/// installs handlers again that the program has removed, and serves a client that was not noticed or
 /// for which no thread could be created.
 pub(crate) fn renew() {
+    on_signal::keep_handlers();
     let socket = lock_socket();
-    if let Some(listener) = socket.listener() {
-        listener.keep_handler();
-    }
-    let is_waiting = !SERVING.load(Ordering::SeqCst) && socket.has_client();
+    socket.check_signal();
+    let is_waiting = !SERVING.load(Ordering::SeqCst) && socket.wants_thread();
     let is_due = is_waiting || socket.is_due_again();
     drop(socket);
     if is_due {
@@ -230,6 +254,7 @@ pub(crate) fn renew() {
 pub(crate) fn child() {
     on_signal::child();
     interrupt::child();
+    notice::child();
     WATCHER.store(ptr::null_mut(), Ordering::SeqCst);
     NOTICED.store(false, Ordering::SeqCst);
     SERVING.store(false, Ordering::SeqCst);

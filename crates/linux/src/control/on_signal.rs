@@ -2,7 +2,7 @@
 
 use std::io::Error;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uwork_engine::host::{Host, Report};
 
@@ -40,6 +40,8 @@ const ENDS: [libc::c_int; 9] = [
 static WRITES: OnceLock<fn()> = OnceLock::new();
 /// The signal has come, and no thread has begun to write.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// The signals that [`call_on_signal`] has taken: bit n for signal n + 1.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Has `writes` called on a thread of its own for each `signal`. Signals that come before it begins
 /// count as one.
@@ -57,24 +59,57 @@ pub fn call_on_signal(signal: libc::c_int, writes: fn()) -> Result<(), String> {
     if *first_use::once(&WRITES, || writes) as usize != writes as usize {
         return Err("another function is called on a signal".to_owned());
     }
-    // SAFETY: zeros are a valid value of this structure.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    let mut before = action;
     let failed = |why: Error| format!("signal {signal} cannot be handled: {why}");
-    // SAFETY: a query; the structure is live.
-    if unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) } != 0 {
-        return Err(failed(Error::last_os_error()));
-    }
-    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != handler() {
+    let before = action_of(signal).map_err(failed)?;
+    if before != libc::SIG_DFL && before != handler() {
         return Err(format!("signal {signal} has a handler of the program's, or is ignored"));
     }
-    action.sa_sigaction = handler();
-    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-    // SAFETY: the structure is live; the handler is async-signal-safe and stays for ever.
-    if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
-        return Err(failed(Error::last_os_error()));
-    }
+    install(signal).map_err(failed)?;
+    TAKEN.fetch_or(bit(signal), Ordering::Relaxed);
     Ok(())
+}
+
+/// Called by the watcher from time to time: installs the handler again for signals that the program has
+/// set to their defaults, as a daemon does when it begins. There the signal would end the process. A
+/// signal that the program handles or ignores stays the program's.
+pub(super) fn keep_handlers() {
+    let taken = TAKEN.load(Ordering::Relaxed);
+    if taken == 0 {
+        return;
+    }
+    let is_default = |signal| action_of(signal).is_ok_and(|action| action == libc::SIG_DFL);
+    let lost = (1..=SIGNALS).filter(|&signal| taken & bit(signal) != 0 && is_default(signal));
+    lost.for_each(|signal| _ = install(signal));
+}
+
+/// The number of signals of Linux.
+const SIGNALS: libc::c_int = 64;
+
+/// The bit of a signal that has an action.
+fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The handler of a signal, or another action.
+fn action_of(signal: libc::c_int) -> Result<libc::sighandler_t, Error> {
+    // SAFETY: zeros are a valid value; a query, and the structure is live.
+    let (outcome, action) = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, std::ptr::null(), &raw mut action), action)
+    };
+    if outcome == 0 { Ok(action.sa_sigaction) } else { Err(Error::last_os_error()) }
+}
+
+fn install(signal: libc::c_int) -> Result<(), Error> {
+    // SAFETY: zeros are a valid value; the structure is live; the handler is async-signal-safe and
+    // stays for ever.
+    let outcome = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler();
+        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+    };
+    if outcome == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 /// As [`call_on_signal`], for the signal in `UWORK_DUMP_SIGNAL`, if the environment has one: a name

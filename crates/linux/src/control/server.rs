@@ -1,4 +1,5 @@
-//! The thread of the control socket. It exists while there are clients.
+//! The thread of the control socket. It exists while there are clients, or while no signal tells of
+//! them.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -38,7 +39,8 @@ pub(super) fn serve(service: &'static dyn Service) {
             calls.rearm();
             let listener = listener::current();
             let any = clients.accept_from(listener.as_deref(), &calls);
-            if !any && clients.connections.is_empty() && clients.accepts_at.is_none() {
+            let stays = listener.as_ref().is_some_and(|listener| !listener.is_by_signal());
+            if !any && !stays && clients.is_empty() {
                 break;
             }
             clients.wait(listener.map(|listener| listener.number()), &calls);
@@ -47,7 +49,7 @@ pub(super) fn serve(service: &'static dyn Service) {
         drop((clients, calls));
         // The store before the look: the README shows why no client is missed.
         drop(serving);
-        if !lock_socket().has_client() || SERVING.swap(true, Ordering::SeqCst) {
+        if !lock_socket().wants_thread() || SERVING.swap(true, Ordering::SeqCst) {
             return;
         }
     }
@@ -62,6 +64,11 @@ struct Clients {
 }
 
 impl Clients {
+    /// Whether none is connected, and none waits for a descriptor.
+    fn is_empty(&self) -> bool {
+        self.connections.is_empty() && self.accepts_at.is_none()
+    }
+
     /// Accepts those that wait at the socket, unless a pause lasts. False if none did. Without a socket,
     /// as the program has closed it, the clients that are connected stay.
     fn accept_from(&mut self, listener: Option<&listener::Listening>, calls: &Calls) -> bool {

@@ -22,7 +22,7 @@ use crate::symbols;
 pub(super) use exchange::forget;
 pub(super) use signal::number as signal;
 #[cfg(feature = "control")]
-pub(super) use signal::{interrupt, keep, of_clients};
+pub(super) use signal::{OF_CLIENTS, has_signal_of_clients, interrupt};
 
 /// The frames of a thread of this process, innermost first. Inlined functions are frames of their
 /// own, with the address of the function that contains them.

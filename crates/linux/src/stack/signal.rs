@@ -48,33 +48,15 @@ pub(super) fn installed() -> Option<libc::c_int> {
     Some(signal)
 }
 
-/// The signal with this module's handler, if it is the one that the library's threads take.
+/// The signal by which the kernel tells the watcher of a client. Its default action is to do nothing,
+/// so a program that sets all signals to their defaults is not ended by a client.
 #[cfg(feature = "control")]
-pub(crate) fn taken_by_own_threads() -> Option<libc::c_int> {
-    installed().filter(|&signal| Some(signal) == number())
-}
+pub(crate) const OF_CLIENTS: libc::c_int = libc::SIGURG;
 
-/// The signal by which the kernel tells a thread of a client, with this module's handler, and not
-/// blocked on the calling thread.
-///
-/// `SIGURG`, unless the program has a handler for it: its default action is to do nothing, so a
-/// program that sets all signals to their defaults is not ended by a client. Otherwise the signal for
-/// stacks.
+/// Whether [`OF_CLIENTS`] has this module's handler, which is installed if the signal has none.
 #[cfg(feature = "control")]
-pub(crate) fn of_clients() -> Option<libc::c_int> {
-    if !install(libc::SIGURG) {
-        return taken_by_own_threads();
-    }
-    crate::signals::take(libc::SIGURG);
-    Some(libc::SIGURG)
-}
-
-/// Installs the handler of [`of_clients`] again, if the program has set the signal to its default.
-#[cfg(feature = "control")]
-pub(crate) fn keep(signal: libc::c_int) {
-    if action_of(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) {
-        install(signal);
-    }
+pub(crate) fn has_signal_of_clients() -> bool {
+    action_of(OF_CLIENTS).is_some_and(|action| is_ours(&action)) || install(OF_CLIENTS)
 }
 
 /// The value of a signal that ends a system call is this static's address, which is unique.
@@ -86,7 +68,9 @@ static INTERRUPTS: u8 = 0;
 #[cfg(feature = "control")]
 pub(crate) fn interrupt(thread: libc::pid_t) -> bool {
     let value = std::ptr::from_ref(&INTERRUPTS).addr();
-    taken_by_own_threads().is_some_and(|signal| send(signal, thread, value))
+    // Another signal would not reach a thread of the library's.
+    let signal = installed().filter(|&signal| Some(signal) == number());
+    signal.is_some_and(|signal| send(signal, thread, value))
 }
 
 /// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
@@ -137,9 +121,28 @@ fn install(signal: libc::c_int) -> bool {
     true
 }
 
+/// Has another thread of the process take a signal that the program waits for, by sigwait(3) or a
+/// signalfd: all of the program's threads block it, so it came to this one. From here on this thread
+/// blocks it too. Async-signal-safe.
+#[cfg(feature = "control")]
+fn leave_to_program(info: *const libc::siginfo_t, context: &mut libc::ucontext_t) {
+    // SAFETY: the structures are live. The mask in the context is in force when the handler returns, and
+    // until then the thread blocks every signal.
+    unsafe {
+        libc::sigaddset(&raw mut context.uc_sigmask, OF_CLIENTS);
+        // The number of any thread stands for its process. Only under its own number may a thread send
+        // what the system sends.
+        let thread = crate::thread::tid();
+        if libc::syscall(libc::SYS_rt_sigqueueinfo, thread, OF_CLIENTS, info) != 0 {
+            libc::kill(libc::getpid(), OF_CLIENTS);
+        }
+    }
+}
+
 /// Async-signal-safe: see the README.
 extern "C" fn handle(
-    _signal: libc::c_int,
+    #[cfg_attr(not(feature = "control"), allow(unused_variables, reason = "one signal only"))]
+    signal: libc::c_int,
     info: *const libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
@@ -156,6 +159,15 @@ extern "C" fn handle(
     let saved = unsafe { *errno };
     if request.code == POLL_IN {
         crate::control::connection_arrived();
+        // SAFETY: as above.
+        unsafe { *errno = saved };
+        return;
+    }
+    #[cfg(feature = "control")]
+    if signal == OF_CLIENTS {
+        if crate::control::signal_is_of_program() {
+            leave_to_program(info, context);
+        }
         // SAFETY: as above.
         unsafe { *errno = saved };
         return;

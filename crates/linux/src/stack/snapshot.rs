@@ -89,12 +89,13 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::status_of;
 
     // Catches: stacks that are missing in a program whose main thread has left by pthread_exit.
     #[test]
     fn a_stack_is_copied_after_the_end_of_the_main_thread() {
-        // SAFETY: the child's main thread ends, and then the child; the status is live.
-        let status = unsafe {
+        // SAFETY: the child's main thread ends, and then the child.
+        let child = unsafe {
             let child = libc::fork();
             if child == 0 {
                 // A child that hangs ends with its parent.
@@ -102,11 +103,9 @@ mod tests {
                 std::thread::spawn(copy_without_main_thread);
                 libc::syscall(libc::SYS_exit, 0);
             }
-            let mut status = -1;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            status
+            child
         };
-        assert_eq!(status, 0, "the words were not copied");
+        assert_eq!(status_of(child), 0, "the words were not copied");
     }
 
     /// Ends the process, with 0 if words of this thread's stack are copied.

@@ -16,9 +16,9 @@ mod threads;
 
 pub use quota::Quota;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::mpsc;
+use std::{fmt, io};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::{Topology, TopologyError};
@@ -63,6 +63,9 @@ pub struct Machine {
     pub notes: Vec<String>,
 }
 
+/// A machine, and the control groups' files that it depends on.
+type Outcome = Result<(Machine, Vec<String>), TopologyReadError>;
+
 impl Machine {
     /// Reads the machine that the process runs on.
     ///
@@ -71,7 +74,7 @@ impl Machine {
     /// # Errors
     /// If no visible source names any CPU.
     pub fn read() -> Result<Self, TopologyReadError> {
-        Self::read_watched().map(|(machine, _)| machine)
+        Self::read_watched().0.map(|(machine, _)| machine)
     }
 
     /// Reads a machine from a tree of files under `root` (`root/sys/devices/system/cpu/online`,
@@ -94,17 +97,26 @@ impl Machine {
         Self::read_with(root, Ok(affinity.clone())).map(|(machine, _)| machine)
     }
 
-    /// As [`Machine::read`], with the control groups' files that it depends on.
-    pub(crate) fn read_watched() -> Result<(Self, Vec<String>), TopologyReadError> {
-        let read = || Self::read_with(Path::new("/"), affinity::of_the_process());
-        let before = small_files::lacking();
-        let outcome = read();
-        if small_files::lacking() == before {
-            return outcome;
+    /// As [`Machine::read`], with the control groups' files that it depends on. Also the error, if files
+    /// that exist were taken for missing, as the system had no descriptor for them.
+    pub(crate) fn read_watched() -> (Outcome, Option<io::Error>) {
+        let read = || {
+            small_files::take_lack();
+            let outcome = Self::read_with(Path::new("/"), affinity::of_the_process());
+            let lack = small_files::take_lack();
+            let outcome = outcome.map(|(mut machine, files)| {
+                let note = |error| format!("files that exist could not be read: {error}");
+                machine.notes.extend(lack.as_ref().map(note));
+                (machine, files)
+            });
+            (outcome, lack)
+        };
+        let first = read();
+        if first.1.is_none() {
+            return first;
         }
-        // Files that exist were taken for missing: a machine without pods and without limits, for the
-        // life of the process.
-        with_own_table(read).unwrap_or(outcome)
+        // The process has no descriptor left: a machine without pods and without limits, for its life.
+        with_own_table(read).unwrap_or(first)
     }
 
     /// The affinity mask of the process, if the system call succeeds.
@@ -112,10 +124,7 @@ impl Machine {
         affinity::of_the_process().ok()
     }
 
-    fn read_with(
-        root: &Path,
-        affinity: std::io::Result<CpuSet>,
-    ) -> Result<(Self, Vec<String>), TopologyReadError> {
+    fn read_with(root: &Path, affinity: io::Result<CpuSet>) -> Outcome {
         let mut files = Files::under(root);
         let affinity = affinity.unwrap_or_else(|error| {
             files.note(format!("sched_getaffinity: {error}; every online CPU is taken as allowed"));

@@ -4,9 +4,10 @@
 //! `$XDG_RUNTIME_DIR/uwork`, or `uwork-UID` in `/run`, `/dev/shm` or `/tmp`. Only the process's user
 //! and root may connect. The command `uwork` is the client; the protocol is in
 //! `docs/control-protocol.md`. A process that gets no socket says so once, by
-//! [`Report::NoControlSocket`](crate::Report::NoControlSocket). Until a client
-//! connects, the socket costs no thread and no wake-up. `UWORK_CONTROL=0` in the environment
-//! switches it off. A forked child opens a socket of its own when it uses a queue.
+//! [`Report::NoControlSocket`](crate::Report::NoControlSocket). Until a client connects, the socket
+//! costs no thread and no wake-up; in a program that uses `SIGURG` it costs a thread that sleeps.
+//! `UWORK_CONTROL=0` in the environment switches it off. A forked child opens a socket of its own
+//! when it uses a queue.
 //!
 //! ```
 //! let queue = uwork::Queue::builder("seen").max_active(3).build()?;
@@ -84,7 +85,8 @@ pub fn socket() -> Result<PathBuf, String> {
 /// writes. Signals that come before it begins count as one. The handler has `SA_RESTART`. Nothing is
 /// written before a queue was made. A second call adds a signal. `UWORK_DUMP_SIGNAL=USR2` in the
 /// environment does the same at the first queue, without code in the program; a program that has
-/// more rights than its user ignores it.
+/// more rights than its user ignores it. If the program sets the signal to its default, the handler is
+/// installed again within a second while items run; a signal that comes before ends the process.
 ///
 /// # Errors
 /// The reason, in a line: the signal has a handler already, is ignored, cannot be handled, reports

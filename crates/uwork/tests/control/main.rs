@@ -75,9 +75,16 @@ fn remove_folders_of_ended_processes() {
 /// Runs `scene` in a process of its own, with its own folder.
 #[track_caller]
 fn scene(test: &str, body: impl FnOnce()) {
+    scene_with(test, |_| {}, body);
+}
+
+/// As [`scene`], with more changes to the process's environment.
+#[track_caller]
+fn scene_with(test: &str, more: impl FnOnce(&mut Command), body: impl FnOnce()) {
     let folder = Folder::new();
     let prepare = |command: &mut Command| {
         command.env_remove("UWORK_CONTROL").env(RUNTIME, &folder.0);
+        more(command);
     };
     alone_with(test, prepare, body);
 }
@@ -388,7 +395,6 @@ fn the_file_of_an_ended_process_with_the_same_number_is_replaced() {
         let name = format!("{}-{namespace:x}", std::process::id());
         let path = folder.join(format!("{name}.sock"));
         drop(UnixListener::bind(&path).unwrap());
-        fs::write(folder.join(format!(".{name}")), "left").unwrap();
         assert_eq!(socket(), path);
         assert!(Client::connect(&path).ask("help").is_ok());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "one file, the socket's");

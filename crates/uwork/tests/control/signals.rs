@@ -7,6 +7,7 @@ use uwork::control;
 
 use crate::scene;
 use crate::support::child::{alone_each, alone_with};
+use crate::support::signals::set_all_to_default;
 use crate::support::{queue, until, watchdog};
 
 #[test]
@@ -61,6 +62,38 @@ fn the_environment_names_the_signal_for_a_dump() {
         });
     });
     let _ = fs::remove_file(&written);
+}
+
+/// What is called for a signal.
+fn action_of(signal: libc::c_int) -> libc::sighandler_t {
+    // SAFETY: zeros are a valid value; a query, and the structure is live.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal, std::ptr::null(), &raw mut action), 0);
+        action.sa_sigaction
+    }
+}
+
+// Catches: a signal for a dump that ends a daemon; a handler of the program's that is replaced.
+#[test]
+fn a_signal_for_a_dump_has_its_handler_again_after_all_were_set_to_their_defaults() {
+    let _watchdog = watchdog();
+    let test = "a_signal_for_a_dump_has_its_handler_again_after_all_were_set_to_their_defaults";
+    scene(test, || {
+        let queue = queue("signalled").build().unwrap();
+        let signals = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGRTMIN()];
+        signals.into_iter().for_each(|signal| control::dump_on_signal(signal).unwrap());
+        let own = action_of(libc::SIGUSR1);
+        set_all_to_default();
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
+        until("the handlers are there again", || {
+            queue.spawn(|| ()).join().unwrap();
+            action_of(libc::SIGUSR1) == own && action_of(libc::SIGRTMIN()) == own
+        });
+        // All were looked at in one go.
+        assert_eq!(action_of(libc::SIGUSR2), libc::SIG_IGN, "the program's");
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::support::descriptors::{
     CloseAll, Files, is_open, open_descriptors, sleep_undeclared, until_at_rest,
 };
 use crate::support::flag::SetOnDrop;
-use crate::support::forked::{end_with_parent, fork, in_child, leave};
+use crate::support::forked::{end_with_parent, fork, in_child, leave, status_of};
 use crate::support::tiers::{
     BLOCKED, VARIABLE, blocks, collect_reports, declare_and_are_replaced, reported, scene,
 };
@@ -56,12 +56,7 @@ fn inherits(own: &[i32], highest: i32) -> bool {
     // SAFETY: the child calls nothing of the parent's.
     match unsafe { libc::fork() } {
         0 => leave(!(3..highest).any(is_foreign)),
-        child => {
-            let mut status = 0;
-            // SAFETY: the status is live.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            status != 0
-        }
+        child => status_of(child) != 0,
     }
 }
 
@@ -173,9 +168,6 @@ fn a_child_in_another_pid_namespace_goes_to_declared() {
             });
             leave(outcome.is_ok());
         }
-        let mut status = 0;
-        // SAFETY: the status is live.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child has failed");
+        assert_eq!(status_of(child), 0, "the child has failed");
     });
 }

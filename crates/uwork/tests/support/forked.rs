@@ -73,8 +73,9 @@ pub(crate) fn end_with_parent_still() {
     }
 }
 
+/// The exit status of a child, once it has ended. Kills it and panics if it hangs.
 #[track_caller]
-fn status_of(child: libc::pid_t) -> i32 {
+pub(crate) fn status_of(child: libc::pid_t) -> i32 {
     let known = KnownChild::new(child);
     // Longer than the child's own waits, which know what they wait for.
     let outcome = until_ended(child, Guard::of_child(WAIT_MAX * 2, child));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use uwork_engine::futex::Futex;
 
-use crate::bounded::until;
+use crate::bounded::{status_of, until};
 use crate::futex::{Forever, Until};
 use crate::stack::exchange;
 use crate::thread::id;
@@ -105,10 +105,7 @@ fn a_request_in_progress_at_a_fork_does_not_exist_in_the_child() {
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!served)) };
         }
-        let mut status = 0;
-        // SAFETY: the status is live.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        status
+        status_of(child)
     });
     assert_eq!(status, Some(0));
 }
