@@ -43,8 +43,10 @@ impl<H: Host> Pool<H> {
         let near = spec.beside().iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
         let has_more = spec.nr_beside > STEAL_CHOICE;
         let beyond = spec.wide.iter().filter(|_| has_more).flat_map(|set| {
-            let pods = set.room.with_room(set.pod.clone());
-            pods.take(STEAL_CHOICE).map(|at| engine.pool(set.pools[at]))
+            // From its own position on, so that submitters of different CPUs find different ones.
+            let (after, before) = (set.at + 1..set.pod.end, set.pod.start..set.at);
+            let others = set.room.with_room(after).chain(set.room.with_room(before));
+            others.take(STEAL_CHOICE).map(|at| engine.pool(set.pools[at]))
         });
         near.chain(beyond).find(idles)?.spec().cpus.first()
     }
