@@ -88,24 +88,30 @@ impl<H: Host> Pool<H> {
         workers >= self.workers_max(engine)
     }
 
-    /// The sum of `f` over a pool and the pools that it shares work with.
-    fn sum_over_sharers(&self, engine: &Engine<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
+    /// A pool and the pools that it shares work with.
+    fn sharers<'e>(&'e self, engine: &'e Engine<H>) -> impl Iterator<Item = &'e Pool<H>> {
         let others = if self.spec().shares { &self.spec().neighbours[..] } else { &[] };
-        f(self) + others.iter().map(|&id| f(engine.pool(id))).sum::<u32>()
+        std::iter::once(self).chain(others.iter().map(|&id| engine.pool(id)))
     }
 
-    /// A full pool needed a worker. Reports that once if no worker is left to run the waiting
-    /// items.
+    /// The sum of `f` over a pool and the pools that it shares work with.
+    fn sum_over_sharers(&self, engine: &Engine<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
+        self.sharers(engine).map(f).sum()
+    }
+
+    /// A full pool needed a worker, for its own items or for those of a pool that it shares work with.
+    /// Reports that once if no worker is left to run the waiting items.
     pub(crate) fn note_full(&self, engine: &Engine<H>) {
         let able = |pool: &Pool<H>| {
             let counts = pool.state.counts();
             counts.running + counts.idle
         };
-        let stuck = self.looks_ready() && self.sum_over_sharers(engine, able) == 0;
+        let Some(waits) = self.sharers(engine).find(|pool| pool.looks_ready()) else { return };
+        let stuck = self.sum_over_sharers(engine, able) == 0;
         let reported = &engine.pool(self.spec().first).full_reported;
         if stuck && !reported.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(engine);
-            engine.caller().report(Report::WorkersMax { pool: self.spec().label.clone(), max });
+            engine.caller().report(Report::WorkersMax { pool: waits.spec().label.clone(), max });
         }
     }
 }

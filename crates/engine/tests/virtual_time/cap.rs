@@ -183,6 +183,40 @@ fn a_configured_cap_holds_and_is_reported_once() {
     });
 }
 
+// Catches: a set of pools in which the last worker to block, and the one that the watcher would wake, are
+// of a pool without items.
+#[test]
+fn a_cap_is_reported_wherever_the_last_worker_blocks() {
+    with_engine(Setup::exact("llc:1 core:3"), |engine| {
+        let sleepers = shared(engine, "sleepers", AffinityScope::Cache, 256);
+        engine.set_pool_workers_max(3);
+        for (cpu, blocks_after) in [(0, MS), (1, 2 * MS), (2, 3 * MS)] {
+            let item = Item::new({
+                let engine = engine.clone();
+                move || {
+                    engine.host().burn(blocks_after);
+                    engine.blocking(|| engine.host().doze(SEC));
+                }
+            });
+            assert_eq!(item.queue_on(&sleepers, cpu), Queued::Yes);
+        }
+        // Each CPU has an item. The next ones wait in the pool whose worker blocks first.
+        engine.host().doze(100 * US);
+        assert_eq!(engine.workers(), 3);
+        let waits = Item::new(|| {});
+        assert_eq!(waits.queue_on(&sleepers, 0), Queued::Yes);
+        assert_eq!(reported(engine), []);
+        engine.host().doze(100 * MS);
+        let pools = |report| match report {
+            Report::WorkersMax { pool, max } => Some((pool, max)),
+            _ => None,
+        };
+        let reports: Vec<_> = engine.host().reports().into_iter().filter_map(pools).collect();
+        assert_eq!(reports, [("u0".to_owned(), 3)]);
+        sleepers.flush().unwrap();
+    });
+}
+
 #[test]
 fn a_raised_cap_lets_waiting_items_start() {
     with_engine(Setup::exact("core:2"), |engine| {

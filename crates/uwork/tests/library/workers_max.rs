@@ -9,7 +9,7 @@ use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
 use crate::support::machine::cpus;
 use crate::support::tiers::workers_of;
-use crate::support::{queue, until, watchdog};
+use crate::support::{keep, queue, until, watchdog};
 use uwork::dump::PoolDump;
 use uwork::{AffinityScope, AffinityScopeChoice, Queue, Report, sysfs};
 
@@ -70,6 +70,7 @@ fn the_knob_caps_a_pool_and_lifts_the_cap() {
         assert_eq!(sysfs::get(KNOB).unwrap(), "0");
         sysfs::set(KNOB, "3\n").unwrap();
         let queue = system_wide("capped", 100);
+        keep(&queue);
         let (gate, started) = fill(&queue, 12);
         started.wait_for_count(3);
         wait_for_report(3);
