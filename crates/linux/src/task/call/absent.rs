@@ -2,6 +2,9 @@
 
 use super::Place;
 
+/// Whether this processor has a stub.
+pub(super) const HAS_STUB: bool = false;
+
 /// `ENOSYS`.
 ///
 /// # Safety

@@ -9,6 +9,9 @@ use std::cell::Cell;
 
 use super::Place;
 
+/// Whether this processor has a stub.
+pub(super) const HAS_STUB: bool = true;
+
 unsafe extern "C" {
     /// The stub. Returns the kernel's value: negative numbers are errors. Sets `inside` to 1 from
     /// before the check until after the call.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::{Delivery, Target, Wait};
 use crate::descriptor::OwnDescriptor;
 use crate::relax;
-use crate::task::ring_message;
+use crate::task::{call, ring_message};
 
 impl Target {
     /// Waits in its ring by a system call, `io_uring_enter`, unless it was notified to run its
@@ -24,9 +24,17 @@ impl Target {
             // Queued operations should be submitted without the delay of a yield.
             self.turn.waited(false);
         }
-        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a
-        // completion, which stays in the ring.
-        let result = unsafe { self.wait(Wait::Ring, || Target::enter(arguments)) };
+        // A message, or a write to the eventfd, is a completion, which stays in the ring. A signal,
+        // which is sent instead if the program has closed both descriptors, would be lost before a
+        // call that is not the stub's.
+        let enter = || match call::HAS_STUB {
+            // SAFETY: by this function's contract; the word is live.
+            true => unsafe { self.checked(libc::SYS_io_uring_enter, arguments) },
+            // SAFETY: by this function's contract.
+            false => unsafe { Target::enter(arguments) },
+        };
+        // SAFETY: by this function's contract.
+        let result = unsafe { self.wait(Wait::Ring, enter) };
         result.unwrap_or(Err(libc::EINTR))
     }
 

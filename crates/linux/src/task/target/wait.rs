@@ -138,13 +138,22 @@ impl Target {
     /// # Safety
     /// On the target's own thread. The contract of the system call holds.
     pub unsafe fn call(&self, number: libc::c_long, arguments: [usize; 6]) -> Result<usize, i32> {
-        let word = self.list.futex();
-        // SAFETY: by this function's contract; the word is live. The handler ends a call that has
-        // not begun.
-        let result = unsafe {
-            self.wait(Wait::Call, || call::checked(number, &arguments, word, TaskList::NOTIFIED))
-        };
+        // SAFETY: by this function's contract. The handler ends a call that has not begun.
+        let result = unsafe { self.wait(Wait::Call, || self.checked(number, arguments)) };
         result.unwrap_or(Err(libc::EINTR))
+    }
+
+    /// Makes the call through the stub, unless the target was notified: then `EINTR`.
+    ///
+    /// # Safety
+    /// On the target's own thread, in a declared wait. The contract of the system call holds.
+    pub(super) unsafe fn checked(
+        &self,
+        number: libc::c_long,
+        arguments: [usize; 6],
+    ) -> Result<usize, i32> {
+        // SAFETY: by this function's contract; the word is live.
+        unsafe { call::checked(number, &arguments, self.list.futex(), TaskList::NOTIFIED) }
     }
 
     /// After a wait for the eventfd: clears it, if anything was written. For its own thread.
