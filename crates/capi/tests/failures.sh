@@ -19,12 +19,12 @@ failed() {
     head -n 1 "$kept"
 }
 
-# part NAME LOG COMMAND...: runs a command or a function, shows its output and keeps it in LOG, and goes on after a
-# failure; part_status is its exit code. A function runs in a subshell, and stops at its first command that fails.
+# part NAME LOG COMMAND...: runs a command or a function, shows its output and its time, keeps the output in LOG, and goes
+# on after a failure; part_status is its exit code. A function runs in a subshell, and stops at its first command that fails.
 #
 # Not to be called in a condition (`part ... ||`), where the shell ignores failures inside of functions.
 part() {
-    local name=$1 log=$2 before
+    local name=$1 log=$2 before began=$SECONDS
     shift 2
     before=$(ls "$failures")
     set +e
@@ -34,6 +34,7 @@ part() {
     ) 2>&1 | tee "$log"
     part_status=${PIPESTATUS[0]}
     set -e
+    echo "$name: $((SECONDS - began)) s"
     # Unless the command itself has kept what failed.
     [ "$part_status" = 0 ] || [ "$before" != "$(ls "$failures")" ] || failed "$name" "exit code $part_status" "$log"
 }
