@@ -15,8 +15,8 @@ help: ## print this
 run: ## from a fresh checkout to the main job: build, checksums of a real tree, quick benchmark with a verdict
 	@ci/tour.sh
 
-test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
-	@ci/all.sh
+test: ## from a fresh checkout to a green test run: every step of ci/, with a summary; LAB=1: the laboratory too
+	@LAB="$(LAB)" ci/all.sh
 
 flaky: ## every suite under load, without repetition, and a table of what failed; hours. FLAKY="20 busy2 rust" selects (ci/flaky.sh)
 	@ci/flaky.sh $(FLAKY)
@@ -28,10 +28,11 @@ build: ## build the command uwork, optimized
 	cargo build --release --package uwork-cli
 
 lab: ## build uwork-lab, the command of the benchmarks and of the server, optimized
-	cargo build --release --package uwork-lab
+	CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target} cargo build --release --manifest-path lab/Cargo.toml --package uwork-lab
 
 fmt: ## format the code (ci/fmt.sh only checks)
 	cargo fmt --all
+	cargo fmt --all --manifest-path lab/Cargo.toml
 
 lint: ## clippy, warnings denied
 	ci/clippy.sh
@@ -69,6 +70,7 @@ deps: ## install what is missing to build and test, or say exactly how to get it
 deny: ## check licences, advisories and sources of the dependencies
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: make deny-install"; exit 1; }
 	cargo deny check
+	cargo deny --manifest-path lab/Cargo.toml check
 
 deny-install: ## build cargo-deny, which takes minutes
 	cargo install cargo-deny --locked

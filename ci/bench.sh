@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 folder=$target/bench
 # One after the other: mimalloc, a rival in uwork-lab, has huge pages there.
-cargo build --release --package uwork-lab
+CARGO_TARGET_DIR=$target cargo build --release --manifest-path lab/Cargo.toml --package uwork-lab
 cargo build --release --package uwork-cli
 "$target/release/uwork-lab" bench all --folder "$folder" "$@"
 files=("$folder"/*.json)

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # clippy reports nothing, including tests and examples; also for the library without its default features, with no
-# feature at all, and with one, and for the commands as `make run` builds them.
+# feature at all, and with one, and for the command without its commands, and with one group of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy --workspace --all-targets -- --deny warnings
 cargo clippy --package uwork --all-targets --no-default-features -- --deny warnings
-cargo clippy --package uwork-lab --package uwork-cli --no-default-features -- --deny warnings
+cargo clippy --package uwork-cli --no-default-features -- --deny warnings
+for feature in bridge process sim; do
+    cargo clippy --package uwork-cli --no-default-features --features "$feature" -- --deny warnings
+done
 cargo clippy --package uwork --lib --no-default-features -- --deny warnings
 # Each feature alone, and the C library, whose features are a choice of its own.
 for feature in control percpu rcu task ring sysfs symbols tracing; do

@@ -7,15 +7,15 @@
 #   ROUNDS  1 by default
 #   KIND    busy2, busy6: beside two and six busy loops; pinned: on one CPU; nice: at niceness 19; threads1, threads2,
 #           threads16: with this number of test threads (Rust's suites only); quiet: as it is. Without one, all but quiet
-#   SUITE   rust, doc, stress, loom, c, address, thread (ci/suite.sh); without one, all
+#   SUITE   rust, lab, doc, stress, loom, c, address, thread (ci/suite.sh); without one, all
 #
-#   SUITE_TESTS  in the suite rust, runs only the tests whose names contain this text
+#   SUITE_TESTS  in the suites rust and lab, runs only the tests whose names contain this text
 #
 # ci/flaky.sh 20 busy2 is what every suite must pass.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-readonly KINDS="busy2 busy6 pinned nice threads1 threads2 threads16" SUITES="rust doc stress loom c address thread"
+readonly KINDS="busy2 busy6 pinned nice threads1 threads2 threads16" SUITES="rust lab doc stress loom c address thread"
 # A suite that takes longer hangs.
 readonly SUITE_SECONDS_MAX=$((3 * 3600))
 

@@ -22,4 +22,4 @@ if ! is_complete; then
     ! apt-cache show libdispatch-dev >/dev/null 2>&1 || packages+=(libdispatch-dev)
     "${install[@]}" "${packages[@]}"
 fi
-cargo build --release --package uwork-lab --features native
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target} cargo build --release --manifest-path lab/Cargo.toml --package uwork-lab --features native

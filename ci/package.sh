@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly TREE_MAX=25
-unpublished=(uwork-bridge-capi uwork-example-axum uwork-lab uwork-rivals uwork-serve xtask)
+unpublished=(uwork-bridge-capi xtask)
 
 case ${1:-} in
     --build) flags=() ;;

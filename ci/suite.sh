@@ -4,10 +4,10 @@
 #
 # usage: ci/suite.sh [--build] SUITE
 #
-#   SUITE  rust, doc (examples in the documentation), stress, loom, c (the API, the bridge, the kernel's headers, the
-#          examples), address, thread (with these sanitizers)
+#   SUITE  rust, lab (the laboratory), doc (examples in the documentation), stress, loom, c (the API, the bridge, the
+#          kernel's headers, the examples), address, thread (with these sanitizers)
 #
-#   SUITE_TESTS  in the suite rust, runs only the tests whose names contain this text
+#   SUITE_TESTS  in the suites rust and lab, runs only the tests whose names contain this text
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -17,7 +17,7 @@ stage=$target/capi-stage
 
 build() {
     case $1 in
-        rust | stress | loom) UWORK_NO_RUN=1 run "$1" ;;
+        rust | lab | stress | loom) UWORK_NO_RUN=1 run "$1" ;;
         # rustdoc compiles and runs at once.
         doc) ;;
         c)
@@ -33,6 +33,10 @@ run() {
     [ -z "${SUITE_TESTS:-}" ] || filter=(-- "$SUITE_TESTS")
     case $1 in
         rust) ci/xtask.sh test --doc-tests without --workspace "${filter[@]}" ;;
+        lab)
+            CARGO_TARGET_DIR=$target ci/xtask.sh test --doc-tests without --manifest-path lab/Cargo.toml --workspace \
+                "${filter[@]}"
+            ;;
         doc) ci/xtask.sh test --doc --workspace ;;
         stress) ci/stress.sh 1 ;;
         loom) ci/loom.sh ;;

@@ -17,7 +17,7 @@ uwork=$target/tour/uwork
 lab=$target/tour/uwork-lab
 sums=$target/tour.sha256
 # Without link-time optimization, and only the commands that run below (docs/decisions/0074-the-first-look.md).
-choice=(--package uwork-cli --package uwork-lab --no-default-features)
+choices=("--package uwork-cli --no-default-features" "--manifest-path lab/Cargo.toml --package uwork-lab --no-default-features")
 times=()
 
 # step NAME SECONDS_MAX COMMAND...: runs and times the command; 0 means no limit. Only the command writes to standard
@@ -62,15 +62,27 @@ lines_of_progress() {
     done
 }
 
+# for_each_choice COMMAND...
+for_each_choice() {
+    local choice
+    for choice in "${choices[@]}"; do
+        # shellcheck disable=SC2086 # A list of arguments.
+        CARGO_TARGET_DIR=$target "$@" $choice || return
+    done
+}
+
+crates_of() { cargo tree --edges normal,build --prefix none --no-dedupe "$@" | sort -u; }
+
 build() {
     local crates
-    crates=$(cargo tree "${choice[@]}" --edges normal,build --prefix none --no-dedupe | awk '{ print $1, $2 }' | sort -u | wc -l)
+    # Each workspace compiles the crates of the repository, and both share the others.
+    crates=$(for_each_choice crates_of | awk '/ \(\// || !seen[$0]++' | wc -l)
     echo "$crates crates; with two CPUs this takes about 100 seconds"
     # On a terminal cargo draws a bar.
     if [ -t 2 ]; then
-        cargo build --profile tour "${choice[@]}"
+        for_each_choice cargo build --profile tour
     else
-        cargo build --profile tour "${choice[@]}" 2> >(lines_of_progress "$crates" >&2)
+        for_each_choice cargo build --profile tour 2> >(lines_of_progress "$crates" >&2)
     fi
 }
 

@@ -95,7 +95,8 @@ build() {
     done < <(sed -n 's/.*"kind":\["\([a-z]*\)".*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2 \3/p' \
         "$root/../artifacts")
     if [ "$1" = "$(uname -m)" ]; then
-        cargo build --package uwork-cli --package uwork-lab
+        cargo build --package uwork-cli
+        CARGO_TARGET_DIR=$target cargo build --manifest-path lab/Cargo.toml --package uwork-lab
         cp "$target/debug/uwork" "$target/debug/uwork-lab" "$root/tests"
     fi
     # One test needs the line tables of the standard library for stacks.

@@ -6,7 +6,7 @@
 //! - Ctrl+C ends the service after all answers.
 //!
 //! ```text
-//! cargo run -p uwork-example-axum -- 127.0.0.1:8080
+//! cargo run --manifest-path examples/axum/Cargo.toml -- 127.0.0.1:8080
 //! curl --data-binary @README.md http://127.0.0.1:8080/words
 //! ```
 

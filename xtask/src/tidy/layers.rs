@@ -197,8 +197,9 @@ pub(super) const RULE: Rule = Rule {
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, manifest) in tree.manifests() {
-        let package = manifest.get("package").and_then(|package| package.get("name"));
-        let package = package.and_then(toml::Value::as_str).unwrap_or_default();
+        // A workspace alone depends on nothing.
+        let Some(package) = manifest.get("package") else { continue };
+        let package = package.get("name").and_then(toml::Value::as_str).unwrap_or_default();
         match LAYERS.iter().find(|layer| layer.package == package) {
             Some(layer) => findings.extend(check_manifest(layer, file, &manifest)),
             None => {
