@@ -7,7 +7,8 @@ use std::io;
 #[repr(C)]
 pub(crate) struct SignalInfo {
     signo: i32,
-    errno: i32,
+    /// [`MARK`] in the library's own signals, else 0 or an error's number.
+    pub(crate) errno: i32,
     /// How it was sent: `SI_QUEUE`, `SI_USER` or another constant of sigaction(2).
     pub(crate) code: i32,
     /// The union that follows is aligned to a pointer.
@@ -19,6 +20,9 @@ pub(crate) struct SignalInfo {
     pub(crate) value: usize,
     rest: [u64; 12],
 }
+
+/// Marks the library's own signals. No error has this number.
+pub(crate) const MARK: i32 = 0x7577_6f72;
 
 const _: () = assert!(size_of::<SignalInfo>() == size_of::<libc::siginfo_t>());
 const _: () = assert!(std::mem::offset_of!(SignalInfo, pid) == 16);
@@ -39,7 +43,7 @@ pub(crate) unsafe fn queue_signal(
 ) -> Result<(), i32> {
     // SAFETY: no arguments; cannot fail.
     let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
-    let info = SignalInfo { signo, errno: 0, code, gap: 0, pid, uid, value, rest: [0; 12] };
+    let info = SignalInfo { signo, errno: MARK, code, gap: 0, pid, uid, value, rest: [0; 12] };
     // SAFETY: the structure is live and of the layout that the kernel reads. The handler can run on
     // any thread of this process.
     let outcome =

@@ -10,7 +10,7 @@
 //! | signal | blocked | because |
 //! |---|---|---|
 //! | the faults, below | no | caused by the item itself: if blocked, the kernel ends the process and calls no handler |
-//! | the signal for stacks | no | requests a worker's stack |
+//! | the signal for stacks | until the program is found to wait for it | requests a worker's stack |
 //! | SIGURG | but on the watcher, until the program uses it | tells the watcher of a client of the control socket |
 //! | the signal of task work | until the item's first use | `accept` unblocks it on the thread that uses task work |
 //! | SIGKILL, SIGSTOP, the C library's two | no | cannot be blocked |
@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use super::stack;
 
 /// Signals that an instruction of the thread itself causes.
-const FAULTS: [libc::c_int; 6] =
+pub(super) const FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
 /// A set of signals.
@@ -30,7 +30,8 @@ const FAULTS: [libc::c_int; 6] =
 pub(super) struct Mask(libc::sigset_t);
 
 thread_local! {
-    /// On a thread of the library's: the mask of its creator.
+    /// On a thread of the library's: the mask of the program's thread that has created it, or the first
+    /// of the threads from which it descends.
     static INHERITED: Cell<Option<Mask>> = const { Cell::new(None) };
 }
 
@@ -55,6 +56,11 @@ impl Mask {
         }
     }
 
+    fn has(&self, signal: libc::c_int) -> bool {
+        // SAFETY: the set is live.
+        unsafe { libc::sigismember(&raw const self.0, signal) == 1 }
+    }
+
     /// Changes the calling thread's mask by this set. Returns the previous mask.
     fn apply(&self, how: libc::c_int) -> Mask {
         let mut before = MaybeUninit::zeroed();
@@ -75,23 +81,30 @@ pub(super) fn block_in_creator() -> Blocked {
     Blocked(Mask::all().apply(libc::SIG_SETMASK))
 }
 
-impl Blocked {
-    /// The creator's normal mask.
-    pub(super) fn before(&self) -> Mask {
-        self.0
-    }
-}
-
 impl Drop for Blocked {
     fn drop(&mut self) {
         self.0.apply(libc::SIG_SETMASK);
     }
 }
 
+/// The mask of the program's thread for which the calling thread acts: its own, unless it is one of the
+/// library's.
+pub(super) fn of_program() -> Mask {
+    INHERITED.get().unwrap_or_else(|| Mask::of([]).apply(libc::SIG_BLOCK))
+}
+
+/// The highest real-time signal that `is_free`: if possible one that the program does not block, as it
+/// may wait for the others by sigwait(3) or a signalfd.
+pub(super) fn highest(is_free: impl Fn(&libc::c_int) -> bool) -> Option<libc::c_int> {
+    let program = of_program();
+    let free = || (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().filter(&is_free);
+    free().find(|&signal| !program.has(signal)).or_else(|| free().next())
+}
+
 /// The first call of a thread of the library's, which was created with every signal blocked.
-pub(super) fn begin(creators: Mask) {
-    INHERITED.set(Some(creators));
-    let own = FAULTS.into_iter().chain(stack::signal());
+pub(super) fn begin(of_program: Mask) {
+    INHERITED.set(Some(of_program));
+    let own = FAULTS.into_iter().chain(stack::taken());
     Mask::of(own).apply(libc::SIG_UNBLOCK);
 }
 
@@ -102,9 +115,9 @@ pub(super) fn take(signal: libc::c_int, takes: bool) {
 }
 
 /// In a child after a fork whose only thread was one of the library's. That thread is the program's
-/// now, and takes the signals that its creator took.
+/// now, and takes the signals that the thread of the program's takes from which it descends.
 pub(super) fn child() {
-    if let Some(creators) = INHERITED.take() {
-        creators.apply(libc::SIG_SETMASK);
+    if let Some(of_program) = INHERITED.take() {
+        of_program.apply(libc::SIG_SETMASK);
     }
 }

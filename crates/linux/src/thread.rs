@@ -63,8 +63,8 @@ fn begin(
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<Handle> {
     let _held_off = cancel::hold_off();
-    let inherited = signals::block_in_creator();
-    let known = inherited.before();
+    let of_program = signals::of_program();
+    let blocked = signals::block_in_creator();
     let begin = move || {
         cancel::never();
         signals::begin(known);
@@ -73,7 +73,7 @@ fn begin(
     };
     let outcome = posix_thread::spawn(short(name), stack, begin);
     // Restores the creator's mask, also if no thread was created.
-    drop(inherited);
+    drop(blocked);
     outcome
 }
 

@@ -181,14 +181,18 @@ fn a_fault_of_an_item_reaches_the_handler_of_the_program() {
     });
 }
 
-// Catches: a child forked by a worker that no signal can end.
+// Catches: a child forked by a worker that no signal can end; the same by one that a worker has created.
 #[test]
 fn a_child_forked_in_an_item_receives_signals_again() {
     alone("a_child_forked_in_an_item_receives_signals_again", || {
         let _watchdog = watchdog();
         change_mask(libc::SIG_BLOCK, &[libc::SIGUSR2]);
         let queue = queue("forks").build().unwrap();
+        let workers = 4;
+        let all_run = std::sync::Barrier::new(workers);
+        let all_run: &'static std::sync::Barrier = Box::leak(Box::new(all_run));
         let forks = move || {
+            uwork::blocking(|| all_run.wait());
             in_child(|| {
                 // SAFETY: zeros are a valid value; the set is live.
                 let set = unsafe {
@@ -204,6 +208,9 @@ fn a_child_forked_in_an_item_receives_signals_again() {
                 assert!(blocks(libc::SIGUSR2), "as the thread that has made the queue");
             });
         };
-        queue.spawn(forks).join().unwrap();
+        let forks: Vec<_> = (0..workers).map(|_| queue.spawn(forks)).collect();
+        // Not `join`, which may run an item on this thread.
+        queue.flush().unwrap();
+        forks.into_iter().for_each(|forks| forks.join().unwrap());
     });
 }

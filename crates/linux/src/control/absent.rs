@@ -31,8 +31,5 @@ pub(crate) fn hold() -> Held {
 /// Nothing was open.
 pub(crate) fn renew() {}
 
-/// No socket sends the signal.
-pub fn connection_arrived() {}
-
 /// Nothing to close.
 pub(crate) fn child() {}

@@ -27,7 +27,7 @@ pub use address::{FOLDER, PLACES};
 pub use connection::{LINE_MAX, OUTPUT_MAX};
 pub(crate) use interrupt::{Held, hold};
 pub use note::PREFIX as NOTE;
-pub(crate) use notice::signal_is_of_program;
+pub(crate) use notice::{is_watcher, signal_is_of_program};
 pub use on_signal::{call_on_signal, call_on_signal_of_environment};
 pub use server::CONNECTIONS_MAX;
 
@@ -239,6 +239,7 @@ fn open() -> bool {
 /// for which no thread could be created.
 pub(crate) fn renew() {
     on_signal::keep_handlers();
+    crate::stack::keep_handler();
     let socket = lock_socket();
     socket.check_signal();
     let is_waiting = !SERVING.load(Ordering::SeqCst) && socket.wants_thread();

@@ -34,16 +34,18 @@ pub(super) fn is_by_signal() -> bool {
     is_ours
 }
 
-/// Called by the library's handler: the signal came, and not for a client. True on the watcher's
-/// thread, where it came only because each thread of the program blocks it, and may wait for it.
-/// Async-signal-safe.
-pub(crate) fn signal_is_of_program() -> bool {
-    let is_watcher = THREAD.load(Ordering::SeqCst) == crate::thread::tid();
+/// Whether the calling thread is the watcher. Async-signal-safe.
+pub(crate) fn is_watcher() -> bool {
+    THREAD.load(Ordering::SeqCst) == crate::thread::tid()
+}
+
+/// Called by the library's handler: the signal came, and not for a client. On the watcher's thread only
+/// because each thread of the program blocks it, and may wait for it. Async-signal-safe.
+pub(crate) fn signal_is_of_program(is_watcher: bool) {
     if is_watcher {
         IS_OF_PROGRAM.store(true, Ordering::SeqCst);
         notify();
     }
-    is_watcher
 }
 
 /// A sleep that is longer may be the last one for hours.
@@ -57,6 +59,7 @@ pub(super) fn sleep(event: &Event, timeout: Option<Duration>) -> bool {
     let timeout = timeout.unwrap_or(FOR_EVER);
     if timeout > LONG {
         on_signal::keep_handlers();
+        stack::keep_handler();
     }
     if timeout > LONG && IS_BY_SIGNAL.load(Ordering::Relaxed) && !is_by_signal() {
         notify();

@@ -17,5 +17,10 @@ pub(super) fn signal() -> Option<libc::c_int> {
     None
 }
 
+/// As [`signal`].
+pub(super) fn taken() -> Option<libc::c_int> {
+    None
+}
+
 /// Nothing to forget.
 pub(super) fn forget() {}

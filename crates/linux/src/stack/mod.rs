@@ -20,9 +20,9 @@ use uwork_engine::host::{Frame, NoStack};
 use crate::symbols;
 
 pub(super) use exchange::forget;
-pub(super) use signal::number as signal;
 #[cfg(feature = "control")]
-pub(super) use signal::{OF_CLIENTS, has_signal_of_clients, interrupt};
+pub(super) use signal::{OF_CLIENTS, has_signal_of_clients, interrupt, keep_handler};
+pub(super) use signal::{number as signal, taken};
 
 /// The frames of a thread of this process, innermost first. Inlined functions are frames of their
 /// own, with the address of the function that contains them.
@@ -48,7 +48,8 @@ fn of_thread_by(thread: u64, futex: &impl Futex) -> Result<Vec<Frame>, NoStack> 
 }
 
 fn places_of_thread(thread: u64, futex: &impl Futex) -> Result<Vec<symbols::Place>, NoStack> {
-    let signal = signal::installed().ok_or(NoStack::Unavailable)?;
+    let signal = signal::installed().filter(|&signal| signal::reaches(signal, thread));
+    let signal = signal.ok_or(NoStack::Unavailable)?;
     let thread = libc::pid_t::try_from(thread).map_err(|_| NoStack::Unavailable)?;
     let send = |value| signal::send(signal, thread, value);
     exchange::ask(thread, send, futex, unwind::places)

@@ -92,13 +92,12 @@ pub(super) fn accept() -> Result<(), SignalError> {
         let _choosing = first_use::making();
         number = SIGNAL.load(Ordering::Acquire);
         if number == 0 {
-            let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
             // The library's own threads take the signal for stacks, and no other.
             let of_stacks = crate::stack::signal();
             let is_free = |&number: &i32| {
                 Some(number) != of_stacks && action_of(number).sa_sigaction == libc::SIG_DFL
             };
-            number = (first..=last).rev().find(is_free).ok_or(SignalError::NoneFree)?;
+            number = crate::signals::highest(is_free).ok_or(SignalError::NoneFree)?;
             install(number, false);
         }
     }

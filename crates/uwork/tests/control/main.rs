@@ -4,6 +4,7 @@
 mod clients;
 mod copies;
 mod handlers;
+mod requests;
 mod signals;
 mod strangers;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 
 use crate::support::child::alone;
-use crate::support::signals::set_all_to_default;
+use crate::support::signals::{action_of, change_mask, set_all_to_default, set_of};
 use crate::support::{received, until, watchdog, within};
 use uwork::task::{self, Delivery, Notify, SignalError, TaskHandle};
 
@@ -88,6 +88,30 @@ fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
         // SAFETY: no pointers; the signal has a handler.
         unsafe { libc::kill(libc::getpid(), number) };
         until("the program's handler was called", || HANDLED.load(Ordering::Relaxed) == 1);
+    });
+}
+
+// Catches: a signal that a thread of the program's waits for, taken by a target.
+#[test]
+fn the_signal_is_one_that_the_first_target_does_not_block() {
+    alone("the_signal_is_one_that_the_first_target_does_not_block", || {
+        let _watchdog = watchdog();
+        // Those that would come first; another one is for call stacks.
+        let waited: Vec<i32> = (libc::SIGRTMAX() - 3..=libc::SIGRTMAX()).collect();
+        change_mask(libc::SIG_BLOCK, &waited);
+        task::set_delivery(Delivery::Auto).unwrap();
+        drop(TaskHandle::current());
+        // SAFETY: a query; the set is live.
+        let mask = unsafe {
+            let mut mask = set_of(&[]);
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+            mask
+        };
+        for signal in waited {
+            assert_eq!(action_of(signal), libc::SIG_DFL);
+            // SAFETY: the set is live.
+            assert_eq!(unsafe { libc::sigismember(&raw const mask, signal) }, 1);
+        }
     });
 }
 
