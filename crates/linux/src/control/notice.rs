@@ -13,6 +13,8 @@ static THREAD: AtomicI32 = AtomicI32::new(0);
 static IS_BY_SIGNAL: AtomicBool = AtomicBool::new(false);
 /// The program uses the signal: it has a handler for it, ignores it or waits for it.
 static IS_OF_PROGRAM: AtomicBool = AtomicBool::new(false);
+/// The library's handler was called on a thread of the program's, which it must not be again.
+static IS_IN_THE_WAY: AtomicBool = AtomicBool::new(false);
 
 /// The watcher begins.
 pub(super) fn watcher_begins() {
@@ -31,6 +33,9 @@ pub(super) fn is_by_signal() -> bool {
     if IS_BY_SIGNAL.swap(is_ours, Ordering::Relaxed) != is_ours {
         signals::take(stack::OF_CLIENTS, is_ours);
     }
+    if IS_IN_THE_WAY.swap(false, Ordering::SeqCst) {
+        stack::give_up_signal_of_clients();
+    }
     is_ours
 }
 
@@ -40,12 +45,16 @@ pub(crate) fn is_watcher() -> bool {
 }
 
 /// Called by the library's handler: the signal came, and not for a client. On the watcher's thread only
-/// because each thread of the program blocks it, and may wait for it. Async-signal-safe.
+/// because each thread of the program blocks it, and may wait for it. On a thread of the program's the
+/// handler has ended a wait, as for poll(2), which the signal's default would not have done: the watcher
+/// restores that. Not if the program waits for it, since the system then discards the waiting signals.
+/// Async-signal-safe.
 pub(crate) fn signal_is_of_program(is_watcher: bool) {
-    if is_watcher {
-        IS_OF_PROGRAM.store(true, Ordering::SeqCst);
-        notify();
+    if !is_watcher {
+        IS_IN_THE_WAY.store(true, Ordering::SeqCst);
     }
+    IS_OF_PROGRAM.store(true, Ordering::SeqCst);
+    notify();
 }
 
 /// A sleep that is longer may be the last one for hours.
@@ -72,4 +81,5 @@ pub(super) fn child() {
     THREAD.store(0, Ordering::SeqCst);
     IS_BY_SIGNAL.store(false, Ordering::Relaxed);
     IS_OF_PROGRAM.store(false, Ordering::SeqCst);
+    IS_IN_THE_WAY.store(false, Ordering::SeqCst);
 }

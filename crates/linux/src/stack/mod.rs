@@ -21,7 +21,9 @@ use crate::symbols;
 
 pub(super) use exchange::forget;
 #[cfg(feature = "control")]
-pub(super) use signal::{OF_CLIENTS, has_signal_of_clients, interrupt, keep_handler};
+pub(super) use signal::{
+    OF_CLIENTS, give_up_signal_of_clients, has_signal_of_clients, interrupt, keep_handler,
+};
 pub(super) use signal::{number as signal, taken};
 
 /// The frames of a thread of this process, innermost first. Inlined functions are frames of their

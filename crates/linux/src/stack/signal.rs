@@ -108,6 +108,25 @@ pub(crate) fn has_signal_of_clients() -> bool {
     has_handler(OF_CLIENTS)
 }
 
+/// Sets [`OF_CLIENTS`] to its default again, unless the program has set it meanwhile. The default is to
+/// do nothing, and thus ends no wait of the program's, as each handler does.
+#[cfg(feature = "control")]
+pub(crate) fn give_up_signal_of_clients() {
+    if !has_own_handler(OF_CLIENTS) {
+        return;
+    }
+    // SAFETY: zeros are a valid value, the default action; the structures are live.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        let mut before = default;
+        libc::sigaction(OF_CLIENTS, &raw const default, &raw mut before);
+        if !is_ours(&before) {
+            // The program took it between the check and now: restore its handler.
+            libc::sigaction(OF_CLIENTS, &raw const before, std::ptr::null_mut());
+        }
+    }
+}
+
 /// The value of a signal that ends a system call is this static's address, which is unique.
 #[cfg(feature = "control")]
 static INTERRUPTS: u8 = 0;

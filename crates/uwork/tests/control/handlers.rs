@@ -10,7 +10,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::signals::{blocked_by_threads, change_mask, set_all_to_default, set_of};
+use crate::support::signals::{
+    action_of, blocked_by_threads, change_mask, set_all_to_default, set_of,
+};
 use crate::support::{queue, until, watchdog};
 use crate::{Client, scene, scene_with, socket, threads_named};
 
@@ -65,7 +67,8 @@ fn the_signal_of_clients_is_open_on_the_watcher_alone() {
         queues.iter().for_each(|queue| queue.spawn(|| ()).join().unwrap());
         let client = Client::connect(&path);
         assert_eq!(threads_named("uw/control"), 1);
-        assert_eq!(is_blocked(libc::SIGURG), (true, false));
+        // It blocks all signals while it creates a thread.
+        until("the watcher takes it", || is_blocked(libc::SIGURG) == (true, false));
         drop(client);
     });
 }
@@ -169,6 +172,26 @@ fn a_program_that_ignores_urgent_data_serves_clients() {
         assert_eq!(threads_named("uw/control"), 1, "it waits for clients");
         // SAFETY: no handler.
         assert_eq!(unsafe { libc::signal(libc::SIGURG, libc::SIG_IGN) }, libc::SIG_IGN);
+    });
+}
+
+// Catches: a handler of the library's that ends the program's poll(2) for each urgent byte.
+#[test]
+fn a_program_that_leaves_urgent_data_at_its_default_gets_that_back() {
+    let _watchdog = watchdog();
+    scene("a_program_that_leaves_urgent_data_at_its_default_gets_that_back", || {
+        let path = socket();
+        drop(Client::connect(&path));
+        assert_ne!(action_of(libc::SIGURG), libc::SIG_DFL);
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::kill(libc::getpid(), libc::SIGURG) }, 0);
+        until("the default is restored", || action_of(libc::SIGURG) == libc::SIG_DFL);
+        for _ in 0..3 {
+            drop(Client::connect(&path));
+        }
+        assert_eq!(is_blocked(libc::SIGURG), (true, true));
+        assert_eq!(threads_named("uw/control"), 1, "it waits for clients");
+        assert_eq!(action_of(libc::SIGURG), libc::SIG_DFL);
     });
 }
 
