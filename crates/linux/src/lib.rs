@@ -25,6 +25,7 @@ pub mod control;
 mod cpu;
 mod crossing;
 mod descriptor;
+pub mod environment;
 mod error;
 mod event;
 mod fatal;

@@ -9,7 +9,7 @@ use uwork_policy::percpu::Mode;
 
 use crate::host::Linux;
 use crate::topology::Machine;
-use crate::{changes, first_use, stack_size};
+use crate::{changes, environment, first_use, stack_size};
 
 /// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first
 /// needed.
@@ -63,6 +63,7 @@ pub fn started() -> Option<&'static Arc<Engine<Linux>>> {
 #[inline]
 pub fn engine() -> &'static Arc<Engine<Linux>> {
     first_use::once(&ENGINE, || {
+        environment::keep();
         let options = options();
         let (machine, lack) = Machine::read_watched();
         let mut config = match machine {
@@ -113,7 +114,7 @@ pub(crate) fn variable<T>(
     allowed: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, Report> {
-    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+    let Some(value) = environment::variable(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let value = value.to_string_lossy();

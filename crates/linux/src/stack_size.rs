@@ -139,7 +139,7 @@ fn default() -> usize {
 /// the standard library does: a program in C may change its environment later.
 fn rust_minimum() -> usize {
     static MINIMUM: Known = Known::new();
-    let read = || std::env::var("RUST_MIN_STACK").ok()?.parse().ok();
+    let read = || crate::environment::variable("RUST_MIN_STACK")?.to_str()?.parse().ok();
     MINIMUM.get(|| read().unwrap_or(0))
 }
 

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uwork_engine::host::{Host, Report};
+use uwork_linux::environment::variable;
 use uwork_linux::rseq::Rseq;
 use uwork_linux::topology::Machine;
 use uwork_linux::{current_cpu, engine, first_use, options};
@@ -43,7 +44,7 @@ pub(super) fn chosen() -> &'static Chosen {
     first_use::once(&CHOSEN, || {
         let chosen = match FIXED.load(Ordering::Relaxed) {
             true => decide(None, Some(Mode::Local)),
-            false => decide(std::env::var_os(VARIABLE), options().percpu_mode),
+            false => decide(variable(VARIABLE), options().percpu_mode),
         };
         if chosen.choice.is_invalid {
             let Choice { mode, reason, .. } = chosen.choice.clone();

@@ -14,6 +14,7 @@ pub use uwork_linux::binding::{
     EndReadSides, ItemAndFunction, end_left_read_sides, set_read_sides, set_representative,
 };
 pub use uwork_linux::cancel::{HeldOff, hold_off};
+pub use uwork_linux::environment::variable;
 pub use uwork_linux::forks;
 pub use uwork_linux::hooks::may_run_items;
 pub use uwork_linux::small_files::read as read_file;

@@ -59,7 +59,7 @@ pub(crate) fn is_off() -> bool {
 
 #[cold]
 fn read_environment() -> bool {
-    let value = std::env::var_os("UWORK_DEBUG").unwrap_or_default();
+    let value = foreign::variable("UWORK_DEBUG").unwrap_or_default();
     let value = value.to_string_lossy();
     let words = || value.split(',').filter(|word| !word.is_empty());
     let wanted = words().any(|word| word == "objects");

@@ -51,7 +51,7 @@ pub(super) struct BlockDetector {
 impl BlockDetector {
     /// `clock_base_ns`: the host's zero in `CLOCK_MONOTONIC`. `asked`: the program's choice.
     pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> BlockDetector {
-        let variable = std::env::var_os(VARIABLE);
+        let variable = crate::environment::variable(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
         let wish = Wish::of(variable.as_deref(), asked);
         let (tier, first, as_requested) = settle(&wish, refusal_of);

@@ -40,7 +40,7 @@ pub(super) fn folders(user: libc::uid_t) -> impl Iterator<Item = PathBuf> {
 
 /// `XDG_RUNTIME_DIR`, unless the program has more rights than its user.
 fn from_environment() -> Option<OsString> {
-    if super::is_privileged() { None } else { std::env::var_os("XDG_RUNTIME_DIR") }
+    if super::is_privileged() { None } else { crate::environment::variable("XDG_RUNTIME_DIR") }
 }
 
 fn own(from_environment: Option<OsString>) -> Option<PathBuf> {

@@ -74,7 +74,7 @@ impl From<String> for Failure {
 /// # Errors
 /// See [`Failure`].
 pub(super) fn open(before: Option<&Listener>) -> Result<Listener, Failure> {
-    if std::env::var_os("UWORK_CONTROL").is_some_and(|value| value == "0") {
+    if crate::environment::variable("UWORK_CONTROL").is_some_and(|value| value == "0") {
         let reason = "switched off by UWORK_CONTROL=0".to_owned();
         return Err(Failure { is_wanted: true, ..reason.into() });
     }

@@ -420,6 +420,24 @@ fn the_environment_switches_the_socket_off() {
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
+// Catches: a watcher that reads the environment, which the program may change at that moment.
+#[test]
+fn the_environment_of_the_first_queue_is_that_of_later_sockets() {
+    let _watchdog = watchdog();
+    scene("the_environment_of_the_first_queue_is_that_of_later_sockets", || {
+        let path = socket();
+        // SAFETY: no other code of this process reads the environment by the C library.
+        unsafe { std::env::set_var(RUNTIME, "/nowhere") };
+        fs::remove_file(&path).unwrap();
+        let queue = queue("goes on").build().unwrap();
+        until("the socket is open again", || {
+            queue.spawn(|| ()).join().unwrap();
+            path.exists()
+        });
+        assert_eq!(control::socket(), Ok(path));
+    });
+}
+
 // Catches: a socket of the program's that takes the clients of the library's, or is closed; clients
 // that are refused for ever.
 #[test]
