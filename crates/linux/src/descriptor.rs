@@ -250,6 +250,7 @@ impl OwnDescriptor {
         is_raised: bool,
     ) -> Result<(OwnDescriptor, T), Error> {
         crate::fork::ensure_fork_handlers();
+        expected.learn().map_err(Error::from_raw_os_error)?;
         let mut list = list();
         list.make_room()?;
         let (number, value) = open()?;
@@ -360,6 +361,7 @@ pub(crate) fn briefly<R>(
     mut open: impl FnMut() -> RawFd,
     mut read: impl FnMut(RawFd) -> R,
 ) -> Result<R, i32> {
+    expected.learn()?;
     let _open = OPEN.read().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..ATTEMPTS {
         let number = made(open()).map_err(|error| error.raw_os_error().unwrap_or(0))?;

@@ -46,7 +46,8 @@ pub(crate) fn contents(path: &Path, most: usize) -> Option<Vec<u8>> {
 /// read. Allocates nothing.
 pub fn read(path: &CStr, buffer: &mut [u8]) -> Option<usize> {
     let open = || open(path, libc::O_RDONLY);
-    let read = briefly(Expected::On(path), open, |file| read_all(file, buffer));
+    let expected = Expected::on(path);
+    let read = expected.and_then(|expected| briefly(expected, open, |file| read_all(file, buffer)));
     read.inspect_err(|&error| note_lack(error)).ok()?
 }
 
@@ -55,7 +56,9 @@ pub(crate) fn names(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return Vec::new() };
     let entries = with_room(most, |buffer| {
         let open = || open(&path, libc::O_DIRECTORY);
-        let listed = briefly(Expected::On(&path), open, |folder| list_all(folder, buffer));
+        let expected = Expected::on(&path);
+        let listed = expected
+            .and_then(|expected| briefly(expected, open, |folder| list_all(folder, buffer)));
         listed.inspect_err(|&error| note_lack(error)).ok()?
     });
     let mut names = Vec::new();

@@ -25,13 +25,15 @@ pub(super) const EVENT: libc::c_int = libc::SIGSTKFLT;
 pub(super) const RING: libc::c_int = libc::SIGXFSZ;
 const PERF: libc::c_int = libc::SIGXCPU;
 
-/// What a new descriptor must refer to.
+/// What a new descriptor must refer to. What tells that is known before the file is opened: otherwise the
+/// number of a file that vanishes meanwhile, or whose path a sandbox hides, could not be closed.
 #[derive(Clone, Copy)]
 pub(crate) enum Expected<'a> {
     /// A file in `/proc`.
     Process,
-    /// A file on the device of this path.
-    On(&'a CStr),
+    /// A file on the device of this path: the one of this number, or another after a change of the file
+    /// systems. See [`Expected::on`].
+    On(&'a CStr, libc::dev_t),
     Socket,
     /// A file in memory, of memfd_create(2).
     #[cfg(feature = "control")]
@@ -45,14 +47,35 @@ pub(crate) enum Expected<'a> {
     Ring,
 }
 
-impl Expected<'_> {
+impl<'a> Expected<'a> {
+    /// A file on the device of this path.
+    ///
+    /// # Errors
+    /// The number of the system's error, if the device is not known.
+    pub(crate) fn on(path: &'a CStr) -> Result<Expected<'a>, i32> {
+        device_of(path).map(|device| Expected::On(path, device))
+    }
+
+    /// Learns what tells the files, before one is opened.
+    ///
+    /// # Errors
+    /// As for [`Expected::on`].
+    pub(super) fn learn(self) -> Result<(), i32> {
+        if matches!(self, Expected::Process) && PROC.load(Ordering::Relaxed) == 0 {
+            look_at_proc()?;
+        }
+        Ok(())
+    }
+
     /// The identity of a file, if it is what was expected: by one look at it, so that no other file is
     /// taken for it.
     pub(super) fn identity_of(self, number: RawFd) -> Option<Identity> {
         let (identity, kind) = look(number)?;
         let is_met = match self {
             Expected::Process => is_of_proc(identity.device),
-            Expected::On(path) => device_of(path) == Some(identity.device),
+            Expected::On(path, device) => {
+                device == identity.device || device_of(path) == Ok(identity.device)
+            }
             Expected::Socket => kind == libc::S_IFSOCK,
             #[cfg(feature = "control")]
             Expected::Memory => kind == libc::S_IFREG,
@@ -73,7 +96,7 @@ impl Expected<'_> {
             Expected::PerfEvent => Some(PERF),
             #[cfg(feature = "control")]
             Expected::Memory => None,
-            Expected::Process | Expected::On(_) | Expected::Socket => None,
+            Expected::Process | Expected::On(..) | Expected::Socket => None,
         }
     }
 }
@@ -87,16 +110,25 @@ fn is_of_proc(device: libc::dev_t) -> bool {
     if PROC.load(Ordering::Relaxed) == device {
         return true;
     }
-    let now = device_of(c"/proc/self/stat");
-    PROC.store(now.unwrap_or(0), Ordering::Relaxed);
-    now == Some(device)
+    look_at_proc() == Ok(device)
 }
 
-fn device_of(path: &CStr) -> Option<libc::dev_t> {
+fn look_at_proc() -> Result<libc::dev_t, i32> {
+    device_of(c"/proc/self/stat").inspect(|&device| PROC.store(device, Ordering::Relaxed))
+}
+
+/// The device of a file that may be closed.
+///
+/// # Errors
+/// The number of the system's error.
+fn device_of(path: &CStr) -> Result<libc::dev_t, i32> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the path and the structure are live; the call fills it if it succeeds.
     unsafe {
-        (libc::stat(path.as_ptr(), stat.as_mut_ptr()) == 0).then(|| stat.assume_init().st_dev)
+        match libc::stat(path.as_ptr(), stat.as_mut_ptr()) {
+            0 => Ok(stat.assume_init().st_dev),
+            _ => Err(crate::fatal::errno()),
+        }
     }
 }
 

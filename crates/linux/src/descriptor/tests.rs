@@ -1,7 +1,9 @@
 //! Descriptors whose numbers the program gives to files of its own, at each step.
 
+use std::ffi::CString;
 use std::io::{PipeReader, Read, pipe};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use super::identity::{EVENT, F_SETSIG, PROC, RING, look};
@@ -152,6 +154,24 @@ fn the_device_of_a_path_is_looked_at_after_the_opening() {
     assert!(read().is_ok());
     assert_ne!(PROC.load(Ordering::Relaxed), 1);
     assert!(number >= 0);
+}
+
+// Catches: a number that stays open, as the path does not tell the device any more.
+#[test]
+fn a_file_that_vanishes_after_its_opening_is_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    std::fs::write(&path, "").expect("room");
+    let name = CString::new(path.as_os_str().as_bytes()).expect("a plain name");
+    let open = || {
+        // SAFETY: a path that ends with a zero byte.
+        let number = unsafe { libc::open(name.as_ptr(), libc::O_CLOEXEC) };
+        std::fs::remove_file(&path).expect("it exists");
+        number
+    };
+    assert_eq!(briefly(Expected::on(&name).expect("it exists"), open, |_| 7), Ok(7));
+    // Without a device no file is opened.
+    assert_eq!(Expected::on(&name).err(), Some(libc::ENOENT));
 }
 
 // Catches: the content of a file of the program's, taken for that of ours.
