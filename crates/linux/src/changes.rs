@@ -25,8 +25,9 @@ use crate::first_use;
 use crate::small_files::contents;
 use crate::topology::Machine;
 
-/// The files to compare, in addition to those of the control groups.
-const FILES: [&str; 2] = ["/sys/devices/system/cpu/online", "/proc/self/cgroup"];
+/// The files to compare, in addition to those of the control groups. Not `/proc/self`, which is that of the
+/// main thread, and shows the last group of one that has ended.
+const FILES: [&str; 2] = ["/sys/devices/system/cpu/online", "/proc/thread-self/cgroup"];
 /// How much of a file is read. A change beyond that length is not detected.
 const TEXT_MAX: usize = 4096;
 

@@ -20,10 +20,10 @@ pub(super) struct Groups {
 
 pub(super) fn read(files: &mut Files<'_>) -> Groups {
     let mut groups = Groups::default();
-    let Some(memberships) = files.text("/proc/self/cgroup") else {
+    let Some(memberships) = own(files, "cgroup") else {
         return groups;
     };
-    let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = own(files, "mountinfo").unwrap_or_default();
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
     let _ = files.take_consulted();
     let mut with_pids = Vec::new();
@@ -74,6 +74,13 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     groups
 }
 
+/// A file of the calling thread: that of the process is the main thread's, which may have ended, and then
+/// shows no mounts and another group. A copy of another machine's files may have that alone.
+fn own(files: &Files<'_>, name: &str) -> Option<String> {
+    let of = |thread: &str| files.text(&format!("/proc/{thread}/{name}"));
+    of("thread-self").or_else(|| of("self"))
+}
+
 /// CPUs of isolated partitions, as far as the folders of a group and its ancestors show them: all
 /// of them if the root is visible (Linux 6.7), else those of the partition that the group is in.
 fn isolated(files: &mut Files<'_>, folders: &[String], cpuset: Option<&CpuSet>) -> CpuSet {
@@ -105,7 +112,7 @@ fn quota(files: &Files<'_>, folder: &str, version2: bool) -> Option<Quota> {
     Quota::new(quota.parse().ok()?, period.parse().ok()?)
 }
 
-/// A line of `/proc/self/cgroup`: `ID:CONTROLLERS:PATH`.
+/// A line of `cgroup` of a process: `ID:CONTROLLERS:PATH`.
 struct Membership<'a> {
     /// Empty for version 2, which has every controller that is not in a version 1 hierarchy.
     controllers: &'a str,
@@ -124,7 +131,7 @@ impl<'a> Membership<'a> {
     }
 }
 
-/// A line of `/proc/self/mountinfo` about a control group hierarchy.
+/// A line of `mountinfo` of a process about a control group hierarchy.
 struct Mount {
     /// The group that the mount point shows.
     root: String,

@@ -8,6 +8,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::{Cpu, Topology};
 
 use super::{Machine, Quota, TopologyReadError};
+use crate::bounded::status_of;
 
 struct Tree {
     folder: TempDir,
@@ -366,6 +367,42 @@ fn a_container_sees_its_group_at_the_mount_point() {
         tree.write("proc/self/cgroup", elsewhere);
         assert_eq!(tree.read().quota, Quota::new(300_000, 100_000), "{elsewhere}");
     }
+}
+
+// Catches: limits that are lost, or those of another group, once the main thread has ended.
+#[test]
+fn the_groups_are_those_of_the_calling_thread() {
+    let tree =
+        Tree::of("core:4").groups("0::/a", V2).with("sys/fs/cgroup/a/cpu.max", "40000 20000");
+    let proc = tree.folder.path().join("proc");
+    fs::rename(proc.join("self"), proc.join("thread-self")).unwrap();
+    let tree = tree.with("proc/self/cgroup", "0::/").with("proc/self/mountinfo", "");
+    assert_eq!(tree.read().quota, Quota::new(40_000, 20_000));
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_has_the_same_limits() {
+    let limits = || {
+        let Machine { allowed, cgroup_cpuset, quota, threads_max, .. } = Machine::read().unwrap();
+        (allowed, cgroup_cpuset, quota, threads_max)
+    };
+    let before = limits();
+    // SAFETY: the child takes no lock that another thread may have held.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let reads = move || {
+            while fs::read("/proc/self/mountinfo").is_ok() {
+                std::thread::yield_now();
+            }
+            let is_same = limits() == before;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!is_same)) }
+        };
+        drop(std::thread::spawn(reads));
+        // SAFETY: ends the main thread alone.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    assert_eq!(status_of(child), 0);
 }
 
 #[test]
