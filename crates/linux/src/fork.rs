@@ -18,6 +18,7 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use uwork_engine::host::Host;
 use uwork_engine::{Forking, Pages};
 
 use crate::first_use;
@@ -111,6 +112,8 @@ impl<T> Default for Slot<T> {
 /// The locks of the engine, if it exists, of the symbol lookup, the thread hooks, the kept files, the
 /// clients and the descriptors; and the part that holds locks of its own.
 struct Held {
+    /// The engine's time before the fork.
+    now: u64,
     descriptors: crate::descriptor::Held,
     clients: crate::control::Held,
     forking: Option<Forking<'static, Linux>>,
@@ -181,6 +184,7 @@ extern "C" fn prepare() {
     let hooks = crate::hooks::hold();
     // The same, but for a few system calls.
     let kept = crate::blocked::kept::hold();
+    let now = started().map_or(0, |engine| engine.host().now());
     let forking = started().map(|engine| engine.before_fork(Memory::pages()));
     // Last: a holder of one of that part's locks takes no other lock.
     let part = PART.get().copied();
@@ -191,7 +195,8 @@ extern "C" fn prepare() {
     let clients = crate::control::hold();
     // The last of all: a thread that opens or closes a file may hold any other lock.
     let descriptors = crate::descriptor::hold();
-    let held = Held { descriptors, clients, forking, _names: names, hooks, kept, part, making };
+    let held =
+        Held { now, descriptors, clients, forking, _names: names, hooks, kept, part, making };
     // SAFETY: this is the forking thread, which holds the lock of `first_use`.
     unsafe { HELD.put(held) };
 }
@@ -199,7 +204,9 @@ extern "C" fn prepare() {
 extern "C" fn parent() {
     // SAFETY: as for `prepare`.
     if let Some(held) = unsafe { HELD.take() } {
-        let Held { descriptors, clients, forking, _names: names, hooks, kept, part, making } = held;
+        let Held {
+            descriptors, clients, forking, _names: names, hooks, kept, part, making, ..
+        } = held;
         drop((descriptors, clients, hooks, kept));
         // First, as the engine may free objects of a per-CPU cache.
         if let Some(part) = part {
@@ -229,7 +236,11 @@ extern "C" fn child() {
     super::control::child();
     // SAFETY: as for `prepare`.
     if let Some(held) = unsafe { HELD.take() } {
-        let Held { descriptors, clients, forking, _names: names, hooks, kept, part, making } = held;
+        let Held { now, descriptors, clients, forking, _names: names, hooks, kept, part, making } =
+            held;
+        if let Some(engine) = started() {
+            engine.host().continue_from(now);
+        }
         // First, as the others may drop descriptors.
         descriptors.child();
         drop(clients);

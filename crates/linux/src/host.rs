@@ -1,6 +1,7 @@
 //! The engine's host on Linux: the only part that makes system calls on the engine's behalf.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uwork_engine::host::{
@@ -22,8 +23,9 @@ use crate::{
 /// The host.
 pub struct Linux {
     fences: membarrier::Fences,
-    /// When the host was made, as [`thread::monotonic_ns`] counts.
-    made_at: u64,
+    /// The zero of its clock, as [`thread::monotonic_ns`] counts, wrapping: when the host was made. Changes
+    /// in a forked child only.
+    zero_at: AtomicU64,
     changes: changes::Changes,
     tracer: Tracer,
     pub(crate) blocked: blocked::BlockDetector,
@@ -34,7 +36,7 @@ impl Linux {
         let made_at = thread::monotonic_ns();
         Linux {
             fences: membarrier::Fences::new(),
-            made_at,
+            zero_at: AtomicU64::new(made_at),
             changes: changes::Changes::new(),
             tracer: Tracer::new(),
             blocked: blocked::BlockDetector::new(made_at, options.blocking_tier),
@@ -46,6 +48,15 @@ impl Linux {
     /// How light fences are made, in a few words.
     pub fn fences(&self) -> &'static str {
         if self.fences.are_asymmetric() { "membarrier" } else { "full" }
+    }
+
+    /// In a forked child: its clock goes on from `before`, a moment before the fork, if the system's is behind
+    /// that. The child can be in another time namespace, after an `unshare` of the parent's.
+    pub(crate) fn continue_from(&self, before: u64) {
+        if self.now() < before {
+            let zero_at = thread::monotonic_ns().wrapping_sub(before);
+            self.zero_at.store(zero_at, Ordering::Relaxed);
+        }
     }
 }
 
@@ -61,9 +72,9 @@ impl Host for Linux {
     #[inline]
     fn now(&self) -> u64 {
         // Not `Instant`: a worker reads the clock twice in each batch, and the checked arithmetic of
-        // seconds and nanoseconds costs more than the reading. Saturating, for a child in another
-        // time namespace.
-        thread::monotonic_ns().saturating_sub(self.made_at)
+        // seconds and nanoseconds costs more than the reading. Never negative, whatever the namespace.
+        let since = thread::monotonic_ns().wrapping_sub(self.zero_at.load(Ordering::Relaxed));
+        since.cast_signed().max(0).cast_unsigned()
     }
 
     #[inline]
@@ -293,6 +304,28 @@ pub fn relax(round: u32) {
         _ => {
             let _held_off = crate::cancel::hold_off();
             std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Catches: a clock that stands at 0 until the system's passes the moment when the host was made.
+    #[test]
+    fn the_clock_goes_on_in_a_child_whose_system_is_behind() {
+        let host = Linux::new(&Options::default());
+        let of_parent = |ahead: u64| host.now() + ahead;
+        host.continue_from(0);
+        assert!(host.now() < of_parent(1), "the same namespace");
+        // The second exceeds the time since the system's start.
+        for ahead in [1_000_000_000, 1 << 60] {
+            let before = of_parent(ahead);
+            assert!(host.now() < before);
+            host.continue_from(before);
+            let now = host.now();
+            assert!(now >= before && host.now() >= now);
         }
     }
 }

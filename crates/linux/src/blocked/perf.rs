@@ -303,6 +303,8 @@ pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
 /// In a child after a fork: the thread that was opening the event does not exist here.
 pub(crate) fn child() {
     BEGUN.store(false, Ordering::Relaxed);
+    // By the clock of the parent, which the child's can be behind.
+    ATTEMPTS.again_at.store(0, Ordering::Relaxed);
 }
 
 #[cfg(test)]

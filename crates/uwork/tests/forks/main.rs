@@ -5,6 +5,7 @@
 
 mod adversary;
 mod bounded;
+mod clocks;
 mod descriptors;
 mod frames;
 mod hooks;

@@ -1,0 +1,37 @@
+//! Children in another time namespace.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::support::forked::in_child;
+use crate::support::items::Later;
+use crate::support::{queue, until, watchdog};
+
+/// Children of this process are in a namespace in which half of the time since the system's start has passed.
+fn unshare_time() -> bool {
+    let uptime = fs::read_to_string("/proc/uptime").expect("it is mounted");
+    let seconds: f64 = uptime.split(' ').next().expect("a number").parse().expect("a number");
+    // SAFETY: no pointers.
+    let is_permitted = unsafe { libc::unshare(libc::CLONE_NEWTIME) } == 0;
+    let offset = format!("monotonic -{} 0", (seconds / 2.0) as u64);
+    is_permitted && fs::write("/proc/self/timens_offsets", offset).is_ok()
+}
+
+// Catches: a clock that stands still until the system's passes the moment of the first queue.
+#[test]
+fn timers_expire_in_a_child_whose_clock_is_behind() {
+    let _watchdog = watchdog();
+    let queue = queue("timers").build().unwrap();
+    assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+    in_child(|| {
+        if !unshare_time() {
+            // It takes a privilege.
+            return;
+        }
+        in_child(|| {
+            let item = Later::counting();
+            assert!(queue.enqueue_delayed(item.clone(), Duration::from_millis(1)).is_queued());
+            until("the timer has expired", || item.tally.finished() == 1);
+        });
+    });
+}
