@@ -58,7 +58,7 @@ pub fn can_hold(bytes: usize) -> Result<(), c_int> {
     if reserve::is_low() && !reserve::fill() {
         return Err(refused());
     }
-    let memory = reserve::map(bytes).ok_or_else(refused)?;
+    let memory = reserve::claim(bytes).ok_or_else(refused)?;
     reserve::unmap(memory, bytes);
     Ok(())
 }

@@ -12,6 +12,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
+use std::ffi::c_int;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -170,17 +171,37 @@ pub(crate) fn fill() -> bool {
 }
 
 /// New memory of the system. Not by `malloc`, whose thresholds a large block would change.
-pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
-    let (access, kind) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+fn map(bytes: usize) -> Option<*mut u8> {
+    map_with(bytes, ACCESS)
+}
+
+const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+fn map_with(bytes: usize, access: c_int) -> Option<*mut u8> {
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping, which nothing uses.
     let memory = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
     (memory != libc::MAP_FAILED).then(|| memory.cast())
 }
 
-/// Returns memory of [`map`] that nothing uses.
+/// As [`map`], for memory that is not used: after `mlockall(MCL_FUTURE)` the system fills and locks new
+/// memory, but not that which was unlocked before its first access.
+pub(crate) fn claim(bytes: usize) -> Option<*mut u8> {
+    let memory = map_with(bytes, libc::PROT_NONE)?;
+    // SAFETY: the mapping is live, and nothing uses it. If a filter refuses `munlock`, it is filled.
+    let is_granted = unsafe {
+        libc::munlock(memory.cast(), bytes);
+        libc::mprotect(memory.cast(), bytes, ACCESS) == 0
+    };
+    if !is_granted {
+        unmap(memory, bytes);
+    }
+    is_granted.then_some(memory)
+}
+
+/// Returns memory of [`map`] or [`claim`] that nothing uses.
 pub(crate) fn unmap(memory: *mut u8, bytes: usize) {
-    // SAFETY: from `map` with this size, by both callers.
+    // SAFETY: from one of these with this size, by all callers.
     unsafe { libc::munmap(memory.cast(), bytes) };
 }
 
@@ -280,6 +301,34 @@ mod tests {
         assert_eq!(chunk.take(layout(SMALL + 1, 8)), None);
         assert!(chunk.take(layout(SMALL, 8)).is_some());
         assert_eq!(chunk.take(layout(usize::MAX / 4, 8)), None);
+    }
+
+    // Catches: megabytes that each call fills and locks.
+    #[test]
+    fn a_claim_fills_no_page_of_a_process_that_locks_all_memory() {
+        let fills = || {
+            let mut resident = vec![0_u8; CHUNK / PAGE];
+            // SAFETY: the claim has this many pages at most, and the vector a byte for each.
+            unsafe {
+                if libc::mlockall(libc::MCL_FUTURE) != 0 {
+                    return false;
+                }
+                let memory = claim(CHUNK).expect("there is memory");
+                assert_eq!(libc::mincore(memory.cast(), CHUNK, resident.as_mut_ptr()), 0);
+            }
+            resident.iter().any(|page| page & 1 != 0)
+        };
+        // SAFETY: the child takes no lock that another thread may have held, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let outcome = std::panic::catch_unwind(fills);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(outcome.map_or(2, i32::from)) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
     }
 
     // Catches: a block that returns to another allocator than its own, and contents lost in a move.
