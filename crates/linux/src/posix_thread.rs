@@ -52,13 +52,15 @@ impl Drop for Posix {
     }
 }
 
-/// Starts a thread with this name, of at most 15 bytes, and a stack of at least this size.
+/// Starts a thread with this name, of at most 15 bytes, and a stack of at least this size. `is_plain`: the
+/// C library's.
 pub(crate) fn spawn(
     name: String,
     stack: usize,
+    is_plain: bool,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Handle> {
-    if !BY_C_LIBRARY.load(Ordering::Relaxed) {
+    if !is_plain && !BY_C_LIBRARY.load(Ordering::Relaxed) {
         let thread = std::thread::Builder::new().name(name).stack_size(stack).spawn(body)?;
         return Ok(Handle(Kind::Std(thread)));
     }

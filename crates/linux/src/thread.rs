@@ -42,7 +42,7 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
     };
     let runs_items = spec.runner.is_some();
     let stack = if runs_items { stack_size::of_items() } else { stack_size::of_service() };
-    begin(&spec.name, stack, body).map(drop).map_err(|error| SpawnError(error.to_string()))
+    begin(&spec.name, stack, false, body).map(drop).map_err(|error| SpawnError(error.to_string()))
 }
 
 /// Starts a thread of the library's that runs no items.
@@ -50,16 +50,23 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
     start_joinable(name, body).map(drop)
 }
 
+/// As [`start`], without thread-local data that has a destructor: `body` uses none.
+#[cfg(feature = "symbols")]
+pub(super) fn start_plain(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    begin(name, stack_size::of_service(), true, body).map(drop)
+}
+
 /// Starts a thread of the library's that runs no items, and that another thread waits for.
 pub fn start_joinable(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Handle> {
-    begin(name, stack_size::of_service(), body)
+    begin(name, stack_size::of_service(), false, body)
 }
 
 /// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
-/// library's begins here.
+/// library's begins here. `is_plain`: see [`posix_thread::spawn`].
 fn begin(
     name: &str,
     stack: usize,
+    is_plain: bool,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<Handle> {
     let _held_off = cancel::hold_off();
@@ -67,11 +74,11 @@ fn begin(
     let blocked = signals::block_in_creator();
     let begin = move || {
         cancel::never();
-        signals::begin(known);
+        signals::begin(of_program);
         take_policy();
         body();
     };
-    let outcome = posix_thread::spawn(short(name), stack, begin);
+    let outcome = posix_thread::spawn(short(name), stack, is_plain, begin);
     // Restores the creator's mask, also if no thread was created.
     drop(blocked);
     outcome

@@ -1,10 +1,11 @@
 //! Names of functions, from the program's debug information or symbol table.
 
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Frame;
 
+use crate::Event;
 use crate::descriptor::own_table;
 
 /// Held while names are looked up. The resolver has a lock that no fork handler knows; a child
@@ -17,45 +18,95 @@ pub(crate) type Held = MutexGuard<'static, ()>;
 /// No thread looks names up while this is held. Takes up to some hundred milliseconds if a lookup
 /// is in progress. Call it without any of the engine's locks held.
 pub(crate) fn hold() -> Held {
-    RESOLVES.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&RESOLVES)
 }
 
 /// A call of the resolver.
 type Call = Box<dyn FnOnce() + Send>;
 
+/// A call that the resolver's thread is to make.
+struct Post {
+    /// `None`, with the event set: the thread ends.
+    call: Mutex<Option<Call>>,
+    is_due: Event,
+    is_done: Event,
+}
+
+impl Post {
+    /// Makes each call.
+    fn serve(&self) {
+        loop {
+            self.is_due.wait(None);
+            let Some(call) = locked(&self.call).take() else { return };
+            // The message of a panic was printed.
+            catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(std::mem::forget);
+            set(&self.is_done);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set(event: &Event) {
+    // SAFETY: it is live.
+    unsafe { Event::set(event) };
+}
+
 /// Calls the resolver, which opens and closes files by the standard library: on a thread with a table of
 /// descriptors of its own, of which the program closes none, and which closes none of the program's. It
 /// is empty, so that no file of the program's stays open by it. The thread is made by the first call, and
 /// ends with this value.
+///
+/// Neither thread uses thread-local data with a destructor meanwhile, as channels and threads of the
+/// standard library do. For the first such data a thread takes a lock of the dynamic linker's, which
+/// `dlopen` holds while constructors run. A constructor that forks waits for [`RESOLVES`].
 pub(super) struct Apart {
-    thread: Option<Sender<Call>>,
+    post: Option<Arc<Post>>,
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.post.iter().for_each(|post| set(&post.is_due));
+    }
 }
 
 impl Apart {
     pub(super) fn new() -> Apart {
-        Apart { thread: None }
+        Apart { post: None }
     }
 
     /// What `resolve` returns there, or on the calling thread if the system refuses one more.
     fn run<R: Send + 'static>(&mut self, resolve: impl Fn() -> R + Clone + Send + 'static) -> R {
         let _held = hold();
-        let (tell, told) = mpsc::channel();
-        let there = resolve.clone();
-        let call: Call = Box::new(move || _ = tell.send(there()));
-        let sent = self.thread().and_then(|thread| thread.send(call).ok());
-        sent.and_then(|()| told.recv().ok()).unwrap_or_else(resolve)
+        let Some(post) = self.post() else { return resolve() };
+        let result = Arc::new(Mutex::new(None));
+        let (there, stores) = (resolve.clone(), result.clone());
+        let call = move || {
+            let resolved = there();
+            *locked(&stores) = Some(resolved);
+        };
+        *locked(&post.call) = Some(Box::new(call));
+        set(&post.is_due);
+        post.is_done.wait(None);
+        let resolved = locked(&result).take();
+        resolved.unwrap_or_else(resolve)
     }
 
-    fn thread(&mut self) -> Option<&Sender<Call>> {
-        if self.thread.is_none() {
-            let (ask, asked) = mpsc::channel::<Call>();
+    /// The place for a call, whose thread exists.
+    fn post(&mut self) -> Option<&Post> {
+        if self.post.is_none() {
+            let post = Post { call: Mutex::new(None), is_due: Event::new(), is_done: Event::new() };
+            let post = Arc::new(post);
+            let serves = post.clone();
             let main = move || {
                 own_table();
-                asked.into_iter().for_each(|call| call());
+                serves.serve();
             };
-            self.thread = crate::thread::start("uw/names", main).ok().map(|()| ask);
+            self.post = crate::thread::start_plain("uw/names", main).ok().map(|()| post);
         }
-        self.thread.as_ref()
+        self.post.as_deref()
     }
 
     /// See [`name`](super::name).
