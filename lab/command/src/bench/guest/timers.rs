@@ -1,4 +1,4 @@
-//! Timers that are due at one moment, with an item that only counts.
+//! Timers that are due at one moment, with an item that only counts. Without rayon, which has no timers.
 
 use std::fs;
 use std::sync::OnceLock;
