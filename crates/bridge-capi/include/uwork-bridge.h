@@ -89,7 +89,7 @@ struct uw_bridge_word {
  *
  * Several changes are a script: EVAL, its text, the number of keys, the keys, the arguments. It
  * checks before it writes. A script that fails keeps what it has written, so its job becomes a dead
- * letter at once and repeats nothing.
+ * letter in the same step, and no run repeats the writes.
  *
  * EINVAL: no word, or a second effect. With more than 7000 words the job becomes a dead letter.
  */

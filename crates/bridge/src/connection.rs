@@ -1,11 +1,13 @@
 //! A connection to one address: packed commands out, replies in. A wait has a limit, and is cut into
-//! slices: its owner is asked whether it is worth going on while the server is silent. It knows
-//! nothing of other servers.
+//! slices: its owner is asked whether it is worth going on while the server is silent. A server that
+//! is never silent for long may take any time, until the owner [`Ends`]. A connection knows nothing of
+//! other servers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, Value};
@@ -22,12 +24,62 @@ use crate::tls;
 /// where the name leads by then.
 const TCP_MAX: Duration = Duration::from_millis(900);
 /// The longest wait of one system call.
-const SLICE: Duration = Duration::from_millis(500);
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 /// What bytes go through: a socket, or TLS on a socket.
 pub(crate) trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
+
+/// When the connections of a thread end, whatever they wait for or receive; unknown at first. The clones
+/// share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends(Arc<OnceLock<Instant>>);
+
+impl Ends {
+    /// Only the first call counts.
+    pub(crate) fn set(&self, at: Instant) {
+        self.0.get_or_init(|| at);
+    }
+
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.0.get().copied()
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.at().is_some_and(|at| Instant::now() >= at)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let over = || io::Error::new(ErrorKind::ConnectionAborted, "the consumer has ended");
+        if self.are_over() { Err(over()) } else { Ok(()) }
+    }
+}
+
+/// A socket whose reads and writes fail when its owner has ended. It is below TLS, whose reads go on
+/// while anything arrives.
+pub(crate) struct Bounded<S> {
+    socket: S,
+    ends: Ends,
+}
+
+impl<S: Read> Read for Bounded<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.ends.check()?;
+        self.socket.read(bytes)
+    }
+}
+
+impl<S: Write> Write for Bounded<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.ends.check()?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
 
 /// How long an exchange waits, and for whom.
 pub(crate) struct Wait<'a> {
@@ -77,22 +129,30 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to a server within `limit`: its name is resolved anew, and each of its addresses gets
-    /// what is left, or [`TCP_MAX`]. The greeting has `limit` for itself.
+    /// what is left, or [`TCP_MAX`]. The greeting has `limit` for itself. The connection ends with its
+    /// owner.
     pub(crate) fn open(
         server: &Server,
         addresses: &Addresses,
         limit: Duration,
+        ends: &Ends,
     ) -> io::Result<Connection> {
-        let tcp = |host: &str, port| connect(server, addresses, host, port, limit);
+        let tcp = |host: &str, port| {
+            let (address, socket) = connect(server, addresses, host, port, limit)?;
+            io::Result::Ok((Some(address), Bounded { socket, ends: ends.clone() }))
+        };
         let (address, stream): (_, Box<dyn Stream>) = match server.addr() {
-            ConnectionAddr::Unix(path) => (None, Box::new(connect_to_path(path, limit)?)),
+            ConnectionAddr::Unix(path) => {
+                let socket = connect_to_path(path, limit)?;
+                (None, Box::new(Bounded { socket, ends: ends.clone() }))
+            }
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let (address, stream) = tcp(host, *port)?;
-                (Some(address), tls::wrap(server, host, stream)?)
+                (address, tls::wrap(server, host, stream)?)
             }
             ConnectionAddr::Tcp(host, port) => {
                 let (address, stream) = tcp(host, *port)?;
-                (Some(address), Box::new(stream))
+                (address, Box::new(stream))
             }
             _ => return Err(io::Error::new(ErrorKind::Unsupported, "an unknown kind of address")),
         };
@@ -266,7 +326,8 @@ mod tests {
         let server = Server::new(&format!("redis://{address}")).unwrap();
         // Longer than any test.
         let addresses = Addresses::default();
-        let error = Connection::open(&server, &addresses, Duration::from_secs(86_400));
+        let error =
+            Connection::open(&server, &addresses, Duration::from_secs(86_400), &Ends::default());
         let error = error.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
@@ -280,7 +341,8 @@ mod tests {
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         let server = Server::new(&format!("unix://{}", path.display())).unwrap();
         let open = || {
-            Connection::open(&server, &Addresses::default(), Duration::from_millis(100)).map(drop)
+            let (addresses, limit) = (Addresses::default(), Duration::from_millis(100));
+            Connection::open(&server, &addresses, limit, &Ends::default()).map(drop)
         };
         let limit = Duration::from_millis(100);
         let queue: Vec<_> = (0..3).map(|_| connect_to_path(&path, limit)).collect();
@@ -342,5 +404,41 @@ mod tests {
             if asked == 3 { Err(io::Error::other("replaced")) } else { Ok(()) }
         });
         assert!(error.unwrap_err().to_string().contains("replaced"));
+    }
+
+    /// A server whose reply arrives byte by byte. After some of them its reader ends.
+    struct Drip(usize, Ends);
+
+    impl Read for Drip {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            if self.0 == 1_000 {
+                self.1.set(Instant::now());
+            }
+            let header = b"$100000000\r\n";
+            bytes[0] = header.get(self.0 - 1).copied().unwrap_or(b'x');
+            Ok(1)
+        }
+    }
+
+    impl Write for Drip {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reply_that_arrives_byte_by_byte_ends_with_its_reader() {
+        let ends = Ends::default();
+        let socket = Drip(0, ends.clone());
+        let mut connection = Connection::on(Box::new(Bounded { socket, ends }));
+        let limit = Duration::from_secs(3_600);
+        let wait = Wait { limit, doubt: limit, ask: &mut || Ok(()) };
+        let read = connection.ask_into(b"words", 0..1, wait, &mut |_, replies| replies.value());
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionAborted);
     }
 }

@@ -80,6 +80,7 @@ local from, to, bytes = ARGV[1], ARGV[2], 0
 if to == '+' then
   to = '0-1'
   local about = redis.pcall('XINFO', 'STREAM', KEYS[1])
+  if about.err and not about.err:find('no such key', 1, true) then error(about) end
   for i = 1, #about, 2 do
     if about[i] == 'last-generated-id' then to = about[i + 1] end
   end

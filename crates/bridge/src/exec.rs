@@ -16,7 +16,7 @@ use rustix::process::{
 
 use crate::fault::Error;
 use crate::handler::{Failure, Reply};
-use crate::job::{Job, too_long};
+use crate::job::{Job, Ticket, too_long};
 use crate::program::{check, is_of_job, without_number};
 
 /// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
@@ -38,7 +38,7 @@ const ERROR_MAX: usize = 2_000;
 /// Exit status 0: done, and standard output is the result. 65: a dead letter. Anything else, and the
 /// end by a signal: a failure that is tried again, with the end of standard error as its error. When
 /// the process ends, or the job is taken away from it by the time limit or the end of the consumer,
-/// the whole group is killed.
+/// the whole group is killed, before another consumer can get the job.
 ///
 /// A program that cannot be started any more, because it was removed or the machine has no room for
 /// a process, costs no job an attempt: see [`Failure::not_now`].
@@ -121,6 +121,9 @@ impl Exec {
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let name = self.program.to_string_lossy();
+        if job.is_abandoned() {
+            return Err(taken_away());
+        }
         job.describe(&self.words);
         let started = uwork::blocking(|| {
             let (reader, rest) = input_of(job.payload())?;
@@ -135,12 +138,12 @@ impl Exec {
         // its own.
         drop(command);
         job.has_started();
-        let mut run = Run::new(child, self.output_max, &self.groups);
+        let mut run = Run::new(child, self.output_max, &self.groups, &job.ticket);
         let status =
             run.finish(job, rest).map_err(|error| Failure::again(format!("{name}: {error}")))?;
         let Some(status) = status else {
             let failure = job.limit_exceeded().map(too_long);
-            return Err(failure.unwrap_or_else(|| Failure::again("its job was taken away")));
+            return Err(failure.unwrap_or_else(taken_away));
         };
         if status.success() {
             return Ok(Reply::result(std::mem::take(&mut run.out.kept)));
@@ -161,6 +164,11 @@ impl Exec {
             Failure::again(text)
         })
     }
+}
+
+/// The failure of a run whose attempt another thread has decided. It is ignored.
+fn taken_away() -> Failure {
+    Failure::again("its job was taken away")
 }
 
 /// The end of a pipe for the rest of a payload, and this rest.
@@ -228,11 +236,13 @@ struct Run {
     out: Output<std::process::ChildStdout>,
     err: Output<std::process::ChildStderr>,
     groups: Arc<Groups>,
+    ticket: Arc<Ticket>,
     is_reaped: bool,
 }
 
 impl Run {
-    fn new(mut child: Child, output_max: usize, groups: &Arc<Groups>) -> Run {
+    fn new(mut child: Child, output_max: usize, groups: &Arc<Groups>, ticket: &Arc<Ticket>) -> Run {
+        ticket.begin_group(Pid::from_child(&child));
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let mut leaders = groups.lock();
         leaders.push(Pid::from_child(&child));
@@ -246,6 +256,7 @@ impl Run {
             out: Output { from: out, kept: Vec::new(), max: output_max, keeps_end: false },
             err: Output { from: err, kept: Vec::new(), max: ERROR_MAX, keeps_end: true },
             groups: groups.clone(),
+            ticket: ticket.clone(),
             is_reaped: false,
         }
     }
@@ -318,6 +329,7 @@ impl Run {
         // Fails only if the group has ended.
         let _ = kill_process_group(leader, Signal::KILL);
         self.groups.lock().retain(|&other| other != leader);
+        self.ticket.end_group();
         self.is_reaped = true;
         let status = self.child.wait()?;
         self.out.read();
@@ -359,7 +371,7 @@ mod tests {
         let cat = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn();
         let mut child = cat.unwrap();
         let input = child.stdin.take();
-        let mut run = Run::new(child, 0, &Arc::default());
+        let mut run = Run::new(child, 0, &Arc::default(), &Ticket::new());
         assert!(!run.has_ended().unwrap());
         drop(input);
         while !run.has_ended().unwrap() {

@@ -166,6 +166,7 @@ fn greeting(info: &str) -> Greeting {
 mod tests {
     use super::*;
     use crate::addresses::Addresses;
+    use crate::connection::Ends;
     use std::io::{self, Write as _};
     use std::net::{Shutdown, TcpListener};
     use std::time::Duration;
@@ -186,7 +187,8 @@ mod tests {
             }
         });
         let addresses = Addresses::default();
-        let open = Connection::open(&server, &addresses, Duration::from_secs(3_600));
+        let open =
+            Connection::open(&server, &addresses, Duration::from_secs(3_600), &Ends::default());
         let mut connection = open.unwrap();
         let limit = Duration::from_secs(3_600);
         let wait = Wait { limit, doubt: limit, ask: &mut || Ok(()) };

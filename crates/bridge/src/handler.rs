@@ -45,7 +45,7 @@ impl Reply {
     ///
     /// Several changes are a script: `EVAL`, its text, the number of keys, the keys, the arguments.
     /// It checks before it writes. A script that fails keeps what it has written, so its job becomes
-    /// a dead letter at once and repeats nothing.
+    /// a dead letter in the same step, and no run repeats the writes.
     ///
     /// A job has one effect, of 1 to 7000 words: with another number it becomes a dead letter.
     ///
@@ -64,7 +64,7 @@ impl Reply {
     }
 
     /// Whether the effect is a script.
-    pub(crate) fn has_script(&self) -> bool {
+    fn has_script(&self) -> bool {
         let first = self.effect.iter().flatten().next();
         first.is_some_and(|word| word.eq_ignore_ascii_case(b"EVAL"))
     }

@@ -2,13 +2,14 @@
 
 use std::fmt::{self, Write as _};
 use std::string::FromUtf8Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::consumer::Trial;
+use crate::consumer::{Trial, lock};
 use crate::handler::Failure;
 use crate::policy::Deliveries;
 use crate::scripts::ms;
@@ -261,6 +262,8 @@ pub(crate) struct Ticket {
     recorded: AtomicBool,
     /// The server was told that the run begins, and its answer did not come.
     unanswered: AtomicBool,
+    /// The leader of the process group that runs the job, until it is reaped.
+    group: Mutex<Option<Pid>>,
 }
 
 const HELD: u8 = 0;
@@ -277,6 +280,7 @@ impl Ticket {
             has_permit: AtomicBool::new(false),
             recorded: AtomicBool::new(false),
             unanswered: AtomicBool::new(false),
+            group: Mutex::default(),
         })
     }
 
@@ -313,6 +317,30 @@ impl Ticket {
 
     pub(crate) fn is_settled(&self) -> bool {
         self.state.load(Ordering::Relaxed) == SETTLED
+    }
+
+    /// A process group runs the job from now on. It is killed if the attempt is decided already.
+    pub(crate) fn begin_group(&self, leader: Pid) {
+        *lock(&self.group) = Some(leader);
+        if self.is_settled() {
+            self.kill_group();
+        }
+    }
+
+    /// The leader of the group will be reaped.
+    pub(crate) fn end_group(&self) {
+        *lock(&self.group) = None;
+    }
+
+    /// Kills the process group. To be called when another thread than that of the run has decided the
+    /// attempt, before its outcome is delivered: another consumer may start the job then.
+    pub(crate) fn kill_group(&self) {
+        // Under the lock, so that the number still belongs to the leader.
+        let group = lock(&self.group);
+        if let Some(leader) = *group {
+            // Fails only if the group has ended.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
     }
 
     /// Whether its run has begun, and may have ended.

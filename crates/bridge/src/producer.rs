@@ -8,7 +8,7 @@ use crate::config::{SHARDS_MAX, placed};
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::job::EntryId;
 use crate::keys::{Keys, shard_of};
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::safety::{self, Findings};
 use crate::scripts::{SCRIPTS, call, ms};
 use crate::server::Server;
@@ -315,7 +315,7 @@ impl Producer {
             let mark = keys.id(push.id.as_deref().unwrap_or_default());
             let mut command = call(&SCRIPTS.push, &[&keys.stream, &keys.delayed, &mark]);
             // Two delayed jobs with equal fields are two members of the set.
-            let unique = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+            let unique = format!("{:032x}", process::unique());
             command.arg(window_ms).arg(delay_ms).arg(unique).arg(shards);
             command
         };

@@ -132,9 +132,20 @@ fn eviction(info: &str) -> Option<String> {
     Some(format!("maxmemory-policy {policy} deletes {what} {when}; set noeviction"))
 }
 
-/// What INFO says against a server.
+/// The fields of INFO that the findings need.
+const NEEDED: [&str; 3] = ["maxmemory_policy", "aof_enabled", "role"];
+
+/// What INFO says against a server, or does not say.
 fn findings(info: &str) -> Vec<String> {
     let mut found = Vec::from_iter(eviction(info));
+    let missing: Vec<&str> =
+        NEEDED.into_iter().filter(|name| field(info, name).is_none()).collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        found.push(format!(
+            "whether the server keeps jobs is unknown: INFO does not tell {missing}"
+        ));
+    }
     if field(info, "aof_enabled") == Some("0") {
         found.push(
             "no append-only file: a restart forgets jobs; set appendonly yes, and appendfsync \
@@ -170,7 +181,17 @@ mod tests {
         assert!(findings(&safe.replace("maxmemory:0", "maxmemory:1048576")).is_empty());
         assert!(findings(&safe.replace("enabled:1", "enabled:0"))[0].contains("append-only"));
         assert!(findings(&safe.replace("master", "slave"))[0].contains("a replica"));
-        assert!(findings("").is_empty());
+    }
+
+    // Catches: a server that says nothing, and passes for one that keeps all jobs.
+    #[test]
+    fn a_server_that_does_not_tell_all_is_a_finding() {
+        let unknown = "whether the server keeps jobs is unknown: INFO does not tell ";
+        let all = format!("{unknown}maxmemory_policy, aof_enabled, role");
+        assert_eq!(findings(""), [all]);
+        let found = findings("maxmemory_policy:noeviction\r\nrole:slave\r\n");
+        assert_eq!(found[0], format!("{unknown}aof_enabled"));
+        assert!(found[1].contains("a replica"), "{found:?}");
     }
 
     #[test]

@@ -92,19 +92,7 @@ if ARGV[8] == '1' then
 end
 needs('XACK', KEYS[1], ARGV[1], '0-1')
 may_delete(KEYS[1], ARGV[4])
-local fields, large, first = fields_of(KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[6])
-if fields and ARGV[7] == '0' then
-  large = refusal('XADD', KEYS[2], '*', unpack(fields))
-elseif fields then
-  large = refusal('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', unpack(fields))
-end
-if large then
-  quarantine(KEYS[1], KEYS[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6] .. '; ' .. large, first)
-end
-if fields or large then tally(KEYS[3], 'dead', 1) end
-if large then return 3 end
-ended(KEYS[1], ARGV[1], ARGV[3], ARGV[4])
-return 1
+return bury(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7])
 ";
 
 /// KEYS delayed stream dead; ARGV count: moves jobs that are due to the stream, and members that
@@ -196,7 +184,9 @@ end
 local added
 if due then
   local member = cmsgpack.pack({ARGV[3], {unpack(ARGV, 5)}})
-  added = redis.pcall('ZADD', KEYS[2], due, member)
+  added = redis.pcall('ZADD', KEYS[2], 'NX', due, member)
+  -- Two equal members would be one job.
+  if added == 0 then added = {err = 'ERR a delayed job with this number exists already'} end
 else
   added = redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 5))
 end

@@ -60,6 +60,14 @@ pub struct Stat {
 /// The consumers of entries that no process has: those in quarantine, and those that were released.
 const NO_PROCESSES: [&str; 2] = ["quarantine", "released"];
 
+impl ConsumerStat {
+    /// Whether it is a process, which lives or has died. Else it has entries that no process has: those
+    /// in quarantine, and those that were released from it and wait for a consumer.
+    pub fn is_process(&self) -> bool {
+        !NO_PROCESSES.contains(&&*self.name)
+    }
+}
+
 impl Stat {
     /// The number of consumers that are processes, live or dead.
     pub fn consumers_known(&self) -> u64 {
@@ -72,7 +80,23 @@ impl Stat {
     }
 
     fn processes(&self) -> impl Iterator<Item = &ConsumerStat> {
-        self.consumers.iter().filter(|consumer| !NO_PROCESSES.contains(&&*consumer.name))
+        self.consumers.iter().filter(|consumer| consumer.is_process())
+    }
+
+    /// Takes the counters in the reply to HGETALL.
+    fn count(&mut self, reply: &Value) {
+        let Value::Array(counts) = reply else { return };
+        for pair in counts.chunks_exact(2) {
+            let place = match text(&pair[0]).as_str() {
+                "done" => &mut self.done,
+                "retries" => &mut self.retries,
+                "dead" => &mut self.dead,
+                "reclaimed" => &mut self.reclaimed,
+                "duplicates" => &mut self.duplicates,
+                _ => continue,
+            };
+            *place = text(&pair[1]).parse().unwrap_or(0);
+        }
     }
 
     /// Asks a server for the state of a stream. A stream or group that does not exist is empty.
@@ -104,19 +128,7 @@ impl Stat {
         let length = number(&replies[0]);
         stat.delayed = number(&replies[1]);
         stat.dead_letters = number(&replies[2]);
-        if let Value::Array(counts) = &replies[3] {
-            for pair in counts.chunks(2) {
-                let place = match text(&pair[0]).as_str() {
-                    "done" => &mut stat.done,
-                    "retries" => &mut stat.retries,
-                    "dead" => &mut stat.dead,
-                    "reclaimed" => &mut stat.reclaimed,
-                    "duplicates" => &mut stat.duplicates,
-                    _ => continue,
-                };
-                *place = text(&pair[1]).parse().unwrap_or(0);
-            }
-        }
+        stat.count(&replies[3]);
         let groups = groups(&replies[5]);
         stat.group_exists = groups.iter().any(|name| name == group) || stat.is_unread("");
         let has_counts = matches!(&replies[3], Value::Array(counts) if !counts.is_empty());
@@ -276,5 +288,14 @@ mod tests {
         let out = Stat::to_openmetrics(&[stat], heartbeat);
         assert!(out.contains("uwork_bridge_consumers{stream=\"\"} 3\n"), "{out}");
         assert!(out.contains("uwork_bridge_consumers_alive{stream=\"\"} 2\n"), "{out}");
+    }
+
+    #[test]
+    fn counters_without_a_value_are_not_read() {
+        let bulk = |word: &str| Value::BulkString(word.into());
+        let mut stat = Stat::default();
+        stat.count(&Value::Array(["done", "7", "dead"].map(bulk).to_vec()));
+        stat.count(&Value::Okay);
+        assert_eq!((stat.done, stat.dead), (7, 0));
     }
 }

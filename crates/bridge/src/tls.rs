@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::connection::Stream;
+use crate::connection::{Bounded, Stream};
 use crate::server::Server;
 
 /// The certificates of an address.
@@ -48,7 +48,11 @@ pub(crate) fn certificates(
 }
 
 /// TLS on a socket. The handshake goes with the first bytes.
-pub(crate) fn wrap(server: &Server, host: &str, tcp: TcpStream) -> io::Result<Box<dyn Stream>> {
+pub(crate) fn wrap(
+    server: &Server,
+    host: &str,
+    tcp: Bounded<TcpStream>,
+) -> io::Result<Box<dyn Stream>> {
     let certificates = match server.tls() {
         Some(certificates) => certificates.clone(),
         None => certificates(None, None)?,
@@ -59,7 +63,7 @@ pub(crate) fn wrap(server: &Server, host: &str, tcp: TcpStream) -> io::Result<Bo
 }
 
 /// TLS on a socket, whose errors say why the server has closed it.
-struct Tls(StreamOwned<ClientConnection, TcpStream>);
+struct Tls(StreamOwned<ClientConnection, Bounded<TcpStream>>);
 
 impl Tls {
     /// A server that refuses the client's certificate says so in an alert, and closes the connection.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value};
 
 use self::doubt::{Doubt, Said};
-use crate::connection::{Connection, Intake, Wait};
+use crate::connection::{Connection, Ends, Intake, Wait};
 use crate::fault::{ErrorKind, Fault, Remedy};
 use crate::greeting::{Cluster, Greeting, greet};
 use crate::nodes::{Address, Nodes, Place};
@@ -55,7 +55,7 @@ pub(crate) struct Wire {
     lost: Option<Fault>,
     is_hurried: bool,
     /// When the last exchange ends, whatever it has reached.
-    ends_by: Option<Instant>,
+    ends: Ends,
     /// The last commands, or a part of them, may have reached the server.
     was_sent: bool,
     buffer: Vec<u8>,
@@ -113,7 +113,7 @@ impl Wire {
             vain: 0,
             lost: None,
             is_hurried: false,
-            ends_by: None,
+            ends: Ends::default(),
             was_sent: false,
             buffer: Vec::new(),
         }
@@ -130,9 +130,14 @@ impl Wire {
         (self.connection, self.place.nodes) = (None, nodes);
     }
 
-    /// Waits less from now on, and at most until a time, if it is known: the consumer ends.
-    pub(crate) fn hurry(&mut self, ends_by: Option<Instant>) {
-        (self.is_hurried, self.ends_by) = (true, ends_by);
+    /// For a thread of a consumer: its exchanges end then.
+    pub(crate) fn ending_with(self, ends: Ends) -> Wire {
+        Wire { ends, ..self }
+    }
+
+    /// Waits less from now on: the consumer ends.
+    pub(crate) fn hurry(&mut self) {
+        self.is_hurried = true;
     }
 
     pub(crate) fn name(&self) -> String {
@@ -171,7 +176,7 @@ impl Wire {
     fn exchange_max(&self) -> Duration {
         let max = self.server.limit(if self.is_hurried { HURRIED_REPLY_MAX } else { REPLY_MAX });
         let left = |by: Instant| by.saturating_duration_since(Instant::now());
-        self.ends_by.map_or(max, |by| max.min(left(by)))
+        self.ends.at().map_or(max, |by| max.min(left(by)))
     }
 
     /// As [`Wire::ask`], for commands that block on the server for at most `block`.
@@ -307,8 +312,9 @@ impl Wire {
     /// Whether another connection has left the server of this one since, with a proof.
     fn was_left(&self) -> bool {
         let Some(Connected { made, greeting, owner, .. }) = &self.connection else { return false };
-        let (place, server) = (&self.place, &self.server);
-        let doubt = Doubt { place, server, said: Said::Here(greeting), owner: owner.as_ref() };
+        let (place, server, ends) = (&self.place, &self.server, &self.ends);
+        let (said, owner) = (Said::Here(greeting), owner.as_ref());
+        let doubt = Doubt { place, server, said, owner, ends };
         place.nodes.has_failed_since(&server.name(), *made) && doubt.is_replaced()
     }
 
@@ -346,8 +352,9 @@ impl Wire {
         let Some(Connected { connection, greeting, owner, .. }) = &mut self.connection else {
             return Ok(Vec::new());
         };
-        let (place, server) = (&self.place, &self.server);
-        let doubt = Doubt { place, server, said: Said::Here(greeting), owner: owner.as_ref() };
+        let (place, server, ends) = (&self.place, &self.server, &self.ends);
+        let (said, owner) = (Said::Here(greeting), owner.as_ref());
+        let doubt = Doubt { place, server, said, owner, ends };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
         self.was_sent = true;
@@ -411,10 +418,11 @@ impl Wire {
     fn open(&self, server: &Server, limit: Duration) -> Result<Option<Connected>, Fault> {
         let (nodes, name) = (&self.place.nodes, server.name());
         let fault = |error: io::Error| Fault::of_connection(&error, &name);
-        let mut connection = Connection::open(server, &nodes.addresses, limit).map_err(fault)?;
-        let (place, owner) = (&self.place, self.place.owner());
+        let (place, owner, ends) = (&self.place, self.place.owner(), &self.ends);
+        let opened = Connection::open(server, &nodes.addresses, limit, ends);
+        let mut connection = opened.map_err(fault)?;
         let said = Said::Before(nodes.said(&name), Cell::default());
-        let doubt = Doubt { place, server, said, owner: owner.as_ref() };
+        let doubt = Doubt { place, server, said, owner: owner.as_ref(), ends };
         let ask = &mut || doubt.ask();
         let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
         let address = connection.address();

@@ -23,6 +23,11 @@ pub(super) struct Alone {
     since: Instant,
     has_begun: bool,
     run_max: Duration,
+    heartbeat: Duration,
+    /// Since when the server has to learn that its run has ended, or that others run beside it.
+    untold_since: Option<Instant>,
+    /// Others run beside it, although the server does not know.
+    others_run: bool,
 }
 
 /// When a consumer that holds other jobs may choose one.
@@ -60,7 +65,8 @@ impl Alone {
     /// kills its consumer late is alone at last.
     pub(super) fn new(now: Instant, place: Place, heartbeat: Duration, surplus: u32) -> Alone {
         let run_max = heartbeat.saturating_mul(RUN).saturating_mul(1 << surplus.min(20));
-        Alone { place, since: now, has_begun: false, run_max }
+        let (has_begun, others_run) = (false, false);
+        Alone { place, since: now, has_begun, run_max, heartbeat, untold_since: None, others_run }
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -74,6 +80,21 @@ impl Alone {
     /// It has waited for the others as long as it may, and is handed back.
     pub(super) fn is_in_vain(&self, now: Instant, turns: &Turns) -> bool {
         !self.has_begun && now - self.since >= turns.wait
+    }
+
+    /// True once: the server has not learnt for a heartbeat that the run has ended, or that it is long.
+    /// Others run from now on, since a server that is away must not stop the jobs of all others.
+    pub(super) fn lets_others_run(&mut self, now: Instant, has_ended: bool) -> bool {
+        if !has_ended && !self.is_long(now) {
+            return false;
+        }
+        let untold_since = *self.untold_since.get_or_insert(now);
+        let is_over = now.saturating_duration_since(untold_since) >= self.heartbeat;
+        is_over && !std::mem::replace(&mut self.others_run, true)
+    }
+
+    pub(super) fn others_run(&self) -> bool {
+        self.others_run
     }
 
     /// It has run alone as long as it may: others may run beside it.
@@ -120,6 +141,22 @@ mod tests {
             alone.begins(now);
             assert!(!alone.is_long(now + HEARTBEAT * (heartbeats - 1)));
             assert!(alone.is_long(now + HEARTBEAT * heartbeats));
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_told_in_a_heartbeat_delays_no_other_job() {
+        let now = Instant::now();
+        for has_ended in [true, false] {
+            let mut alone = Alone::new(now, (0, EntryId(1, 0)), HEARTBEAT, 0);
+            alone.begins(now);
+            assert!(!alone.lets_others_run(now + HEARTBEAT, false), "it runs");
+            let told = now + if has_ended { HEARTBEAT } else { HEARTBEAT * 10 };
+            assert!(!alone.lets_others_run(told, has_ended));
+            let later = told + HEARTBEAT;
+            assert!(!alone.lets_others_run(later - Duration::from_millis(1), has_ended));
+            assert!(!alone.others_run() && alone.lets_others_run(later, has_ended));
+            assert!(!alone.lets_others_run(later, has_ended) && alone.others_run());
         }
     }
 }

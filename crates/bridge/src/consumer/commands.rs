@@ -81,18 +81,18 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    let mut command = call(&SCRIPTS.effects, &[&keys.stream, &keys.stats, &keys.guard]);
+    let of = [&keys.stream, &keys.stats, &keys.guard, &keys.dead];
+    let mut command = call(&SCRIPTS.effects, &of);
     command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
-    command.arg(outcome.twice.word());
+    let results_max = if let Results::Stream(max) = config.results { max } else { 0 };
+    command.arg(outcome.twice.word()).arg(attempt(link, outcome));
+    command.arg(config.dead_max).arg(results_max);
     let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
     // One copy of a result, which may be large.
     let key = keys.result(&id);
-    let (life_ms, max) = match config.results {
-        Results::Dropped => (String::new(), String::new()),
-        Results::Key(life) => (ms(life).max(1).to_string(), String::new()),
-        Results::Stream(max) => (String::new(), max.to_string()),
-    };
-    let before = ["XADD", &*keys.results, "MAXLEN", "~", &max, "*", "i", &id, "r"];
+    let life_ms = if let Results::Key(life) = config.results { ms(life).max(1) } else { 0 };
+    let life_ms = life_ms.to_string();
+    let before = ["XADD", &*keys.results, "*", "i", &id, "r"];
     let result: Vec<&[u8]> = match (&reply.result, config.results) {
         (None, _) | (_, Results::Dropped) => Vec::new(),
         (Some(result), Results::Key(_)) => {
@@ -112,13 +112,17 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     command
 }
 
+/// The attempt that has ended. Runs of consumers that live are no attempts.
+fn attempt(link: &Link, outcome: &Outcome) -> u32 {
+    outcome.attempt.min(link.attempt(&outcome.place).unwrap_or(u32::MAX))
+}
+
 /// The retry or the burial of a failed job, and which of the two it is.
 pub(super) fn failed(link: &Link, outcome: &Outcome, failure: &Failure) -> (Cmd, Fate) {
     let config = &link.shared.config;
     let (stream, entry) = outcome.place;
     let keys = &link.streams[stream].1;
-    // Runs of consumers that live are no attempts.
-    let attempt = outcome.attempt.min(link.attempt(&outcome.place).unwrap_or(u32::MAX));
+    let attempt = attempt(link, outcome);
     let (max, is_final) = (config.attempts_max, failure.is_final);
     let fate = after_failure(attempt, max, is_final, config.backoff, fastrand::f64());
     let (mut command, last) = match fate {

@@ -64,6 +64,8 @@ struct Committer {
     owed: Vec<bool>,
     /// Streams that are looked through for orphans before the reader fills a place.
     first: Vec<bool>,
+    /// A look has found no place.
+    waits: bool,
     /// Jobs taken over from other consumers, by stream.
     took: Vec<Throttle>,
     ended: usize,
@@ -105,6 +107,7 @@ impl Committer {
             cursors: vec!["0-0".to_owned(); streams],
             owed: vec![false; streams],
             first: vec![false; streams],
+            waits: false,
             took: vec![Throttle::default(); streams],
             ended: 0,
             record: now,
@@ -122,6 +125,9 @@ impl Committer {
         loop {
             let until = self.wake_at();
             let taken = self.link.take_outcomes(until);
+            if self.link.must_look() {
+                self.next.reclaim.fill(Instant::now());
+            }
             let linger = self.link.shared.linger();
             let is_small = !taken.is_empty() && taken.len() < BATCH_MAX / 8;
             self.collect(taken);
@@ -139,10 +145,11 @@ impl Committer {
                 break;
             }
             if commands.is_empty() {
+                self.wait_in_line();
                 continue;
             }
             if self.link.shared.is_stopping() {
-                self.wire.hurry(self.link.ends_by());
+                self.wire.hurry();
             }
             let (shared, mut found) = (self.link.shared.clone(), HashMap::new());
             // A strict consumer takes nothing over from a server that was not asked.
@@ -165,6 +172,7 @@ impl Committer {
                 Ok(replies) => {
                     self.put_orphans_first(&sent);
                     let is_refused = self.read(replies, sent, found);
+                    self.wait_in_line();
                     if is_refused && self.link.is_closing() {
                         // A server that refuses outcomes has had its time. Other consumers take
                         // what is left.
@@ -173,6 +181,9 @@ impl Committer {
                 }
                 Err(fault) => {
                     self.link.doubt();
+                    // The others do not wait for this server.
+                    self.waits = false;
+                    shared.leave_line(&self.link);
                     // A reply with entries for this consumer may be among the lost ones.
                     self.link.seek_orphans();
                     // Before the outcomes are sent again: an outcome whose job is another consumer's
@@ -202,6 +213,14 @@ impl Committer {
             }
         }
         self.leave();
+    }
+
+    /// Stands in line for a place for an orphan, if a look has found none. Only now: a server that hangs
+    /// would keep a place from the other shards.
+    fn wait_in_line(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.link.shared.stand_in_line(&self.link);
+        }
     }
 
     fn collect(&mut self, outcomes: Vec<Outcome>) {
@@ -390,7 +409,7 @@ impl Committer {
             command
         };
         let commands: Vec<Cmd> = self.link.streams.iter().map(of_stream).collect();
-        self.wire.hurry(self.link.ends_by());
+        self.wire.hurry();
         // A consumer that stays behind is removed by another's sweep.
         let _ = self.wire.ask(&commands);
     }
@@ -532,5 +551,61 @@ mod tests {
         let beat = String::from_utf8_lossy(&beat);
         let beaten = ["1-0", "2-0", "3-0", "4-0"].map(|id| beat.contains(id));
         assert_eq!(beaten, [false, false, true, true], "{beat}");
+    }
+
+    // Catches: a server that is away while the end of a lone run is on its way, and all shards wait.
+    #[test]
+    fn a_lone_run_whose_server_is_away_delays_no_other_shard_for_longer_than_a_heartbeat() {
+        let mut committer = committer();
+        let (now, shared) = (Instant::now(), committer.link.shared.clone());
+        let (heartbeat, place) = (shared.config.heartbeat, (0, EntryId(7, 0)));
+        // Without a payload its attempt is decided at once.
+        let (of, fields) = (Deliveries::read(1), Some(Fields::default()));
+        let entry = Entry { id: place.1, of, fields, bytes: 0 };
+        committer.link.admit(0, Delivered::with(&shared, vec![entry]));
+        let mut alone = Alone::new(now, place, heartbeat, 0);
+        alone.begins(now);
+        committer.alone = Some(alone);
+        assert!(shared.begin_alone() && committer.link.is_settled(&place));
+        committer.watch_alone(now);
+        committer.watch_alone(now + heartbeat - Duration::from_millis(1));
+        assert!(shared.is_alone() && shared.places() == 0);
+        committer.watch_alone(now + heartbeat);
+        assert!(!shared.is_alone() && shared.places() > 0);
+        // Now a job of another shard runs alone.
+        assert!(shared.begin_alone());
+        committer.link.release([place]);
+        committer.watch_alone(now + 2 * heartbeat);
+        assert!(shared.is_alone() && committer.alone.is_none());
+    }
+
+    #[test]
+    fn a_reply_that_is_malformed_counts_nothing() {
+        let ids = |count: u64| {
+            let id = |ms| Value::BulkString(format!("{ms}-0").into_bytes());
+            Value::Array((0..count).map(id).collect())
+        };
+        let replies =
+            [ids(3), Value::Okay, Value::Nil, Value::Array(vec![Value::Nil; 3]), Value::Int(-7)];
+        for reply in replies {
+            let mut committer = committer();
+            let place = (0, EntryId(7, 0));
+            let (twice, end) = (Twice::IfMissing, End::Done(Reply::done()));
+            let outcome = Outcome { place, id: None, attempt: 1, twice, end };
+            let sent = vec![
+                Sent::HandBack(vec![place]),
+                Sent::Complete(vec![place], Twice::IfMissing),
+                Sent::Effects(outcome),
+                Sent::Beat(0),
+                Sent::Reclaim(0),
+                Sent::Promote(0),
+                Sent::Skip(vec![(place, "mail".to_owned())]),
+                Sent::Spare(0, Vec::new()),
+            ];
+            let count = sent.len();
+            committer.read(vec![reply; count], sent, HashMap::new());
+            let counters = committer.link.shared.tally.read(0);
+            assert!(counters.handed_back <= 1 && counters.done <= 2, "{counters:?}");
+        }
     }
 }

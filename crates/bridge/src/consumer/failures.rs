@@ -8,7 +8,6 @@ use super::shared::{Shared, lock};
 use crate::config::Results;
 use crate::handler::{Failure, Reply};
 use crate::job::Job;
-use crate::report::Reporter;
 
 /// The interval between two lines about failures of one handler.
 const SAY_EVERY: Duration = Duration::from_secs(60);
@@ -52,8 +51,9 @@ pub(super) struct Failed<'a> {
 }
 
 impl Failures {
-    /// Reports an attempt if it is the first of its stream and handler, or the first after a while.
-    pub(super) fn add(&mut self, failed: &Failed<'_>, reporter: &Reporter) {
+    /// The line for an attempt that is the first of its stream and handler, or the first after a while.
+    #[must_use]
+    pub(super) fn add(&mut self, failed: &Failed<'_>) -> Option<String> {
         let mut matter = (failed.stream.to_owned(), failed.handler.map(str::to_owned));
         if self.0.len() >= MATTERS_MAX && !self.0.contains_key(&matter) {
             matter.1 = None;
@@ -61,17 +61,17 @@ impl Failures {
         let throttle = self.0.entry(matter).or_default();
         let is_first = throttle.said.is_none();
         throttle.add(1);
-        let Some(count) = throttle.due(SAY_EVERY, Instant::now()) else { return };
+        let count = throttle.due(SAY_EVERY, Instant::now())?;
         let Failed { stream, handler, id, attempt, attempts_max, text } = failed;
         let of = handler.map_or(String::new(), |name| format!(" of {name}"));
         let text = text.lines().next().unwrap_or_default();
         let attempt = format!("{id}{of} has failed in attempt {attempt} of {attempts_max}: {text}");
-        reporter.say(&match is_first {
+        Some(match is_first {
             true => format!("{stream}: {attempt}"),
             false => {
                 format!("{stream}: {count} more attempts{of} have failed; the last: {attempt}")
             }
-        });
+        })
     }
 }
 
@@ -114,18 +114,21 @@ pub(super) fn end_of(shared: &Shared, job: &Job, result: Result<Reply, Failure>)
 
 impl Failed<'_> {
     pub(super) fn report(&self, shared: &Shared) {
-        lock(&shared.failures).add(self, &shared.reporter);
+        let line = lock(&shared.failures).add(self);
+        // Without the lock: the program may be slow to take it.
+        line.iter().for_each(|line| shared.reporter.say(line));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use crate::config::Config;
     use crate::handler::Handlers;
     use crate::job::{EntryId, Ticket};
+    use crate::report::Reporter;
     use crate::server::Server;
 
     #[test]
@@ -171,25 +174,21 @@ mod tests {
 
     #[test]
     fn each_handler_has_its_first_failure_and_names_without_end_have_one() {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let sink = lines.clone();
-        let reporter = Reporter::new(move |line| sink.lock().unwrap().push(line.to_owned()));
         let mut failures = Failures::default();
         let mut fail = |handler: Option<&str>| {
             let id = "7-0".to_owned();
             let (stream, text) = ("jobs", "no\nmore");
             let failed = Failed { stream, handler, id, attempt: 1, attempts_max: 5, text };
-            failures.add(&failed, &reporter);
+            failures.add(&failed)
         };
-        (0..3).for_each(|_| fail(None));
-        fail(Some("mail"));
-        fail(Some("mail"));
+        let handlers = [None, None, None, Some("mail"), Some("mail")];
+        let lines: Vec<String> = handlers.into_iter().filter_map(&mut fail).collect();
         let expected = [
             "jobs: 7-0 has failed in attempt 1 of 5: no",
             "jobs: 7-0 of mail has failed in attempt 1 of 5: no",
         ];
-        assert_eq!(*lines.lock().unwrap(), expected);
-        (0..1_000).for_each(|n| fail(Some(&n.to_string())));
-        assert_eq!(lines.lock().unwrap().len(), MATTERS_MAX);
+        assert_eq!(lines, expected);
+        let more = (0..1_000).filter_map(|n| fail(Some(&n.to_string()))).count();
+        assert_eq!(lines.len() + more, MATTERS_MAX);
     }
 }

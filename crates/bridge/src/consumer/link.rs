@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::outcome::{End, Outcome, Twice};
 use super::run::Waiting;
 use super::shared::{Shared, lock};
+use crate::connection::Ends;
 use crate::job::{EntryId, Ticket};
 use crate::keys::Keys;
 use crate::policy::Deliveries;
@@ -61,15 +62,19 @@ pub(crate) struct Link {
     orphans: AtomicBool,
     /// The committer looks for orphans before the reader fills a place.
     orphans_first: AtomicBool,
+    /// There may be a place for one. Set under the lock of the outcomes.
+    must_look: AtomicBool,
     pub(crate) refusal: Refusal,
+    /// When the reader ends, whatever arrives.
+    pub(super) reading: Ends,
     /// The committer ends when it has committed everything, or at this time.
-    closing: OnceLock<Instant>,
+    pub(super) closing: Ends,
 }
 
 impl Link {
     pub(crate) fn new(shared: Arc<Shared>, streams: &[String]) -> Arc<Link> {
         let streams = streams.iter().map(|name| (Arc::from(name.as_str()), Keys::of(name)));
-        Arc::new(Link {
+        let link = Arc::new(Link {
             shared,
             streams: streams.collect(),
             held: Mutex::default(),
@@ -80,9 +85,13 @@ impl Link {
             arrived: Condvar::new(),
             orphans: AtomicBool::new(false),
             orphans_first: AtomicBool::new(false),
+            must_look: AtomicBool::new(false),
             refusal: Refusal::default(),
-            closing: OnceLock::new(),
-        })
+            reading: Ends::default(),
+            closing: Ends::default(),
+        });
+        link.shared.add_link(&link);
+        link
     }
 
     /// Adds runs whose begin is to be recorded.
@@ -167,12 +176,13 @@ impl Link {
         }
     }
 
-    /// Waits for outcomes until a time, and takes them all.
+    /// Waits for outcomes, or another reason to go on, until a time, and takes them all.
     pub(crate) fn take_outcomes(&self, until: Instant) -> Vec<Outcome> {
         let limit = until.saturating_duration_since(Instant::now());
         let outcomes = lock(&self.outcomes);
         let nothing = |outcomes: &mut Vec<Outcome>| {
-            outcomes.is_empty() && !self.is_closing() && lock(&self.waiting).is_empty()
+            let is_idle = outcomes.is_empty() && lock(&self.waiting).is_empty();
+            is_idle && !self.is_closing() && !self.must_look.load(Ordering::Relaxed)
         };
         let waited = self.arrived.wait_timeout_while(outcomes, limit, nothing);
         let (mut outcomes, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -206,6 +216,11 @@ impl Link {
 
     pub(crate) fn is_held(&self, place: &Place) -> bool {
         lock(&self.held).contains_key(place)
+    }
+
+    /// Whether the attempt of a job that is held is decided.
+    pub(super) fn is_settled(&self, place: &Place) -> bool {
+        lock(&self.held).get(place).is_some_and(|held| held.ticket.is_settled())
     }
 
     /// The entries of a stream that are held.
@@ -245,16 +260,20 @@ impl Link {
         choose: impl Fn(&Ticket) -> bool,
         end: impl Fn() -> End,
     ) -> usize {
-        let chosen: Vec<Outcome> = lock(&self.held)
+        let chosen: Vec<(Arc<Ticket>, Outcome)> = lock(&self.held)
             .iter()
             .filter(|(place, held)| is_one(place) && choose(&held.ticket))
             .map(|(place, held)| {
                 let (id, twice) = (held.id.clone(), Twice::IfMissing);
-                Outcome { place: *place, id, attempt: held.attempt, twice, end: end() }
+                let attempt = held.attempt;
+                let outcome = Outcome { place: *place, id, attempt, twice, end: end() };
+                (held.ticket.clone(), outcome)
             })
             .collect();
         let count = chosen.len();
-        chosen.into_iter().for_each(|outcome| self.deliver(outcome));
+        // First of all: another consumer may start the job as soon as the server knows the outcome.
+        chosen.iter().for_each(|(ticket, _)| ticket.kill_group());
+        chosen.into_iter().for_each(|(_, outcome)| self.deliver(outcome));
         count
     }
 
@@ -298,25 +317,165 @@ impl Link {
     pub(super) fn set_orphans_first(&self, is_on: bool) {
         self.orphans_first.store(is_on, Ordering::Relaxed);
         if !is_on {
+            self.shared.leave_line(self);
             self.shared.wake_readers();
         }
+    }
+
+    /// Tells it from the other links of the consumer.
+    pub(super) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Wakes the committer: there may be a place for an orphan.
+    pub(super) fn look_for_orphans(&self) {
+        // Under the lock, so that the committer does not miss it between its check and its wait.
+        let outcomes = lock(&self.outcomes);
+        self.must_look.store(true, Ordering::Relaxed);
+        drop(outcomes);
+        self.arrived.notify_one();
+    }
+
+    /// Whether there may be a place for an orphan that goes first. To be called after each wait.
+    pub(super) fn must_look(&self) -> bool {
+        self.must_look.swap(false, Ordering::Relaxed) && self.orphans_first()
     }
 
     /// Ends the committer, at this time at the latest. Only the first call counts.
     pub(crate) fn close(&self, ends_by: Instant) {
         // Under the lock, so that the committer does not miss it between its check and its wait.
         let outcomes = lock(&self.outcomes);
-        self.closing.get_or_init(|| ends_by);
+        self.closing.set(ends_by);
         drop(outcomes);
         self.arrived.notify_one();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.ends_by().is_some()
+        self.closing.at().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use rustix::process::Pid;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::handler::Handlers;
+    use crate::report::Reporter;
+    use crate::server::Server;
+
+    fn link() -> Arc<Link> {
+        let config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
+        let name = format!("link-{:x}", fastrand::u64(..));
+        let queue = uwork::Queue::builder(name).build().unwrap();
+        let reporter = Reporter::new(|_| {});
+        let shared = Shared::new(config, Handlers::new(), queue, "me".to_owned(), reporter);
+        Link::new(Arc::new(shared), &["jobs".to_owned()])
     }
 
-    /// When the committer ends, if it does.
-    pub(crate) fn ends_by(&self) -> Option<Instant> {
-        self.closing.get().copied()
+    fn held(ticket: Arc<Ticket>) -> Held {
+        Held {
+            ticket,
+            id: None,
+            attempt: 1,
+            of: Deliveries::default(),
+            first: None,
+            is_lost: false,
+            bytes: 0,
+        }
+    }
+
+    // Catches: a job that is handed back while its command still runs.
+    #[test]
+    fn the_command_of_a_job_is_killed_before_its_outcome_is_delivered() {
+        let link = link();
+        let ticket = Ticket::new();
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        assert!(ticket.begin());
+        ticket.begin_group(Pid::from_child(&child));
+        lock(&link.held).insert((0, EntryId(7, 0)), held(ticket));
+        let committer = link.clone();
+        let thread = std::thread::spawn(move || {
+            let far = Instant::now() + Duration::from_secs(3_600);
+            let outcomes = committer.take_outcomes(far);
+            // A command that was not killed ends without an error now.
+            drop(child.stdin.take());
+            (outcomes.len(), child.wait().unwrap().signal())
+        });
+        assert_eq!(link.settle(Ticket::settle, || End::HandBack), 1);
+        assert_eq!(thread.join().unwrap(), (1, Some(9)));
+    }
+
+    #[test]
+    fn a_command_that_begins_after_its_job_was_decided_is_killed() {
+        let ticket = Ticket::new();
+        assert!(ticket.begin() && ticket.settle());
+        ticket.kill_group();
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        ticket.begin_group(Pid::from_child(&child));
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+
+    // Catches: a committer that looks twice a second for a place that is free for a moment.
+    #[test]
+    fn a_place_of_one_shard_wakes_the_committer_of_another_that_looks_for_orphans() {
+        let (first, place) = (link(), (0, EntryId(7, 0)));
+        let second = Link::new(first.shared.clone(), &["other".to_owned()]);
+        let hold = || {
+            lock(&first.held).insert(place, held(Ticket::new()));
+            first.shared.add(1);
+        };
+        hold();
+        first.release([place]);
+        assert!(!second.must_look(), "its reader fills the place");
+        second.set_orphans_first(true);
+        hold();
+        let committer = second.clone();
+        let thread = std::thread::spawn(move || {
+            let far = Instant::now() + Duration::from_secs(3_600);
+            (committer.take_outcomes(far).len(), committer.must_look())
+        });
+        first.release([place]);
+        assert_eq!(thread.join().unwrap(), (0, true));
+        assert!(!second.must_look(), "one look for a place");
+    }
+
+    // Catches: two shards that meet a free place at once, of which one is always faster.
+    #[test]
+    fn a_free_place_is_kept_for_the_shard_that_has_waited_longest() {
+        let first = link();
+        let shared = &first.shared;
+        let [second, third] =
+            ["second", "third"].map(|name| Link::new(shared.clone(), &[name.to_owned()]));
+        let all = [&first, &second, &third];
+        let kept = || all.map(|link| shared.kept_from(link));
+        assert_eq!(kept(), [0, 0, 0]);
+        shared.stand_in_line(&second);
+        shared.stand_in_line(&third);
+        shared.stand_in_line(&second);
+        assert_eq!(kept(), [2, 0, 1]);
+        shared.leave_line(&second);
+        shared.stand_in_line(&second);
+        assert_eq!(kept(), [2, 1, 0], "behind the one that has had no turn");
+        // All places but one are taken.
+        let places = shared.places();
+        shared.begin_slow();
+        shared.has_read(100);
+        shared.add(places - 1);
+        let room = || shared.wait_for_room(&first, Duration::ZERO);
+        assert_eq!(room(), 0, "a reader leaves it to them");
+        second.set_orphans_first(false);
+        third.set_orphans_first(false);
+        assert_eq!((kept(), room()), ([0, 0, 0], 1));
     }
 }

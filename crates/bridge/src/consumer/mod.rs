@@ -32,7 +32,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::fault::{Error, ErrorKind, Fault};
 use crate::handler::Handlers;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::report::Reporter;
 use crate::safety;
 use crate::server::Server;
@@ -111,7 +111,9 @@ impl Bridge {
             .affinity_scope(handlers.scope())
             .build()
             .map_err(|error| Error::config(error.to_string()))?;
-        let consumer = format!("{}:{}:{:08x}", config.name, std::process::id(), fastrand::u32(..));
+        // Processes in containers may have one number.
+        let unique = process::unique() as u32;
+        let consumer = format!("{}:{}:{unique:08x}", config.name, std::process::id());
         let named = config.servers.into_iter().map(|server| server.of_consumer(&consumer));
         config.servers = named.collect();
         let placed = config.placed();
@@ -123,7 +125,8 @@ impl Bridge {
         for (server, streams) in placed {
             let link = Link::new(shared.clone(), &streams);
             let wire = first_contact(&link, server.clone(), &waiting)?;
-            ready.push((link, wire, Wire::new(server)));
+            let commit = Wire::new(server).ending_with(link.closing.clone());
+            ready.push((link, wire, commit));
         }
         drop(waiting);
         let (until_end, reading) = mpsc::channel();
@@ -169,9 +172,10 @@ impl Bridge {
     }
 
     /// Ends the consumer: stops fetching, hands back jobs that have not begun, waits for running ones
-    /// up to `limit`, hands back the rest, acknowledges, and leaves the groups. It takes at most 6
-    /// seconds longer than `limit`, or 12 if a server does not answer, or the multiple of these times
-    /// that [`Server::patience`] says.
+    /// up to `limit`, kills the commands among the rest and hands their jobs back, acknowledges, and
+    /// leaves the groups. It takes at most 6 seconds longer than `limit`, or 12 if a server does not
+    /// answer, or answers slowly, or the multiple of these times that [`Server::patience`] says. An
+    /// entry that still arrives after `limit` is left to other consumers.
     ///
     /// # Panics
     /// In a forked child of the process that has started the consumer.
@@ -226,6 +230,8 @@ impl Bridge {
         }
         self.wait_for_runs(limit);
         self.shared.seal();
+        // What still arrives is not admitted any more.
+        self.links.iter().for_each(|link| link.reading.set(Instant::now()));
         let running = |link: &Arc<Link>| link.settle(|ticket| ticket.settle(), || End::HandBack);
         let abandoned = self.links.iter().map(running).sum();
         if !self.shared.wait_until_empty(QUIET.min(commit_max)) {
@@ -273,7 +279,7 @@ fn first_contact(link: &Link, server: Server, waiting: &Waiting) -> Result<Wire,
     let start_max = server.limit(START_MAX);
     let (name, seconds) = (server.name(), start_max.as_secs());
     waiting.begin(format!("{name}: waiting for the server, up to {seconds} s"));
-    let mut wire = Wire::new(server);
+    let mut wire = Wire::new(server).ending_with(link.reading.clone());
     let faults = link.shared.faults.of_thread();
     let deadline = Instant::now() + start_max;
     loop {
@@ -400,6 +406,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<ThreadHandle
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::SLICE;
     use crate::wire::{CONNECT_MAX, HURRIED_CONNECT_MAX, REPLY_MAX};
 
     /// The bounds in the documentation of `Bridge::stop`, beyond its limit: with a server that
@@ -430,8 +437,11 @@ mod tests {
         assert!(until_closing <= STOP_MAX);
         // A read, or an exchange of the committer, that began when the stop did.
         assert!(reader::BLOCK + REPLY_MAX <= HUNG_STOP_MAX);
-        // The last exchanges of the committer.
-        assert!(until_closing + HURRIED_REPLY_MAX <= HUNG_STOP_MAX);
+        // The last exchanges of the committer, and the wait in which it meets the end of its time: a
+        // reply that arrives slowly ends with it.
+        assert!(until_closing + HURRIED_REPLY_MAX + SLICE <= HUNG_STOP_MAX);
+        // A read ends with the runs in any case.
+        assert!(READ_MAX + SLICE <= STOP_MAX);
         // Each of them has that time in all. A new connection leaves a part of it for the reply: the
         // lookup of a name and the connection have its limit together, and the greeting once more.
         assert!(2 * CONNECT_MAX <= REPLY_MAX && 2 * HURRIED_CONNECT_MAX <= HURRIED_REPLY_MAX);

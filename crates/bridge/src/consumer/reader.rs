@@ -97,6 +97,8 @@ pub(super) fn run(link: &Arc<Link>, mut wire: Wire) {
         }
         match outcome {
             Ok(()) => faults.succeeded(&wire.name()),
+            // The end of its time is no fault of the server.
+            Err(_) if link.reading.are_over() => return,
             Err(fault) => {
                 link.doubt();
                 link.shared.tally.faults(1);
@@ -137,7 +139,14 @@ fn read(
     }
     let all: Vec<usize> = (0..count).collect();
     let blocking = command(link, &all, room.div_ceil(count), Some(BLOCK));
-    fetch(link, wire, blocking, BLOCK, may_go)
+    let begun = Instant::now();
+    let fetched = fetch(link, wire, blocking, BLOCK, may_go)?;
+    let waited = begun.elapsed();
+    if fetched == 0 && waited < BLOCK / 2 && may_go(0, wire.connects()) {
+        // The server has not waited, and would be asked without a pause.
+        pause(BLOCK.saturating_sub(waited), || link.shared.is_stopping());
+    }
+    Ok(fetched)
 }
 
 /// Sends a command to read entries, admits those that it delivers, and returns their number.
@@ -151,14 +160,14 @@ fn fetch(
     let mut count = 0;
     let mut replies =
         wire.ask_bound(&[of], block, may_go, &mut |_, replies| match replies.head()? {
-            Head::Whole(value) => Ok(value),
+            Head::Whole(value @ (Value::Nil | Value::ServerError(_))) => Ok(value),
             Head::Array(streams) => {
                 for _ in 0..streams {
                     count += receive(link, replies)?;
                 }
                 Ok(Value::Nil)
             }
-            other => replies.skip(other).map(|()| Value::Nil),
+            _ => Err(malformed("no streams")),
         })?;
     let reply = replies.pop().unwrap_or_default();
     Fault::in_reply(&reply, &wire.name()).map_or(Ok(count), Err)

@@ -17,7 +17,10 @@ impl Shared {
         self.pause.look(&self.reporter);
         let reads = |total| match self.pause.gate() {
             _ if link.orphans_first() => false,
-            Gate::Open => self.window().reads_at(total, self.bytes_left(), self.places()),
+            Gate::Open => {
+                let taken = total + self.kept_from(link);
+                self.window().reads_at(taken, self.bytes_left(), self.places())
+            }
             // Others may run for hours. Without memory the trial would be handed back.
             Gate::Trial => total < self.places() && self.bytes_left() > 0,
             Gate::Closed(_) => false,
@@ -29,7 +32,8 @@ impl Shared {
         let is_full = |total: &mut usize| !reads(*total) && !self.is_stopping();
         let waited = self.room.wait_timeout_while(lock(&self.total), limit, is_full);
         let (total, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() { 0 } else { self.size(*total).saturating_sub(*total) }
+        let taken = *total + self.kept_from(link);
+        if waited.timed_out() { 0 } else { self.size(*total).saturating_sub(taken) }
     }
 
     pub(crate) fn room_now(&self) -> usize {

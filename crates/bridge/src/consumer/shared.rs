@@ -1,10 +1,11 @@
 //! What the threads of all shards share: the settings, the queue, and how many jobs may be fetched.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::failures::Failures;
+use super::link::Link;
 use super::memory::Memory;
 use super::pause::Pause;
 use crate::config::Config;
@@ -39,6 +40,10 @@ pub(crate) struct Shared {
     pub(crate) memory: Memory,
     pub(super) total: Mutex<usize>,
     pub(super) room: Condvar,
+    /// All links, for those whose committers wait for a place.
+    links: Mutex<Vec<Weak<Link>>>,
+    /// The links that wait for a place for an orphan, in the order of their arrival. Locked last.
+    line: Mutex<Vec<usize>>,
     /// Runs that go on although their attempts were decided. Below zero if such a run returns before
     /// it is counted, or after a stop.
     hung: AtomicIsize,
@@ -79,6 +84,8 @@ impl Shared {
             memory,
             total: Mutex::new(0),
             room: Condvar::new(),
+            links: Mutex::default(),
+            line: Mutex::default(),
             hung: AtomicIsize::new(0),
             stuck: AtomicBool::new(false),
             slow: AtomicBool::new(false),
@@ -130,11 +137,51 @@ impl Shared {
         self.wake_readers();
     }
 
+    pub(super) fn add_link(&self, link: &Arc<Link>) {
+        lock(&self.links).push(Arc::downgrade(link));
+    }
+
     /// Lets the readers look again whether there is room.
     pub(crate) fn wake_readers(&self) {
         // Under the lock, so that none misses it between its check and its wait.
         drop(lock(&self.total));
+        self.has_room();
+    }
+
+    /// A link waits for a place for an orphan, behind those that wait already.
+    pub(super) fn stand_in_line(&self, link: &Link) {
+        let mut line = lock(&self.line);
+        if !line.contains(&link.number()) {
+            line.push(link.number());
+        }
+    }
+
+    /// A link has looked for orphans, or cannot.
+    pub(super) fn leave_line(&self, link: &Link) {
+        let mut line = lock(&self.line);
+        let before = line.len();
+        line.retain(|&number| number != link.number());
+        let has_left = line.len() < before;
+        drop(line);
+        if has_left {
+            self.wake_readers();
+        }
+    }
+
+    /// How many free places are kept for other links than this one.
+    pub(super) fn kept_from(&self, link: &Link) -> usize {
+        lock(&self.line).iter().take_while(|&&number| number != link.number()).count()
+    }
+
+    /// There may be room. Where orphans go first, the reader leaves it to the committer, which would
+    /// look for them only now and then: a reader of another shard would be faster each time.
+    fn has_room(&self) {
         self.room.notify_all();
+        for link in lock(&self.links).iter().filter_map(Weak::upgrade) {
+            if link.orphans_first() {
+                link.look_for_orphans();
+            }
+        }
     }
 
     /// The number of jobs that can run at once: those of the queue without the runs that hang.
@@ -206,7 +253,7 @@ impl Shared {
 
     pub(super) fn remove(&self, jobs: usize) {
         *lock(&self.total) -= jobs;
-        self.room.notify_all();
+        self.has_room();
     }
 }
 

@@ -1,14 +1,22 @@
 //! The script that runs the effect of a job and acknowledges it, in one step.
 
-/// KEYS stream stats guard; ARGV group id keep counts words..., where `words` is their number and the words
-/// of the result's command, and then of the effect's: runs both and acknowledges the job, if it is
-/// pending. Returns 1, or 0 if it is not.
+/// KEYS stream stats guard dead; ARGV group id keep counts attempt dead_max results_max words..., where
+/// `words` is their number and the words of the result's command, and then of the effect's: runs both and
+/// acknowledges the job, if it is pending. Returns 1, or 0 if it is not.
 ///
-/// All that can be refused comes before the effect, and is undone if the effect fails. A refusal is an
+/// All that can be refused comes before the effect, and is undone if the effect fails. What cannot be undone
+/// comes after it: an earlier result of the same id is replaced then, and old results are trimmed to
+/// `results_max`. A refusal is an
 /// `EFFECT` if it is the handler's command's own, and `REFUSED` if it is a state of the server, of the
 /// user's rights or of the place of results: then nothing has changed, and the call may be repeated.
+///
+/// A handler's script that fails keeps its writes. So this call makes its job a dead letter, although
+/// another consumer may own the entry, and no run repeats the writes. It returns what BURY returns, and
+/// the error.
 pub(super) const EFFECTS: &str = r"
-if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then
+local row = pending(KEYS[1], ARGV[1], ARGV[2])
+-- An entry in quarantine has had its end.
+if not row or row[2] == keeper then
   twice(KEYS[2], ARGV[4], 0, 1)
   return 0
 end
@@ -40,9 +48,9 @@ local function run_effect(from, to)
     if type(reply) == 'table' and reply.err then error(reply) end
     return reply
   end
-  local first, keys, args = from + 3, {}, {}
-  local last = first - 1 + ARGV[from + 2]
-  for i = first, last do keys[#keys + 1] = ARGV[i] end
+  local keys, args = {}, {}
+  local last = from + 2 + ARGV[from + 2]
+  for i = from + 3, last do keys[#keys + 1] = ARGV[i] end
   for i = last + 1, to do args[#args + 1] = ARGV[i] end
   local run, reply = loadstring('local KEYS, ARGV, redis, server = ... ' .. ARGV[from + 1], '=effect')
   local ran = false
@@ -50,7 +58,7 @@ local function run_effect(from, to)
   if not ran and type(reply) ~= 'table' then reply = {err = tostring(reply)} end
   return type(reply) == 'table' and reply.err, wrote or not denied
 end
-local at = 5
+local at = 8
 local function words()
   local from = at + 1
   at = from + ARGV[at]
@@ -61,33 +69,53 @@ local function failure(kind, of, said)
   if kind == 'REFUSED' and named then return redis.error_reply(said) end
   return redis.error_reply(kind .. ' ' .. of .. ': ' .. (named or said))
 end
-local undo
+local first, last = words()
 local from, to = words()
-if to >= from then
-  local key = ARGV[from + 1]
-  -- An effect may follow and fail: the right to take the result back is tried before.
-  if ARGV[from] == 'XADD' then needs('XDEL', key, '0-1') end
-  local reply = redis.pcall(unpack(ARGV, from, to))
-  if type(reply) == 'table' and reply.err then return failure('REFUSED', ARGV[from], reply.err) end
-  if ARGV[from] == 'SET' then
-    undo = {'SET', key, '', 'PXAT', 1}
-  else
-    undo = {'XDEL', key, reply}
-  end
+local is_script = to >= from and ARGV[from]:upper() == 'EVAL'
+if is_script then
+  -- All that a burial needs, since the script cannot be undone.
+  needs('XINFO', 'GROUPS', KEYS[1])
+  needs('XRANGE', KEYS[1], '-', '+')
+  needs('XCLAIM', KEYS[1], ARGV[1], keeper, 0, '0-1')
+  needs('XADD', KEYS[4], '*', 'p', '')
+  redis.call('XLEN', KEYS[4])
 end
-from, to = words()
+local kind, key, added = last >= first and ARGV[first], ARGV[first + 1], nil
+if kind == 'XADD' then
+  needs('XDEL', key, '0-1')
+  needs('XTRIM', key, 'MAXLEN', '~', ARGV[7])
+  added = redis.pcall(unpack(ARGV, first, last))
+  if type(added) == 'table' and added.err then return failure('REFUSED', kind, added.err) end
+elseif kind then
+  -- SET, which only a right refuses.
+  needs(unpack(ARGV, first, last))
+end
 if to >= from then
   local of, said, has_begun = ARGV[from], nil, false
-  if of:upper() == 'EVAL' then
+  if is_script then
     of, said, has_begun = 'EVAL', run_effect(from, to)
   else
     local reply = redis.pcall(unpack(ARGV, from, to))
     said = type(reply) == 'table' and reply.err
   end
+  if said and added then redis.pcall('XDEL', key, added) end
+  if said and not has_begun and passes(said) then return failure('REFUSED', of, said) end
+  if said and not is_script then return failure('EFFECT', of, said) end
   if said then
-    if undo then redis.pcall(unpack(undo)) end
-    return failure((has_begun or not passes(said)) and 'EFFECT' or 'REFUSED', of, said)
+    local reason = 'an effect failed: EVAL: ' .. (said:match('^REFUSED (.*)') or said):sub(1, 65536)
+    local is_buried, place = pcall(bury, KEYS[1], KEYS[4], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5],
+      reason, ARGV[6])
+    if not is_buried then
+      -- The script itself may have changed the dead letters. The sweep gives the entry a letter.
+      redis.call('XCLAIM', KEYS[1], ARGV[1], keeper, 0, ARGV[2], 'RETRYCOUNT', 0, 'JUSTID')
+    end
+    return {is_buried and place or 3, reason}
   end
+end
+if added then
+  redis.pcall('XTRIM', key, 'MAXLEN', '~', ARGV[7])
+elseif kind then
+  redis.pcall(unpack(ARGV, first, last))
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)

@@ -191,6 +191,21 @@ local function quarantine(stream, dead, group, id, attempt, reason, first)
   -- The counter of deliveries counts none here: it is the time of the letter.
   redis.call('XCLAIM', stream, group, keeper, 0, id, 'RETRYCOUNT', letter:match('^%d+'), 'JUSTID')
 end
+-- Moves an entry to the dead letters. The rights to all of it were tested. Returns 1, or 3 if it cannot
+-- be moved: it is in quarantine.
+local function bury(stream, dead, stats, group, id, keep, attempt, reason, dead_max)
+  local fields, large, first = fields_of(stream, group, id, attempt, reason)
+  if fields and dead_max == '0' then
+    large = refusal('XADD', dead, '*', unpack(fields))
+  elseif fields then
+    large = refusal('XADD', dead, 'MAXLEN', '~', dead_max, '*', unpack(fields))
+  end
+  if large then quarantine(stream, dead, group, id, attempt, reason .. '; ' .. large, first) end
+  if fields or large then tally(stats, 'dead', 1) end
+  if large then return 3 end
+  ended(stream, group, id, keep)
+  return 1
+end
 -- Gives entries in quarantine whose letters were deleted or trimmed new ones: a command reaches an entry
 -- by its letter only.
 local function name_quarantine(stream, dead, group)

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use crate::connection::{Connection, Wait};
+use crate::connection::{Connection, Ends, Wait};
 use crate::greeting::{Cluster, Greeting, greet};
 use crate::nodes::{Address, Nodes, Place};
 use crate::server::Server;
@@ -32,6 +32,8 @@ pub(super) struct Doubt<'a> {
     pub(super) said: Said<'a>,
     /// The node that the map has named when the connection was made, or since it is being made.
     pub(super) owner: Option<&'a Address>,
+    /// Of the thread that waits for the server.
+    pub(super) ends: &'a Ends,
 }
 
 impl Doubt<'_> {
@@ -71,7 +73,7 @@ impl Doubt<'_> {
         let others = self.place.candidates(self.server).into_iter();
         let others = others.filter(|other| other.name() != self.server.name());
         for other in others.take(PROBES) {
-            if let Some((_, Cluster::Map(map))) = probe(&other, nodes) {
+            if let Some((_, Cluster::Map(map))) = probe(&other, nodes, self.ends) {
                 return nodes.learn(map);
             }
             nodes.has_failed(other.name());
@@ -86,7 +88,7 @@ impl Doubt<'_> {
         asked.retain(|at| self.place.others(self.server).any(|other| other.name() == at.name()));
         asked.insert(0, self.server.clone());
         for server in asked.iter().take(PROBES) {
-            match probe(server, nodes) {
+            match probe(server, nodes, self.ends) {
                 Some((greeting, _)) => nodes.greeted(server.name(), greeting),
                 None => nodes.has_failed(server.name()),
             }
@@ -95,8 +97,8 @@ impl Doubt<'_> {
 }
 
 /// What a server says about itself, if it does so at once.
-fn probe(server: &Server, nodes: &Nodes) -> Option<(Greeting, Cluster)> {
-    let mut connection = Connection::open(server, &nodes.addresses, PROBE_MAX).ok()?;
+fn probe(server: &Server, nodes: &Nodes, ends: &Ends) -> Option<(Greeting, Cluster)> {
+    let mut connection = Connection::open(server, &nodes.addresses, PROBE_MAX, ends).ok()?;
     let wait = Wait { limit: PROBE_MAX, doubt: Duration::MAX, ask: &mut || Ok(()) };
     greet(&mut connection, server, false, wait).ok()
 }

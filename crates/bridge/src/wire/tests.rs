@@ -63,7 +63,7 @@ fn a_wire_whose_time_is_over_asks_no_server_and_looks_no_name_up() {
     let mut known = Wire::new(Server::new(&format!("redis://{address}")).unwrap());
     ping(&mut known).unwrap();
     for wire in [&mut named, &mut known] {
-        wire.hurry(Some(Instant::now()));
+        wire.ends.set(Instant::now());
         let fault = ping(wire).unwrap_err();
         assert_eq!(fault.error.kind(), ErrorKind::Unreachable, "{}", fault.error);
         assert!(!wire.was_sent());
@@ -123,7 +123,7 @@ fn a_name_whose_first_address_says_nothing_leads_to_its_second() {
     let nodes = Nodes::with(std::slice::from_ref(&server), 1, addresses);
     let mut wire = Wire::new(server.with_place(Place { nodes, home: 0, slot: None }));
     // For a shorter wait.
-    wire.hurry(None);
+    wire.hurry();
     let fault = ping(&mut wire).unwrap_err();
     assert_eq!(fault.error.kind(), ErrorKind::Unreachable, "{}", fault.error);
     ping(&mut wire).unwrap();

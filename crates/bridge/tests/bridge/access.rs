@@ -199,3 +199,21 @@ fn a_takeover_without_the_right_to_look_takes_nothing() {
     count.wait_for("job", 1);
     assert_eq!(bridge.stop(LONG).counters.done, 1);
 }
+
+// Catches: a refusal that looks like a stream without letters.
+#[test]
+fn all_letters_are_not_settled_without_the_right_to_find_the_last_one() {
+    let Some(redis) = Redis::start("all_letters_are_not_settled", &[]) else { return };
+    redis.ask("ACL SETUSER operator on >secret ~* +@all -xinfo");
+    redis.ask("XADD {jobs}:dead * p job n 1 e why");
+    let at = format!("redis://operator:secret@127.0.0.1:{}", redis.port());
+    let mut letters = DeadLetters::new(server_at(&at), "jobs");
+    for error in [letters.replay_all().unwrap_err(), letters.remove_all().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("XINFO STREAM"), "{error}");
+    }
+    redis.ask("ACL SETUSER operator +xinfo");
+    assert_eq!(letters.replay_all().unwrap().settled, 1);
+    redis.ask("DEL {jobs}:dead");
+    assert_eq!(letters.replay_all().unwrap().settled, 0, "there is no letter");
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply};
+use uwork_bridge::{Bridge, Exec, Handlers, Producer, Push, Reply};
 
 use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Owned;
@@ -327,4 +327,32 @@ fn a_last_attempt_after_deaths_runs_alone_and_only_one_that_was_alone_is_given_u
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.dead, count.sum()), (203, 1, 203));
     assert_eq!((counters.duplicates, count.of("not alone")), (3, 0));
+}
+
+// Catches: a shard whose jobs find each place taken by the reader of another one.
+#[test]
+fn a_shard_gets_a_place_although_another_has_a_backlog_of_long_runs() {
+    const BACKLOG: u64 = 40;
+    let Some(redis) = Redis::start("a_shard_gets_a_place", &[]) else { return };
+    let push = |stream: &str, payload: &str, jobs: u64| {
+        let pushes = (0..jobs).map(|_| Push::new(payload)).collect();
+        Producer::new(vec![redis.server()], stream, 1).unwrap().push_all(pushes).unwrap();
+    };
+    let begun = Count::default();
+    let runs = begun.clone();
+    // A run of less than a second ends the state in which jobs are handed back.
+    let long = Exec::new(["sleep", "1.5"].map(Into::into).to_vec(), 0).unwrap();
+    let handlers = Handlers::new().otherwise(move |job| {
+        runs.add(String::from_utf8_lossy(job.payload()));
+        long.run(job)
+    });
+    let mut settings = config(redis.server(), "jobs");
+    (settings.shards, settings.max_active) = (2, 2);
+    let bridge = Bridge::start(settings, handlers, |_| {}).unwrap();
+    push("jobs.{0}", "first", BACKLOG);
+    begun.wait_for("first", 2);
+    push("jobs.{1}", "second", 1);
+    begun.wait_for("second", 1);
+    assert!(begun.of("first") < BACKLOG, "it had to wait for the last ones");
+    bridge.stop(Duration::ZERO);
 }

@@ -1,8 +1,10 @@
 //! Delayed jobs: members of any kind and size, and what the server does with them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply};
+use redis::Value;
+use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Pushed, Reply};
 
 use crate::support::cluster::text;
 use crate::support::count::{Count, LONG, config};
@@ -89,4 +91,62 @@ fn large_delayed_jobs_that_are_due_together_are_moved_a_few_at_a_time() {
     bridge.stop(LONG);
     let more = memory("used_memory_peak:") - before;
     assert!(more < 12 * JOB, "{} MiB more", more >> 20);
+}
+
+/// Runs `f` in a forked child. Fails if it panics there.
+fn in_child(f: impl FnOnce()) {
+    // SAFETY: the child runs `f`, which uses the bridge alone, and ends.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: numbers only. The child ends with the test.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        let is_right = catch_unwind(AssertUnwindSafe(f)).is_ok();
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!is_right)) }
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    until("the child has ended", || unsafe {
+        libc::waitpid(child, &raw mut status, libc::WNOHANG) == child
+    });
+    assert_eq!(status, 0);
+}
+
+// Catches: random numbers of the process, which its forked children repeat.
+#[test]
+fn equal_delayed_jobs_of_forked_children_are_several_jobs() {
+    let Some(redis) = Redis::start("equal_delayed_jobs_of_forked_children", &[]) else { return };
+    let mut producer = Producer::new(vec![redis.server()], "jobs", 1).unwrap();
+    let mut push = || {
+        let pushed = producer.push(Push::new("job").delay(LONG)).unwrap();
+        assert_eq!(pushed, Pushed::Delayed);
+    };
+    push();
+    in_child(&mut push);
+    in_child(&mut push);
+    push();
+    assert_eq!(redis.number("ZCARD {jobs}:delayed"), 4);
+}
+
+#[test]
+fn a_delayed_job_that_would_replace_another_is_refused() {
+    let Some(redis) = Redis::start("a_delayed_job_that_would_replace", &[]) else { return };
+    redis.ask("CONFIG SET slowlog-log-slower-than 0");
+    push(&redis, Push::new("job").id("7").delay(Duration::from_secs(777)));
+    redis.ask("DEL {jobs}:id:7");
+    let Value::Array(calls) = redis.ask("SLOWLOG GET 128") else { panic!() };
+    let words = |call: Value| match call {
+        Value::Array(call) => match call.into_iter().nth(3) {
+            Some(Value::Array(words)) => words.into_iter().map(text).collect::<Vec<String>>(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    let is_push = |words: &Vec<String>| words.iter().any(|word| word == "777000");
+    let sent = calls.into_iter().map(words).find(is_push).unwrap();
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let said = redis::cmd(&sent[0]).arg(&sent[1..]).query::<Value>(&mut connection).unwrap_err();
+    assert!(said.to_string().contains("a delayed job with this number exists already"), "{said}");
+    assert_eq!(redis.number("ZCARD {jobs}:delayed") + redis.number("EXISTS {jobs}:id:7"), 1);
 }

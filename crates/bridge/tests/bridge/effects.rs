@@ -2,9 +2,10 @@
 
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Results};
 
-use crate::support::count::{Count, LONG, Since, config};
+use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::until;
-use crate::support::server::{Redis, server_at};
+use crate::support::proxy::Proxy;
+use crate::support::server::{Redis, add_wide, server_at};
 
 /// Runs one job with a reply until the job is done or dead, and returns the reported lines.
 fn run(
@@ -230,4 +231,105 @@ fn a_script_does_not_begin_on_a_server_without_memory() {
     until("the job is done", || bridge.counters().done == 1);
     bridge.stop(LONG);
     assert_eq!(redis.number("LLEN list"), 2);
+}
+
+/// Writes, and then fails.
+fn script_that_fails_after_a_write() -> Reply {
+    let text = "redis.call('INCRBY', KEYS[1], 100) redis.call('NO_SUCH_COMMAND')";
+    Reply::done().effect(["EVAL", text, "1", "balance"])
+}
+
+// Catches: a burial in an exchange of its own, which the server refuses while the script may run again.
+#[test]
+fn a_script_that_fails_writes_once_although_its_burial_is_refused() {
+    let Some(redis) = Redis::start("a_script_that_fails_writes_once_although", &[]) else { return };
+    redis.ask("SET {jobs}:dead text");
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new("job")).unwrap();
+    let lines = Count::default();
+    let handlers = Handlers::new().otherwise(|_| Ok(script_that_fails_after_a_write()));
+    let bridge = Bridge::start(config(redis.server(), "jobs"), handlers, lines.reports()).unwrap();
+    lines.wait_line("WRONGTYPE");
+    until("it was refused a few times", || bridge.counters().faults >= 3);
+    assert_eq!(redis.number("EXISTS balance"), 0, "it has not begun");
+    redis.ask("DEL {jobs}:dead");
+    until("it is a dead letter", || redis.number("XLEN {jobs}:dead") == 1);
+    assert_eq!(bridge.stop(LONG).counters.dead, 1);
+    assert_eq!((redis.number("GET balance"), redis.number("XLEN jobs")), (100, 0));
+    assert_eq!(redis.number("HGET {jobs}:stats dead"), 1);
+    let line = "after 1 attempt(s): an effect failed: EVAL: ERR Unknown Redis command";
+    lines.wait_line(line);
+    assert!(redis.first("{jobs}:dead").contains("e=an effect failed: EVAL: ERR Unknown Redis"));
+}
+
+// Catches: the script of a consumer that has lost its job, after which only the owner may bury it.
+#[test]
+fn a_script_that_fails_in_two_runs_of_a_job_writes_once() {
+    let Some(redis) = Redis::start("a_script_that_fails_in_two_runs", &[]) else { return };
+    for is_wide in [false, true] {
+        redis.ask("FLUSHALL");
+        if is_wide {
+            add_wide(&redis, "job");
+        } else {
+            redis.ask("XADD jobs * p job");
+        }
+        fail_in_two_runs(&redis);
+        // An entry in quarantine is pending for ever.
+        let left = i64::from(is_wide);
+        assert_eq!((redis.number("XLEN jobs"), redis.pending("jobs")), (left, left));
+    }
+}
+
+fn fail_in_two_runs(redis: &Redis) {
+    let (begun, gates) = (Count::default(), Count::default());
+    let start = |name: &'static str, server| {
+        let (begun, gates) = (begun.clone(), gates.clone());
+        let handlers = Handlers::new().otherwise(move |_| {
+            begun.add(name);
+            gates.wait_for(name, 1);
+            Ok(script_that_fails_after_a_write())
+        });
+        Bridge::start(config_never_late(server, "jobs"), handlers, |_| {}).unwrap()
+    };
+    let proxy = Proxy::to(redis.port());
+    let first = start("first", server_at(&proxy.url()));
+    begun.wait_for("first", 1);
+    redis.wait_until_recorded("jobs");
+    proxy.close();
+    redis.forget_signs_of_life("jobs", "");
+    let second = start("second", redis.server());
+    begun.wait_for("second", 1);
+    // The second one owns the entry.
+    proxy.open();
+    gates.add("first");
+    until("it is a dead letter", || redis.number("XLEN {jobs}:dead") == 1);
+    gates.add("second");
+    assert_eq!(first.stop(LONG).counters.dead, 1);
+    assert_eq!(second.stop(LONG).counters.dead, 0);
+    assert_eq!((redis.number("GET balance"), redis.number("XLEN {jobs}:dead")), (100, 1));
+}
+
+// Catches: an effect that is undone together with results of earlier jobs.
+#[test]
+fn an_effect_that_fails_leaves_earlier_results_as_they_were() {
+    const EARLIER: i64 = 250;
+    let Some(redis) = Redis::start("an_effect_that_fails_leaves_earlier", &[]) else { return };
+    redis.ask("SET text hello");
+    redis.ask("SET {jobs}:result:7 earlier EX 1000");
+    (0..EARLIER).for_each(|_| _ = redis.ask("XADD {jobs}:results * i 6 r earlier"));
+    let refused = || Reply::result("later").effect(["INCRBY", "text", "1"]);
+    for results in [Results::Key(LONG), Results::Stream(1)] {
+        redis.ask("DEL {jobs}:id:7");
+        run(&redis, results, refused).wait_line("an effect failed: INCRBY");
+    }
+    assert_eq!(redis.number("STRLEN {jobs}:result:7"), "earlier".len() as i64);
+    assert!((1..=1_000).contains(&redis.number("TTL {jobs}:result:7")));
+    assert_eq!(redis.number("XLEN {jobs}:results"), EARLIER);
+    for results in [Results::Key(LONG), Results::Stream(1)] {
+        redis.ask("DEL {jobs}:id:7");
+        run(&redis, results, || Reply::result("later").effect(PAY));
+    }
+    assert_eq!(redis.number("STRLEN {jobs}:result:7"), "later".len() as i64);
+    assert!(redis.number("TTL {jobs}:result:7") > 1_000);
+    // The server removes whole nodes of a hundred.
+    assert!(redis.number("XLEN {jobs}:results") < EARLIER);
 }

@@ -1,12 +1,16 @@
 //! A stop returns, whatever the server does, and reports the jobs that it has left behind.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use redis::Value;
-use uwork_bridge::{Bridge, Config, Error, Failure, Handlers, Producer, Push, Reply, Stopped};
+use uwork_bridge::{
+    Bridge, Config, Error, Failure, Handlers, Producer, Push, Reply, Server, Stopped,
+};
 
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
 use crate::support::patience::{until, within};
+use crate::support::proxy::Proxy;
 use crate::support::server::Redis;
 
 fn push(redis: &Redis) {
@@ -127,4 +131,48 @@ fn a_hand_back_that_is_sent_again_after_a_cut_takes_one_delivery_back() {
     assert!(sent.contains(&consumer), "{sent}");
     redis.ask(&sent);
     assert_eq!(deliveries(&redis), 1);
+}
+
+// Catches: a read that goes on while anything arrives.
+#[test]
+fn a_stop_returns_although_a_payload_arrives_without_end() {
+    const PIECES_EVERY: Duration = Duration::from_millis(100);
+    let name = "a_stop_returns_although_a_payload_arrives";
+    let Some(redis) = Redis::start(name, &[]) else { return };
+    let (proxy, runs) = (Proxy::to(redis.port()), Count::default());
+    let count = runs.clone();
+    let handlers = move || {
+        let count = count.clone();
+        Handlers::new().otherwise(move |_| {
+            count.add("run");
+            Ok(Reply::done())
+        })
+    };
+    let bridge = started_with_short_limits(&redis, |mut config| {
+        config.servers = vec![Server::new(&proxy.url()).unwrap().patience(1)];
+        Bridge::start(config, handlers(), |_| {})
+    });
+    proxy.hold_replies();
+    let mut passed = proxy.replies();
+    let payload = vec![b'x'; 32 << 20];
+    Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new(payload)).unwrap();
+    until("it is delivered", || redis.pending("jobs") == 1);
+    let (end, ended) = channel::<()>();
+    // Pieces of 4 KiB: the payload needs a quarter of an hour.
+    let drip = std::thread::spawn(move || {
+        while ended.recv_timeout(PIECES_EVERY) == Err(RecvTimeoutError::Timeout) {
+            passed += 1;
+            proxy.pass_replies(passed);
+        }
+        proxy.close();
+    });
+    let stopped = stop(bridge);
+    assert_eq!((stopped.abandoned, stopped.uncommitted, runs.sum()), (0, 0, 0));
+    drop(end);
+    drip.join().unwrap();
+    redis.forget_signs_of_life("jobs", "");
+    let other = config_never_late(redis.server(), "jobs");
+    let other = Bridge::start(other, handlers(), |_| {}).unwrap();
+    runs.wait_for("run", 1);
+    assert_eq!(other.stop(LONG).counters.done, 1);
 }

@@ -1,5 +1,7 @@
 //! Servers in trouble: what they refuse is waited for, one line says so, and no job is lost.
 
+use std::time::{Duration, Instant};
+
 use uwork_bridge::{Bridge, DeadLetters, HeldJob, Producer, Push};
 
 use crate::support::address::Address;
@@ -153,4 +155,30 @@ fn a_server_that_loads_its_file_while_jobs_run_loses_no_job() {
     let counters = bridge.stop(LONG).counters;
     assert_eq!((count.sum(), counters.dead), (2 * JOBS as u64, 0), "nothing runs twice");
     since.assert_no_hot_loop(counters.faults);
+}
+
+// Catches: a reader that asks again at once, since a blocking read was answered at once.
+#[test]
+fn a_server_that_answers_blocking_reads_at_once_is_asked_with_pauses() {
+    const ANSWERS: u64 = 200;
+    for answer in ["$-1", "*0", "+OK"] {
+        let Some(redis) = Redis::start("a_server_that_answers_blocking", &[]) else { return };
+        let trouble = Trouble::new(redis.port(), answer);
+        trouble.end();
+        let count = Count::default();
+        let mut settings = config(server_at(&trouble.url()), "jobs");
+        // The committer asks often enough for a short test.
+        settings.heartbeat = Duration::from_millis(100);
+        let bridge = Bridge::start(settings, count.handlers(), |_| {}).unwrap();
+        let begun = Instant::now();
+        trouble.begin();
+        until("it has answered often", || trouble.answers() >= ANSWERS);
+        let (answers, ms) = (trouble.answers(), begun.elapsed().as_millis() as u64);
+        // The slower the machine, the fewer.
+        assert!(answers <= ANSWERS / 2 + ms / 4, "{answers} answers in {ms} ms: a hot loop");
+        trouble.end();
+        push(&redis, Push::new("job"));
+        count.wait_for("job", 1);
+        bridge.stop(LONG);
+    }
 }

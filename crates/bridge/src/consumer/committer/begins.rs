@@ -83,10 +83,14 @@ impl Committer {
 
     /// Chooses the job that runs alone. All others that have not begun are handed back meanwhile. It
     /// is handed back itself if the others do not end in time.
-    fn watch_alone(&mut self, now: Instant) {
-        let shared = &self.link.shared;
-        if let Some(alone) = &self.alone {
+    pub(super) fn watch_alone(&mut self, now: Instant) {
+        let shared = self.link.shared.clone();
+        if let Some(alone) = &mut self.alone {
             let is_held = self.link.is_held(&alone.place);
+            let has_ended = alone.has_begun() && self.link.is_settled(&alone.place);
+            if is_held && alone.lets_others_run(now, has_ended) {
+                shared.end_alone();
+            }
             let in_vain = is_held
                 && (alone.is_in_vain(now, &self.turns) || (!alone.has_begun() && shared.hangs()));
             if in_vain {
@@ -96,8 +100,7 @@ impl Committer {
                 self.turns.has_run();
             }
             if in_vain || !is_held {
-                self.alone = None;
-                shared.end_alone();
+                self.end_alone();
             }
         }
         let candidate =
@@ -105,7 +108,7 @@ impl Committer {
         if let Some(waiting) = candidate {
             if shared.hangs() {
                 self.link.hand_back(waiting.place);
-            } else if shared.begin_alone() {
+            } else if self.alone.is_none() && shared.begin_alone() {
                 let attempt = self.link.attempt(&waiting.place).unwrap_or_default();
                 let surplus = attempt.saturating_sub(shared.config.attempts_max);
                 let heartbeat = shared.config.heartbeat;
@@ -127,8 +130,14 @@ impl Committer {
     /// The server knows that others run beside a job from now on, or that it is another consumer's.
     pub(super) fn runs_beside(&mut self, place: Place) {
         if self.alone.as_ref().is_some_and(|alone| alone.place == place) {
-            self.alone = None;
             self.turns.has_run();
+            self.end_alone();
+        }
+    }
+
+    fn end_alone(&mut self) {
+        // Else another shard's job may run alone now.
+        if self.alone.take().is_some_and(|alone| !alone.others_run()) {
             self.link.shared.end_alone();
         }
     }

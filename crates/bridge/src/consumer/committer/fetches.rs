@@ -75,9 +75,11 @@ impl Committer {
         if is_due {
             self.next.reclaim[stream] = now + every;
         }
-        let room = match self.link.refusal.is_on() {
+        let is_refused = self.link.refusal.is_on();
+        let kept = shared.kept_from(&self.link);
+        let room = match is_refused {
             true => 0,
-            false => shared.room_for_orphans().min(RECLAIM_MAX),
+            false => shared.room_for_orphans().saturating_sub(kept).min(RECLAIM_MAX),
         };
         let bytes = shared.memory.left(Share::Orphans);
         // Consumers with room in their window look first.
@@ -85,6 +87,14 @@ impl Committer {
         // Another look goes with the outcomes of the jobs that have the memory.
         self.owed[stream] = shared.memory.left(Share::Reader) == 0;
         if room == 0 || bytes == 0 {
+            if shared.is_slow() && !is_refused && bytes > 0 {
+                // Its turn comes with a free place, before the readers fill that.
+                self.first[stream] = true;
+                self.link.set_orphans_first(true);
+                self.waits = true;
+            } else {
+                shared.leave_line(&self.link);
+            }
             return;
         }
         if self.suspects.needs_connections(stream) {

@@ -19,6 +19,9 @@ use crate::handler::Failure;
 use crate::job::EntryId;
 use crate::policy::Fate;
 
+/// What the scripts return for a dead letter whose entry cannot be moved.
+const IN_QUARANTINE: u64 = 3;
+
 /// The ids in a reply.
 fn ids(reply: &Value) -> Vec<EntryId> {
     let Value::Array(list) = reply else { return Vec::new() };
@@ -61,15 +64,11 @@ impl Committer {
             match (Fault::of_effect(&reply), Fault::in_reply(&reply, &address), sent) {
                 // A command of the handler has failed: so has the attempt.
                 (Some(text), _, Sent::Effects(mut outcome)) => {
-                    let text = format!("an effect failed: {text}");
-                    // A script has written what it has written.
-                    let has_begun = matches!(&outcome.end, End::Done(of) if of.has_script());
-                    let fail = if has_begun { Failure::dead } else { Failure::again };
                     let handler = match &mut outcome.end {
                         End::Done(reply) => reply.handler.take(),
                         _ => None,
                     };
-                    let failure = fail(text);
+                    let failure = Failure::again(format!("an effect failed: {text}"));
                     self.effect_failed(&outcome, handler.as_deref(), &failure);
                     outcome.end = End::Failed(failure);
                     self.backlog.push(outcome);
@@ -164,7 +163,7 @@ impl Committer {
             }
             Sent::HandBack(places) => {
                 let lost = ids(&reply);
-                tally.handed_back((places.len() - lost.len()) as u64);
+                tally.handed_back(places.len().saturating_sub(lost.len()) as u64);
                 // Their begin may be recorded, although they never began.
                 if let Some(&(stream, _)) = places.first() {
                     self.lose(stream, lost);
@@ -187,8 +186,16 @@ impl Committer {
                     self.backlog.push(Outcome { place, id: None, attempt: 0, twice, end });
                 }
             }
-            Sent::Effects(outcome) => {
-                self.completed(outcome.twice, number, 1);
+            Sent::Effects(mut outcome) => {
+                if let Value::Array(parts) = &reply
+                    && let [Value::Int(place), reason] = &parts[..]
+                {
+                    // A script that has failed.
+                    outcome.end = End::Failed(Failure::dead(text(reason)));
+                    self.buried(&outcome, place.cast_unsigned() == IN_QUARANTINE);
+                } else {
+                    self.completed(outcome.twice, number, 1);
+                }
                 self.link.release([outcome.place]);
             }
             Sent::Failed(outcome, fate) => {
@@ -203,9 +210,9 @@ impl Committer {
                         self.backlog.push(Outcome { end: End::HandBack, ..outcome });
                         return;
                     }
-                    (_, 3) => self.buried(&outcome, ", and its entry stays in the stream"),
+                    (_, IN_QUARANTINE) => self.buried(&outcome, true),
                     (Fate::Retry(_), _) => tally.retries(1),
-                    (Fate::Bury, _) => self.buried(&outcome, ""),
+                    (Fate::Bury, _) => self.buried(&outcome, false),
                 }
                 self.link.release([outcome.place]);
             }
@@ -231,7 +238,8 @@ impl Committer {
     /// job before, or does it now.
     fn completed(&self, twice: Twice, pending: u64, all: u64) {
         let tally = &self.link.shared.tally;
-        let missing = all - pending.min(all);
+        let pending = pending.min(all);
+        let missing = all - pending;
         tally.done(if twice.is_repeated() { all } else { pending });
         match twice {
             Twice::IfMissing => tally.duplicates(missing),
@@ -255,8 +263,9 @@ impl Committer {
         }
     }
 
-    fn buried(&self, outcome: &Outcome, place: &str) {
+    fn buried(&self, outcome: &Outcome, is_in_quarantine: bool) {
         let shared = &self.link.shared;
+        let place = if is_in_quarantine { ", and its entry stays in the stream" } else { "" };
         shared.tally.dead(1);
         let (stream, id) = (&self.link.streams[outcome.place.0].0, outcome.place.1);
         let (attempt, End::Failed(failure)) = (outcome.attempt, &outcome.end) else { return };
@@ -284,6 +293,8 @@ impl Committer {
     }
 
     fn reclaimed(&mut self, stream: usize, reply: Value, found: Option<Delivered>) {
+        // It has had its turn.
+        self.link.shared.leave_line(&self.link);
         let (Value::Array(parts), Some(found)) = (reply, found) else { return };
         let Ok([Value::BulkString(cursor), Value::Array(suspects), Value::Int(count)]) =
             <[Value; 3]>::try_from(parts)

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -265,6 +265,7 @@ pub(crate) struct Trouble {
     port: u16,
     connections: Arc<Mutex<Connections>>,
     answer: Arc<Mutex<String>>,
+    answers: Arc<AtomicU64>,
 }
 
 impl Trouble {
@@ -272,8 +273,10 @@ impl Trouble {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let answer = Arc::new(Mutex::new(format!("{answer}\r\n")));
-        let trouble = Trouble { port, connections: Connections::new(true), answer };
+        let (connections, answers) = (Connections::new(true), Arc::default());
+        let trouble = Trouble { port, connections, answer, answers };
         let (kept, answer) = (trouble.connections.clone(), trouble.answer.clone());
+        let answers = trouble.answers.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let is_closed = {
@@ -287,7 +290,8 @@ impl Trouble {
                     copy(server, client);
                 } else {
                     let answer = answer.lock().unwrap().clone();
-                    std::thread::spawn(move || refuse(client, &answer));
+                    let answers = answers.clone();
+                    std::thread::spawn(move || refuse(client, &answer, &answers));
                 }
             }
         });
@@ -296,6 +300,11 @@ impl Trouble {
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How often the answer was given.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// New connections get this answer.
@@ -322,7 +331,7 @@ impl Trouble {
 }
 
 /// Gives one answer to each command of a client.
-fn refuse(client: TcpStream, answer: &str) {
+fn refuse(client: TcpStream, answer: &str, answers: &AtomicU64) {
     let mut commands = BufReader::new(client.try_clone().unwrap());
     let mut client = client;
     let mut line = String::new();
@@ -339,6 +348,7 @@ fn refuse(client: TcpStream, answer: &str) {
             }
         }
         line.clear();
+        answers.fetch_add(1, Ordering::Relaxed);
         if client.write_all(answer.as_bytes()).is_err() {
             return;
         }

@@ -52,7 +52,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
             complain!("uwork: {stream}: the group {group} has no consumer");
         }
         for (consumer, jobs) in &held {
-            let is_alive = consumer.idle <= args.heartbeat;
+            // None: it has entries that no process has.
+            let is_alive = consumer.is_process().then_some(consumer.idle <= args.heartbeat);
             let jobs = &jobs[..jobs.len().min(args.jobs)];
             text += &match args.json {
                 true => line(&object(stream, consumer, is_alive, jobs)),
@@ -64,15 +65,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     Ok(status.code())
 }
 
-fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]) -> String {
+fn lines(
+    stream: &str,
+    consumer: &ConsumerStat,
+    is_alive: Option<bool>,
+    jobs: &[HeldJob],
+) -> String {
     let ConsumerStat { name, pending, idle, .. } = consumer;
-    let state = if is_alive { "alive" } else { "dead" };
-    let mut text = format!(
-        "{} of {}: {state}, last seen {:.1} s ago, holds {pending}\n",
-        shown(name.as_bytes()),
-        shown(stream.as_bytes()),
-        idle.as_secs_f64()
-    );
+    let seen = format!("last seen {:.1} s ago", idle.as_secs_f64());
+    let state = match is_alive {
+        Some(true) => format!("alive, {seen}"),
+        Some(false) => format!("dead, {seen}"),
+        None => "no process".to_owned(),
+    };
+    let (name, stream) = (shown(name.as_bytes()), shown(stream.as_bytes()));
+    let mut text = format!("{name} of {stream}: {state}, holds {pending}\n");
     for job in jobs {
         // Writing to a string does not fail.
         let _ = write!(text, "  {}  added {} ago", job.entry, age(job.age));
@@ -88,7 +95,7 @@ fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]
             let (attempts, deliveries) = (job.attempts, job.deliveries);
             let _ = write!(text, "  {attempts} attempts failed  delivered {deliveries} times");
         }
-        if job.idle > Duration::from_secs(1) {
+        if is_alive.is_some() && job.idle > Duration::from_secs(1) {
             let _ = write!(text, "  no heartbeat for {}", age(job.idle));
         }
         text.push('\n');
@@ -103,7 +110,7 @@ fn lines(stream: &str, consumer: &ConsumerStat, is_alive: bool, jobs: &[HeldJob]
 fn object(
     stream: &str,
     consumer: &ConsumerStat,
-    is_alive: bool,
+    is_alive: Option<bool>,
     jobs: &[HeldJob],
 ) -> serde_json::Value {
     let job = |job: &HeldJob| {

@@ -2,6 +2,7 @@
 
 mod consumers;
 mod dead;
+mod lines;
 mod push;
 mod run;
 mod stat;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use uwork_bridge::{Producer, Push, Pushed};
 
+use super::lines::say_last;
 use super::{Place, seconds, user};
 use crate::commands::progress::Progress;
 use crate::commands::signals::{Signals, end_by, is_ignored};
@@ -224,7 +225,7 @@ fn end_at_signal(signals: &Signals) {
         };
         if let Some(mut state) = state {
             state.progress = None;
-            complain!("uwork: a signal: jobs pushed: {}", state.pushed);
+            say_last(&format!("uwork: a signal: jobs pushed: {}", state.pushed));
             end_by(signal);
         }
         // A terminal that closes may send more than one SIGHUP.
@@ -237,7 +238,7 @@ fn end_at_signal(signals: &Signals) {
                     format!("the answer was not read; jobs pushed: {pushed}")
                 }
             };
-            complain!("uwork: a second signal: {what}");
+            say_last(&format!("uwork: a second signal: {what}"));
             end_by(signal);
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uwork_bridge::{Backoff, Bridge, Config, Exec, Handlers, Results};
 
+use super::lines::Lines;
 use super::{Place, seconds, user};
 use crate::commands::UserError;
 use crate::commands::signals::{Signals, end_by, keep_statuses_of_children};
@@ -93,7 +94,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     dead_max: u64,
 
-    /// At a signal, wait SEC seconds for running jobs; what still runs is killed and handed
+    /// At a signal, wait SEC seconds for running jobs; what still runs is killed, and then handed
     /// back. A second signal ends the wait.
     #[arg(long, value_name = "SEC", value_parser = seconds, default_value = "30")]
     stop_limit: Duration,
@@ -135,10 +136,11 @@ const RUNS: u8 = 1;
 const ENDS: u8 = 2;
 
 /// The first signal ends a start at once, and begins the stop of a consumer. A second one ends that.
-fn end_at_signals(signals: &Signals, has_come: &mpsc::Sender<()>, running: &Exec) {
+fn end_at_signals(signals: &Signals, has_come: &mpsc::Sender<()>, running: &Exec, lines: &Lines) {
     let signal = signals.wait();
     if PHASE.compare_exchange(STARTS, ENDS, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-        complain!("uwork bridge: a signal ends the start");
+        lines.say("uwork bridge: a signal ends the start");
+        lines.finish();
         end_by(signal);
     }
     // Fails only at the end of the process.
@@ -146,8 +148,9 @@ fn end_at_signals(signals: &Signals, has_come: &mpsc::Sender<()>, running: &Exec
     // A terminal that closes may send more than one SIGHUP.
     let signal = std::iter::repeat_with(|| signals.wait()).find(|&of| of != libc::SIGHUP);
     let signal = signal.unwrap_or(libc::SIGTERM);
-    complain!("uwork bridge: a second signal: running jobs are left to other consumers");
     running.kill_all();
+    lines.say("uwork bridge: a second signal: running jobs are left to other consumers");
+    lines.finish();
     std::process::exit(128 + signal);
 }
 
@@ -182,29 +185,38 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let signals = Signals::block();
     let running = exec.clone();
     let (has_come, comes) = mpsc::channel();
+    // A thread of the consumer that waited for the reader of standard error would give no heartbeat.
+    let lines = Lines::of_stderr()?;
     let ends = {
-        let running = running.clone();
-        move || end_at_signals(&signals, &has_come, &running)
+        let (running, lines) = (running.clone(), lines.clone());
+        move || end_at_signals(&signals, &has_come, &running, &lines)
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(ends);
     thread.map_err(|error| UserError(format!("a thread for signals: {error}")))?;
     let handlers = Handlers::new().otherwise_exec(exec);
-    let bridge = Bridge::start(config, handlers, |line| complain!("uwork bridge: {line}"));
-    let bridge = bridge.map_err(user)?;
+    let report = {
+        let lines = lines.clone();
+        move |line: &str| lines.say(&format!("uwork bridge: {line}"))
+    };
+    let bridge = Bridge::start(config, handlers, report).map_err(|error| {
+        // The lines before the error.
+        lines.finish();
+        user(error)
+    })?;
     if PHASE.swap(RUNS, Ordering::SeqCst) == ENDS {
         // The signal ends the process.
         loop {
             std::thread::park();
         }
     }
-    complain!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer());
+    lines.say(&format!("uwork bridge: {} runs; SIGINT or SIGTERM ends it", bridge.consumer()));
     // The thread that sends it lives as long as the process.
     let _ = comes.recv();
     let stopped = bridge.stop(args.stop_limit);
-    // The process ends before the runs that were abandoned see it.
+    // A command that was being started may not be killed yet.
     running.kill_all();
     let counters = stopped.counters;
-    complain!(
+    lines.say(&format!(
         "uwork bridge: {} done, {} retried, {} dead, {} handed back, {} killed, {} left to others",
         counters.done,
         counters.retries,
@@ -212,6 +224,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         counters.handed_back,
         stopped.abandoned,
         stopped.uncommitted
-    );
+    ));
+    lines.finish();
     Ok(if stopped.uncommitted > 0 { ExitCode::from(LEFT_BEHIND) } else { ExitCode::SUCCESS })
 }

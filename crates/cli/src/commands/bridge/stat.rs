@@ -105,9 +105,13 @@ fn table(stats: &[Stat], heartbeat: Duration) -> String {
     for stat in stats {
         for consumer in &stat.consumers {
             let (pending, idle) = (consumer.pending, consumer.idle.as_secs_f64());
+            let seen = match consumer.is_process() {
+                true => format!("last seen {idle:.1} s ago"),
+                false => "no process".to_owned(),
+            };
             let _ = writeln!(
                 text,
-                "  {} of {}: {pending} held, last seen {idle:.1} s ago",
+                "  {} of {}: {pending} held, {seen}",
                 shown(consumer.name.as_bytes()),
                 shown(stat.stream.as_bytes())
             );

@@ -83,3 +83,23 @@ fn a_replay_that_fails_counts_the_letters_that_it_has_moved() {
     assert!(said.contains("20 letters were settled, but not all other shards know"), "{said}");
     assert_eq!(redis.number("XLEN cut.{0}"), 20);
 }
+
+// Catches: entries in quarantine that seem to have a consumer, alive or dead.
+#[test]
+fn entries_that_no_process_has_are_held_by_no_consumer_that_lives_or_has_died() {
+    let Some(redis) = Redis::start("entries_that_no_process_has", &[]) else { return };
+    redis.ask("XADD jobs * p x");
+    redis.ask("XGROUP CREATE jobs uwork 0");
+    redis.ask("XREADGROUP GROUP uwork quarantine STREAMS jobs >");
+    redis.ask("XGROUP CREATECONSUMER jobs uwork released");
+    redis.ask("XGROUP CREATECONSUMER jobs uwork w:1:f");
+    let text = redis.text(&["consumers", "--stream", "jobs", "--heartbeat", "1000"]);
+    assert!(text.contains("quarantine of jobs: no process, holds 1\n"), "{text}");
+    assert!(text.contains("released of jobs: no process, holds 0\n"), "{text}");
+    assert!(text.contains("w:1:f of jobs: alive, last seen "), "{text}");
+    let json = redis.text(&["consumers", "--stream", "jobs", "--heartbeat", "1000", "--json"]);
+    let alive = |value: &str| json.matches(&format!("\"alive\":{value}")).count();
+    assert_eq!([alive("null"), alive("true"), alive("false")], [2, 1, 0], "{json}");
+    let stat = redis.text(&["stat", "--stream", "jobs"]);
+    assert!(stat.contains("  quarantine of jobs: 1 held, no process\n"), "{stat}");
+}

@@ -1,6 +1,7 @@
-//! Signals to `uwork bridge push`, and to `uwork bridge run` before it has started.
+//! Signals to `uwork bridge push`, and to `uwork bridge run` before it has started, or while nothing reads
+//! what it says.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 
@@ -9,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::owned::Owned;
 use super::patience::until;
+use super::process::Background;
 use super::server::Redis;
 
 /// Waits until a thread of a process, which has the name, has taken the signal and sleeps.
@@ -117,12 +119,18 @@ fn a_second_signal_ends_a_push_whose_answer_is_not_read() {
     }
 }
 
-fn end_by_a_second_signal(redis: &Redis, pushed: usize) {
+/// A pipe whose writer has to wait for a reader.
+fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
     let full = writer.write_all(&[0; 2 << 20]).unwrap_err().kind();
     assert_eq!(full, ErrorKind::WouldBlock, "a pipe holds less");
     fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (reader, writer)
+}
+
+fn end_by_a_second_signal(redis: &Redis, pushed: usize) {
+    let (reader, writer) = full_pipe();
     let mut push = redis.command(&["push", "--stream", "jobs", "--id", "a", "job"]);
     push.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
     let push = Owned::spawn(&mut push);
@@ -140,4 +148,40 @@ fn end_by_a_second_signal(redis: &Redis, pushed: usize) {
     assert_eq!(status.signal(), Some(libc::SIGTERM), "{said}");
     let what = format!("a second signal: the answer was not read; jobs pushed: {pushed}\n");
     assert!(said.ends_with(&what), "{said}");
+}
+
+// Catches: threads of a consumer that wait for the reader of its lines.
+#[test]
+fn a_consumer_whose_lines_are_not_read_runs_its_jobs_and_stops() {
+    let Some(redis) = Redis::start("a_consumer_whose_lines_are_not_read", &[]) else { return };
+    let (reader, writer) = full_pipe();
+    // Each job fails, and has a line.
+    redis.text(&["push", "--stream", "jobs", "--id", "a", "x"]);
+    redis.text(&["push", "--stream", "jobs", "--id", "b", "x"]);
+    let mut run = redis.command(&["run", "--stream", "jobs", "--exec", "sh", "-c", "exit 65"]);
+    run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer);
+    let run = Owned::spawn(&mut run);
+    until("both are dead letters", || redis.number("XLEN {jobs}:dead") == 2);
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.output().status.code(), Some(0));
+    drop(reader);
+}
+
+#[test]
+fn a_second_signal_kills_the_jobs_of_a_consumer_whose_lines_are_not_read() {
+    let Some(redis) = Redis::start("a_second_signal_kills_the_jobs", &[]) else { return };
+    let (reader, writer) = full_pipe();
+    let mut job = Background::new();
+    redis.text(&["push", "--stream", "jobs", &job.folder()]);
+    let script = format!("read -r folder; {} wait", Background::command(":"));
+    let mut run = redis.command(&["run", "--stream", "jobs", "--exec", "sh", "-c", &script]);
+    run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(writer);
+    let run = Owned::spawn(&mut run);
+    until("the job has begun", || job.has_begun());
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    until_taken(run.id(), Signal::TERM, "signals");
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.output().status.code(), Some(128 + libc::SIGTERM));
+    job.wait_for_end();
+    drop(reader);
 }
