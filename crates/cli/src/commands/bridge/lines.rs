@@ -76,7 +76,7 @@ impl Lines {
     fn flush(&self, limit: Duration) -> bool {
         let is_left = |state: &mut State| !state.is_empty() || state.is_writing;
         let waited = self.0.changed.wait_timeout_while(self.0.lock(), limit, is_left);
-        let (_, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (_state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         !waited.timed_out()
     }
 }
