@@ -34,7 +34,7 @@ pub(crate) use crate::sockets::{Found, remove_if_stale, sockets, sockets_without
 const VERSION: u32 = 1;
 /// How long all exchanges with a process may take: it may be stopped, or have no CPU. A command is
 /// over within two seconds, its start and its output included.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 /// The bytes of all answers of a process within that time.
 const BYTES_MAX: usize = 64 << 20;
 /// The same for a process of a list, which is asked for a few facts.
@@ -170,9 +170,12 @@ impl Client {
         Ok(Client { wire, path: path.to_owned(), named, peer, closed: None })
     }
 
-    /// Connects anew, by the same path. The error is the reason, in words.
-    pub(crate) fn reopen(&self) -> Result<Client, String> {
-        let opened = Client::open(&self.path, self.named, bounds());
+    /// Connects anew, by the same path. `most` is for the exchange with the new connection. The error is
+    /// the reason, in words.
+    pub(crate) fn reopen(&self, most: Duration) -> Result<Client, String> {
+        let bounds = bounds();
+        let until = bounds.until.min(Instant::now() + most);
+        let opened = Client::open(&self.path, self.named, Bounds { until, ..bounds });
         opened.map_err(|fault| reason_of(&fault, Some(self.peer.process)))
     }
 
@@ -430,7 +433,7 @@ mod tests {
             let Err(Failure::Gone(reason)) = client.ask("b") else { panic!("an answer") };
             assert_eq!(reason, "the connection was idle");
             // The second connection is for the test below.
-            let _ = client.reopen().map(|mut client| client.ask("c").is_ok());
+            let _ = client.reopen(PATIENCE).map(|mut client| client.ask("c").is_ok());
             server.join().unwrap();
         }
     }

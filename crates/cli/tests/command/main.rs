@@ -23,6 +23,7 @@ mod strangers;
 mod sum;
 mod top;
 mod topology;
+mod trace;
 mod untrusted;
 #[path = "../../../uwork/tests/support/users.rs"]
 mod users;

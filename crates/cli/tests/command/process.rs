@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, kill_process};
 use uwork::{Queue, control};
 
 use crate::answering::{answering, ok};
@@ -332,132 +331,6 @@ fn monitor_prints_the_counters_of_the_chosen_queues() {
         assert!(none.contains("has no queue whose name matches ^nosuch$"), "{none}");
         assert!(refused(&["monitor", &pid, "("]).contains("is no regular expression"));
         assert!(refused(&["monitor", "-i", "often", &pid]).ends_with("(allowed: 0 to 86400)"));
-    });
-}
-
-/// What a trace of this process said, or the reason to repeat it: a thread of this process got no
-/// CPU, be it for an answer, for the end of a trace that has failed so, or to read one.
-fn undisturbed(trace: Output) -> Result<String, String> {
-    let said = String::from_utf8(trace.stderr).unwrap();
-    let reasons = [NO_ANSWER, "a trace is on for ", "another client reads the trace"];
-    if reasons.iter().any(|reason| said.contains(reason)) {
-        return Err(said);
-    }
-    assert!(trace.status.success(), "{said}");
-    Ok(said)
-}
-
-#[test]
-fn a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile() {
-    observed("process::a_trace_has_the_runs_of_the_items_that_are_queued_meanwhile", || {
-        let (queue, pid) = looked_at("traced");
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace.json");
-        let file = path.to_str().unwrap().to_owned();
-        let trace = || {
-            control::answer("trace off");
-            let mut command = command(&["trace", &pid, "-o", &file]);
-            let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
-            while running.try_wait().unwrap().is_none() {
-                queue.spawn(std::thread::yield_now).join().unwrap();
-            }
-            undisturbed(running.wait_with_output().unwrap())?;
-            let text = fs::read_to_string(&path).unwrap();
-            Ok::<_, String>(serde_json::from_str::<serde_json::Value>(&text).unwrap())
-        };
-        let is_run = |event: &serde_json::Value| {
-            event["ph"] == "X"
-                && event["name"].as_str().is_some_and(|name| name.ends_with("[traced]"))
-        };
-        let is_arrow = |event: &serde_json::Value| event["ph"] == "f" && event["name"] == "queued";
-        // On a busy machine no item may have run during a trace.
-        until(trace, |trace| {
-            let events = trace["traceEvents"].as_array().unwrap();
-            events.iter().any(is_run) && events.iter().any(is_arrow)
-        });
-        assert!(refused(&["trace", &pid, "-o", "/nowhere/t.json"]).contains("No such file"));
-    });
-}
-
-#[test]
-fn a_trace_that_is_refused_leaves_the_file_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace.json");
-    fs::write(&path, "an earlier trace").unwrap();
-    let file = path.to_str().unwrap();
-    let (_folder, busy) = answering(|_| "err refused a trace is on\n".to_owned());
-    for process in ["99999998", &busy] {
-        refused(&["trace", process, "-o", file]);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "an earlier trace", "{process}");
-    }
-}
-
-#[test]
-fn a_trace_that_is_refused_later_is_ended_and_written() {
-    let (asked, requests) = std::sync::mpsc::channel();
-    let reads = std::cell::Cell::new(0);
-    let (folder, socket) = answering(move |request| {
-        asked.send(request.to_owned()).unwrap();
-        match request {
-            "trace on 3600" => {
-                reads.set(0);
-                ok("")
-            }
-            "trace read" => {
-                reads.set(reads.get() + 1);
-                let record = "lost\t0\nmore\t0\nstarted\t5000\t1\tbeef\t7\t3\ta0\n";
-                if reads.get() == 1 { ok(record) } else { "err refused not now\n".to_owned() }
-            }
-            "queues" => ok("name\tran\n"),
-            _ => ok(""),
-        }
-    });
-    let path = folder.path().join("trace.json");
-    let args = ["trace", &socket, "-o", path.to_str().unwrap(), "-s", "3600"];
-    let output = answered(&mut command(&args));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("1 runs") && said.contains("not now; the file has what"), "{said}");
-    // The command does not wait for this answer longer than for others.
-    until(|| Ok::<_, ()>(requests.try_iter().any(|request| request == "trace off")), |came| *came);
-    assert!(fs::read_to_string(&path).unwrap().contains("has not ended"));
-}
-
-#[test]
-fn a_signal_ends_a_trace_and_the_file_is_written() {
-    observed("process::a_signal_ends_a_trace_and_the_file_is_written", || {
-        let (queue, pid) = looked_at("cut-short");
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace.json");
-        let file = path.to_str().unwrap().to_owned();
-        let trace = || {
-            control::answer("trace off");
-            let mut command = command(&["trace", &pid, "-o", &file, "-s", "3600"]);
-            let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
-            let read = || {
-                queue.spawn(std::thread::yield_now).join().unwrap();
-                let has_ended = running.try_wait().unwrap().is_some();
-                Ok::<_, ()>((has_ended, control::answer("trace read")))
-            };
-            let is_over = |(has_ended, records): &(bool, String)| {
-                *has_ended || records.contains("\nqueued\t")
-            };
-            let (has_ended, _) = until(read, is_over);
-            if !has_ended {
-                kill_process(Pid::from_child(&running), Signal::TERM).unwrap();
-            }
-            undisturbed(running.wait_with_output().unwrap())
-        };
-        let said = until(trace, |_| true);
-        assert!(said.contains("ended by a signal"), "{said}");
-        let trace: serde_json::Value =
-            serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        assert!(trace["traceEvents"].is_array());
-        assert!(
-            control::answer("trace on 1").starts_with("ok "),
-            "it was ended in the process, too"
-        );
-        control::answer("trace off");
     });
 }
 

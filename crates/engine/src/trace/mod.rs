@@ -7,7 +7,7 @@
 //! and cost a load that finds no token, the same as while the trace is off.
 //!
 //! Workers renew the tokens as they take batches, with the clock that they have read anyway. A trace
-//! has an end from its start: after it no worker renews them. A client that dies leaves nothing on.
+//! has an end from its start: after it no worker renews them.
 
 mod ring;
 
@@ -378,11 +378,12 @@ impl<H: Host> Engine<H> {
         self.caller().thread.number(|| self.host().thread_id())
     }
 
-    /// Records the items that are queued from now on, for so many nanoseconds.
+    /// Records the items that are queued from now on, for so many nanoseconds. Returns the time of its
+    /// end, which no other trace has: a trace starts after the end of the one before.
     ///
     /// # Errors
     /// The host has no tracer, or a trace is on.
-    pub fn start_trace(&self, for_ns: u64) -> Result<(), TraceError> {
+    pub fn start_trace(&self, for_ns: u64) -> Result<u64, TraceError> {
         let tracer = self.host().tracer().ok_or(TraceError::Unsupported)?;
         let _reading = tracer.reading().ok_or(TraceError::IsRead)?;
         let (now, until) = (self.host().now(), tracer.until.load(Ordering::Relaxed));
@@ -390,7 +391,29 @@ impl<H: Host> Engine<H> {
             return Err(TraceError::IsOn { left_ns: until - now });
         }
         let cpus = self.config().topology.cpus().iter().map(|cpu| cpu.id);
-        tracer.start(now, now.saturating_add(for_ns), cpus);
+        let until = now.saturating_add(for_ns);
+        tracer.start(now, until, cpus);
+        Ok(until)
+    }
+
+    /// Whether the trace is on that [`Engine::start_trace`] returned this time for.
+    pub fn is_traced_until(&self, until: u64) -> bool {
+        let tracer = self.host().tracer();
+        tracer.is_some_and(|tracer| tracer.until.load(Ordering::Relaxed) == until)
+            && self.host().now() < until
+    }
+
+    /// Ends the trace that [`Engine::start_trace`] returned this time for. Another one goes on.
+    ///
+    /// # Errors
+    /// The host has no tracer, or another thread reads the trace.
+    pub fn end_trace(&self, until: u64) -> Result<(), TraceError> {
+        let tracer = self.host().tracer().ok_or(TraceError::Unsupported)?;
+        // No trace starts meanwhile.
+        let _reading = tracer.reading().ok_or(TraceError::IsRead)?;
+        if tracer.until.load(Ordering::Relaxed) == until {
+            tracer.stop();
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-use super::Service;
+use super::{Service, Session};
 use crate::descriptor::OwnDescriptor;
 
 /// The longest line of a client, with its newline.
@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// See the module.
 pub(super) struct Connection {
     descriptor: OwnDescriptor,
+    session: Box<dyn Session>,
     input: Vec<u8>,
     output: Vec<u8>,
     /// How much of the output was sent.
@@ -39,9 +40,14 @@ pub(super) enum Fate {
 
 impl Connection {
     /// Sends the greeting, which fits into the system's buffer.
-    pub(super) fn new(descriptor: OwnDescriptor, greeting: String, now: Instant) -> Connection {
-        let (input, output) = (Vec::new(), greeting.into_bytes());
-        let mut new = Connection { descriptor, input, output, sent: 0, read_at: now, ends: false };
+    pub(super) fn new(
+        descriptor: OwnDescriptor,
+        service: &dyn Service,
+        now: Instant,
+    ) -> Connection {
+        let (input, output) = (Vec::new(), service.greeting().into_bytes());
+        let (session, sent, read_at, ends) = (service.session(), 0, now, false);
+        let mut new = Connection { descriptor, session, input, output, sent, read_at, ends };
         new.flush(now);
         new
     }
@@ -63,9 +69,9 @@ impl Connection {
     }
 
     /// Since when the client has read all of its output, and has sent no whole line that is received.
-    /// `None` while it has output to read.
+    /// `None` while it has output to read, or something goes on that it has begun.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.output.is_empty().then_some(self.read_at)
+        (self.output.is_empty() && !self.session.is_busy()).then_some(self.read_at)
     }
 
     /// Says a last word to a client that is idle, and closes the connection.
@@ -114,7 +120,7 @@ impl Connection {
             Some(end) => {
                 let line: Vec<u8> = self.input.drain(..=end).collect();
                 match std::str::from_utf8(&line[..end]) {
-                    Ok(line) => service.answer(line.strip_suffix('\r').unwrap_or(line)),
+                    Ok(line) => self.session.answer(line.strip_suffix('\r').unwrap_or(line)),
                     Err(_) => {
                         self.ends = true;
                         service.refuse("a line is UTF-8")

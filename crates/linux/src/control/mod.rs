@@ -37,12 +37,21 @@ pub trait Service: Sync {
     /// What a client gets when it has connected.
     fn greeting(&self) -> String;
 
-    /// The answer to a request, which is a line without its newline.
-    fn answer(&self, request: &str) -> String;
+    /// The answers to a new client.
+    fn session(&self) -> Box<dyn Session>;
 
     /// The answer to a line that is longer than [`LINE_MAX`] or not UTF-8, after which the
     /// connection is closed.
     fn refuse(&self, reason: &str) -> String;
+}
+
+/// The answers to one client. Dropped with its connection: what the client has begun ends then.
+pub trait Session {
+    /// The answer to a request, which is a line without its newline.
+    fn answer(&mut self, request: &str) -> String;
+
+    /// Whether something goes on that the client has begun. Then it is not idle.
+    fn is_busy(&self) -> bool;
 }
 
 static SERVICE: OnceLock<&'static dyn Service> = OnceLock::new();

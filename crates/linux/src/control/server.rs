@@ -114,8 +114,7 @@ impl Clients {
         let reason = if !client.get().is_some_and(may_connect) {
             "only this process's user and root may connect".to_owned()
         } else if self.has_room(now) {
-            let greeting = self.service.greeting();
-            self.connections.push(Connection::new(client, greeting, now));
+            self.connections.push(Connection::new(client, self.service, now));
             return;
         } else {
             format!("{CONNECTIONS_MAX} clients are connected and busy, which is the most")
@@ -223,6 +222,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::control::Session;
     use crate::descriptor::Expected;
 
     struct Mute;
@@ -232,8 +232,8 @@ mod tests {
             String::new()
         }
 
-        fn answer(&self, request: &str) -> String {
-            if request == "long" { "x".repeat(1 << 20) } else { String::new() }
+        fn session(&self) -> Box<dyn Session> {
+            Box::new(Begun(false))
         }
 
         fn refuse(&self, _: &str) -> String {
@@ -241,19 +241,44 @@ mod tests {
         }
     }
 
+    /// Whether the client has begun something.
+    struct Begun(bool);
+
+    impl Session for Begun {
+        fn answer(&mut self, request: &str) -> String {
+            self.0 |= request == "begin";
+            if request == "long" { "x".repeat(1 << 20) } else { String::new() }
+        }
+
+        fn is_busy(&self) -> bool {
+            self.0
+        }
+    }
+
+    impl Clients {
+        fn none() -> Clients {
+            Clients { service: &Mute, connections: Vec::new(), accepts_at: None }
+        }
+
+        /// Adds a client, whose end is returned.
+        fn connect(&mut self, now: Instant) -> UnixStream {
+            let (server, client) = UnixStream::pair().expect("a pair");
+            let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd());
+            self.connections.push(Connection::new(server.expect("room"), &Mute, now));
+            client
+        }
+    }
+
     // Catches: a busy client that loses its place; a request that has arrived and is not answered.
     #[test]
     fn busy_clients_keep_their_places_and_the_oldest_idle_one_makes_room() {
-        let mut clients = Clients { service: &Mute, connections: Vec::new(), accepts_at: None };
+        let mut clients = Clients::none();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut others = Vec::new();
         for number in 0..CONNECTIONS_MAX {
-            let (server, mut other) = UnixStream::pair().expect("a pair");
-            let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd());
-            let server = server.expect("room");
             assert!(clients.has_room(start));
-            clients.connections.push(Connection::new(server, String::new(), start));
+            let mut other = clients.connect(start);
             // Its answer is longer than the system's buffers.
             if number != 3 && number != 4 {
                 other.write_all(b"long\n").expect("room");
@@ -264,11 +289,28 @@ mod tests {
         assert!(clients.has_room(at(1)), "the fifth");
         assert_eq!(clients.connections.len(), CONNECTIONS_MAX - 1);
         assert_eq!(others[4].read(&mut [0]).expect("the end"), 0);
-        let (server, _other) = UnixStream::pair().expect("a pair");
-        let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd());
-        clients.connections.push(Connection::new(server.expect("room"), String::new(), at(2)));
+        let _other = clients.connect(at(2));
         assert!(clients.has_room(at(3)), "the fourth, which was idle since its answer");
         assert_eq!(others[3].read(&mut [0]).expect("the end"), 0);
+    }
+
+    // Catches: a trace that ends, as its client's place was given to another.
+    #[test]
+    fn a_client_that_has_begun_something_keeps_its_place() {
+        let mut clients = Clients::none();
+        let start = Instant::now();
+        let mut others: Vec<_> = (0..CONNECTIONS_MAX).map(|_| clients.connect(start)).collect();
+        others[0].write_all(b"begin\n").expect("room");
+        let later = start + Duration::from_secs(1);
+        for _ in 0..2 * CONNECTIONS_MAX {
+            assert!(clients.has_room(later));
+            others.push(clients.connect(later));
+        }
+        let mut ended = |at: usize| {
+            others[at].set_nonblocking(true).expect("a socket");
+            others[at].read(&mut [0]).is_ok()
+        };
+        assert_eq!([0, 1, 2].map(&mut ended), [false, true, true]);
     }
 
     // Catches: a thread that spins, as the client that it cannot accept makes each poll return.
@@ -280,7 +322,7 @@ mod tests {
                 attempts.set(attempts.get() + 1);
                 Err(io::Error::from_raw_os_error(error))
             };
-            let mut clients = Clients { service: &Mute, connections: Vec::new(), accepts_at: None };
+            let mut clients = Clients::none();
             let now = Instant::now();
             for round in 1..5 {
                 let now = now + round * PAUSE;

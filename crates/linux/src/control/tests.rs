@@ -18,7 +18,17 @@ impl Service for Echo {
         String::new()
     }
 
-    fn answer(&self, request: &str) -> String {
+    fn session(&self) -> Box<dyn Session> {
+        Box::new(Echo)
+    }
+
+    fn refuse(&self, reason: &str) -> String {
+        format!("refused: {reason}\n")
+    }
+}
+
+impl Session for Echo {
+    fn answer(&mut self, request: &str) -> String {
         match request {
             "huge" => "x".repeat(OUTPUT_MAX + 1),
             "long" => "x".repeat(OUTPUT_MAX),
@@ -26,8 +36,8 @@ impl Service for Echo {
         }
     }
 
-    fn refuse(&self, reason: &str) -> String {
-        format!("refused: {reason}\n")
+    fn is_busy(&self) -> bool {
+        false
     }
 }
 
@@ -36,7 +46,7 @@ fn pair() -> (Connection, UnixStream, Instant) {
     let (server, client) = UnixStream::pair().expect("a pair");
     let server = OwnDescriptor::open(Expected::Socket, || server.into_raw_fd()).expect("room");
     let now = Instant::now();
-    (Connection::new(server, String::new(), now), client, now)
+    (Connection::new(server, &Echo, now), client, now)
 }
 
 #[test]
@@ -113,7 +123,7 @@ fn expected(mut input: &[u8]) -> (String, bool) {
         let Ok(line) = std::str::from_utf8(&window[..end]) else {
             return (output + &Echo.refuse("a line is UTF-8"), true);
         };
-        output += &Echo.answer(line.strip_suffix('\r').unwrap_or(line));
+        output += &Session::answer(&mut Echo, line.strip_suffix('\r').unwrap_or(line));
         input = &input[end + 1..];
     }
 }

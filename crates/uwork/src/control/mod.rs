@@ -39,12 +39,34 @@ impl uwork_linux::control::Service for Service {
         protocol::greeting()
     }
 
-    fn answer(&self, request: &str) -> String {
-        answer(request)
+    fn session(&self) -> Box<dyn uwork_linux::control::Session> {
+        Box::new(Session::default())
     }
 
     fn refuse(&self, reason: &str) -> String {
         protocol::refusal("closed", reason)
+    }
+}
+
+/// A client of the socket.
+#[derive(Default)]
+struct Session {
+    begun: Option<trace::Begun>,
+}
+
+impl uwork_linux::control::Session for Session {
+    fn answer(&mut self, request: &str) -> String {
+        protocol::answer_to(request, &mut self.begun)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.begun.as_ref().is_some_and(trace::Begun::goes_on)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.begun.take().into_iter().for_each(trace::Begun::end);
     }
 }
 

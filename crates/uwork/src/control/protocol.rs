@@ -37,8 +37,13 @@ const REQUESTS: [(&str, &str); 15] = [
 
 /// The answer of this process to a request of the control protocol: what a client gets that sends
 /// `request` as a line. For programs that offer the protocol in another way, too. Does not panic,
-/// whatever the request is.
+/// whatever the request is. A trace that it starts lasts for its time, as no connection ends it.
 pub fn answer(request: &str) -> String {
+    answer_to(request, &mut None)
+}
+
+/// The same for a client, with the trace that it has begun.
+pub(super) fn answer_to(request: &str, begun: &mut Option<trace::Begun>) -> String {
     let words = request.trim_matches(' ');
     let (verb, rest) =
         words.split_once(' ').map_or((words, ""), |(verb, rest)| (verb, rest.trim()));
@@ -63,7 +68,7 @@ pub fn answer(request: &str) -> String {
         ("raw", request) => raw(request),
         ("trace", "read") => trace::read(),
         ("trace", "off") => trace::stop(),
-        ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim()),
+        ("trace", on) if on.starts_with("on ") => trace::start(on[3..].trim(), begun),
         _ => refusal("bad-request", &format!("{words:?} is no request; there are {}", requests())),
     }
 }

@@ -14,8 +14,26 @@ const SECONDS_MAX: u64 = 3_600;
 /// How long a request waits for another thread that reads the trace, which takes milliseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// `trace on`: ends by itself, so that a client that dies leaves nothing on.
-pub(super) fn start(seconds: &str) -> String {
+/// A trace that a client has begun. It ends with the client's connection, or by itself before.
+pub(super) struct Begun {
+    /// The time of its end, in nanoseconds.
+    until: u64,
+}
+
+impl Begun {
+    pub(super) fn goes_on(&self) -> bool {
+        engine().is_traced_until(self.until)
+    }
+
+    /// Ends it, unless it has ended already.
+    pub(super) fn end(self) {
+        // Where another thread reads for too long, it ends by itself.
+        let _ = unless_read(PATIENCE, || engine().end_trace(self.until));
+    }
+}
+
+/// `trace on`.
+pub(super) fn start(seconds: &str, begun: &mut Option<Begun>) -> String {
     let known: Option<u64> = seconds.parse().ok().filter(|known| (1..=SECONDS_MAX).contains(known));
     let Some(known) = known else {
         let reason =
@@ -23,7 +41,13 @@ pub(super) fn start(seconds: &str) -> String {
         return refusal("bad-value", &reason);
     };
     let start = || engine().start_trace(known * 1_000_000_000);
-    unless_read(PATIENCE, start).map_or_else(refused, |()| text(""))
+    match unless_read(PATIENCE, start) {
+        Ok(until) => {
+            *begun = Some(Begun { until });
+            text("")
+        }
+        Err(error) => refused(error),
+    }
 }
 
 /// `trace off`.

@@ -114,6 +114,34 @@ fn the_oldest_idle_client_makes_room() {
     });
 }
 
+// Catches: a trace that goes on for an hour, as its client was killed or has given up.
+#[test]
+fn a_trace_ends_with_the_connection_that_began_it() {
+    let _watchdog = watchdog();
+    scene("a_trace_ends_with_the_connection_that_began_it", || {
+        let path = socket();
+        let mut other = Client::connect(&path);
+        let mut first = Client::connect(&path);
+        assert_eq!(first.ask("trace on 3600"), Ok(String::new()));
+        let refused = other.ask("trace on 1").unwrap_err();
+        assert!(refused.starts_with("err refused a trace is on for 3"), "{refused}");
+        // The one that is refused has begun none.
+        drop(other);
+        let mut other = Client::connect(&path);
+        assert!(other.ask("trace on 1").is_err());
+        drop(first);
+        until("the trace has ended", || other.ask("trace on 3600").is_ok());
+        // One that was ended by another client, and a later one.
+        let mut last = Client::connect(&path);
+        assert_eq!(last.ask("trace off"), Ok(String::new()));
+        assert_eq!(last.ask("trace on 3600"), Ok(String::new()));
+        drop(other);
+        // The server finds the end in the turn of one of these requests.
+        assert!((0..2).all(|_| last.ask("help").is_ok()));
+        assert!(last.ask("trace on 1").is_err(), "the last one goes on");
+    });
+}
+
 #[test]
 fn ten_thousand_connections_leave_the_socket_usable() {
     let _watchdog = watchdog();

@@ -20,6 +20,8 @@ use crate::printable::{self, in_a_line, printable};
 /// How often the records are read: the rings of the process hold a multiple of what it records
 /// meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// How long a process that has not answered is asked to end the trace.
+const END_MAX: Duration = Duration::from_millis(250);
 /// The most records of a file. Perfetto needs some gigabytes of memory for that number.
 const RECORDS_MAX: usize = 3_000_000;
 /// The bytes of all answers that are kept, names included. Those of as many records are fewer.
@@ -36,7 +38,7 @@ const WORKERS: u32 = 2;
 const SUBMITTERS: u32 = 3;
 
 /// Runs the command. SIGINT and SIGTERM end the trace early. The exit code is 1 if the process ended
-/// meanwhile, or refused to go on. The file has what came before in both cases.
+/// meanwhile, ceased to answer, or refused to go on. The file has what came before in all cases.
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let file = |error| UserError(format!("{}: {error}", args.output.display()));
     let mut client = Client::connect(&args.process)?;
@@ -66,9 +68,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
             None
         }
         Err(failure) => {
-            // A process that has refused to read still records.
-            client.renew_before(last);
-            let _ = client.ask("trace off");
+            end(&mut client, last);
             Some(UserError::from(failure).0)
         }
     };
@@ -147,6 +147,18 @@ fn record(
     client.ask("trace off")?;
     read(client, last, trace)?;
     Ok(end)
+}
+
+/// Ends the trace of a process that has refused to read, or does not answer. Where it answers too late, the
+/// end of the connection ends the trace. A process of an earlier version has to be told by another one.
+fn end(client: &mut Client, last: Instant) {
+    client.renew_before(last);
+    if matches!(client.ask("trace off"), Err(Failure::Gone(_)))
+        && let Ok(mut other) = client.reopen(END_MAX)
+        && other.is_of_same_process(client)
+    {
+        let _ = other.ask("trace off");
+    }
 }
 
 /// Reads what the process has, by one deadline: it may always say that it has more.

@@ -11,7 +11,7 @@ use ratatui::crossterm::event;
 
 use super::UserError;
 use super::view::Answers;
-use crate::client::{Client, Failure, Refused, is_alive};
+use crate::client::{Client, Failure, PATIENCE, Refused, is_alive};
 use crate::commands::process::doctor::names::Kept;
 use crate::commands::process::named::command_of;
 
@@ -177,7 +177,7 @@ impl Asker {
         if self.gone.is_none() {
             return Ok(());
         }
-        let client = self.client.reopen()?;
+        let client = self.client.reopen(PATIENCE)?;
         if !client.is_of_same_process(&self.client) {
             (self.title, self.at) = (title(&client), None);
             (self.names, self.names_itself) = (Kept::default(), false);
