@@ -71,7 +71,8 @@ impl Connection {
     /// Since when the client has read all of its output, and has sent no whole line that is received.
     /// `None` while it has output to read, or something goes on that it has begun.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        (self.output.is_empty() && !self.session.is_busy()).then_some(self.read_at)
+        let is_idle = self.output.is_empty() && !self.has_line() && !self.session.is_busy();
+        is_idle.then_some(self.read_at)
     }
 
     /// Says a last word to a client that is idle, and closes the connection.
@@ -84,35 +85,49 @@ impl Connection {
         (!self.output.is_empty()).then(|| self.read_at + PATIENCE)
     }
 
-    /// Sends and receives what is possible without waiting.
+    /// Whether a request has been received that has its answer in the next turn.
+    pub(super) fn is_due(&self) -> bool {
+        self.output.is_empty() && self.has_line()
+    }
+
+    /// Whether a line has been received as a whole, or is too long.
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n') || self.input.len() >= LINE_MAX
+    }
+
+    /// A turn of this client: sends and receives what is possible without waiting, and answers one
+    /// request. After it a further request is due, or none has arrived, or the client has output to
+    /// read.
     pub(super) fn serve(&mut self, service: &dyn Service, now: Instant) -> Fate {
         if !self.flush(now) || self.drop_at().is_some_and(|at| at <= now) {
             return Fate::Ends;
         }
+        let mut is_answered = false;
         while self.output.is_empty() {
-            if self.ends {
-                return Fate::Ends;
-            }
-            if !self.answer_next(service) {
-                match self.receive() {
-                    Ok(true) => continue,
-                    Ok(false) => return Fate::Stays,
-                    Err(()) => return Fate::Ends,
+            match self.has_line() {
+                _ if self.ends => return Fate::Ends,
+                true if is_answered => break,
+                true => {
+                    self.answer_next(service);
+                    (is_answered, self.read_at) = (true, now);
+                    if !self.flush(now) {
+                        return Fate::Ends;
+                    }
                 }
-            }
-            self.read_at = now;
-            if !self.flush(now) {
-                return Fate::Ends;
+                false => match self.receive() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(()) => return Fate::Ends,
+                },
             }
         }
         Fate::Stays
     }
 
-    /// Answers the first complete line. False if there is none.
-    fn answer_next(&mut self, service: &dyn Service) -> bool {
+    /// Answers the first line, which [`Connection::has_line`] has found.
+    fn answer_next(&mut self, service: &dyn Service) {
         let end = self.input.iter().position(|&byte| byte == b'\n');
         let answer = match end {
-            None if self.input.len() < LINE_MAX => return false,
             None => {
                 self.ends = true;
                 service.refuse(&format!("a line has at most {LINE_MAX} bytes"))
@@ -134,7 +149,6 @@ impl Connection {
                 service.refuse(&format!("the answer has more than {OUTPUT_MAX} bytes")).into_bytes()
             }
         };
-        true
     }
 
     /// Receives more of a line. False if nothing has arrived; an error if the client is gone.

@@ -145,7 +145,10 @@ impl Clients {
     fn wait(&self, listener: Option<RawFd>, calls: &Calls) {
         let mut files = self.watched(listener);
         let left = self.until().map(|at| at.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| left + Duration::from_millis(1));
+        let left = match self.connections.iter().any(Connection::is_due) {
+            true => Some(Duration::ZERO),
+            false => left.map(|left| left + Duration::from_millis(1)),
+        };
         if poll(&mut files, left, calls) == Err(libc::EINVAL) {
             // The process may have fewer files open than these: all are served after a pause.
             let _ = poll(&mut [], Some(PAUSE), calls);
@@ -168,6 +171,7 @@ impl Clients {
         self.connections.iter().filter_map(Connection::drop_at).chain(self.accepts_at).min()
     }
 
+    /// A turn of each client.
     fn serve(&mut self, now: Instant) {
         let service = self.service;
         self.connections.retain_mut(|client| client.serve(service, now) == Fate::Stays);
@@ -247,7 +251,11 @@ mod tests {
     impl Session for Begun {
         fn answer(&mut self, request: &str) -> String {
             self.0 |= request == "begin";
-            if request == "long" { "x".repeat(1 << 20) } else { String::new() }
+            match request {
+                "long" => "x".repeat(1 << 20),
+                "byte" => "x".to_owned(),
+                _ => String::new(),
+            }
         }
 
         fn is_busy(&self) -> bool {
@@ -292,6 +300,26 @@ mod tests {
         let _other = clients.connect(at(2));
         assert!(clients.has_room(at(3)), "the fourth, which was idle since its answer");
         assert_eq!(others[3].read(&mut [0]).expect("the end"), 0);
+    }
+
+    // Catches: a client that sends without end, and has all others wait.
+    #[test]
+    fn each_client_has_one_answer_in_a_turn() {
+        let mut clients = Clients::none();
+        let now = Instant::now();
+        let mut others = [(); 2].map(|()| clients.connect(now));
+        others[0].write_all(&b"byte\n".repeat(3_000)).expect("room");
+        others[1].write_all(b"byte\nbyte\n").expect("room");
+        others.iter().for_each(|other| other.set_nonblocking(true).expect("a socket"));
+        for answered in [1, 1, 0, 0] {
+            clients.serve(now);
+            let answers = others.each_mut().map(|other| other.read(&mut [0; 9]).unwrap_or(0));
+            assert_eq!(answers, [1, answered]);
+            assert!(
+                clients.connections[0].is_due() && clients.connections[0].idle_since().is_none()
+            );
+        }
+        assert!(!clients.connections[1].is_due());
     }
 
     // Catches: a trace that ends, as its client's place was given to another.
