@@ -213,8 +213,8 @@ impl Observer for Linux {
         self.blocked.activity(thread)
     }
 
-    fn stack_of(&self, thread: u64, named: bool) -> Result<Vec<Frame>, NoStack> {
-        if named { stack::of_thread(thread) } else { stack::addresses_of_thread(thread) }
+    fn stacks_of(&self, threads: &[u64], named: bool) -> Vec<Result<Vec<Frame>, NoStack>> {
+        stack::of_threads(threads, named)
     }
 
     fn record(&self, thread: u64) -> Option<blocked::Records> {

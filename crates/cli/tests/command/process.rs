@@ -200,6 +200,27 @@ fn what_a_process_says_is_escaped() {
     assert_eq!(json["name"], "\u{202e}");
 }
 
+// Catches: a dump that is lost, as the threads of the process have not answered.
+#[test]
+fn a_dump_without_the_stacks_is_printed() {
+    for knows_raw in [true, false] {
+        let (_folder, socket) = answering(move |request| match request {
+            "raw dump" | "raw stacks" if !knows_raw => "err bad-request no\n".to_owned(),
+            "raw dump" | "dump" => ok("all queues\n"),
+            // No answer.
+            _ => String::new(),
+        });
+        let dump = || {
+            let Output { status, stdout, stderr } = uwork(&["dump", "--stacks", &socket]);
+            let said = String::from_utf8(stderr).unwrap();
+            assert_eq!(status.code(), Some(2), "{said}");
+            // Else this process got no CPU for the dump, either.
+            if said.contains("no stacks: ") { Ok(stdout) } else { Err(said) }
+        };
+        assert_eq!(until(dump, |_| true), b"all queues\n");
+    }
+}
+
 #[test]
 fn a_socket_under_the_name_of_another_process_is_refused() {
     observed("process::a_socket_under_the_name_of_another_process_is_refused", || {

@@ -74,15 +74,12 @@ pub trait Observer: Send + Sync {
     /// Takes some microseconds.
     fn activity(&self, thread: u64) -> Option<Activity>;
 
-    /// The calls that a thread is in, innermost first. Takes microseconds for a thread that answers
-    /// at once, and up to a second. The thread may notice: system calls that it waits in
-    /// may return early. Used only for a stall that is about to be reported. Without `named` the
-    /// frames have addresses alone: names take a multiple of that time, and their reader may find
-    /// them from outside.
-    ///
-    /// # Errors
-    /// Why the calls are unknown.
-    fn stack_of(&self, thread: u64, named: bool) -> Result<Vec<Frame>, NoStack>;
+    /// The calls that each of these threads is in, innermost first, or why they are unknown. All are
+    /// asked before one is waited for. Takes microseconds for threads that answer at once, and up to
+    /// 0.6 seconds for all of them. The threads may notice: system calls that they wait in may return
+    /// early. Used only for a stall that is about to be reported. Without `named` the frames have
+    /// addresses alone: names take a multiple of that time, and their reader may find them from outside.
+    fn stacks_of(&self, threads: &[u64], named: bool) -> Vec<Result<Vec<Frame>, NoStack>>;
 
     /// Begins to record a thread's context switches, in the tier of events. Takes tens of
     /// microseconds, the first time some milliseconds. None if the system refuses.

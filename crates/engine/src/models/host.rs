@@ -304,8 +304,8 @@ impl Observer for Unobserved {
         None
     }
 
-    fn stack_of(&self, _: u64, _: bool) -> Result<Vec<Frame>, NoStack> {
-        Err(NoStack::Unavailable)
+    fn stacks_of(&self, threads: &[u64], _: bool) -> Vec<Result<Vec<Frame>, NoStack>> {
+        threads.iter().map(|_| Err(NoStack::Unavailable)).collect()
     }
 
     fn record(&self, _: u64) -> Option<()> {

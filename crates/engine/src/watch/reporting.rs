@@ -23,8 +23,7 @@ use crate::engine::Engine;
 use crate::host::{Activity, Frame, Host, Observer, Report};
 use uwork_policy::blocking::Tier;
 
-/// How many stacks are collected at a time, at most: each thread may take its time to answer, and
-/// is disturbed.
+/// How many stacks are collected at a time, at most: each thread is disturbed.
 const STACKS_AT_ONCE: usize = 8;
 /// The most reports that wait for delivery; further ones are dropped.
 const UNTOLD_MAX: usize = 64;
@@ -101,8 +100,9 @@ impl<H: Host> Watch<H> {
         stacks_left: &mut usize,
         named: bool,
     ) {
-        let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
-        for worker in blocking.filter(|worker| worker.thread != 0) {
+        let is_asked_of = |worker: &StalledWorker| worker.blocks && worker.thread != 0;
+        let mut asked = Vec::new();
+        for worker in stall.workers.iter_mut().filter(|worker| is_asked_of(worker)) {
             if !self.is_in_same_run(engine, worker) {
                 worker.stack = Err(NoCalls::WentOn);
                 continue;
@@ -117,9 +117,15 @@ impl<H: Host> Watch<H> {
             };
             if *stacks_left > 0 {
                 *stacks_left -= 1;
-                let stack = engine.observer().stack_of(worker.thread, named);
-                worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
+                asked.push(worker);
             }
+        }
+        let threads: Vec<u64> = asked.iter().map(|worker| worker.thread).collect();
+        let stacks = engine.observer().stacks_of(&threads, named);
+        for (worker, stack) in asked.into_iter().zip(stacks) {
+            worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
+        }
+        for worker in stall.workers.iter_mut().filter(|worker| is_asked_of(worker)) {
             if !self.is_in_same_run(engine, worker) {
                 worker.stack = Err(NoCalls::WentOn);
             }

@@ -11,8 +11,8 @@ impl<H: Host> Engine<H> {
     /// some of them, and the items among those that wait for each other. With a queue's name: only
     /// those in an item of that queue.
     ///
-    /// Each of them takes a signal, which makes some system calls return early, and may take 100 ms
-    /// to answer, or a second if it gets no CPU. The caller holds no locks. Without `named` the
+    /// Each of them takes a signal, which makes some system calls return early. The answers take up to
+    /// 0.6 s, if threads get no CPU. The caller holds no locks. Without `named` the
     /// frames of the stacks have addresses alone, for a reader that names them.
     pub fn long_runs(&self, ns: u64, queue: Option<&str>, named: bool) -> LongRuns {
         let survey = Survey::of(self);

@@ -3,13 +3,8 @@
 use uwork_engine::host::{Frame, NoStack};
 
 /// Always `Unavailable`.
-pub(crate) fn of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
-    Err(NoStack::Unavailable)
-}
-
-/// Always `Unavailable`.
-pub(crate) fn addresses_of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
-    Err(NoStack::Unavailable)
+pub(crate) fn of_threads(threads: &[u64], _: bool) -> Vec<Result<Vec<Frame>, NoStack>> {
+    threads.iter().map(|_| Err(NoStack::Unavailable)).collect()
 }
 
 /// No signal is used.

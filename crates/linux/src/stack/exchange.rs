@@ -10,8 +10,9 @@ use uwork_engine::host::NoStack;
 use super::snapshot::Snapshot;
 use crate::futex::Forever;
 
-/// The maximum number of concurrent requests, including those whose caller gave up during the copy.
-const EXCHANGES: usize = 4;
+/// The maximum number of threads that are asked at once, including those whose caller gave up during the
+/// copy. A report asks as many.
+pub(super) const EXCHANGES: usize = 8;
 
 struct Buffer(UnsafeCell<Snapshot>);
 

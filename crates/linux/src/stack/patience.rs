@@ -15,11 +15,9 @@ use crate::blocked::kept::activity;
 use crate::futex::Until;
 use crate::thread::cpu_time;
 
-/// How long a thread may take to answer. If it still waits for a CPU, it gets this time again.
+/// How long a thread may take to answer. If it still waits for a CPU, it gets this time again, until the
+/// deadline of the request.
 const ANSWER_MAX: Duration = Duration::from_millis(100);
-/// The same in total, also for a thread without a CPU. Eight such threads, the most in one report,
-/// take less than the ten seconds for which `uwork dump` waits.
-const STARVED_MAX: Duration = Duration::from_secs(1);
 /// A thread that has used more CPU time than this since the request could have answered.
 const CPU_MAX_NS: u64 = 1_000_000;
 
@@ -33,11 +31,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// For a request at this moment.
-    pub(super) fn new(thread: u64) -> Patience {
-        let now = Instant::now();
-        let until = Cell::new(now + ANSWER_MAX);
-        Patience { thread, used_ns: cpu_time(thread), until, last: now + STARVED_MAX }
+    /// For a thread that is asked at this moment, by a request with this deadline.
+    pub(super) fn new(thread: u64, last: Instant) -> Patience {
+        let until = Cell::new(last.min(Instant::now() + ANSWER_MAX));
+        Patience { thread, used_ns: cpu_time(thread), until, last }
     }
 
     /// Sets the next deadline. False if the caller must give up.

@@ -50,16 +50,19 @@ impl Observer for VirtualHost {
         Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
     }
 
-    fn stack_of(&self, thread: u64, _: bool) -> Result<Vec<Frame>, NoStack> {
-        let id = thread as usize - 1;
+    fn stacks_of(&self, threads: &[u64], _: bool) -> Vec<Result<Vec<Frame>, NoStack>> {
         let machine = self.machine();
         let frame =
             |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
-        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
-        if machine.is_gone(id) {
-            return Err(NoStack::Unavailable);
-        }
-        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
+        let stack = |&thread: &u64| {
+            let id = thread as usize - 1;
+            let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
+            match machine.is_gone(id) {
+                true => Err(NoStack::Unavailable),
+                false => Ok(calls.map(|(at, symbol)| frame(at, symbol)).into()),
+            }
+        };
+        threads.iter().map(stack).collect()
     }
 
     fn record(&self, thread: u64) -> Option<Records> {

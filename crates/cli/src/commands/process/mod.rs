@@ -204,25 +204,32 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
     }
     let until = Instant::now() + doctor::EVIDENCE;
     let mut client = Client::connect(&args.process)?;
-    let answers = answers_with_names(&mut client, &requests, until)?;
+    let (answers, missing) = answers_with_names(&mut client, &requests, until)?;
     // A value of a few bytes may take a hundred times as much memory.
     if args.json && serde_json::from_str::<&serde_json::value::RawValue>(&answers[0]).is_err() {
         return Err(UserError(format!("process {} has sent a malformed dump", client.process())));
     }
-    print(&answers.join("\n"))
+    let printed = print(&answers.join("\n"))?;
+    missing.map_or(Ok(printed), Err)
 }
+
+/// Answers, and why the ones behind them are missing.
+type Answers = (Vec<String>, Option<UserError>);
 
 /// The answers to requests that have functions in them. The names of the functions are read here. The
 /// process names them where that is impossible: it is of an earlier version, or its files cannot be
 /// read.
+///
+/// # Errors
+/// There is no answer to the first request.
 fn answers_with_names(
     client: &mut Client,
     requests: &[&str],
     until: Instant,
-) -> Result<Vec<String>, UserError> {
+) -> Result<Answers, UserError> {
     let raw: Vec<String> = requests.iter().map(|request| format!("raw {request}")).collect();
-    match client.ask_all(&raw).into_iter().collect::<Result<Vec<String>, Failure>>() {
-        Ok(answers) => {
+    match first_answers(client, &raw) {
+        Ok((answers, missing)) => {
             let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
             let found = doctor::names::find(client.process(), &texts, until);
             if !found.is_unread() {
@@ -231,14 +238,31 @@ fn answers_with_names(
                 for reason in found.missing.iter().cloned().chain(found.left_out()) {
                     complain!("uwork: names of functions or lines are missing: {reason}");
                 }
-                return Ok(named);
+                return Ok((named, missing));
             }
         }
         Err(Failure::Refused(refused)) if refused.code == "bad-request" => {}
         Err(failure) => return Err(failure.into()),
     }
     let asked: Vec<String> = requests.iter().map(|&request| request.to_owned()).collect();
-    Ok(client.ask_all(&asked).into_iter().collect::<Result<_, _>>()?)
+    Ok(first_answers(client, &asked)?)
+}
+
+/// The answers up to the first failure, which is an error where it is the first of all.
+fn first_answers(client: &mut Client, requests: &[String]) -> Result<Answers, Failure> {
+    let mut answers = Vec::new();
+    for (request, answer) in requests.iter().zip(client.ask_all(requests)) {
+        match answer {
+            Ok(answer) => answers.push(answer),
+            Err(failure) if answers.is_empty() => return Err(failure),
+            Err(failure) => {
+                let UserError(reason) = failure.into();
+                let request = request.strip_prefix("raw ").unwrap_or(request);
+                return Ok((answers, Some(UserError(format!("no {request}: {reason}")))));
+            }
+        }
+    }
+    Ok((answers, None))
 }
 
 /// Runs `uwork monitor`.

@@ -2,6 +2,7 @@
 
 mod protocol;
 mod refused;
+mod several;
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -13,14 +14,24 @@ use std::time::{Duration, Instant};
 
 use uwork_engine::host::{Frame, NoStack};
 
+use super::exchange::EXCHANGES;
 use super::snapshot::STACK_MAX;
-use super::{of_thread, of_thread_by};
+use super::{of_threads, places_of_thread};
 use crate::bounded::until;
 use crate::futex::Until;
 use crate::thread::id;
 
 /// The deadline for answers that do not arrive.
 const BRIEF: Duration = Duration::from_millis(1);
+
+fn of_thread(thread: u64) -> Result<Vec<Frame>, NoStack> {
+    of_threads(&[thread], true).remove(0)
+}
+
+/// The same, until `futex` times out.
+fn of_thread_by(thread: u64, futex: &Until) -> Result<Vec<Frame>, NoStack> {
+    places_of_thread(thread, futex, || ()).map(crate::symbols::frames)
+}
 
 /// The stack of a thread that answers as soon as it has a CPU.
 fn stack_of(thread: u64) -> Vec<Frame> {
@@ -227,7 +238,7 @@ fn a_thread_that_blocks_signals_does_not_answer_and_late_answers_do_no_harm() {
     let (number, thread) = start(move || hides(&step, &done));
     told.recv().unwrap();
     // More requests than there are exchanges.
-    for _ in 0..10 {
+    for _ in 0..EXCHANGES + 2 {
         let brief = Until(Instant::now() + BRIEF);
         assert_eq!(of_thread_by(number, &brief), Err(NoStack::NoAnswer));
     }

@@ -11,7 +11,7 @@ use uwork_engine::futex::Futex;
 
 use crate::bounded::{status_of, until};
 use crate::futex::{Forever, Until};
-use crate::stack::exchange;
+use crate::stack::exchange::{self, EXCHANGES};
 use crate::thread::id;
 
 /// How long a request waits for exchanges that other tests use, before it starts anew.
@@ -25,6 +25,14 @@ fn ask_oneself<R>(futex: &impl Futex, read: impl FnOnce() -> R) -> Option<R> {
         true
     };
     exchange::ask(thread, send, futex, |_| read()).ok()
+}
+
+/// As many requests at the same time.
+fn all(requests: usize, futex: &Until) -> Option<()> {
+    match requests {
+        0 => Some(()),
+        _ => ask_oneself(futex, || all(requests - 1, futex)).flatten(),
+    }
 }
 
 #[test]
@@ -74,19 +82,12 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
         is_sent.get().then_some(())
     });
     // The handler still writes to the buffer: other exchanges are used, of which one fewer is free.
-    fn all_four(futex: &impl Futex) -> Option<()> {
-        ask_oneself(futex, || {
-            let inner = || ask_oneself(futex, || ask_oneself(futex, || ()));
-            ask_oneself(futex, inner).flatten().flatten()
-        })
-        .flatten()
-    }
-    assert!(all_four(&Until(Instant::now())).is_none());
+    assert!(all(EXCHANGES, &Until(Instant::now())).is_none());
     leave.send(()).unwrap();
     handler.join().unwrap();
     assert_eq!(copies.load(Ordering::Relaxed), 1);
-    // It was given back. Other tests have some of the four for a while.
-    until(|| all_four(&Until(Instant::now() + TURN)));
+    // It was given back. Other tests have some of them for a while.
+    until(|| all(EXCHANGES, &Until(Instant::now() + TURN)));
 }
 
 #[test]
@@ -97,11 +98,8 @@ fn a_request_in_progress_at_a_fork_does_not_exist_in_the_child() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let now = &Until(Instant::now());
-            // The parent's request uses one of the four exchanges; other tests may use more.
-            let all = ask_oneself(now, || {
-                ask_oneself(now, || ask_oneself(now, || ask_oneself(now, || ())))
-            });
-            let served = all.flatten().flatten().flatten().is_some();
+            // The parent's request uses one of the exchanges; other tests may use more.
+            let served = all(EXCHANGES, now).is_some();
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!served)) };
         }
