@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub(crate) use crate::at_once::at_once;
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
 use crate::sockets::sockets_of;
-pub(crate) use crate::sockets::{Found, remove_if_stale, sockets, sockets_without_unnamed};
+pub(crate) use crate::sockets::{Entry, Found, remove_if_stale, sockets, sockets_without_unnamed};
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;
@@ -45,13 +45,13 @@ const BYTES_IN_A_LIST: usize = 64 << 10;
 pub(crate) fn living() -> Found {
     let user = geteuid().as_raw();
     let mut found = sockets();
-    found.sockets.retain(|(_, path)| is_for(user, path) && !remove_if_stale(path));
+    found.sockets.retain(|entry| is_for(user, entry) && !remove_if_stale(&entry.path));
     found
 }
 
 /// Whether the socket belongs to the user, or the user is root.
-fn is_for(user: u32, path: &Path) -> bool {
-    user == 0 || fs::symlink_metadata(path).is_ok_and(|file| file.uid() == user)
+fn is_for(user: u32, entry: &Entry) -> bool {
+    user == 0 || entry.owner == user
 }
 
 /// Connects without waiting for a place in the listener's queue, which a stopped process does not
@@ -109,7 +109,11 @@ impl Client {
     /// Connects to a process: its number, or the path of its socket. The deadline of all requests
     /// begins here, unless [`Client::renew`] moves it.
     pub(crate) fn connect(process: &str) -> Result<Client, UserError> {
-        let bounds = bounds();
+        Client::connect_within(process, bounds())
+    }
+
+    /// The same with these bounds.
+    pub(crate) fn connect_within(process: &str, bounds: Bounds) -> Result<Client, UserError> {
         if process.contains('/') {
             // A file of another kind refuses a connection as the socket of an ended process does.
             if fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket()) {
@@ -123,7 +127,7 @@ impl Client {
         })?;
         let mut failed: Option<(PathBuf, Fault)> = None;
         let Found { sockets, left_out } = sockets_of(number);
-        for (_, path) in sockets {
+        for Entry { path, .. } in sockets {
             match Client::open(&path, Some(number), bounds) {
                 Ok(client) => return Ok(client),
                 // The first is the most likely one, unless nothing listens there any more.
@@ -140,18 +144,9 @@ impl Client {
         })
     }
 
-    /// Connects to the socket of a process of a list. `items`: those that have the rest of the time.
-    pub(crate) fn open_listed(
-        process: u32,
-        path: &Path,
-        bounds: Bounds,
-        items: usize,
-    ) -> Result<Client, Fault> {
-        let now = Instant::now();
-        if now >= bounds.until {
-            return Err(Fault::Unasked);
-        }
-        Client::open(path, Some(process), bounds.shared(now, items))
+    /// Connects to the socket of a process of a list.
+    pub(crate) fn open_listed(entry: &Entry, bounds: Bounds) -> Result<Client, Fault> {
+        Client::open(&entry.path, Some(entry.process), bounds)
     }
 
     /// `named`: the number that the process must have.
@@ -213,6 +208,11 @@ impl Client {
         }
     }
 
+    /// The deadline of the present round.
+    pub(crate) fn until(&self) -> Instant {
+        self.wire.until()
+    }
+
     /// The deadline of a command that takes this time and no longer, if the process answers.
     pub(crate) fn last_after(&self, time: Duration) -> Instant {
         self.wire.until() + time
@@ -268,7 +268,7 @@ impl Client {
 }
 
 /// Why a process does not answer, as a sentence.
-fn reason_of(fault: &Fault, process: Option<u32>) -> String {
+pub(crate) fn reason_of(fault: &Fault, process: Option<u32>) -> String {
     let subject = process.map_or("the process".to_owned(), |number| format!("process {number}"));
     match (fault, process) {
         (Fault::Ended, _) => format!("{subject} has ended"),
@@ -481,23 +481,15 @@ mod tests {
 
     #[test]
     fn a_process_is_not_asked_after_the_deadline() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("1.sock");
-        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let (own, past) = (std::process::id(), Bounds { until: Instant::now(), ..wide() });
-        let fault = Client::open_listed(own, &path, past, 1).map(|_| ()).unwrap_err();
-        assert_eq!(state_of(&fault, own).as_deref(), Some("not asked in time"));
-        assert!(listener.accept().is_err(), "no connection was made");
+        let past = Bounds { until: Instant::now(), ..wide() };
+        let fault = past.shared(1.0, Duration::ZERO).map(|_| ()).unwrap_err();
+        assert_eq!(state_of(&fault, std::process::id()).as_deref(), Some("not asked in time"));
     }
 
     #[test]
     fn sockets_of_other_users_are_no_candidates() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("1.sock");
-        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let own = geteuid().as_raw();
-        assert!(is_for(own, &path) && is_for(0, &path) && !is_for(own + 1, &path));
+        let entry = Entry { process: 1, path: "/run/1.sock".into(), owner: 7 };
+        assert!(is_for(7, &entry) && is_for(0, &entry) && !is_for(8, &entry));
     }
 
     #[test]

@@ -43,11 +43,20 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The first share of the time from `now` on, which is for that number of items.
-    pub(crate) fn shared(self, now: Instant, items: usize) -> Bounds {
+    /// A share of the time that is left, from 0 to 1. It is `least` long, or as long as the rest.
+    ///
+    /// # Errors
+    /// No time is left.
+    pub(crate) fn shared(self, share: f64, least: Duration) -> Result<Bounds, Fault> {
+        self.shared_at(Instant::now(), share, least)
+    }
+
+    fn shared_at(self, now: Instant, share: f64, least: Duration) -> Result<Bounds, Fault> {
         let left = self.until.saturating_duration_since(now);
-        let items = u32::try_from(items.max(1)).unwrap_or(u32::MAX);
-        Bounds { until: now + left / items, ..self }
+        if left.is_zero() {
+            return Err(Fault::Unasked);
+        }
+        Ok(Bounds { until: now + left.mul_f64(share).max(least).min(left), ..self })
     }
 }
 
@@ -351,10 +360,15 @@ pub(crate) mod tests {
     #[test]
     fn a_share_of_the_time_is_for_one_of_several_items() {
         let now = Instant::now();
-        let bounds = Bounds { until: now + Duration::from_secs(60), ..wide() };
-        assert_eq!(bounds.shared(now, 1).until, bounds.until);
-        assert_eq!(bounds.shared(now, 4).until, now + Duration::from_secs(15));
-        assert_eq!(bounds.shared(bounds.until, 4).until, bounds.until);
+        let seconds = Duration::from_secs;
+        let bounds = Bounds { until: now + seconds(60), ..wide() };
+        let time = |at, share, least| {
+            bounds.shared_at(at, share, seconds(least)).map(|it| it.until.duration_since(now)).ok()
+        };
+        assert_eq!(time(now, 1.0, 0), Some(seconds(60)));
+        assert_eq!([time(now, 0.25, 0), time(now, 0.25, 20)], [15, 20].map(|it| Some(seconds(it))));
+        assert_eq!(time(now + seconds(50), 0.1, 20), Some(seconds(60)));
+        assert_eq!(time(bounds.until, 1.0, 20), None);
     }
 
     #[test]

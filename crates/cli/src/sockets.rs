@@ -231,10 +231,20 @@ fn is_users(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| expected(name).is_some_and(|expected| name == expected))
 }
 
+/// A socket of a process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    /// The number of the process here. 0, if it has none.
+    pub(crate) process: u32,
+    pub(crate) path: PathBuf,
+    /// The user of the folder and of the socket.
+    pub(crate) owner: u32,
+}
+
 /// What was found of the sockets of processes.
 pub(crate) struct Found {
-    /// By the process's number here, in turns between the users: no user has all others wait.
-    pub(crate) sockets: Vec<(u32, PathBuf)>,
+    /// By the process's number, in turns between the users: no user has all others wait.
+    pub(crate) sockets: Vec<Entry>,
     /// Why there may be more.
     pub(crate) left_out: Option<String>,
 }
@@ -353,8 +363,8 @@ fn look(process: Option<u32>, removes_unnamed: bool) -> Found {
                 .is_some_and(|(number, of)| is_wanted(number) || !is_here(of, own));
             if may_be && let Some(socket) = left_out.unless_full(folder.socket(&name)) {
                 let number = number_here(&name, &socket, own).filter(|&it| is_wanted(it));
-                let path = folder.path.join(&name);
-                found.extend(number.map(|it| (folder.owner, (it, path))));
+                let (path, owner) = (folder.path.join(&name), folder.owner);
+                found.extend(number.map(|process| (owner, Entry { process, path, owner })));
             }
         }
     }

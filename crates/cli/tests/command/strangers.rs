@@ -462,3 +462,36 @@ fn a_process_without_a_socket_is_asked_for_the_reason() {
         assert!(reason.contains("has made no queue"), "{reason}");
     });
 }
+
+// Catches: healthy processes that are called silent, as each has a part of the time alone.
+#[test]
+fn doctor_looks_at_each_process_where_threads_are_refused() {
+    use std::os::unix::process::CommandExt as _;
+    strangers("doctor_looks_at_each_process_where_threads_are_refused", || {
+        let processes = [(); 5].map(|()| process_of(ALICE));
+        let named = processes.each_ref().map(|(process, _)| process.pid.to_string());
+        let all = [&["doctor"][..], &named.each_ref().map(String::as_str)[..]].concat();
+        for args in [&all[..1], &all] {
+            let seen = || {
+                let mut command = Command::new(COMMAND);
+                command.args(args).uid(ALICE).gid(ALICE);
+                // SAFETY: the function makes one system call.
+                unsafe { command.pre_exec(refuse_threads) };
+                let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+                if said.matches("seen twice: ").count() == processes.len() {
+                    Ok(())
+                } else {
+                    Err(said)
+                }
+            };
+            // Again, if a process got no CPU in its share of the time.
+            until(seen, |()| true);
+        }
+    });
+}
+
+/// Has the system refuse threads to the calling process, whose user has some.
+fn refuse_threads() -> io::Result<()> {
+    let none = rustix::process::Rlimit { current: Some(1), maximum: Some(1) };
+    Ok(rustix::process::setrlimit(rustix::process::Resource::Nproc, none)?)
+}

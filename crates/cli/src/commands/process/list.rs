@@ -1,7 +1,8 @@
 //! `uwork ls`: the processes, or the attributes of one of them.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::attribute::Attribute;
 use super::named::command_of;
 use super::top::columns::cut;
 use crate::client::{
-    Client, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale,
+    Client, Entry, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale,
     sockets_without_unnamed, state_of,
 };
 use crate::commands::json::line;
@@ -22,6 +23,9 @@ use crate::printable::in_a_line;
 const COMMAND_MAX: usize = 16;
 const TIER_MAX: usize = 10;
 const STATE_MAX: usize = 60;
+/// The shortest time for a process. Where threads are refused, the time is over before the last of many
+/// silent ones is asked, and each that answers is seen.
+const TIME_MIN: Duration = Duration::from_millis(20);
 /// The paths in a tree that are kept, and their bytes.
 const PATHS_MAX: usize = 100_000;
 const PATHS_BYTES_MAX: usize = 16 << 20;
@@ -89,30 +93,36 @@ fn listed() -> Vec<Listed> {
     let bounds = bounds_in_a_list();
     let Found { sockets, left_out } = sockets_without_unnamed();
     left_out.into_iter().for_each(|why| complain!("uwork: {why}"));
-    let rows = at_once(&sockets, |(process, path), items| {
-        let status = match status(*process, path, bounds, items) {
-            Ok(status) => Ok(status),
-            Err(Fault::Ended) => {
-                remove_if_stale(path);
-                return None;
-            }
-            Err(fault) => Err(state_of(&fault, *process)?),
-        };
-        let command = match process {
-            // It has no number here.
-            0 => String::from("-"),
-            process => command_of(*process)?,
-        };
-        Some(Listed { process: *process, command, status, socket: path.clone() })
-    });
+    let rows = at_once(
+        &sockets,
+        |entry| entry.owner,
+        |entry, share| {
+            let Entry { process, ref path, .. } = *entry;
+            let status =
+                match bounds.shared(share, TIME_MIN).and_then(|bounds| status(entry, bounds)) {
+                    Ok(status) => Ok(status),
+                    Err(Fault::Ended) => {
+                        remove_if_stale(path);
+                        return None;
+                    }
+                    Err(fault) => Err(state_of(&fault, process)?),
+                };
+            let command = match process {
+                // It has no number here.
+                0 => String::from("-"),
+                process => command_of(process)?,
+            };
+            Some(Listed { process, command, status, socket: path.clone() })
+        },
+    );
     let mut rows: Vec<Listed> = rows.into_iter().flatten().collect();
     rows.sort_by_key(|row| row.process);
     rows
 }
 
 /// The answer of a process to `status`.
-fn status(process: u32, path: &Path, bounds: Bounds, items: usize) -> Result<String, Fault> {
-    match Client::open_listed(process, path, bounds, items)?.ask_once("status")? {
+fn status(entry: &Entry, bounds: Bounds) -> Result<String, Fault> {
+    match Client::open_listed(entry, bounds)?.ask_once("status")? {
         Ok(status) if count(&status, "queues").is_some() => Ok(status),
         Ok(_) => Err(Fault::Malformed("does not say how many queues it has".to_owned())),
         Err(refused) => Err(Fault::Refused(refused.reason)),

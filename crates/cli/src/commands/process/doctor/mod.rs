@@ -14,8 +14,6 @@ mod stuck;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{DoctorArgs, UserError, in_a_path, in_a_shell};
 use crate::client::{
-    Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, state_of,
+    Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, reason_of, state_of,
 };
 use crate::commands::json::line;
 use crate::commands::{one_line, print, without_numbers};
@@ -34,6 +32,11 @@ use crate::printable::printable;
 /// The time between the two looks at the queues. Those in which items wait and nothing moves in it are
 /// named, and those in which an item runs on.
 const OBSERVED: Duration = Duration::from_millis(500);
+
+/// The shortest such time that says something. A process that has less is not looked at.
+const OBSERVED_MIN: Duration = Duration::from_millis(100);
+/// The shortest time for a process of a list: for both looks, and for the stacks.
+const TIME_MIN: Duration = OBSERVED_MIN.saturating_mul(3);
 
 /// Lines of source files that are not found after this time are left out: the rest of the evidence is
 /// to be there within two seconds, on a busy machine, too.
@@ -97,42 +100,55 @@ struct Section {
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     hurry();
     let mut sections = vec![Section { process: None, findings: machine::findings() }];
-    // All are asked at the same time.
-    sections.extend(at_once(&args.processes, |name, _| {
-        match not_halted(name.parse().ok()).and_then(|()| Client::connect(name)) {
-            Ok(mut client) => Section::of(client.process(), process(&mut client)),
-            Err(UserError(reason)) => Section {
-                process: Some(name.clone()),
-                findings: vec![unanswered(reason, name.parse().ok())],
-            },
-        }
-    }));
+    // All are asked at the same time, if there are threads for that.
+    let bounds = bounds();
+    sections.extend(at_once(
+        &args.processes,
+        |_| 0,
+        |name, share| {
+            let number = name.parse().ok();
+            let connect = |bounds| Client::connect_within(name, bounds);
+            let bounds = bounds.shared(share, TIME_MIN);
+            let bounds = bounds.map_err(|fault| UserError(reason_of(&fault, number)));
+            match not_halted(number).and(bounds).and_then(connect) {
+                Ok(mut client) => Section::of(client.process(), process(&mut client)),
+                Err(UserError(reason)) => Section {
+                    process: Some(name.clone()),
+                    findings: vec![unanswered(reason, number)],
+                },
+            }
+        },
+    ));
     if args.processes.is_empty() {
         let Found { sockets, left_out } = living();
         sections[0].findings.extend(left_out.map(|why| Finding::unseen(why, "")));
-        let bounds = bounds();
         // What all of them send is kept at the same time.
-        let user = |path: &Path| std::fs::symlink_metadata(path).map_or(0, |found| found.uid());
-        let bytes = shares(sockets.iter().map(|(_, path)| user(path)).collect(), bounds.bytes);
+        let bytes = shares(sockets.iter().map(|entry| entry.owner).collect(), bounds.bytes);
         let sockets: Vec<_> = sockets.into_iter().zip(bytes).collect();
-        let looked_at = at_once(&sockets, |((number, path), bytes), items| {
-            let bounds = Bounds { bytes: *bytes, ..bounds };
-            // Without a number here it cannot be looked up.
-            let known = Some(*number).filter(|&number| number != 0);
-            if known.is_some_and(|number| !is_alive(number)) {
-                return None;
-            }
-            let reason = match not_halted(known) {
-                Err(UserError(reason)) => reason,
-                Ok(()) => match Client::open_listed(*number, path, bounds, items) {
-                    Ok(mut client) => return Some(Section::of(*number, process(&mut client))),
-                    // None: it has ended meanwhile.
-                    Err(fault) => state_of(&fault, *number)?,
-                },
-            };
-            let reason = format!("{}: {reason}", path.display());
-            Some(Section::of(*number, vec![unanswered(reason, known)]))
-        });
+        let looked_at = at_once(
+            &sockets,
+            |(entry, _)| entry.owner,
+            |(entry, bytes), share| {
+                let bounds = Bounds { bytes: *bytes, ..bounds };
+                let number = entry.process;
+                // Without a number here it cannot be looked up.
+                let known = Some(number).filter(|&number| number != 0);
+                if known.is_some_and(|number| !is_alive(number)) {
+                    return None;
+                }
+                let opened = bounds.shared(share, TIME_MIN);
+                let reason = match not_halted(known) {
+                    Err(UserError(reason)) => reason,
+                    Ok(()) => match opened.and_then(|bounds| Client::open_listed(entry, bounds)) {
+                        Ok(mut client) => return Some(Section::of(number, process(&mut client))),
+                        // None: it has ended meanwhile.
+                        Err(fault) => state_of(&fault, number)?,
+                    },
+                };
+                let reason = format!("{}: {reason}", entry.path.display());
+                Some(Section::of(number, vec![unanswered(reason, known)]))
+            },
+        );
         let mut looked_at: Vec<Section> = looked_at.into_iter().flatten().collect();
         looked_at.sort_by_key(Section::number);
         sections.extend(looked_at);
@@ -241,11 +257,12 @@ impl Section {
 }
 
 fn process(client: &mut Client) -> Vec<Finding> {
-    let until = Instant::now() + EVIDENCE;
+    let until = client.until().min(Instant::now() + EVIDENCE);
     let process = client.process();
     let mut answers = client.ask_all(&["status".to_owned(), "queues".to_owned()]).into_iter();
     let (status, before) = (answers.next(), answers.next());
-    let second_look = Instant::now() + OBSERVED;
+    let first_look = Instant::now();
+    let between = between_looks(client.until().saturating_duration_since(first_look));
     let mut findings = Vec::new();
     match status.and_then(Result::ok) {
         Some(status) => {
@@ -258,7 +275,12 @@ fn process(client: &mut Client) -> Vec<Finding> {
         )),
     }
     findings.extend(limits::findings(process));
+    let Some(between) = between else {
+        findings.push(uncompared(process, "the process was not asked in time"));
+        return findings;
+    };
     let after = before.and_then(Result::ok).map(|before| {
+        let second_look = first_look + between;
         std::thread::sleep(second_look.saturating_duration_since(Instant::now()));
         (before, client.ask("queues"))
     });
@@ -283,6 +305,11 @@ fn process(client: &mut Client) -> Vec<Finding> {
         },
     }
     findings
+}
+
+/// The time between the two looks, if this time is left for the second one and for the stacks.
+fn between_looks(left: Duration) -> Option<Duration> {
+    Some(OBSERVED.min(left / 2)).filter(|&between| between >= OBSERVED_MIN)
 }
 
 fn uncompared(process: u32, reason: &str) -> Finding {
@@ -464,6 +491,17 @@ mod tests {
         assert_eq!(bytes, [8 << 20, 2 << 20, 2 << 20, 2 << 20, 2 << 20]);
         assert!(shares(vec![7; 500], 16 << 20).all(|bytes| bytes == BYTES_MIN));
         assert_eq!(shares(Vec::new(), 16 << 20).count(), 0);
+    }
+
+    // Catches: a second look that comes too late, so that a healthy process is called silent.
+    #[test]
+    fn the_second_look_is_within_the_time_of_the_process() {
+        let between = |ms| between_looks(Duration::from_millis(ms)).map(|it| it.as_millis());
+        assert_eq!(
+            [1_500, 1_000, 300, 199, 0].map(between),
+            [Some(500), Some(500), Some(150), None, None]
+        );
+        assert!(between_looks(TIME_MIN).is_some());
     }
 
     #[test]

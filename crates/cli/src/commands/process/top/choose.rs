@@ -1,7 +1,6 @@
 //! The list from which the user of `uwork top` chooses a process, if there are several.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ratatui::Frame;
@@ -12,7 +11,7 @@ use ratatui::widgets::{Paragraph, TableState};
 
 use super::columns::{Cells, Column, longest, parts_that_fit};
 use super::{FullScreen, UserError};
-use crate::client::{Found, is_alive, living};
+use crate::client::{Entry, Found, is_alive, living};
 use crate::commands::process::named::Named;
 use crate::printable::in_a_line;
 
@@ -30,8 +29,8 @@ pub(super) fn found() -> (Vec<Named>, Option<String>) {
 }
 
 /// The processes that have a number here, by which they can be connected to.
-fn numbers(sockets: &[(u32, PathBuf)]) -> impl Iterator<Item = u32> {
-    sockets.iter().map(|(process, _)| *process).filter(|&process| process != 0)
+fn numbers(sockets: &[Entry]) -> impl Iterator<Item = u32> {
+    sockets.iter().map(|entry| entry.process).filter(|&process| process != 0)
 }
 
 /// Has the user choose one of them. None: the user has ended the command.
@@ -173,7 +172,8 @@ mod tests {
     // Catches: process 0, which is of another PID namespace, and cannot be connected to.
     #[test]
     fn a_process_without_a_number_here_is_not_offered() {
-        let sockets = [(0, PathBuf::from("/run/a")), (7, PathBuf::from("/run/b"))];
+        let sockets =
+            [0, 7].map(|process| Entry { process, path: process.to_string().into(), owner: 1 });
         assert_eq!(numbers(&sockets).collect::<Vec<_>>(), [7]);
     }
 
