@@ -50,7 +50,7 @@ pub use pointer::WorkPointer;
 pub use pool::POOL_WORKERS_LIMIT;
 pub use queue::{
     Attrs, Chain, Demands, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI,
-    Queue, QueueError, QueueMemory, QueueSpec, Queued, Wanted, Wq, scope_names,
+    Queue, QueueError, QueueMemory, QueueSpec, Queued, Wanted, Wq, path_char, scope_names,
 };
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use timer::{Delayed, Graced, Rearmed};

@@ -27,6 +27,7 @@ pub use demands::{Demands, Wanted};
 pub(crate) use gate::{SEALED, SHUT};
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
+pub use name::path_char;
 pub(crate) use names::{Names, Taken};
 pub use owner::{Queue, QueueMemory};
 pub use spec::{

@@ -4,8 +4,14 @@ use std::fmt;
 
 use super::NAME_MAX;
 
+/// A character of a queue's name as a part of a path: a `!` for a `/` and for white space, which would end
+/// it.
+pub fn path_char(c: char) -> char {
+    if c == '/' || c.is_whitespace() { '!' } else { c }
+}
+
 /// Up to [`NAME_MAX`] bytes of text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     length: u8,
     bytes: [u8; NAME_MAX],
@@ -23,6 +29,21 @@ impl Name {
         let mut bytes = [0; NAME_MAX];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         Some(Name { length: text.len() as u8, bytes })
+    }
+
+    /// A name, or a part of a path, with [`path_char`] for each character. None if no queue can have it.
+    pub(super) fn in_a_path(text: &str) -> Option<Name> {
+        let mut name = Name::EMPTY;
+        let mut length = 0;
+        for c in text.chars().map(path_char) {
+            let rest = &mut name.bytes[length..];
+            if c.is_control() || c.len_utf8() > rest.len() {
+                return None;
+            }
+            length += c.encode_utf8(rest).len();
+        }
+        name.length = length as u8;
+        (length > 0).then_some(name)
     }
 
     /// The name with a number, cut so that it is not too long.
@@ -67,5 +88,15 @@ mod tests {
         assert!(Name::new("a\nb").is_none() && Name::new("\u{1b}[31m").is_none());
         assert!(Name::new(&"x".repeat(NAME_MAX + 1)).is_none());
         assert!(Name::new("a").unwrap() != Name::EMPTY);
+    }
+
+    #[test]
+    fn names_in_paths_have_no_slashes_and_no_white_space() {
+        let in_a_path = |text: &str| Name::in_a_path(text).map(|name| name.as_str().to_owned());
+        assert_eq!(in_a_path("a/b c\u{2003}é!").as_deref(), Some("a!b!c!é!"));
+        assert_eq!(in_a_path(&"/".repeat(NAME_MAX)), Some("!".repeat(NAME_MAX)));
+        for none in ["", "a\0", &"x".repeat(NAME_MAX + 1), &"é".repeat(NAME_MAX / 2 + 1)] {
+            assert_eq!(in_a_path(none), None, "{none:?}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! The list of existing queues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::host::PageList;
 use crate::queue::Wq;
+use crate::queue::name::Name;
 use crate::queue::owner::Owner;
 use crate::queue::owner::release_unreleased_queues;
 use crate::sync::{Lock, LockGuard, Ordering};
@@ -17,6 +18,8 @@ pub(crate) struct Registry<H: Host>(Lock<Entries<H>>);
 struct Entries<H: Host> {
     /// In the order of creation.
     entries: BTreeMap<u64, Weak<Owner<H>>>,
+    /// The names in paths, of which several queues may have one, and the numbers of `entries`.
+    paths: BTreeSet<(Name, u64)>,
     next: u64,
 }
 
@@ -27,7 +30,7 @@ pub(crate) struct HeldRegistry<'a, H: Host>(
 
 impl<H: Host> Registry<H> {
     pub(crate) fn new() -> Registry<H> {
-        Registry(Lock::new(Entries { entries: BTreeMap::new(), next: 1 }))
+        Registry(Lock::new(Entries { entries: BTreeMap::new(), paths: BTreeSet::new(), next: 1 }))
     }
 
     /// Locks the set of queues. Returns also how many were ever created.
@@ -44,11 +47,24 @@ impl<H: Host> Registry<H> {
         listed.next += 1;
         owner.wq().registered.store(place, Ordering::Relaxed);
         listed.entries.insert(place, entry);
+        listed.paths.extend(path_of(owner).map(|path| (path, place)));
     }
 
     /// Removes the entry of an owner that is being dropped.
     pub(crate) fn unregister(&self, owner: &Owner<H>) {
-        self.0.lock().entries.remove(&owner.wq().registered.load(Ordering::Relaxed));
+        let place = owner.wq().registered.load(Ordering::Relaxed);
+        let mut listed = self.0.lock();
+        listed.entries.remove(&place);
+        if let Some(path) = path_of(owner) {
+            listed.paths.remove(&(path, place));
+        }
+    }
+
+    /// The live owners with this name in paths, the oldest first.
+    fn owners_at(&self, path: Name) -> Vec<Arc<Owner<H>>> {
+        let listed = self.0.lock();
+        let places = listed.paths.range((path, 0)..=(path, u64::MAX));
+        places.filter_map(|(_, place)| listed.entries.get(place)?.upgrade()).collect()
     }
 
     /// As [`Registry::owners`], without the allocator.
@@ -62,7 +78,24 @@ impl<H: Host> Registry<H> {
     }
 }
 
+fn path_of<H: Host>(owner: &Owner<H>) -> Option<Name> {
+    Name::in_a_path(owner.wq().name())
+}
+
 impl<H: Host> Engine<H> {
+    /// As [`Engine::for_each_queue`], for those whose names are this part of a path, as [`path_char`]
+    /// writes them: mostly one. Takes a time that hardly depends on how many others exist.
+    ///
+    /// [`path_char`]: crate::path_char
+    pub fn for_each_queue_at(&self, path: &str, mut f: impl FnMut(&Wq<H>)) {
+        release_unreleased_queues(self);
+        let Some(path) = Name::in_a_path(path) else { return };
+        for owner in self.registry.owners_at(path) {
+            f(owner.wq());
+            Owner::let_go(owner);
+        }
+    }
+
     /// Calls `f` with every existing queue, the oldest first. No lock is held meanwhile.
     ///
     /// A queue that is created meanwhile may be missing. A queue whose last handle is dropped

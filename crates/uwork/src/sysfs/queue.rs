@@ -1,6 +1,6 @@
 //! The attributes of one queue.
 
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_LIMIT, scope_names};
+use uwork_engine::{Attrs, Kind, MAX_ACTIVE_LIMIT, path_char, scope_names};
 use uwork_linux::{Linux, engine};
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::AffinityScopeChoice;
@@ -111,25 +111,19 @@ fn attrs(wq: &Wq) -> Option<Attrs> {
 /// A queue's name as that of a directory. A space would end the path in a line of the control
 /// protocol.
 pub(crate) fn device_name(name: &str) -> String {
-    device_chars(name).collect()
-}
-
-/// The characters of [`device_name`].
-fn device_chars(name: &str) -> impl Iterator<Item = char> {
-    name.chars().map(|c| if c == '/' || c.is_whitespace() { '!' } else { c })
+    name.chars().map(path_char).collect()
 }
 
 fn is_shown(tree: Tree, wq: &Wq) -> bool {
     tree.has_every_queue || wq.flags().contains(Flags::SYSFS)
 }
 
-/// Calls `f` with the queue of this name in the tree, if it exists.
+/// Calls `f` with the queue of this name in the tree, if it exists: the oldest of several.
 pub(super) fn with<R>(tree: Tree, device: &str, f: impl FnOnce(&Wq) -> R) -> Option<R> {
     let (mut f, mut result) = (Some(f), None);
-    engine().for_each_queue(|wq| {
-        let is_sought = f.is_some() && is_shown(tree, wq);
-        if is_sought && device_chars(wq.name()).eq(device_chars(device)) {
-            result = f.take().map(|f| f(wq));
+    engine().for_each_queue_at(device, |wq| {
+        if is_shown(tree, wq) {
+            result = result.take().or_else(|| f.take().map(|f| f(wq)));
         }
     });
     result
@@ -160,5 +154,35 @@ pub(super) fn kind(attribute: &Definition<Wq>, wq: &Wq) -> EntryKind {
         None => EntryKind::ReadOnly,
         Some(_) if attribute.name == "max_active" && is_fixed => EntryKind::ReadOnly,
         Some(_) => EntryKind::ReadWrite,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visited(path: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        engine().for_each_queue_at(path, |wq| names.push(wq.name().to_owned()));
+        names
+    }
+
+    // Catches: a tree whose attributes take a time that is quadratic in the number of queues.
+    #[test]
+    fn a_path_leads_to_its_queues_and_to_no_others() {
+        let build = |name: &str| crate::Queue::builder(name).build().unwrap();
+        let many: Vec<_> = (0..100).map(|number| build(&format!("pathed-{number}"))).collect();
+        assert!(many.iter().all(|queue| visited(queue.name()) == [queue.name()]));
+        let alike = ["pathed/x", "pathed x", "pathed!x"].map(build);
+        for path in ["pathed!x", "pathed x"] {
+            assert_eq!(visited(path), ["pathed/x", "pathed x", "pathed!x"]);
+        }
+        let all = Tree { has_every_queue: true };
+        let first = || with(all, "pathed!x", |wq| wq.name().to_owned());
+        assert_eq!(first().as_deref(), Some("pathed/x"));
+        let [first_of_all, ..] = alike;
+        drop(first_of_all);
+        assert_eq!(first().as_deref(), Some("pathed x"));
+        assert!(visited("pathed").is_empty() && visited("").is_empty());
     }
 }
