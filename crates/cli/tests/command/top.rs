@@ -15,6 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use uwork::{Queue, control};
 
+mod ended;
 mod stopped;
 
 use crate::guard::{in_turns, progress};

@@ -13,6 +13,8 @@ mod view;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::mem::ManuallyDrop;
 use std::process::ExitCode;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -24,11 +26,13 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
 use super::named::Named;
 use super::{TopArgs, UserError, interval, print};
+use crate::commands::signals::{Signals, end_by};
 use crate::printable::is_printable;
 use asking::{Asker, Event, Reply, Request, Requests, State};
 use draw::{Screen, Scroll};
@@ -66,13 +70,18 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
     print(&top.picture())
 }
 
-/// The terminal, which is as before when this is dropped. It is not dropped itself: that would print
-/// where it has hung up, and panic.
+/// The terminal, which is as before when this is dropped, or a signal ends the command. It is not dropped
+/// itself: that would print where it has hung up, and panic.
 struct FullScreen(ManuallyDrop<Terminal<CrosstermBackend<io::Stdout>>>);
+
+/// The terminal is to be made as before, by the thread that sets this to false.
+static IS_FULL_SCREEN: AtomicBool = AtomicBool::new(false);
 
 impl FullScreen {
     fn enter() -> Result<FullScreen, UserError> {
         let failed = |error: io::Error| UserError(format!("the terminal: {error}"));
+        leave_on_signals();
+        IS_FULL_SCREEN.store(true, Ordering::SeqCst);
         enable_raw_mode().map_err(failed)?;
         let mut screen = Terminal::with_options(
             CrosstermBackend::new(io::stdout()),
@@ -90,9 +99,43 @@ impl FullScreen {
 
 impl Drop for FullScreen {
     fn drop(&mut self) {
-        let _ = execute!(self.0.backend_mut(), LeaveAlternateScreen, cursor::Show);
-        let _ = disable_raw_mode();
-        let _ = io::stdout().flush();
+        if IS_FULL_SCREEN.swap(false, Ordering::SeqCst) {
+            let _ = execute!(self.0.backend_mut(), LeaveAlternateScreen, cursor::Show);
+            let _ = disable_raw_mode();
+            let _ = io::stdout().flush();
+        }
+    }
+}
+
+/// Starts a thread, at the first call, that makes the terminal as before when a signal ends the command.
+/// The calling thread, and those that it starts from now on, leave these signals to it.
+fn leave_on_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let signals = Signals::block();
+        let leave = move || {
+            let signal = signals.wait();
+            leave_at_once();
+            end_by(signal);
+        };
+        // Without the thread the signals end the command as they did: its drop unblocks them.
+        let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(leave);
+    });
+}
+
+/// Makes the terminal as before, beside a thread that draws. That one may hold the lock of the standard
+/// output, and wait for a terminal that takes nothing.
+fn leave_at_once() {
+    if !IS_FULL_SCREEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    let _ = disable_raw_mode();
+    let mut bytes = Vec::new();
+    let _ = execute!(bytes, LeaveAlternateScreen, cursor::Show);
+    let out = rustix::stdio::stdout();
+    let mut takes = [PollFd::new(&out, PollFlags::OUT)];
+    if poll(&mut takes, Some(&Timespec::default())) == Ok(1) {
+        let _ = rustix::io::write(out, &bytes);
     }
 }
 
