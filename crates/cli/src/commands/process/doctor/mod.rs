@@ -42,7 +42,7 @@ const TIME_MIN: Duration = OBSERVED_MIN.saturating_mul(3);
 /// to be there within two seconds, on a busy machine, too.
 pub(super) const EVIDENCE: Duration = Duration::from_millis(1_200);
 
-/// The bytes of all answers of each process of a list, however many they are.
+/// The bytes of all answers of the processes of each user of a list, however many users there are.
 const BYTES_MIN: usize = 1 << 20;
 
 /// What was seen of a part of the evidence. The worst counts.
@@ -173,7 +173,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
 fn shares(users: Vec<u32>, all: usize) -> impl Iterator<Item = usize> {
     let mut counts = HashMap::new();
     users.iter().for_each(|user| *counts.entry(*user).or_insert(0) += 1);
-    users.into_iter().map(move |user| (all / counts.len() / counts[&user]).max(BYTES_MIN))
+    users.into_iter().map(move |user| (all / counts.len()).max(BYTES_MIN) / counts[&user])
 }
 
 /// Has this command get a CPU sooner, as far as it may: the machine may be busy.
@@ -489,7 +489,11 @@ mod tests {
     fn a_user_with_many_sockets_takes_no_bytes_of_others() {
         let bytes: Vec<usize> = shares(vec![7, 8, 8, 8, 8], 16 << 20).collect();
         assert_eq!(bytes, [8 << 20, 2 << 20, 2 << 20, 2 << 20, 2 << 20]);
-        assert!(shares(vec![7; 500], 16 << 20).all(|bytes| bytes == BYTES_MIN));
+        // Catches: gigabytes for a user, as each of thousands of sockets has a part in any case.
+        let of_one: usize = shares(vec![7; 4_096], 16 << 20).sum();
+        assert_eq!(of_one, 16 << 20);
+        let mut of_many = shares((0..500).chain([7; 1_024]).collect(), 16 << 20);
+        assert_eq!((of_many.next(), of_many.nth(6)), (Some(BYTES_MIN), Some(BYTES_MIN / 1_025)));
         assert_eq!(shares(Vec::new(), 16 << 20).count(), 0);
     }
 
