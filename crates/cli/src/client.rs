@@ -28,7 +28,9 @@ pub(crate) use crate::at_once::at_once;
 pub(crate) use crate::exchange::Refused;
 pub(crate) use crate::peer::is_alive;
 use crate::sockets::sockets_of;
-pub(crate) use crate::sockets::{Entry, Found, remove_if_stale, sockets, sockets_without_unnamed};
+pub(crate) use crate::sockets::{
+    Entry, Found, one_of_each, remove_if_stale, sockets, sockets_without_unnamed,
+};
 
 /// The protocol's version that this client speaks.
 const VERSION: u32 = 1;

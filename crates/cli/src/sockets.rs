@@ -241,6 +241,19 @@ pub(crate) struct Entry {
     pub(crate) owner: u32,
 }
 
+/// A row for each process of each owner, by number. `key` has both, and whether the row says nothing of the
+/// process: another row of it is preferred then. A process may listen in any number of folders of its
+/// user.
+pub(crate) fn one_of_each<T>(mut rows: Vec<T>, key: impl Fn(&T) -> (u32, u32, bool)) -> Vec<T> {
+    rows.sort_by_key(&key);
+    rows.dedup_by(|row, before| {
+        let ((process, owner, _), (before, owner_before, _)) = (key(row), key(before));
+        // Those without a number here are different ones.
+        process != 0 && (process, owner) == (before, owner_before)
+    });
+    rows
+}
+
 /// What was found of the sockets of processes.
 pub(crate) struct Found {
     /// By the process's number, in turns between the users: no user has all others wait.
@@ -550,6 +563,21 @@ mod tests {
         assert_eq!(of_all, ["a", "d", "z", "b", "c"]);
         let of_one = in_turns(of_owners, |owner| rank(owner, Some(8)));
         assert_eq!(of_one, ["d", "z", "a", "b", "c"], "those of its user, of root, of strangers");
+    }
+
+    #[test]
+    fn a_process_has_a_row_for_each_owner() {
+        let rows = vec![
+            (7, 1, true),
+            (8, 1, true),
+            (0, 1, true),
+            (7, 1, false),
+            (7, 2, true),
+            (0, 1, true),
+        ];
+        let kept = one_of_each(rows, |row| *row);
+        let zeros = [(0, 1, true); 2];
+        assert_eq!(kept, [&zeros[..], &[(7, 1, false), (7, 2, true), (8, 1, true)]].concat());
     }
 
     // Catches: processes that are hidden, as a stranger has their user's name and each has a folder.

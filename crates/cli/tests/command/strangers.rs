@@ -495,3 +495,30 @@ fn refuse_threads() -> io::Result<()> {
     let none = rustix::process::Rlimit { current: Some(1), maximum: Some(1) };
     Ok(rustix::process::setrlimit(rustix::process::Resource::Nproc, none)?)
 }
+
+// Catches: a process that fills root's lists, as it listens in a thousand folders of its user.
+#[test]
+fn a_process_in_many_folders_has_one_row() {
+    strangers("a_process_in_many_folders_has_one_row", || {
+        let mut alice = Process::start(|parent| {
+            become_user(ALICE);
+            let queue = Queue::builder("of-many").build().unwrap();
+            let path = until(control::socket, |_| true);
+            let listen = |number: u32| {
+                let folder = folder_of(ALICE, format!("/tmp/uwork-{ALICE}.{number:08x}"), 0o700);
+                UnixListener::bind(folder.join(path.file_name().unwrap())).unwrap()
+            };
+            let listeners: Vec<_> = (0..20).map(listen).collect();
+            parent.tell(path.to_str().unwrap());
+            parent.wait();
+            drop((queue, listeners));
+        });
+        let path = alice.hear();
+        let list = said(0, &["ls"]);
+        assert_eq!(list.matches(&format!("{} ", alice.pid)).count(), 1, "{list}");
+        assert!(row(&list, alice.pid).is_some_and(|row| row.ends_with(&path)), "{list}");
+        let found = said(0, &["doctor"]);
+        assert_eq!(found.matches(&format!("process {}\n", alice.pid)).count(), 1, "{found}");
+        assert!(found.contains("seen twice: "), "{found}");
+    });
+}

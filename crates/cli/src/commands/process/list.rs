@@ -11,7 +11,7 @@ use super::attribute::Attribute;
 use super::named::command_of;
 use super::top::columns::cut;
 use crate::client::{
-    Client, Entry, Failure, Found, at_once, bounds_in_a_list, fact, remove_if_stale,
+    Client, Entry, Failure, Found, at_once, bounds_in_a_list, fact, one_of_each, remove_if_stale,
     sockets_without_unnamed, state_of,
 };
 use crate::commands::json::line;
@@ -36,6 +36,7 @@ struct Listed {
     command: String,
     status: Result<String, String>,
     socket: PathBuf,
+    owner: u32,
 }
 
 /// The processes that live, as a table or as JSON. Removes the files of ended ones.
@@ -48,7 +49,7 @@ pub(super) fn processes(as_json: bool) -> String {
         "{:>8} {:<16} {:>7} {:>7} {:<10} {}\n",
         "PID", "COMMAND", "QUEUES", "WORKERS", "TIER", "SOCKET"
     );
-    for Listed { process, command, status, socket } in listed {
+    for Listed { process, command, status, socket, .. } in listed {
         let about = match status {
             Ok(status) => {
                 let count =
@@ -97,7 +98,7 @@ fn listed() -> Vec<Listed> {
         &sockets,
         |entry| entry.owner,
         |entry, share| {
-            let Entry { process, ref path, .. } = *entry;
+            let Entry { process, ref path, owner } = *entry;
             let status =
                 match bounds.shared(share, TIME_MIN).and_then(|bounds| status(entry, bounds)) {
                     Ok(status) => Ok(status),
@@ -112,12 +113,11 @@ fn listed() -> Vec<Listed> {
                 0 => String::from("-"),
                 process => command_of(process)?,
             };
-            Some(Listed { process, command, status, socket: path.clone() })
+            Some(Listed { process, command, status, socket: path.clone(), owner })
         },
     );
-    let mut rows: Vec<Listed> = rows.into_iter().flatten().collect();
-    rows.sort_by_key(|row| row.process);
-    rows
+    let rows = rows.into_iter().flatten().collect();
+    one_of_each(rows, |row: &Listed| (row.process, row.owner, row.status.is_err()))
 }
 
 /// The answer of a process to `status`.

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use super::{DoctorArgs, UserError, in_a_path, in_a_shell};
 use crate::client::{
-    Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, reason_of, state_of,
+    Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, one_of_each, reason_of,
+    state_of,
 };
 use crate::commands::json::line;
 use crate::commands::{one_line, print, without_numbers};
@@ -140,18 +141,24 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
                 let reason = match not_halted(known) {
                     Err(UserError(reason)) => reason,
                     Ok(()) => match opened.and_then(|bounds| Client::open_listed(entry, bounds)) {
-                        Ok(mut client) => return Some(Section::of(number, process(&mut client))),
+                        Ok(mut client) => {
+                            let section = Section::of(number, process(&mut client));
+                            return Some((section, entry.owner, false));
+                        }
                         // None: it has ended meanwhile.
                         Err(fault) => state_of(&fault, number)?,
                     },
                 };
                 let reason = format!("{}: {reason}", entry.path.display());
-                Some(Section::of(number, vec![unanswered(reason, known)]))
+                let section = Section::of(number, vec![unanswered(reason, known)]);
+                Some((section, entry.owner, true))
             },
         );
-        let mut looked_at: Vec<Section> = looked_at.into_iter().flatten().collect();
-        looked_at.sort_by_key(Section::number);
-        sections.extend(looked_at);
+        let key = |(section, owner, is_silent): &(Section, u32, bool)| {
+            (section.number().unwrap_or(0), *owner, *is_silent)
+        };
+        let looked_at = one_of_each(looked_at.into_iter().flatten().collect(), key);
+        sections.extend(looked_at.into_iter().map(|(section, ..)| section));
     }
     let mut text: String = match args.json {
         true => sections.iter().flat_map(Section::objects).map(|object| line(&object)).collect(),
