@@ -33,8 +33,9 @@ const SESSIONS: &str = "/run/user";
 /// another user has taken the name of a folder, each process makes one of its own.
 const FOLDERS_MAX: usize = 1024;
 const FILES_MAX: usize = 4096;
-/// How long folders are looked for, and how many names of a place are read in any case: a stranger may
-/// have filled it, and a busy machine should leave out no folder.
+/// How long users and folders are looked for, and how many names of a place are read in any case: a
+/// stranger may have filled it, a large machine has many processes, and a busy one should leave out no
+/// folder.
 const LOOK_MAX: Duration = Duration::from_millis(200);
 const NAMES_MIN: usize = 4096;
 /// The most links in a path.
@@ -295,14 +296,14 @@ impl LeftOut {
 
 /// The users whose folders are looked for by their names: this one; for root those of all processes, or
 /// of one. A stranger may have filled the places with other names.
-fn users(process: Option<u32>) -> BTreeSet<u32> {
+fn users(process: Option<u32>, until: Instant, left_out: &LeftOut) -> BTreeSet<u32> {
     let own = geteuid();
     let mut users = BTreeSet::from([own.as_raw()]);
     match process {
         _ if !own.is_root() || !is_proc_ours() => {}
         Some(process) => users.extend(user_of(process)),
         None => {
-            let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+            let entries = left_out.entries("/proc", until);
             let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
             users.extend(processes.filter_map(user_of));
         }
@@ -424,8 +425,8 @@ fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>, rank: impl Fn(u32) -> Rank) ->
 /// The folders with the names of their sockets. One folder is open at a time.
 fn files(process: Option<u32>, left_out: &LeftOut) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
     raise_limit();
-    let users = users(process);
-    let paths = folders(&users, Instant::now() + LOOK_MAX, left_out).into_iter();
+    let users = users(process, Instant::now() + LOOK_MAX / 2, left_out);
+    let paths = folders(&users, Instant::now() + LOOK_MAX / 2, left_out).into_iter();
     with_names(paths.filter_map(|path| left_out.unless_full(Folder::open(&path))), left_out)
 }
 
@@ -551,7 +552,9 @@ mod tests {
     #[test]
     fn the_users_are_this_one_and_those_of_processes() {
         let own = geteuid().as_raw();
-        let users = [users(None), users(Some(std::process::id())), users(Some(99_999_998))];
+        let left_out = LeftOut::default();
+        let users = [None, Some(std::process::id()), Some(99_999_998)]
+            .map(|process| users(process, Instant::now(), &left_out));
         assert!(users.iter().all(|users| users.contains(&own)));
         assert_eq!((users[1].len(), users[2].len()), (1, 1));
     }

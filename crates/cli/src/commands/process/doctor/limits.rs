@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use super::Finding;
 use crate::peer::read_text;
@@ -17,6 +18,11 @@ const PINNED_LEFT_MIN: u64 = 64 << 10;
 
 /// The most descriptors that are counted where the kernel does not say their number.
 const COUNTED_MAX: usize = 64 << 10;
+
+/// How long processes are read for the threads of their users, and how many of them in any case: a large
+/// machine has tens of thousands.
+const PROCESSES_TIME: Duration = Duration::from_millis(200);
+const PROCESSES_MIN: usize = 4096;
 
 /// A limit, and how much of it is used.
 struct Limit {
@@ -64,7 +70,8 @@ pub(super) fn findings(process: u32) -> Vec<Finding> {
     let mut findings = judged(&all);
     findings.extend(unseen_group);
     if !unknown.is_empty() {
-        findings.push(unseen(format!("how much is used of {}", unknown.join(", "))));
+        let why = threads_of_users().err().map_or(String::new(), |why| format!("; {why}"));
+        findings.push(unseen(format!("how much is used of {}{why}", unknown.join(", "))));
     }
     findings
 }
@@ -100,7 +107,7 @@ struct Used {
 impl Used {
     fn by(process: u32, status: &str) -> Used {
         let user = line(status, "Uid:");
-        let threads = user.zip(threads_of_users()).map(|(user, of_all)| of_all.get(user));
+        let threads = user.zip(threads_of_users().ok()).map(|(user, of_all)| of_all.get(user));
         Used {
             threads_of_user: threads.map(|threads| threads.copied().unwrap_or(0)),
             descriptors: entries_of(&format!("/proc/{process}/fd"), COUNTED_MAX),
@@ -121,22 +128,36 @@ fn entries_of(folder: &str, most: usize) -> Option<u64> {
     }
 }
 
+/// Threads, by their users.
+type Threads = HashMap<String, u64>;
+
 /// The threads of all processes, by their users. Read once, for all processes that are looked at.
-fn threads_of_users() -> Option<&'static HashMap<String, u64>> {
-    static OF_USERS: OnceLock<Option<HashMap<String, u64>>> = OnceLock::new();
-    let read = || {
-        let names = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.file_name());
-        let mut of_users = HashMap::new();
-        for number in names.filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
-            let Ok(status) = read_text(&format!("/proc/{number}/status")) else { continue };
-            if let Some(user) = line(&status, "Uid:") {
-                let threads = number_in(&status, "Threads:").unwrap_or(0);
-                *of_users.entry(user.to_owned()).or_default() += threads;
-            }
+///
+/// # Errors
+/// Why they are not known.
+fn threads_of_users() -> Result<&'static Threads, &'static str> {
+    static OF_USERS: OnceLock<Result<Threads, String>> = OnceLock::new();
+    let read = || threads_in("/proc", PROCESSES_MIN, Instant::now() + PROCESSES_TIME);
+    OF_USERS.get_or_init(read).as_ref().map_err(String::as_str)
+}
+
+/// The same of the processes in a folder. After `until`, more than `least` are not read.
+fn threads_in(folder: &str, least: usize, until: Instant) -> Result<Threads, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{folder}: {error}"))?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+    let mut of_users = HashMap::new();
+    for (count, number) in numbers.enumerate() {
+        if count >= least && Instant::now() >= until {
+            return Err(format!("{folder} has more processes than were read in time"));
         }
-        Some(of_users)
-    };
-    OF_USERS.get_or_init(read).as_ref()
+        let Ok(status) = read_text(&format!("{folder}/{number}/status")) else { continue };
+        if let Some(user) = line(&status, "Uid:") {
+            let threads = number_in(&status, "Threads:").unwrap_or(0);
+            *of_users.entry(user.to_owned()).or_default() += threads;
+        }
+    }
+    Ok(of_users)
 }
 
 /// The first word behind a title: of `Uid:`, the real user.
@@ -342,6 +363,25 @@ Max pending signals       500                  500                  signals
         assert!(
             in_group(&format!("{path}/none"), "pids.max").unwrap_err().contains("none/pids.max: ")
         );
+    }
+
+    // Catches: a look that ends late, as the machine has tens of thousands of processes.
+    #[test]
+    fn threads_are_counted_as_far_as_it_takes_little_time() {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, user) in [("1", "7"), ("2", "8"), ("30", "7"), ("self", "7")] {
+            let process = folder.path().join(number);
+            fs::create_dir(&process).unwrap();
+            fs::write(process.join("status"), format!("Uid:\t{user}\t9\nThreads:\t5\n")).unwrap();
+        }
+        let path = folder.path().to_str().unwrap();
+        let past = Instant::now();
+        let all = threads_in(path, 3, past).unwrap();
+        assert_eq!((all["7"], all["8"], all.len()), (10, 5, 2));
+        let why = threads_in(path, 2, past).unwrap_err();
+        assert!(why.ends_with("has more processes than were read in time"), "{why}");
+        assert!(threads_in(path, 0, past + Duration::from_secs(600)).is_ok());
+        assert!(threads_in("/nowhere", 3, past).is_err());
     }
 
     #[test]
