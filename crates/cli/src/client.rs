@@ -20,9 +20,10 @@ use rustix::process::geteuid;
 
 use crate::commands::UserError;
 use crate::exchange::{Bounds, Fault, Wire, is_out_of_files, words_of};
+use crate::folder::Socket;
 use crate::no_socket::no_socket;
 use crate::peer::{self, Peer};
-use crate::sockets::{Socket, check_name};
+use crate::sockets::{check_name, listed, listed_socket};
 
 pub(crate) use crate::at_once::at_once;
 pub(crate) use crate::exchange::Refused;
@@ -117,8 +118,11 @@ impl Client {
     /// The same with these bounds.
     pub(crate) fn connect_within(process: &str, bounds: Bounds) -> Result<Client, UserError> {
         if process.contains('/') {
-            // A file of another kind refuses a connection as the socket of an ended process does.
-            if fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket()) {
+            // A file of another kind refuses a connection as the socket of an ended process does. A
+            // folder of a stranger's is not asked.
+            if listed(Path::new(process)).is_none()
+                && fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket())
+            {
                 return Err(UserError(format!("{process}: not a socket")));
             }
             return Client::open(Path::new(process), None, bounds)
@@ -155,7 +159,7 @@ impl Client {
     fn open(path: &Path, named: Option<u32>, bounds: Bounds) -> Result<Client, Fault> {
         // In a folder of sockets the file is opened first. It is connected to, whatever has its name
         // then.
-        let listed = Socket::listed(path).transpose()?;
+        let listed = listed_socket(path).transpose()?;
         let mut wire = Wire::connect(listed.as_ref().map_or(path, Socket::path), bounds)?;
         let peer = peer::of(wire.stream(), named)?;
         check_name(path, peer.process).map_err(Fault::Stranger)?;

@@ -16,6 +16,10 @@ mod commands;
 #[cfg(feature = "process")]
 mod exchange;
 #[cfg(feature = "process")]
+mod folder;
+#[cfg(feature = "process")]
+mod mounts;
+#[cfg(feature = "process")]
 mod no_socket;
 #[cfg(feature = "process")]
 mod peer;

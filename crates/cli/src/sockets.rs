@@ -1,30 +1,22 @@
 //! Where the control sockets of other processes are, and the removal of those of ended processes.
 //!
-//! The users of those processes are strangers. A folder is opened component by component, and no link
-//! of another user's is followed. What is in it is reached by its descriptor alone: a file is opened
-//! without following a link, is a socket of the folder's owner, and is connected to or removed as the
-//! file that was opened.
+//! The users of those processes are strangers: see [`folder`](crate::folder).
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat, unlinkat,
-};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use uwork::control::place::{FOLDER, PLACES};
 
 use crate::client::connect;
 use crate::exchange::is_out_of_files;
-use crate::peer::{credentials, is_alive, is_proc_ours, own_number, user_of};
+use crate::folder::{Folder, Socket, owner_of};
+use crate::peer::{credentials, is_proc_ours, own_number, user_of};
 use crate::socket_name::{is_here, is_unnamed, own_namespace, process_of};
 
 /// The folders of systemd's sessions, in which a user's folder has the user's number.
@@ -38,169 +30,18 @@ const FILES_MAX: usize = 4096;
 /// folder.
 const LOOK_MAX: Duration = Duration::from_millis(200);
 const NAMES_MIN: usize = 4096;
-/// The most links in a path.
-const LINKS_MAX: usize = 16;
 
-/// A folder of sockets, which belongs to one user.
-struct Folder {
-    file: OwnedFd,
-    parent: OwnedFd,
-    path: PathBuf,
-    owner: u32,
+/// Opens the file of a path that is a socket's in one of the folders of uwork. `None` for any other
+/// path, which the user has chosen.
+pub(crate) fn listed_socket(path: &Path) -> Option<io::Result<Socket>> {
+    let (folder, name) = listed(path)?;
+    Some(Folder::open(folder).and_then(|folder| folder.socket(name)))
 }
 
-fn refused(reason: String) -> io::Error {
-    io::Error::other(reason)
-}
-
-fn is_kind(found: &Stat, kind: FileType) -> bool {
-    FileType::from_raw_mode(found.st_mode) == kind
-}
-
-/// Opens a folder for [`openat`], by way of no link that belongs to another user.
-fn open_path(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut at = openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
-    let mut left: Vec<Vec<u8>> = Vec::new();
-    let push = |left: &mut Vec<Vec<u8>>, path: &Path| {
-        let names = path.components().rev().filter_map(|component| match component {
-            Component::Normal(name) => Some(name.as_bytes().to_vec()),
-            Component::ParentDir => Some(b"..".to_vec()),
-            _ => None,
-        });
-        left.extend(names);
-    };
-    push(&mut left, path);
-    let mut links = 0;
-    while let Some(name) = left.pop() {
-        let next = openat(&at, OsStr::from_bytes(&name), flags, Mode::empty())?;
-        let found = fstat(&next)?;
-        if is_kind(&found, FileType::Directory) {
-            at = next;
-            continue;
-        }
-        links += 1;
-        let is_followed = found.st_uid == 0 || found.st_uid == geteuid().as_raw();
-        if !is_kind(&found, FileType::Symlink) || !is_followed || links > LINKS_MAX {
-            return Err(refused(format!("{} is no folder", OsStr::from_bytes(&name).display())));
-        }
-        let target = readlinkat(&next, "", Vec::new())?;
-        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-        if target.is_absolute() {
-            at = openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
-        }
-        push(&mut left, target);
-    }
-    Ok(at)
-}
-
-impl Folder {
-    /// Opens a folder, which must belong to this user; for root to any user. No other user may write
-    /// to it. The last component of the path is no link.
-    fn open(path: &Path) -> io::Result<Folder> {
-        let (parent, name) = path.parent().zip(path.file_name()).ok_or(ErrorKind::NotFound)?;
-        let parent = open_path(parent)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&parent, name, flags, Mode::empty())?;
-        let (found, user) = (fstat(&file)?, geteuid());
-        if !user.is_root() && found.st_uid != user.as_raw() {
-            return Err(refused(format!("{} belongs to user {}", path.display(), found.st_uid)));
-        }
-        if found.st_mode & 0o022 != 0 {
-            return Err(refused(format!("other users may write to {}", path.display())));
-        }
-        Ok(Folder { file, parent, path: path.to_owned(), owner: found.st_uid })
-    }
-
-    /// The names of sockets among the first `most` files, whose names may be anything; and whether
-    /// there are more files.
-    fn names(&self, most: usize) -> (Vec<PathBuf>, bool) {
-        let entries = Dir::read_from(&self.file).into_iter().flatten().flatten();
-        let names =
-            entries.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())));
-        let mut names = names.filter(|name| ![".", ".."].map(Path::new).contains(&&**name));
-        let first = names.by_ref().take(most).filter(|name| process_of(name).is_some()).collect();
-        (first, names.next().is_some())
-    }
-
-    /// Opens a socket for [`connect`] and for its removal.
-    fn socket(&self, name: &Path) -> io::Result<Socket> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.file, name, flags, Mode::empty())?;
-        let found = fstat(&file)?;
-        // With another name it would take the time of several processes.
-        let is_one = found.st_nlink == 1;
-        if !is_kind(&found, FileType::Socket) || found.st_uid != self.owner || !is_one {
-            let path = self.path.join(name);
-            return Err(refused(format!("{} is no socket of its user's", path.display())));
-        }
-        Ok(Socket { path: PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())), file })
-    }
-
-    /// Removes a socket at which no process listens, if this user may. False if a process does, or if
-    /// it cannot be told.
-    fn remove_if_stale(&self, name: &Path) -> bool {
-        let Ok(socket) = self.socket(name) else { return false };
-        let is_stale =
-            connect(&socket.path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-        let is_removed = is_stale
-            && is_named(&self.file, name, &socket.file)
-            && unlinkat(&self.file, name, AtFlags::empty()).is_ok();
-        if is_removed {
-            self.remove_if_of_one_process();
-        }
-        is_stale
-    }
-
-    /// Removes the file of a process that was killed before its socket had got its name.
-    fn remove_unnamed(&self, name: &Path, own: Option<u64>) {
-        let has_ended = process_of(name)
-            .is_some_and(|(process, namespace)| is_here(namespace, own) && !is_alive(process));
-        if has_ended {
-            self.remove_if_stale(name);
-        }
-    }
-
-    /// Removes the folder, if it was made for one process and is empty: where another user had taken
-    /// its name.
-    fn remove_if_of_one_process(&self) {
-        let name = self.path.file_name().filter(|_| self.path.extension().is_some());
-        if let Some(name) = name.map(Path::new)
-            && is_named(&self.parent, name, &self.file)
-        {
-            // Refused, if it is not empty.
-            let _ = unlinkat(&self.parent, name, AtFlags::REMOVEDIR);
-        }
-    }
-}
-
-/// Whether the name in a folder leads to the file that was opened.
-fn is_named(folder: &OwnedFd, name: &Path, file: &OwnedFd) -> bool {
-    let now = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-    let same = |now: Stat, opened: Stat| (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino);
-    now.is_ok_and(|now| fstat(file).is_ok_and(|opened| same(now, opened)))
-}
-
-/// A socket in a folder.
-pub(crate) struct Socket {
-    /// Leads to the file that was opened, whatever has its name now.
-    path: PathBuf,
-    file: OwnedFd,
-}
-
-impl Socket {
-    /// Opens the file of a path that is a socket's in one of the folders of uwork. `None` for any other
-    /// path, which the user has chosen.
-    pub(crate) fn listed(path: &Path) -> Option<io::Result<Socket>> {
-        let (folder, name) = path.parent().zip(path.file_name())?;
-        let is_listed = is_folder(folder) && process_of(Path::new(name)).is_some();
-        is_listed.then(|| Folder::open(folder)?.socket(Path::new(name)))
-    }
-
-    /// The path for connect(2).
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
+/// The folder of uwork and the name, if it is the path of a socket there.
+pub(crate) fn listed(path: &Path) -> Option<(&Path, &Path)> {
+    let (folder, name) = path.parent().zip(path.file_name().map(Path::new))?;
+    (is_folder(folder) && process_of(name).is_some()).then_some((folder, name))
 }
 
 /// The folder that the environment names.
@@ -327,7 +168,7 @@ fn bounded(folders: impl Iterator<Item = PathBuf>, left_out: &LeftOut) -> Vec<Pa
     let (mut paths, mut known, mut counts) = (Vec::new(), HashSet::new(), HashMap::new());
     for path in folders {
         // A look is cheap: a stranger may have made any number of folders.
-        let Ok(owner) = fs::symlink_metadata(&path).map(|found| found.uid()) else { continue };
+        let Some(owner) = left_out.unless_full(owner_of(&path)) else { continue };
         let count = counts.entry(owner).or_insert(0);
         if known.contains(&path) {
             continue;
@@ -461,7 +302,7 @@ fn number_here(name: &Path, socket: &Socket, own: Option<u64>) -> Option<u32> {
     if is_here(namespace, own) {
         return Some(process);
     }
-    let peer = connect(&socket.path).ok().and_then(|stream| credentials(&stream).ok());
+    let peer = connect(socket.path()).ok().and_then(|stream| credentials(&stream).ok());
     let number = peer.and_then(|peer| u32::try_from(peer.pid).ok());
     Some(number.unwrap_or(0))
 }
@@ -469,10 +310,8 @@ fn number_here(name: &Path, socket: &Socket, own: Option<u64>) -> Option<u32> {
 /// Removes the socket of a process that has ended, if this user may. False if a process listens on
 /// it.
 pub(crate) fn remove_if_stale(path: &Path) -> bool {
-    let Some((folder, name)) = path.parent().zip(path.file_name()) else { return false };
-    let name = Path::new(name);
-    let is_listed = is_folder(folder) && process_of(name).is_some();
-    is_listed && Folder::open(folder).is_ok_and(|folder| folder.remove_if_stale(name))
+    let Some((folder, name)) = listed(path) else { return false };
+    Folder::open(folder).is_ok_and(|folder| folder.remove_if_stale(name))
 }
 
 /// The process in the name of a listed socket is the one with this number here: an error that says
@@ -491,9 +330,6 @@ pub(crate) fn check_name(path: &Path, process: u32) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
-    use std::os::unix::net::UnixListener;
-
     use super::*;
 
     #[test]
@@ -511,23 +347,6 @@ mod tests {
         for name in ["1234.\n   1 systemd", "7.1f", "7.0000001F", "7.00000001f", "07", "7 ", "7."] {
             assert!(!is_folder(Path::new(&format!("/tmp/uwork-{name}"))), "{name:?}");
         }
-    }
-
-    #[test]
-    fn a_folder_is_not_reached_by_a_link_as_its_last_component() {
-        let place = tempfile::tempdir().unwrap();
-        let (folder, link) = (place.path().join("uwork"), place.path().join("link"));
-        fs::create_dir(&folder).unwrap();
-        symlink(&folder, &link).unwrap();
-        assert!(Folder::open(&folder).is_ok());
-        assert!(Folder::open(&link).is_err());
-        // One's own link to the parent is followed.
-        symlink(place.path(), place.path().join("own")).unwrap();
-        assert!(Folder::open(&place.path().join("own/uwork")).is_ok());
-        symlink("loop", place.path().join("loop")).unwrap();
-        assert!(Folder::open(&place.path().join("loop/uwork")).is_err());
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(Folder::open(&folder).is_err(), "others may write to it");
     }
 
     #[test]
@@ -596,16 +415,6 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_one_name() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path()).unwrap();
-        let _listener = UnixListener::bind(place.path().join("1.sock")).unwrap();
-        assert!(folder.socket(Path::new("1.sock")).is_ok());
-        fs::hard_link(place.path().join("1.sock"), place.path().join("2.sock")).unwrap();
-        assert!(["1.sock", "2.sock"].iter().all(|name| folder.socket(Path::new(name)).is_err()));
-    }
-
-    #[test]
     fn a_folder_with_too_many_names_is_read_as_far_as_it_is_in_time() {
         let place = tempfile::tempdir().unwrap();
         for number in 0..=NAMES_MIN {
@@ -619,23 +428,5 @@ mod tests {
         let now = Instant::now();
         assert_eq!(read(now), (NAMES_MIN, true));
         assert_eq!(read(now + Duration::from_secs(600)), (NAMES_MIN + 1, false));
-    }
-
-    #[test]
-    fn only_a_socket_at_which_no_process_listens_is_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path()).unwrap();
-        let at = |name: &str| place.path().join(name);
-        let listener = UnixListener::bind(at("1.sock")).unwrap();
-        drop(UnixListener::bind(at("2.sock")).unwrap());
-        fs::write(at("3.sock"), "a file").unwrap();
-        symlink(at("2.sock"), at("4.sock")).unwrap();
-        for name in ["1.sock", "3.sock", "4.sock", "5.sock"] {
-            assert!(!folder.remove_if_stale(Path::new(name)), "{name}");
-        }
-        assert!(folder.remove_if_stale(Path::new("2.sock")));
-        assert!(!at("2.sock").exists() && at("1.sock").exists() && at("3.sock").exists());
-        drop(listener);
-        assert!(!remove_if_stale(&at("1.sock")), "not in a folder of uwork");
     }
 }

@@ -11,6 +11,8 @@ mod guard;
 mod hostile;
 mod json;
 mod kinds;
+#[path = "../../../uwork/tests/support/left_out.rs"]
+mod left_out;
 mod observed;
 mod pipes;
 mod process;

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use uwork::{Queue, control};
 
+use crate::left_out::left_out;
 use crate::observed::{is_observed, observed, until};
 use crate::process::NO_ANSWER;
 use crate::users::{
@@ -520,5 +521,47 @@ fn a_process_in_many_folders_has_one_row() {
         let found = said(0, &["doctor"]);
         assert_eq!(found.matches(&format!("process {}\n", alice.pid)).count(), 1, "{found}");
         assert!(found.contains("seen twice: "), "{found}");
+    });
+}
+
+/// A file system at this place, which the user serves and which never answers.
+fn serve_nothing(place: &Path, user: u32) -> io::Result<File> {
+    let server = File::options().read(true).write(true).open("/dev/fuse")?;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&server);
+    let ids = format!("user_id={user},group_id={user}");
+    let data = format!("fd={number},rootmode=40000,{ids},allow_other");
+    let [kind, place, data] =
+        ["fuse", place.to_str().unwrap(), &data].map(|text| std::ffi::CString::new(text).unwrap());
+    // SAFETY: the strings are live.
+    let outcome = unsafe {
+        libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, data.as_ptr().cast())
+    };
+    if outcome == 0 { Ok(server) } else { Err(io::Error::last_os_error()) }
+}
+
+// Catches: root's client that waits for a stranger's file system for ever.
+#[test]
+fn root_asks_no_file_system_of_a_user() {
+    strangers("root_asks_no_file_system_of_a_user", || {
+        let (alice, path) = process_of(ALICE);
+        let session = folder_of(BOB, format!("/run/user/{BOB}"), 0o700);
+        let other = folder_of(BOB, format!("/tmp/uwork-{BOB}.0000001f"), 0o700);
+        let folders = [folder_of(BOB, format!("/tmp/uwork-{BOB}"), 0o700), session, other];
+        let mut servers = Vec::new();
+        for folder in folders {
+            match serve_nothing(&folder, BOB) {
+                Ok(server) => servers.push(server),
+                Err(why) => {
+                    return left_out("root_asks_no_file_system_of_a_user", &why.to_string());
+                }
+            }
+        }
+        let list = said(0, &["ls"]);
+        assert!(row(&list, alice.pid).is_some_and(|row| row.ends_with(path.to_str().unwrap())));
+        assert!(said(0, &["doctor"]).contains(&format!("process {}\n", alice.pid)));
+        assert!(said(0, &["dump", &alice.pid.to_string()]).contains("queue of-"));
+        let bobs = format!("/tmp/uwork-{BOB}/1.sock");
+        assert!(said(0, &["dump", &bobs]).contains("is a stranger's file system"));
+        drop(servers);
     });
 }
