@@ -361,13 +361,12 @@ fn fault(outcome: &Outcome, judges_time: bool) -> Option<String> {
     if judges_time && took > most {
         return Some(format!("took {took:?} of {most:?}"));
     }
-    // A dump is the process's own text.
-    if args[0] != "dump" && args.iter().any(|arg| arg == "--json") {
+    if args.iter().any(|arg| arg == "--json") {
         let text = String::from_utf8_lossy(output);
         let of_errors = |line: &&str| !line.starts_with("uwork: ");
-        let wrong = text.lines().filter(of_errors).find(|line| !is_json(line));
+        let wrong = text.lines().filter(of_errors).find(|line| !is_object(line));
         if let Some(line) = wrong {
-            return Some(format!("no JSON: {line:?}"));
+            return Some(format!("no object: {line:?}"));
         }
     }
     if let Some(line) = forged(args, &String::from_utf8_lossy(output)) {
@@ -409,8 +408,8 @@ fn forged<'a>(args: &[String], output: &'a str) -> Option<&'a str> {
     }
 }
 
-fn is_json(line: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(line).is_ok()
+fn is_object(line: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|value| value.is_object())
 }
 
 /// The CPU time of this process and of the commands.

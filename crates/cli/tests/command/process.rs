@@ -186,7 +186,7 @@ fn what_a_process_says_is_escaped() {
     let escaped = "\\u001b]0;title\\u0007\\u202egpj\\u000d\\u009b2J";
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&format!("name\tran\n{hostile}\t1\n")),
-        "raw dump json" => ok("{\"name\": \"\u{202e}\"}\n"),
+        "raw dump json" => ok("{\r\"name\": \n\"\u{202e}\"}\n"),
         "set a b" => format!("err failed {hostile}\n"),
         _ => ok(&format!("{hostile}\n")),
     });
@@ -195,9 +195,11 @@ fn what_a_process_says_is_escaped() {
         assert!(said.contains(escaped), "{said:?}");
     }
     assert_eq!(refused(&["set", &socket, "a", "b"]), format!("uwork: {escaped}"));
-    let json: serde_json::Value =
-        serde_json::from_str(&text(&["dump", "--json", &socket])).unwrap();
-    assert_eq!(json["name"], "\u{202e}");
+    assert_eq!(text(&["dump", "--json", &socket]), "{\"name\":\"\\u202e\"}\n");
+    for other in ["7\n", "[{}]\n", "{}\n{}\n", "{\"name\":\"\r\"}\n"] {
+        let (_folder, socket) = answering(move |_| ok(other));
+        assert!(refused(&["dump", "--json", &socket]).ends_with("has sent a malformed dump"));
+    }
 }
 
 // Catches: a dump that is lost, as the threads of the process have not answered.

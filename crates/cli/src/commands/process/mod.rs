@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use attribute::Attribute;
 
-use super::{UserError, print};
+use super::{UserError, json, print};
 use crate::client::{Client, Failure};
 
 /// The longest interval.
@@ -205,11 +205,13 @@ pub(crate) fn dump(args: DumpArgs) -> Result<ExitCode, UserError> {
     let until = Instant::now() + doctor::EVIDENCE;
     let mut client = Client::connect(&args.process)?;
     let (answers, missing) = answers_with_names(&mut client, &requests, until)?;
-    // A value of a few bytes may take a hundred times as much memory.
-    if args.json && serde_json::from_str::<&serde_json::value::RawValue>(&answers[0]).is_err() {
-        return Err(UserError(format!("process {} has sent a malformed dump", client.process())));
-    }
-    let printed = print(&answers.join("\n"))?;
+    let text = match args.json {
+        true => json::object_of(&answers[0]).ok_or_else(|| {
+            UserError(format!("process {} has sent a malformed dump", client.process()))
+        })?,
+        false => answers.join("\n"),
+    };
+    let printed = print(&text)?;
     missing.map_or(Ok(printed), Err)
 }
 

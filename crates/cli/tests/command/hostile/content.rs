@@ -130,15 +130,22 @@ fn line(random: &mut Random) -> Vec<u8> {
 }
 
 fn dump_in_json(random: &mut Random) -> Vec<u8> {
-    let mut text = b"[".to_vec();
+    let spaces = ["", " ", "\r", "\n\t "];
+    let mut text = format!("{}{{\"functions\":[", random.pick(&spaces)).into_bytes();
     for _ in 0..random.below(20) {
         let function = format!(r#"{{"function":{{"address":{},"name":null}}}},"#, address(random));
-        text.extend(function.bytes());
+        text.extend(function.bytes().chain(random.pick(&spaces).bytes()));
         if random.one_in(8) {
             text.extend(value(random));
         }
     }
-    [&text[..], b"null]\n"].concat()
+    // Most are an object.
+    [
+        &text[..],
+        random.pick(&["null]}", "null]}", "null]}", "null]", "null]}\n7"]).as_bytes(),
+        b"\n",
+    ]
+    .concat()
 }
 
 /// One or a few parts of text, or a number.
