@@ -76,18 +76,27 @@ redis-server|have redis-server|the tests of the bridge, and its examples
 openssl|have openssl|the tests of the bridge with TLS
 jq|have jq|the test of the output as JSON"
 
-# extras FORMAT: prints the missing ones: `%s` is the package, and then what is left out.
+# The same for those that are named and not installed: they are large, or belong to the machine's kernel.
+readonly NAMED="\
+chromium|have chromium|the test of the report's page in a browser
+bpftrace|have bpftrace|the test that bpftrace lists the probes
+linux-perf|perf --version >/dev/null|the test that perf lists the probes"
+
+# extras FORMAT LIST: prints the missing ones: `%s` is the package, and then what is left out.
 extras() {
     local package test tests
     while IFS='|' read -r package test tests; do
         # shellcheck disable=SC2059 # The format is an argument.
         eval "$test" 2>/dev/null || printf "$1" "$package" "$tests"
-    done <<<"$EXTRAS"
+    done <<<"$2"
 }
+
+# Whether a test may have folders and processes of several users.
+may_be_others() { [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; }
 
 install_extras() {
     local missing
-    mapfile -t missing < <(extras '%s\n')
+    mapfile -t missing < <(extras '%s\n' "$EXTRAS")
     [ "${#missing[@]}" != 0 ] || return 0
     if is_root_with_apt && ! install "${missing[@]}" && [ "$lists" = fetched ]; then
         # One that the archive lacks stops all of them.
@@ -98,7 +107,10 @@ install_extras() {
 
 # Names everything that will not run, once for all steps. ci/all.sh reads these lines.
 say_left_out() {
-    extras 'left out, %s is not installed: %s\n'
+    extras 'left out, %s is not installed: %s\n' "$EXTRAS"
+    extras 'left out, %s is not installed: %s\n' "$NAMED"
+    may_be_others || echo "left out, this user is not root with CAP_SYS_ADMIN: the tests of several users"
+    [ -w /dev/fuse ] || echo "left out, /dev/fuse cannot be opened: the test of a stranger's file system"
     [ "$(nproc)" != 1 ] || echo "left out, this machine has one CPU: the tests that need two"
 }
 

@@ -9,8 +9,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "../../../uwork/tests/support/address.rs"]
 mod address;
-#[path = "../../../uwork/tests/support/left_out.rs"]
-pub(crate) mod left_out;
 #[path = "../../../uwork/tests/support/owned.rs"]
 #[allow(dead_code, reason = "shared by the tests of several crates")]
 pub(crate) mod owned;
@@ -24,8 +22,8 @@ mod process;
 mod server;
 
 use crate::guard;
+use crate::left_out::{self, left_out};
 use crate::process::{command, text_of};
-use left_out::left_out;
 use owned::{Folder, Owned, output, pipe_at};
 use patience::until;
 use process::Background;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::bridge::left_out::left_out;
+use crate::left_out::left_out;
 use crate::observed::{looked_at, observed, until};
 use crate::process::{answered, command, refused, text};
 

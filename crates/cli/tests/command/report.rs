@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::left_out::left_out;
+
 const RECORD: &str = r#"[{"bench":"workqueue","case":"flood","runner":"uwork","variant":"default",
     "metric":"items_per_s","value":5e7,"unit":"items/s","samples":5,"min":4e7,"max":6e7,"cpus":2,
     "cpu_model":"A & B","kernel":"6.1","version":"0.1.0","commit":null,"profile":"release",
@@ -101,7 +103,7 @@ fn the_page_opens_in_a_browser() {
     let needed = ["chromium", "jq"];
     let missing = needed.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     if let Some(tool) = missing {
-        return eprintln!("the_page_opens_in_a_browser: skipped: {tool} is not installed");
+        return left_out("the_page_opens_in_a_browser", &format!("{tool} is not installed"));
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();

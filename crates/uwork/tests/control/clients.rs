@@ -12,6 +12,7 @@ use crate::support::child::become_nobody;
 use crate::support::descriptors::{open_descriptors, until_at_rest};
 use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
+use crate::support::left_out::left_out;
 use crate::support::{queue, until, watchdog, within};
 use crate::{Client, scene, socket, threads_named};
 
@@ -20,8 +21,7 @@ fn only_its_user_may_use_the_socket() {
     let _watchdog = watchdog();
     // SAFETY: no arguments.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: needs root, to become another user");
-        return;
+        return left_out("only_its_user_may_use_the_socket", "this user is not root");
     }
     scene("only_its_user_may_use_the_socket", || {
         let path = socket();

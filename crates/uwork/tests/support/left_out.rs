@@ -1,4 +1,4 @@
-//! Tests that need a program that is not installed.
+//! Tests that need a program that is not installed, or rights.
 
 use std::io::Write;
 

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::guard::{KnownChild, begin_in_forked_child};
+use super::left_out::left_out;
 
 /// Users without names, as a test must not be one that exists.
 pub(crate) const ALICE: u32 = 70_001;
@@ -24,7 +25,7 @@ pub(crate) fn may_be_others() -> bool {
     });
     let may = tried.join().expect("no panic");
     if !may {
-        eprintln!("skipped: needs root with CAP_SYS_ADMIN, to be several users");
+        left_out("a test of several users", "this user is not root with CAP_SYS_ADMIN");
     }
     may
 }
