@@ -206,9 +206,10 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
 /// except the signal for workers' stacks. A handler that the program has for the signal is still
 /// called for all signals except uwork's own.
 ///
-/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, appears to
-/// uwork as if it did not use them. If it takes the highest number in this way, its signals go to
-/// uwork's handler, and uwork's to the program. Such a program chooses another number here.
+/// A signal that the first thread blocks is taken only if no other is free, since the program may
+/// wait for it, by `signalfd(2)` or `sigwait(3)`. One that it blocks in other threads only, or all of
+/// them, appears to uwork as unused: the program's signals go to uwork's handler, and uwork's to the
+/// program. Such a program chooses another number here.
 ///
 /// `restarts`: system calls unknown to uwork continue after the signal, if they can (`SA_RESTART`).
 /// The program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in
