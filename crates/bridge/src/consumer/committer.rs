@@ -198,6 +198,9 @@ impl Committer {
                                 }
                                 self.link.wait(waiting);
                             }
+                            Sent::Record(_, places) if self.wire.was_sent() => {
+                                self.link.lose_answer(&places);
+                            }
                             Sent::Spare(_, lost) => self.lost.extend(lost),
                             sent => self.backlog.extend(sent.into_outcomes(self.wire.was_sent())),
                         }
@@ -223,7 +226,8 @@ impl Committer {
         }
     }
 
-    fn collect(&mut self, outcomes: Vec<Outcome>) {
+    fn collect(&mut self, mut outcomes: Vec<Outcome>) {
+        self.link.leave_count_to_others(&mut outcomes);
         self.ended += outcomes.len();
         self.backlog.extend(outcomes);
     }

@@ -80,7 +80,7 @@ impl Run {
         let result = shared.handlers.run(&job);
         shared.has_run(&job.ticket);
         let end = job.ticket.settle().then(|| end_of(shared, &job, result));
-        let Job { id, attempt, ticket, payload, .. } = job;
+        let Job { id, attempt, payload, .. } = job;
         drop(payload);
         if let Some(end) = &end {
             self.link.keep(&self.place, end.bytes());
@@ -88,11 +88,8 @@ impl Run {
         // Before the outcome, with which the committer fetches others.
         self.give_memory();
         if let Some(end) = end {
-            let twice = match self.is_again {
-                true => Twice::Yes,
-                false if ticket.is_recorded() => Twice::ByOther,
-                false => Twice::IfMissing,
-            };
+            // The committer knows whether the begin is recorded.
+            let twice = if self.is_again { Twice::Yes } else { Twice::IfMissing };
             self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
         } else {
             self.link.shared.has_returned();

@@ -162,13 +162,16 @@ impl Redis {
 
     /// Waits until the server knows that the first pending job has begun.
     pub(crate) fn wait_until_recorded(&self, stream: &str) {
-        until("the begin of the job is recorded", || {
-            let Value::Array(rows) = self.ask(&format!("XPENDING {stream} uwork - + 1")) else {
-                panic!()
-            };
-            let [Value::Array(row)] = &rows[..] else { panic!("{rows:?}") };
-            matches!(row[3], Value::Int(counter) if counter >= 1_000_000)
-        });
+        until("the begin of the job is recorded", || self.is_recorded(stream));
+    }
+
+    /// Whether the server knows that the first pending job has begun.
+    pub(crate) fn is_recorded(&self, stream: &str) -> bool {
+        let Value::Array(rows) = self.ask(&format!("XPENDING {stream} uwork - + 1")) else {
+            panic!()
+        };
+        let [Value::Array(row)] = &rows[..] else { panic!("{rows:?}") };
+        matches!(row[3], Value::Int(counter) if counter >= 1_000_000)
     }
 
     /// Makes the jobs of the consumers whose names begin with `of` look as if these consumers were
