@@ -7,7 +7,7 @@ use crate::scripts::ms;
 /// The interval at which delayed jobs of other producers are noticed.
 pub(super) const PROMOTE_EVERY: Duration = Duration::from_millis(100);
 /// The longest interval between two looks for dead consumers' jobs.
-const RECLAIM_EVERY_MAX: Duration = Duration::from_millis(500);
+const RECLAIM_EVERY_MAX: Duration = Duration::from_millis(250);
 /// The interval at which dead consumers without jobs are removed.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long a consumer takes nothing over after a heartbeat that was late. What has delayed it, an
@@ -124,9 +124,26 @@ pub(super) fn reclaim_every(heartbeat: Duration) -> Duration {
     RECLAIM_EVERY_MAX.min(heartbeat / 4)
 }
 
+/// How long after the heartbeat a look leaves the jobs of dead consumers to those that have room in their
+/// window.
+pub(super) fn patience(heartbeat: Duration, has_room: bool) -> Duration {
+    if has_room { Duration::ZERO } else { reclaim_every(heartbeat) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Catches: looks of a full consumer that leave a job that it takes over no time to wait for a permit.
+    #[test]
+    fn a_full_consumer_takes_over_within_half_a_second_after_the_heartbeat() {
+        for heartbeat in [1, 2, 10, 3_600].map(Duration::from_secs) {
+            assert_eq!(patience(heartbeat, true), Duration::ZERO);
+            let latest = patience(heartbeat, false) + reclaim_every(heartbeat);
+            assert!(latest <= Duration::from_millis(500), "{latest:?} of {heartbeat:?}");
+            assert!(patience(heartbeat, false) >= reclaim_every(heartbeat), "others look first");
+        }
+    }
 
     /// A schedule whose first heartbeat was granted at `start`, when the server's clock showed 0.
     fn begun(start: Instant, heartbeat: Duration) -> Schedule {

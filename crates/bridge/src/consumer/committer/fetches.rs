@@ -1,12 +1,12 @@
 //! What an exchange fetches: delayed jobs that are due, jobs of dead consumers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Cmd;
 
 use super::Committer;
 use crate::consumer::memory::Share;
-use crate::consumer::schedule::{PROMOTE_EVERY, SWEEP_EVERY, reclaim_every};
+use crate::consumer::schedule::{PROMOTE_EVERY, SWEEP_EVERY, patience, reclaim_every};
 use crate::consumer::sent::Sent;
 use crate::scripts::{SCRIPTS, call, ms};
 
@@ -71,9 +71,8 @@ impl Committer {
             return;
         }
         let heartbeat = shared.config.heartbeat;
-        let every = reclaim_every(heartbeat);
         if is_due {
-            self.next.reclaim[stream] = now + every;
+            self.next.reclaim[stream] = now + reclaim_every(heartbeat);
         }
         let is_refused = self.link.refusal.is_on();
         let kept = shared.kept_from(&self.link);
@@ -83,7 +82,7 @@ impl Committer {
         };
         let bytes = shared.memory.left(Share::Orphans);
         // Consumers with room in their window look first.
-        let patience = if shared.room_now() > 0 { Duration::ZERO } else { every };
+        let patience = patience(heartbeat, shared.room_now() > 0);
         // Another look goes with the outcomes of the jobs that have the memory.
         self.owed[stream] = shared.memory.left(Share::Reader) == 0;
         if room == 0 || bytes == 0 {
