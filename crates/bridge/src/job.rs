@@ -362,14 +362,9 @@ impl Ticket {
         self.unanswered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server knows that the run has begun, as far as the consumer can tell.
-    pub(crate) fn may_be_recorded(&self) -> bool {
-        self.is_recorded() || self.unanswered.load(Ordering::Relaxed)
-    }
-
     /// Whether the run has begun, or may be recorded as if it had.
     pub(crate) fn may_count(&self) -> bool {
-        self.has_begun() || self.may_be_recorded()
+        self.has_begun() || self.is_recorded() || self.unanswered.load(Ordering::Relaxed)
     }
 
     /// True once: the run is to be reported as a long one.

@@ -22,22 +22,32 @@ use self::shared::SHARED;
 use crate::dead::{LETTERS, SETTLE};
 
 /// KEYS stream stats; ARGV group keep counts id...: acknowledges completed jobs. Returns how many of
-/// them were pending. `counts` says which of them ran twice: `all`, `none`, those that were `pending`
-/// or those that were `missing`.
+/// them were pending, and how many it has counted as jobs that ran twice: of `all` of them, `none`, or
+/// those that were `missing`.
 const COMPLETE: &str = r"
-local done = 0
+local done, missing = 0, {}
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
 may_delete(KEYS[1], ARGV[2])
 if #beside > 0 then needs('XPENDING', KEYS[1], ARGV[1]) end
-for from = 4, #ARGV, 1000 do
-  local to = math.min(from + 999, #ARGV)
-  done = done + redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
-  if ARGV[2] == '0' and #beside == 0 then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
+-- Of entries that stay, only XACK says which were pending.
+local is_deleted = ARGV[2] == '0' and #beside == 0
+local step = is_deleted and 1000 or 1
+for from = 4, #ARGV, step do
+  local to = math.min(from + step - 1, #ARGV)
+  local acked = redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
+  done = done + acked
+  if acked == to - from + 1 then
+    if is_deleted then redis.call('XDEL', KEYS[1], unpack(ARGV, from, to)) end
+  else
+    for i = from, to do
+      if not is_deleted or redis.call('XDEL', KEYS[1], ARGV[i]) == 0 then missing[#missing + 1] = ARGV[i] end
+    end
+  end
 end
 if #beside > 0 then delete(KEYS[1], ARGV[1], {unpack(ARGV, 4)}) end
 if done > 0 then tally(KEYS[2], 'done', done) end
-twice(KEYS[2], ARGV[3], done, #ARGV - 3)
-return done
+if ARGV[3] == 'none' then return {done, 0} end
+return {done, ran_twice(KEYS[2], ARGV[1], ARGV[3] == 'all' and {unpack(ARGV, 4)} or missing)}
 ";
 
 /// KEYS stream; ARGV group keep, then of each entry its id and a group: acknowledges entries that are

@@ -226,8 +226,7 @@ impl Committer {
         }
     }
 
-    fn collect(&mut self, mut outcomes: Vec<Outcome>) {
-        self.link.leave_count_to_others(&mut outcomes);
+    fn collect(&mut self, outcomes: Vec<Outcome>) {
         self.ended += outcomes.len();
         self.backlog.extend(outcomes);
     }

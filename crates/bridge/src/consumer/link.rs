@@ -132,17 +132,6 @@ impl Link {
             .for_each(|held| held.ticket.lose_answer());
     }
 
-    /// A second run of a job is counted by the consumer that took it over if the server told it of the
-    /// first one. Called after the answers of all earlier records are read or lost.
-    pub(crate) fn leave_count_to_others(&self, outcomes: &mut [Outcome]) {
-        let held = lock(&self.held);
-        for outcome in outcomes.iter_mut().filter(|outcome| outcome.twice == Twice::IfMissing) {
-            if held.get(&outcome.place).is_some_and(|held| held.ticket.may_be_recorded()) {
-                outcome.twice = Twice::ByOther;
-            }
-        }
-    }
-
     /// The server's counter of an entry when it was delivered.
     pub(crate) fn delivered(&self, place: &Place) -> Deliveries {
         lock(&self.held).get(place).map(|held| held.of).unwrap_or_default()

@@ -14,17 +14,15 @@ pub(crate) struct Outcome {
     pub(crate) end: End,
 }
 
-/// Whether a completion belongs to a job that ran twice. Each such job is counted once.
+/// Whether a completion belongs to a job that ran twice. The server counts each such job once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Twice {
-    /// If it is no longer pending: its begin is unknown to the consumer that took it over.
+    /// If it is no longer pending: another consumer has run it.
     IfMissing,
     /// An earlier run has begun.
     Yes,
-    /// The same, and the server may have executed the completion: it has counted it then.
+    /// The same, and the server may have executed the completion.
     YesRepeated,
-    /// A consumer that took it over counts it, since the server knows of this run.
-    ByOther,
     /// Unknown: the server may have executed the completion.
     Repeated,
 }
@@ -34,7 +32,7 @@ impl Twice {
     pub(crate) fn repeated(self) -> Twice {
         match self {
             Twice::Yes | Twice::YesRepeated => Twice::YesRepeated,
-            _ => Twice::Repeated,
+            Twice::IfMissing | Twice::Repeated => Twice::Repeated,
         }
     }
 
@@ -46,9 +44,8 @@ impl Twice {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Twice::IfMissing => "missing",
-            Twice::Yes => "all",
-            Twice::YesRepeated => "pending",
-            Twice::ByOther | Twice::Repeated => "none",
+            Twice::Yes | Twice::YesRepeated => "all",
+            Twice::Repeated => "none",
         }
     }
 }

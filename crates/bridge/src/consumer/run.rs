@@ -88,7 +88,6 @@ impl Run {
         // Before the outcome, with which the committer fetches others.
         self.give_memory();
         if let Some(end) = end {
-            // The committer knows whether the begin is recorded.
             let twice = if self.is_again { Twice::Yes } else { Twice::IfMissing };
             self.link.deliver(Outcome { place: self.place, id, attempt, twice, end });
         } else {

@@ -2,7 +2,7 @@
 
 /// KEYS stream stats guard dead; ARGV group id keep counts attempt dead_max results_max words..., where
 /// `words` is their number and the words of the result's command, and then of the effect's: runs both and
-/// acknowledges the job, if it is pending. Returns 1, or 0 if it is not.
+/// acknowledges the job, if it is pending. Returns 1, or 0 if it is not, and what COMPLETE counts.
 ///
 /// All that can be refused comes before the effect, and is undone if the effect fails. What cannot be undone
 /// comes after it: an earlier result of the same id is replaced then, and old results are trimmed to
@@ -17,8 +17,7 @@ pub(super) const EFFECTS: &str = r"
 local row = pending(KEYS[1], ARGV[1], ARGV[2])
 -- An entry in quarantine has had its end.
 if not row or row[2] == keeper then
-  twice(KEYS[2], ARGV[4], 0, 1)
-  return 0
+  return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[2]} or {})}
 end
 -- These write nothing. SET fails in each state in which the server refuses writes: it checks that only
 -- before the first write of a script. XACK and may_delete fail if the user lacks the right.
@@ -119,6 +118,5 @@ elseif kind then
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)
-twice(KEYS[2], ARGV[4], 1, 1)
-return 1
+return {1, ran_twice(KEYS[2], ARGV[1], ARGV[4] == 'all' and {ARGV[2]} or {})}
 ";

@@ -92,9 +92,16 @@ end
 local function tally(stats, name, by)
   redis.pcall('HINCRBY', stats, name, by)
 end
-local function twice(stats, counts, done, all)
-  local of = {all = all, none = 0, pending = done, missing = all - done}
-  if (of[counts] or 0) > 0 then tally(stats, 'duplicates', of[counts]) end
+-- Counts entries that ran twice, and returns how many. Each run of one may find it out: the mark of an
+-- entry that was counted lasts for an hour.
+local function ran_twice(stats, group, ids)
+  local count = 0
+  for _, id in ipairs(ids) do
+    local mark = stats:sub(1, -6) .. 'twice:' .. id .. ':' .. group
+    if redis.pcall('SET', mark, '', 'NX', 'PX', 3600000) then count = count + 1 end
+  end
+  if count > 0 then tally(stats, 'duplicates', count) end
+  return count
 end
 -- The stack of a script has 8000 places. Of an entry with more words the last ones are packed into
 -- the field x, behind the fields of uwork, so that nothing is lost.

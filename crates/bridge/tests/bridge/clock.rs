@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Handlers, Push, Reply};
+use uwork_bridge::{Bridge, Counters, Handlers, Push, Reply};
 
 use crate::support::clock::Clock;
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
@@ -69,6 +69,54 @@ fn take_over(clock: &Clock, is_lost: bool) {
     assert_eq!((second.reclaimed, first.dead + second.dead), (1, 0));
     assert_eq!(clock.redis.number("HGET {jobs}:stats duplicates"), 1);
     assert_eq!((clock.redis.number("XLEN jobs"), clock.redis.pending("jobs")), (0, 0));
+}
+
+// Catches: a count by each consumer that knows of an earlier run.
+#[test]
+fn a_job_that_runs_three_times_is_counted_once() {
+    for has_effect in [false, true] {
+        let Some(clock) = Clock::start("a_job_that_runs_three_times") else { return };
+        run_three_times(&clock, has_effect);
+    }
+}
+
+/// Two consumers begin a job and are cut off; the server may not know of the first run. A third one
+/// completes it, and then the others do.
+fn run_three_times(clock: &Clock, has_effect: bool) {
+    clock.push(Push::new("job"));
+    let count = Count::default();
+    let proxies = [(); 2].map(|()| Arc::new(Proxy::to(clock.redis.port())));
+    let start = |server, cut: Option<(u32, Arc<Proxy>)>| {
+        let runs = count.clone();
+        let handlers = Handlers::new().otherwise(move |_| {
+            if let Some((nth, proxy)) = &cut {
+                proxy.close();
+                runs.add(format!("begun {nth}"));
+                runs.wait_for("go on", 1);
+            }
+            Ok(if has_effect { Reply::done().effect(["INCR", "balance"]) } else { Reply::done() })
+        });
+        let mut config = config(server, "jobs");
+        (config.heartbeat, config.attempts_max) = (HOUR / 2, 9);
+        Bridge::start(config, handlers, |_| {}).unwrap()
+    };
+    let mut bridges = Vec::new();
+    for (nth, proxy) in (0..).zip(&proxies) {
+        bridges.push(start(server_at(&proxy.url()), Some((nth, proxy.clone()))));
+        count.wait_for(&format!("begun {nth}"), 1);
+        clock.jump(HOUR * (nth + 1));
+    }
+    let last = start(clock.redis.server(), None);
+    until("the job is done", || last.counters().done == 1);
+    proxies.iter().for_each(|proxy| proxy.open());
+    count.add("go on");
+    bridges.push(last);
+    let all: Vec<_> = bridges.into_iter().map(|bridge| bridge.stop(LONG).counters).collect();
+    let sum = |of: fn(&Counters) -> u64| all.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|of| of.done), sum(|of| of.duplicates)), (1, 1), "{all:#?}");
+    assert_eq!(sum(|of| of.lost), 2, "{all:#?}");
+    assert_eq!(clock.redis.number("HGET {jobs}:stats duplicates"), 1);
+    assert_eq!(clock.redis.number("GET balance"), i64::from(has_effect));
 }
 
 #[test]

@@ -32,6 +32,19 @@ fn ids(reply: &Value) -> Vec<EntryId> {
     ids.collect()
 }
 
+/// The two numbers of the reply to a completion.
+fn numbers(reply: &Value) -> [u64; 2] {
+    match reply {
+        Value::Array(parts) => match parts[..] {
+            [Value::Int(pending), Value::Int(counted)] => {
+                [pending, counted].map(|number| u64::try_from(number).unwrap_or(0))
+            }
+            _ => [0; 2],
+        },
+        _ => [0; 2],
+    }
+}
+
 /// A suspect of a reclaim.
 fn suspect(row: &Value) -> Option<(EntryId, Seen)> {
     let Value::Array(row) = row else { return None };
@@ -143,7 +156,7 @@ impl Committer {
         let number = if let Value::Int(number) = reply { number.cast_unsigned() } else { 0 };
         match sent {
             Sent::Complete(places, twice) => {
-                self.completed(twice, number, places.len() as u64);
+                self.completed(twice, numbers(&reply), places.len() as u64);
                 self.link.release(places);
             }
             Sent::Begin(stream, waiting) => {
@@ -188,13 +201,13 @@ impl Committer {
             }
             Sent::Effects(mut outcome) => {
                 if let Value::Array(parts) = &reply
-                    && let [Value::Int(place), reason] = &parts[..]
+                    && let [Value::Int(place), reason @ Value::BulkString(_)] = &parts[..]
                 {
                     // A script that has failed.
                     outcome.end = End::Failed(Failure::dead(text(reason)));
                     self.buried(&outcome, place.cast_unsigned() == IN_QUARANTINE);
                 } else {
-                    self.completed(outcome.twice, number, 1);
+                    self.completed(outcome.twice, numbers(&reply), 1);
                 }
                 self.link.release([outcome.place]);
             }
@@ -234,18 +247,15 @@ impl Committer {
         Some(at_ms.cast_unsigned())
     }
 
-    /// Counts completions as COMPLETE does, `pending` of `all`. One that is sent again has done its
-    /// job before, or does it now.
-    fn completed(&self, twice: Twice, pending: u64, all: u64) {
+    /// Counts completions, of which the server has found some pending and has counted some as second runs.
+    /// One that is sent again has done its job before, or does it now.
+    fn completed(&self, twice: Twice, [pending, counted]: [u64; 2], all: u64) {
         let tally = &self.link.shared.tally;
-        let pending = pending.min(all);
-        let missing = all - pending;
+        let (pending, counted) = (pending.min(all), counted.min(all));
         tally.done(if twice.is_repeated() { all } else { pending });
-        match twice {
-            Twice::IfMissing => tally.duplicates(missing),
-            Twice::Yes | Twice::YesRepeated => tally.duplicates(all),
-            Twice::ByOther => tally.lost(missing),
-            Twice::Repeated => {}
+        tally.duplicates(counted);
+        if !twice.is_repeated() {
+            tally.lost(all - pending);
         }
     }
 
