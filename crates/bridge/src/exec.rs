@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -41,7 +41,9 @@ const ERROR_MAX: usize = 2_000;
 /// the whole group is killed, before another consumer can get the job.
 ///
 /// A program that cannot be started any more, because it was removed or the machine has no room for
-/// a process, costs no job an attempt: see [`Failure::not_now`].
+/// a process, costs no job an attempt: see [`Failure::not_now`]. The same for a program that starts
+/// another one, as `sh -c` does, while each run ends with 126 or 127: that one is missing, or cannot be
+/// executed. After any other end these are failures as others.
 ///
 /// The process must not ignore SIGCHLD: the system would not tell how a command has ended.
 ///
@@ -54,6 +56,23 @@ pub struct Exec {
     words: String,
     output_max: usize,
     groups: Arc<Groups>,
+    proof: Arc<Proof>,
+}
+
+/// Whether the command can run at all. The program may be a shell, which does not find the one that it
+/// starts.
+#[derive(Debug, Default)]
+struct Proof {
+    /// A run has ended with another status than 126 and 127.
+    is_given: AtomicBool,
+    /// What the first run has said without it. One text is one line, although each run says its own.
+    text: OnceLock<String>,
+}
+
+impl Proof {
+    fn is_given(&self) -> bool {
+        self.is_given.load(Ordering::Relaxed)
+    }
 }
 
 /// The process groups of the jobs that run. A group is removed before its leader is reaped, so each
@@ -89,9 +108,9 @@ impl Exec {
             let advice = if has_blank { advice } else { "" };
             Error::config(format!("the command {program:?} cannot be started: {reason}{advice}"))
         })?;
-        let groups = Arc::default();
+        let (groups, proof) = (Arc::default(), Arc::default());
         let args = command[1..].to_vec();
-        Ok(Exec { program, args, words, output_max, groups })
+        Ok(Exec { program, args, words, output_max, groups, proof })
     }
 
     /// Kills the process groups of all jobs that run, and refuses further ones. For a process that
@@ -137,7 +156,9 @@ impl Exec {
         // `command` holds the read end. Without it a write fails (EPIPE) once the process has closed
         // its own.
         drop(command);
-        job.has_started();
+        if self.proof.is_given() {
+            job.has_started();
+        }
         let mut run = Run::new(child, self.output_max, &self.groups, &job.ticket);
         let status =
             run.finish(job, rest).map_err(|error| Failure::again(format!("{name}: {error}")))?;
@@ -145,25 +166,37 @@ impl Exec {
             let failure = job.limit_exceeded().map(too_long);
             return Err(failure.unwrap_or_else(taken_away));
         };
+        let is_unable = matches!(status.code(), Some(126 | 127));
+        if !is_unable {
+            self.proof.is_given.store(true, Ordering::Relaxed);
+        }
         if status.success() {
             return Ok(Reply::result(std::mem::take(&mut run.out.kept)));
         }
         let said = String::from_utf8_lossy(&run.err.kept);
-        let said = said.trim();
-        let text = match status.code() {
-            // As each shell, `env` and an interpreter say it.
-            Some(126) => format!("{name}: exit status 126 (a command is not executable)"),
-            Some(127) => format!("{name}: exit status 127 (a command was not found)"),
-            Some(code) => format!("{name}: exit status {code}"),
-            None => format!("{name}: killed by signal {}", status.signal().unwrap_or(0)),
-        };
-        let text = if said.is_empty() { text } else { format!("{text}: {said}") };
-        Err(if status.code() == Some(STATUS_DEAD) {
-            Failure::dead(text)
-        } else {
-            Failure::again(text)
+        if is_unable && !self.proof.is_given() {
+            let last = said.trim().lines().last().unwrap_or_default();
+            let text = self.proof.text.get_or_init(|| failure(&name, status, last));
+            return Err(Failure::not_now(text.as_str()));
+        }
+        let text = failure(&name, status, said.trim());
+        Err(match status.code() {
+            Some(STATUS_DEAD) => Failure::dead(text),
+            _ => Failure::again(text),
         })
     }
+}
+
+/// Why a command has failed: its status, and what it has said.
+fn failure(name: &str, status: ExitStatus, said: &str) -> String {
+    let text = match status.code() {
+        // As each shell, `env` and an interpreter say it.
+        Some(126) => format!("{name}: exit status 126 (a command is not executable)"),
+        Some(127) => format!("{name}: exit status 127 (a command was not found)"),
+        Some(code) => format!("{name}: exit status {code}"),
+        None => format!("{name}: killed by signal {}", status.signal().unwrap_or(0)),
+    };
+    if said.is_empty() { text } else { format!("{text}: {said}") }
 }
 
 /// The failure of a run whose attempt another thread has decided. It is ignored.

@@ -24,10 +24,18 @@ pub(crate) fn check(command: &[OsString]) -> Result<(), String> {
 fn check_at(command: &[OsString], level: usize) -> Result<(), String> {
     let Some((program, words)) = command.split_first() else { return Ok(()) };
     found(program, level)?;
-    match Path::new(program).file_name() == Some(OsStr::new("env")) {
-        true => through_env(words, level),
-        false => Ok(()),
-    }
+    let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_plain = |word: Option<&OsString>| {
+        word.is_some_and(|word| !word.is_empty() && !word.as_bytes().starts_with(b"-"))
+    };
+    let inner = match name {
+        "env" => return through_env(words, level),
+        "nice" | "nohup" | "setsid" if is_plain(words.first()) => words,
+        // After the time.
+        "timeout" if is_plain(words.first()) && words.len() > 1 => &words[1..],
+        _ => return Ok(()),
+    };
+    check_at(inner, level).map_err(|reason| format!("{name} and {:?}: {reason}", inner[0]))
 }
 
 /// The program that env starts, which would fail each job with the status 127. Options say where it is
@@ -176,8 +184,15 @@ mod tests {
             let expected = format!("its interpreter \"/usr/bin/env\": {reason}");
             assert_eq!(refused(&script), expected, "{line}");
         }
-        let words = ["env", "A=b", "env", "uwork-no-such", "x"].map(OsString::from);
-        assert!(check(&words).unwrap_err().ends_with("it is in no folder of PATH"));
+        for words in [
+            "env A=b env uwork-no-such x",
+            "nice nohup setsid uwork-no-such",
+            "timeout 60 uwork-no-such -x",
+        ] {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            let refused = check(&words).unwrap_err();
+            assert!(refused.ends_with("\"uwork-no-such\": it is in no folder of PATH"), "{refused}");
+        }
         let around = format!("#!/usr/bin/env {}/around\n", folder.path().display());
         let around = made(&folder, "around", &around, 0o755);
         assert!(refused(&around).ends_with("too many times over"));
@@ -203,7 +218,18 @@ mod tests {
         for line in ["#!/usr/bin/env sh", "#!/usr/bin/env -S A=b sh -e", "#!/usr/bin/env"] {
             check(&[&made(&folder, "script", &format!("{line}\n"), 0o755)]);
         }
-        for words in ["env sh", "env -i no-such", "env PATH=/x no-such", "env A=b -- sh", "env"] {
+        for words in [
+            "env sh",
+            "env -i no-such",
+            "env PATH=/x no-such",
+            "env A=b -- sh",
+            "env",
+            "nice",
+            "nice -n 5 no-such",
+            "timeout 60 sh",
+            "timeout -k 9 60 no-such",
+            "timeout 60",
+        ] {
             check(&words.split(' ').map(OsStr::new).collect::<Vec<_>>());
         }
         let link = folder.path().join("link");

@@ -54,6 +54,7 @@ fn a_command_gets_the_payload_and_its_output_is_the_result() {
 #[test]
 fn the_exit_status_decides_and_standard_error_is_the_error() {
     let Some(redis) = Redis::start("the_exit_status_decides", &[]) else { return };
+    // Without an end of another kind, 126 and 127 are those of a command that cannot be started.
     push(&redis, Push::new("0"));
     push(&redis, Push::new("65"));
     push(&redis, Push::new("7"));
@@ -224,6 +225,35 @@ fn a_program_that_vanishes_costs_no_attempt_and_its_job_goes_to_another_consumer
     bridge.stop(LONG);
     let began = lines.lines().iter().filter(|line| line.contains("no job is fetched")).count();
     assert_eq!(began, 1, "{:?}", lines.lines());
+}
+
+#[test]
+fn a_command_that_a_shell_does_not_find_costs_no_attempt() {
+    let Some(redis) = Redis::start("a_command_that_a_shell_does_not_find", &[]) else { return };
+    let folder = Folder::new();
+    let file = folder.file("work");
+    // Each run says something else, as with the number of its process.
+    let words = ["sh", "-c", "echo $$ >&2; \"$0\"", &file].map(Into::into).to_vec();
+    let exec = Exec::new(words, 100).unwrap();
+    let handlers = Handlers::new().otherwise_exec(exec);
+    let mut settings = config(redis.server(), "jobs");
+    settings.attempts_max = 1;
+    let lines = Count::default();
+    let bridge = Bridge::start(settings, handlers, lines.reports()).unwrap();
+    (0..5).for_each(|_| push(&redis, Push::new("x")));
+    lines.wait_line("sh: exit status 127 (a command was not found): ");
+    until("jobs were handed back, and tried again", || bridge.counters().handed_back > 5);
+    let stopped = lines.lines().iter().filter(|line| line.contains("no job is fetched")).count();
+    assert_eq!((stopped, lines.lines().len()), (1, 1), "{:#?}", lines.lines());
+    assert_eq!((bridge.counters().dead, redis.number("XLEN jobs")), (0, 5));
+    script(&folder, "#!/bin/sh\n[ \"$UWORK_JOB_ATTEMPT\" = 1 ]\n");
+    until("the jobs are done", || bridge.counters().done == 5);
+    lines.wait_line("jobs can run again");
+    // From now on it is a failure of its job.
+    std::fs::remove_file(&file).unwrap();
+    push(&redis, Push::new("x"));
+    until("it is a dead letter", || bridge.counters().dead == 1);
+    bridge.stop(LONG);
 }
 
 #[test]
