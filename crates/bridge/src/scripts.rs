@@ -22,8 +22,8 @@ use self::shared::SHARED;
 use crate::dead::{LETTERS, SETTLE};
 
 /// KEYS stream stats; ARGV group keep counts id...: acknowledges completed jobs. Returns how many of
-/// them were pending, and how many it has counted as jobs that ran twice: of `all` of them, `none`, or
-/// those that were `missing`.
+/// them were pending, and how many it has counted as jobs that ran twice: of `all` of them, also if the
+/// call is sent `again`, of `none`, or of those that were `missing`.
 const COMPLETE: &str = r"
 local done, missing = 0, {}
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
@@ -47,7 +47,7 @@ end
 if #beside > 0 then delete(KEYS[1], ARGV[1], {unpack(ARGV, 4)}) end
 if done > 0 then tally(KEYS[2], 'done', done) end
 if ARGV[3] == 'none' then return {done, 0} end
-return {done, ran_twice(KEYS[2], ARGV[1], ARGV[3] == 'all' and {unpack(ARGV, 4)} or missing)}
+return {done, ran_twice(KEYS[2], ARGV[1], ARGV[3] == 'missing' and missing or {unpack(ARGV, 4)})}
 ";
 
 /// KEYS stream; ARGV group keep, then of each entry its id and a group: acknowledges entries that are

@@ -86,7 +86,7 @@ pub(super) fn effects(link: &Link, outcome: &Outcome, reply: &Reply) -> Cmd {
     command.arg(&config.group).arg(entry.to_string()).arg(u8::from(config.keep));
     let results_max = if let Results::Stream(max) = config.results { max } else { 0 };
     command.arg(outcome.twice.word()).arg(attempt(link, outcome));
-    command.arg(config.dead_max).arg(results_max);
+    command.arg(config.dead_max).arg(results_max).arg(link.first(&outcome.place));
     let id = outcome.id.clone().unwrap_or_else(|| entry.to_string());
     // One copy of a result, which may be large.
     let key = keys.result(&id);

@@ -137,6 +137,13 @@ impl Link {
         lock(&self.held).get(place).map(|held| held.of).unwrap_or_default()
     }
 
+    /// The entry of which a job that is held is a retry, or its own.
+    pub(super) fn first(&self, place: &Place) -> String {
+        let held = lock(&self.held);
+        let first = held.get(place).and_then(|held| held.first.clone());
+        first.unwrap_or_else(|| place.1.to_string())
+    }
+
     /// The attempt of a job that is held.
     pub(crate) fn attempt(&self, place: &Place) -> Option<u32> {
         lock(&self.held).get(place).map(|held| held.attempt)

@@ -44,7 +44,8 @@ impl Twice {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Twice::IfMissing => "missing",
-            Twice::Yes | Twice::YesRepeated => "all",
+            Twice::Yes => "all",
+            Twice::YesRepeated => "again",
             Twice::Repeated => "none",
         }
     }

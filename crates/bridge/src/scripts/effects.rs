@@ -1,6 +1,6 @@
 //! The script that runs the effect of a job and acknowledges it, in one step.
 
-/// KEYS stream stats guard dead; ARGV group id keep counts attempt dead_max results_max words..., where
+/// KEYS stream stats guard dead; ARGV group id keep counts attempt dead_max results_max first words..., where
 /// `words` is their number and the words of the result's command, and then of the effect's: runs both and
 /// acknowledges the job, if it is pending. Returns 1, or 0 if it is not, and what COMPLETE counts.
 ///
@@ -12,11 +12,28 @@
 ///
 /// A handler's script that fails keeps its writes. So this call makes its job a dead letter, although
 /// another consumer may own the entry, and no run repeats the writes. It returns what BURY returns, and
-/// the error.
+/// the error. A call that is sent `again`, or is not known to be the first (`none`), returns the same if it
+/// finds the letter of `first` among the newest 100, or 4 MiB of them.
 pub(super) const EFFECTS: &str = r"
+local failed = 'an effect failed: EVAL: '
+local function letter()
+  local at, bytes = '+', 0
+  for _ = 1, 100 do
+    local found = redis.pcall('XREVRANGE', KEYS[4], at, '-', 'COUNT', 1)[1]
+    if not found or bytes > 4194304 then return nil end
+    at = '(' .. found[1]
+    for _, word in ipairs(found[2]) do bytes = bytes + #word end
+    local of = about(found[2])
+    local is_own = of.o == ARGV[8] and (not of.g or of.g == ARGV[1])
+    if is_own and of.e and of.e:sub(1, #failed) == failed then return {of.q and 3 or 1, of.e} end
+  end
+end
 local row = pending(KEYS[1], ARGV[1], ARGV[2])
+local is_repeat = ARGV[4] == 'again' or ARGV[4] == 'none'
 -- An entry in quarantine has had its end.
 if not row or row[2] == keeper then
+  local found = is_repeat and letter()
+  if found then return found end
   return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[2]} or {})}
 end
 -- These write nothing. SET fails in each state in which the server refuses writes: it checks that only
@@ -57,7 +74,7 @@ local function run_effect(from, to)
   if not ran and type(reply) ~= 'table' then reply = {err = tostring(reply)} end
   return type(reply) == 'table' and reply.err, wrote or not denied
 end
-local at = 8
+local at = 9
 local function words()
   local from = at + 1
   at = from + ARGV[at]
@@ -101,7 +118,7 @@ if to >= from then
   if said and not has_begun and passes(said) then return failure('REFUSED', of, said) end
   if said and not is_script then return failure('EFFECT', of, said) end
   if said then
-    local reason = 'an effect failed: EVAL: ' .. (said:match('^REFUSED (.*)') or said):sub(1, 65536)
+    local reason = failed .. (said:match('^REFUSED (.*)') or said):sub(1, 65536)
     local is_buried, place = pcall(bury, KEYS[1], KEYS[4], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5],
       reason, ARGV[6])
     if not is_buried then
@@ -118,5 +135,5 @@ elseif kind then
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)
-return {1, ran_twice(KEYS[2], ARGV[1], ARGV[4] == 'all' and {ARGV[2]} or {})}
+return {1, ran_twice(KEYS[2], ARGV[1], (ARGV[4] == 'all' or ARGV[4] == 'again') and {ARGV[2]} or {})}
 ";

@@ -1,5 +1,7 @@
 //! Effects: one command or script with the acknowledgement, whole or not at all, and never twice.
 
+use std::sync::Arc;
+
 use uwork_bridge::{Bridge, Handlers, Producer, Push, Reply, Results};
 
 use crate::support::count::{Count, LONG, Since, config, config_never_late};
@@ -259,6 +261,45 @@ fn a_script_that_fails_writes_once_although_its_burial_is_refused() {
     let line = "after 1 attempt(s): an effect failed: EVAL: ERR Unknown Redis command";
     lines.wait_line(line);
     assert!(redis.first("{jobs}:dead").contains("e=an effect failed: EVAL: ERR Unknown Redis"));
+}
+
+// Catches: a burial that the consumer takes for a job that is done, since another call has buried it.
+#[test]
+fn a_script_that_fails_has_its_line_although_the_answer_was_lost() {
+    let Some(redis) = Redis::start("a_script_that_fails_has_its_line", &[]) else { return };
+    for is_wide in [false, true] {
+        redis.ask("FLUSHALL");
+        if is_wide {
+            add_wide(&redis, "job");
+        } else {
+            redis.ask("XADD jobs * p job");
+        }
+        let (lines, proxy) = (Count::default(), Arc::new(Proxy::to(redis.port())));
+        let held = proxy.clone();
+        let handlers = Handlers::new().otherwise(move |_| {
+            held.hold_replies();
+            Ok(script_that_fails_after_a_write())
+        });
+        let config = config_never_late(server_at(&proxy.url()), "jobs");
+        let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+        until("it is a dead letter", || {
+            // Answers that are older than a look that finds no letter are not that of the burial.
+            let older = proxy.replies();
+            let is_dead = redis.number("XLEN {jobs}:dead") == 1;
+            if !is_dead {
+                proxy.pass_replies(older);
+            }
+            is_dead
+        });
+        proxy.close();
+        proxy.open();
+        lines.wait_line("is a dead letter after 1 attempt(s)");
+        let counters = bridge.stop(LONG).counters;
+        assert_eq!((counters.dead, counters.done, counters.duplicates), (1, 0, 0));
+        let dead = lines.lines().iter().filter(|line| line.contains("is a dead letter")).count();
+        assert_eq!((dead, redis.number("GET balance")), (1, 100), "{:#?}", lines.lines());
+        assert_eq!(redis.number("HGET {jobs}:stats dead"), 1);
+    }
 }
 
 // Catches: the script of a consumer that has lost its job, after which only the owner may bury it.
