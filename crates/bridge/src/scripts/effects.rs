@@ -115,6 +115,9 @@ if to >= from then
     said = type(reply) == 'table' and reply.err
   end
   if said and added then redis.pcall('XDEL', key, added) end
+  if said and said:find('non local key', 1, true) then
+    said = said .. '; in a cluster the keys of an effect have the tag of its stream, as balance:{jobs}:7'
+  end
   if said and not has_begun and passes(said) then return failure('REFUSED', of, said) end
   if said and not is_script then return failure('EFFECT', of, said) end
   if said then

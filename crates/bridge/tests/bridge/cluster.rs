@@ -9,6 +9,7 @@ use uwork_bridge::{Bridge, Failure, Handlers, Producer, Push, Reply, Stat};
 use crate::access::rules;
 use crate::support::cluster::Cluster;
 use crate::support::count::{Count, LONG, config};
+use crate::support::patience::until;
 use crate::support::server::server_at;
 
 const SHARDS: u32 = 8;
@@ -68,5 +69,38 @@ fn a_producer_with_the_documented_rights_looks_at_the_master_of_its_stream_from_
         let mut producer = Producer::new(vec![server], "jobs", 1).unwrap();
         assert_eq!(producer.look().unwrap(), [""; 0]);
         producer.push(Push::new("job")).unwrap();
+    }
+}
+
+#[test]
+fn an_effect_has_the_tag_of_its_stream_or_fails_with_this_advice() {
+    let name = "an_effect_has_the_tag_of_its_stream";
+    let Some(cluster) = Cluster::start(name, false) else { return };
+    let mut producer = Producer::new(vec![cluster.nodes[0].server()], "jobs", 1).unwrap();
+    let node_of = |key: &str| {
+        let slot = cluster.nodes[0].number(&format!("CLUSTER KEYSLOT {key}"));
+        // The first slots of the second and the third node.
+        [5_461, 10_923].iter().filter(|&&first| slot >= first).count()
+    };
+    let other = (0..).map(|n| format!("balance:{n}")).find(|key| node_of(key) != node_of("jobs"));
+    let other = other.unwrap();
+    for (key, is_done) in [("balance:{jobs}:7", true), (&*other, false)] {
+        for is_script in [false, true] {
+            producer.push(Push::new("job")).unwrap();
+            let (lines, key) = (Count::default(), key.to_owned());
+            let handlers = Handlers::new().otherwise(move |_| {
+                let script = ["EVAL", "redis.call('INCRBY', KEYS[1], 100)", "1", key.as_str()];
+                let command = ["INCRBY", key.as_str(), "100"];
+                let words = if is_script { &script[..] } else { &command };
+                Ok(Reply::done().effect(words.iter().copied()))
+            });
+            let config = config(cluster.nodes[1].server(), "jobs");
+            let bridge = Bridge::start(config, handlers, lines.reports()).unwrap();
+            until("the job has ended", || bridge.counters().done + bridge.counters().dead == 1);
+            assert_eq!(bridge.stop(LONG).counters.done, u64::from(is_done), "{:?}", lines.lines());
+            if !is_done {
+                lines.wait_line("have the tag of its stream, as balance:{jobs}:7");
+            }
+        }
     }
 }
