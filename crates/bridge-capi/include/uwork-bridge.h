@@ -83,7 +83,7 @@ struct uw_bridge_word {
 
 /*
  * Sets the command that the server runs in one step with the acknowledgement, if and only if this
- * attempt acknowledges the job. Its keys are on the stream's node. The words are copied. A command
+ * attempt acknowledges the job. In a cluster its keys have the tag of the stream. The words are copied. A command
  * that fails has changed nothing: the attempt has failed, and the job is tried again. A right that
  * the user lacks fails no attempt: the consumer reports it, holds the job, and asks again.
  *
@@ -191,9 +191,9 @@ int uw_bridge_get_counters(const struct uw_bridge *bridge, struct uw_bridge_coun
 /*
  * Ends a consumer and frees it: stops fetching, hands back jobs that have not begun, waits for
  * running ones up to the limit, hands back the rest, and acknowledges. It takes at most 6 s longer
- * than the limit, or 12 s if a server does not answer, times `patience`. `counters` may be NULL. A
- * handler that is still running after the limit goes on, and its arguments must live on. From a
- * handler of this consumer it waits for itself up to the limit.
+ * than the limit, or 12 s if a server does not answer, or answers slowly, times `patience`.
+ * `counters` may be NULL. A handler that is still running after the limit goes on, and its arguments
+ * must live on. From a handler of this consumer it waits for itself up to the limit.
  */
 int uw_bridge_stop(struct uw_bridge *bridge, uint64_t limit_ns, struct uw_bridge_counters *counters);
 

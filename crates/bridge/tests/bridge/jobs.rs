@@ -133,6 +133,44 @@ fn a_push_that_is_refused_leaves_no_mark_of_its_id() {
 }
 
 #[test]
+fn a_push_that_a_server_without_memory_refuses_leaves_no_mark_of_its_id() {
+    let Some(redis) = Redis::start("a_push_that_a_server_without_memory", &[]) else { return };
+    let mut producer = producer(&redis, "jobs");
+    let now = || Push::new("now").id("7");
+    let later = || Push::new("later").id("8").delay(LONG);
+    redis.ask("CONFIG SET maxmemory 1");
+    for push in [now(), later()] {
+        let refused = producer.push(push).unwrap_err();
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+    }
+    assert_eq!(redis.number("EXISTS {jobs}:id:7 {jobs}:id:8 jobs {jobs}:delayed"), 0);
+    redis.ask("CONFIG SET maxmemory 0");
+    assert!(matches!(producer.push(now()).unwrap(), Pushed::Added(_)));
+    assert_eq!(producer.push(later()).unwrap(), Pushed::Delayed);
+    for push in [now(), later()] {
+        assert_eq!(producer.push(push).unwrap(), Pushed::Duplicate);
+    }
+}
+
+#[test]
+fn a_push_that_is_refused_behind_a_route_succeeds_once() {
+    let Some(redis) = Redis::start("a_push_that_is_refused_behind_a_route", &[]) else { return };
+    const SHARDS: u32 = 4;
+    let mut producer = Producer::new(vec![redis.server()], "jobs", SHARDS).unwrap();
+    let pushes = || (0..20).map(|n| Push::new("job").id(n.to_string()).key(format!("key {n}")));
+    let streams = (0..SHARDS).map(|shard| format!("jobs.{{{shard}}}"));
+    streams.clone().for_each(|stream| drop(redis.ask(&format!("SET {stream} text"))));
+    for push in pushes() {
+        assert_eq!(producer.push(push).unwrap_err().kind(), ErrorKind::Refused);
+    }
+    streams.for_each(|stream| drop(redis.ask(&format!("DEL {stream}"))));
+    for push in pushes() {
+        assert!(matches!(producer.push(push.clone()).unwrap(), Pushed::Added(_)));
+        assert_eq!(producer.push(push).unwrap(), Pushed::Duplicate);
+    }
+}
+
+#[test]
 fn a_push_without_a_right_changes_nothing_and_succeeds_once_with_it() {
     let Some(redis) = Redis::start("a_push_without_a_right", &[]) else { return };
     redis.ask("ACL SETUSER producer on >secret ~* +@all");
