@@ -56,6 +56,8 @@ pub(crate) struct Wire {
     is_hurried: bool,
     /// When the last exchange ends, whatever it has reached.
     ends: Ends,
+    /// Called while a server is silent that is doubted.
+    silent: Box<dyn Fn() + Send + Sync>,
     /// The last commands, or a part of them, may have reached the server.
     was_sent: bool,
     buffer: Vec<u8>,
@@ -114,6 +116,7 @@ impl Wire {
             lost: None,
             is_hurried: false,
             ends: Ends::default(),
+            silent: Box::new(|| ()),
             was_sent: false,
             buffer: Vec::new(),
         }
@@ -133,6 +136,11 @@ impl Wire {
     /// For a thread of a consumer: its exchanges end then.
     pub(crate) fn ending_with(self, ends: Ends) -> Wire {
         Wire { ends, ..self }
+    }
+
+    /// For a thread that has something which others wait for: the function gives it up.
+    pub(crate) fn when_silent(self, silent: impl Fn() + Send + Sync + 'static) -> Wire {
+        Wire { silent: Box::new(silent), ..self }
     }
 
     /// Waits less from now on: the consumer ends.
@@ -355,7 +363,10 @@ impl Wire {
         let (place, server, ends) = (&self.place, &self.server, &self.ends);
         let (said, owner) = (Said::Here(greeting), owner.as_ref());
         let doubt = Doubt { place, server, said, owner, ends };
-        let ask = &mut || doubt.ask();
+        let ask = &mut || {
+            (self.silent)();
+            doubt.ask()
+        };
         let wait = Wait { limit, doubt: block + DOUBT_AFTER, ask };
         self.was_sent = true;
         let replies = connection.ask_into(&self.buffer, numbers.iter().copied(), wait, intake);
@@ -423,7 +434,10 @@ impl Wire {
         let mut connection = opened.map_err(fault)?;
         let said = Said::Before(nodes.said(&name), Cell::default());
         let doubt = Doubt { place, server, said, owner: owner.as_ref(), ends };
-        let ask = &mut || doubt.ask();
+        let ask = &mut || {
+            (self.silent)();
+            doubt.ask()
+        };
         let wait = Wait { limit, doubt: DOUBT_AFTER, ask };
         let address = connection.address();
         let greeted = greet(&mut connection, server, true, wait).inspect_err(|fault| {

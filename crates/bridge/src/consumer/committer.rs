@@ -96,9 +96,11 @@ impl Committer {
         let heartbeat = link.shared.config.heartbeat;
         let next = Schedule::new(now, heartbeat, streams);
         let suspects = Suspects::new(&link.shared.consumer, heartbeat);
+        let waiting = link.clone();
         Committer {
             link,
-            wire,
+            // A place for an orphan.
+            wire: wire.when_silent(move || waiting.shared.leave_line(&waiting)),
             faults: HashMap::new(),
             backlog: Vec::new(),
             refused: Vec::new(),

@@ -10,7 +10,12 @@ use crate::server::Server;
 
 /// A committer that has not connected.
 fn committer() -> Committer {
-    let server = Server::new("redis://127.0.0.1:1").unwrap();
+    committer_of("redis://127.0.0.1:1")
+}
+
+fn committer_of(url: &str) -> Committer {
+    // A server that works is slow on a busy machine.
+    let server = Server::new(url).unwrap().patience(360);
     let config = Config::new(server.clone(), "jobs");
     let name = format!("committer-{:x}", fastrand::u64(..));
     let queue = uwork::Queue::builder(name).build().unwrap();
@@ -169,4 +174,24 @@ fn a_reply_that_is_malformed_counts_nothing() {
         let counters = committer.link.shared.tally.read(0);
         assert!(counters.handed_back <= 1 && counters.done <= 2, "{counters:?}");
     }
+}
+
+// Catches: a server that begins to hang while its shard waits for a place, and keeps that from others.
+#[test]
+fn a_shard_whose_server_is_silent_leaves_its_place_to_others() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut committer = committer_of(&format!("redis://127.0.0.1:{port}"));
+    let shared = committer.link.shared.clone();
+    let other = Link::new(shared.clone(), &["other".to_owned()]);
+    shared.stand_in_line(&committer.link);
+    assert_eq!(shared.kept_from(&other), 1);
+    let thread = thread::spawn(move || committer.wire.ask(&[redis::cmd("PING")]).is_err());
+    let connection = silent.accept().unwrap();
+    while shared.kept_from(&other) > 0 {
+        thread::yield_now();
+    }
+    assert!(!thread.is_finished(), "it waits for the server still");
+    drop((connection, silent));
+    assert!(thread.join().unwrap());
 }
