@@ -92,7 +92,8 @@ fn a_torture_loses_no_job_and_buries_only_poisonous_ones() {
     for fault in faults.into_iter().chain(["wrong_effects"]) {
         assert_eq!(torture.values[fault], 0.0, "{fault}: {}", torture.line);
     }
-    for disturbance in ["poison_jobs", "kills", "stops", "restarts", "failovers", "clock_steps"] {
+    let of_consumers = ["poison_jobs", "kills", "stops", "cuts", "cluster_cuts"];
+    for disturbance in of_consumers.into_iter().chain(["restarts", "failovers", "clock_steps"]) {
         assert!(torture.values[disturbance] > 0.0, "{disturbance}");
     }
 }

@@ -16,9 +16,9 @@ const LAST_SLOTS: [u16; MASTERS] = [5_460, 10_922, 16_383];
 pub(super) const NODE_TIMEOUT_MS: u32 = 2_000;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The masters, and then their replicas.
-pub(super) fn start() -> Result<Vec<Redis>, UserError> {
-    let nodes = (0..2 * MASTERS).map(|_| Redis::start_node(NODE_TIMEOUT_MS));
+/// The masters, and then their replicas. With proxies, clients and replicas are led through these.
+pub(super) fn start(has_proxies: bool) -> Result<Vec<Redis>, UserError> {
+    let nodes = (0..2 * MASTERS).map(|_| Redis::start_node(NODE_TIMEOUT_MS, has_proxies));
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     let mut connections = nodes.iter().map(Redis::connect).collect::<Result<Vec<_>, _>>()?;
     let mut first = 0;

@@ -43,7 +43,7 @@ pub(super) fn group(deaths: usize) -> Group<Measured> {
 
 fn failover(is_kill: bool) -> Result<Measured, UserError> {
     let fail = |error: uwork_bridge::Error| UserError(error.to_string());
-    let mut nodes = cluster::start()?;
+    let mut nodes = cluster::start(false)?;
     let master = cluster::master_of_jobs(&nodes)?;
     let server = Server::new(&nodes[master].url()).map_err(fail)?;
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).map_err(fail)?;

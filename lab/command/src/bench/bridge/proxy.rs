@@ -1,8 +1,9 @@
-//! A proxy on the loopback interface that cuts its connections on demand, in the middle of a reply.
+//! A proxy on the loopback interface that cuts its connections on demand, in the middle of a reply. The
+//! connection of a replica to its master is never cut.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::torture::time::now_us;
@@ -18,6 +19,28 @@ struct Cuts {
     made_us: Mutex<Vec<u64>>,
 }
 
+impl Cuts {
+    /// Decides on the replies of a connection that begins now.
+    fn cutter(
+        self: &Arc<Cuts>,
+        is_replica: Arc<AtomicBool>,
+    ) -> impl Fn(&[u8]) -> Option<usize> + Send + 'static {
+        let (cuts, before) = (self.clone(), self.ordered.load(Ordering::Relaxed));
+        move |bytes| {
+            let ordered = cuts.ordered.load(Ordering::Relaxed);
+            if ordered == before || is_replica.load(Ordering::Relaxed) {
+                return None;
+            }
+            cuts.made_us.lock().unwrap_or_else(PoisonError::into_inner).push(now_us());
+            Some(bytes.len() * (ordered % 1024) as usize / 1024)
+        }
+    }
+}
+
+/// What a replica says to its master first.
+const REPLICA: &[u8] = b"REPLCONF";
+
+#[derive(Clone)]
 pub(super) struct Proxy {
     port: u16,
     cuts: Arc<Cuts>,
@@ -35,12 +58,23 @@ impl Proxy {
                 // While the server is down, its clients are turned away.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 if let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) {
-                    copy(from, to, None);
-                    copy(server, client, Some(shared.clone()));
+                    let is_replica: Arc<AtomicBool> = Arc::default();
+                    let cutter = shared.cutter(is_replica.clone());
+                    copy(from, to, move |bytes| {
+                        if bytes.windows(REPLICA.len()).any(|word| word == REPLICA) {
+                            is_replica.store(true, Ordering::Relaxed);
+                        }
+                        None
+                    });
+                    copy(server, client, cutter);
                 }
             }
         });
         Ok(Proxy { port, cuts })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(super) fn url(&self) -> String {
@@ -60,22 +94,18 @@ impl Proxy {
     }
 }
 
-/// Copies bytes in one direction until one side ends, or a cut ends both.
-fn copy(mut from: TcpStream, mut to: TcpStream, cuts: Option<Arc<Cuts>>) {
-    let ordered =
-        move || cuts.as_ref().map(|cuts| (cuts.ordered.load(Ordering::Relaxed), cuts.clone()));
-    let before = ordered().map(|(order, _)| order);
+/// Copies bytes in one direction until one side ends, or a cut ends both: where `cuts` says how many bytes
+/// of a piece still pass.
+fn copy(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    cuts: impl Fn(&[u8]) -> Option<usize> + Send + 'static,
+) {
     std::thread::spawn(move || {
         let mut bytes = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let is_cut = ordered().filter(|(order, _)| Some(*order) != before);
-            let part =
-                is_cut.as_ref().map_or(count, |(order, _)| count * (order % 1024) as usize / 1024);
-            if to.write_all(&bytes[..part]).is_err() {
-                break;
-            }
-            if let Some((_, cuts)) = is_cut {
-                cuts.made_us.lock().unwrap_or_else(PoisonError::into_inner).push(now_us());
+            let part = cuts(&bytes[..count]);
+            if to.write_all(&bytes[..part.unwrap_or(count)]).is_err() || part.is_some() {
                 break;
             }
         }

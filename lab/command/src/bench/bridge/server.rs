@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::group::Group;
+use super::proxy::Proxy;
 use crate::UserError;
 use crate::bench::address::Address;
 
@@ -24,6 +25,8 @@ pub(super) struct Redis {
     flags: Vec<String>,
     /// The port of a node for the others of its cluster.
     bus: Option<Address>,
+    /// Clients of a node reach it through this, and so do its replicas.
+    proxy: Option<Proxy>,
     /// A library that the server loads before all others.
     preload: Option<PathBuf>,
 }
@@ -32,36 +35,46 @@ impl Redis {
     /// Starts a server; with `log` each command is on the disk before its reply.
     pub(super) fn start(log: bool) -> Result<Redis, UserError> {
         let flags: &[&str] = if log { &LOG } else { &[] };
-        Redis::start_with(flags.iter().map(|&flag| flag.to_owned()).collect(), None, None)
+        Redis::start_with(flags.iter().map(|&flag| flag.to_owned()).collect(), None)
     }
 
     /// Starts a server with a log that loads this library before all others.
     pub(super) fn start_preloaded(library: Option<PathBuf>) -> Result<Redis, UserError> {
-        Redis::start_with(LOG.map(str::to_owned).into(), None, library)
+        Redis::start_with(LOG.map(str::to_owned).into(), library)
     }
 
-    /// Starts a node for a cluster.
-    pub(super) fn start_node(timeout_ms: u32) -> Result<Redis, UserError> {
-        let bus = Address::reserve().map_err(|error| UserError(format!("no port: {error}")))?;
+    /// Starts a node for a cluster, with a proxy whose port the node announces as its own if that
+    /// `has_proxy`.
+    pub(super) fn start_node(timeout_ms: u32, has_proxy: bool) -> Result<Redis, UserError> {
+        let (address, bus) = (reserve()?, reserve()?);
+        let proxy = if has_proxy { Some(Proxy::to(address.port())?) } else { None };
         let (port, timeout) = (bus.port().to_string(), timeout_ms.to_string());
+        let announced = proxy.as_ref().map_or(0, Proxy::port).to_string();
         let flags = ["--cluster-enabled", "yes", "--cluster-port", &port, "--cluster-node-timeout"];
         let at_once = ["--repl-diskless-sync-delay", "0", "--appendonly", "yes"];
         let flags = flags.into_iter().chain([timeout.as_str()]).chain(at_once);
-        Redis::start_with(flags.map(str::to_owned).collect(), Some(bus), None)
+        let flags = flags.chain(["--cluster-announce-port", &announced]);
+        let flags = flags.map(str::to_owned).collect();
+        let mut node = Redis::start_at(address, flags, None)?;
+        (node.bus, node.proxy) = (Some(bus), proxy);
+        Ok(node)
     }
 
-    fn start_with(
+    fn start_with(flags: Vec<String>, preload: Option<PathBuf>) -> Result<Redis, UserError> {
+        Redis::start_at(reserve()?, flags, preload)
+    }
+
+    fn start_at(
+        address: Address,
         flags: Vec<String>,
-        bus: Option<Address>,
         preload: Option<PathBuf>,
     ) -> Result<Redis, UserError> {
         let fail = |error: std::io::Error| UserError(format!("redis-server: {error}"));
-        let address = Address::reserve().map_err(fail)?;
         let name = format!("uwork-bench-bridge-{}-{}", std::process::id(), address.port());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).map_err(fail)?;
         let child = spawn(address.port(), &folder, &flags, preload.as_deref())?;
-        let mut redis = Redis { child, address, folder, flags, bus, preload };
+        let mut redis = Redis { child, address, folder, flags, bus: None, proxy: None, preload };
         redis.wait()?;
         Ok(redis)
     }
@@ -113,6 +126,11 @@ impl Redis {
         self.bus.as_ref().map_or(0, Address::port)
     }
 
+    /// The proxy of a node that has one.
+    pub(super) fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
+    }
+
     pub(super) fn url(&self) -> String {
         format!("redis://{}", self.address.socket())
     }
@@ -140,6 +158,10 @@ impl Redis {
     pub(super) fn cpu(&self) -> Duration {
         Group::of(self.child.id()).cpu()
     }
+}
+
+fn reserve() -> Result<Address, UserError> {
+    Address::reserve().map_err(|error| UserError(format!("no port: {error}")))
 }
 
 impl Drop for Redis {

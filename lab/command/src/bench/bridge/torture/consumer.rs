@@ -6,16 +6,23 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use uwork_bridge::{Bridge, Config, ErrorKind, Failure, Handlers, Job, Reply, Server};
+use uwork_bridge::{Bridge, Config, ErrorKind, Failure, Handlers, Job, Reply, Results, Server};
 
 use super::super::server_at;
-use super::jobs::{Jobs, Kind};
+use super::jobs::{Jobs, Kind, Trace};
 use super::oracle::End;
 use super::records::Recorder;
 use crate::UserError;
 
 /// The hash of a server that counts the effects of each job.
 pub(super) const EFFECTS: &str = "{jobs}:effects";
+/// The same for the second change of a script.
+pub(super) const SECOND: &str = "{jobs}:second";
+/// Makes both changes.
+const SCRIPT: &str = "redis.call('HINCRBY', KEYS[1], ARGV[1], 1) \
+                      redis.call('HINCRBY', KEYS[2], ARGV[1], 1)";
+/// No result is trimmed.
+const RESULTS_MAX: u64 = 1_000_000_000;
 
 /// What a process needs to know.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -50,6 +57,7 @@ fn start(urls: &[String], recorder: &Arc<Recorder>, jobs: Jobs) -> Result<Bridge
     loop {
         let mut config = Config::new(servers[0].clone(), "jobs");
         config.servers = servers.clone();
+        config.results = Results::Stream(RESULTS_MAX);
         let recorder = recorder.clone();
         let handlers = Handlers::new().otherwise(move |job| work(job, &recorder, jobs));
         match Bridge::start(config, handlers, |_| {}) {
@@ -80,10 +88,14 @@ fn work(job: &Job, recorder: &Recorder, jobs: Jobs) -> Result<Reply, Failure> {
         _ => {}
     }
     recorder.end(number, End::Done);
-    let done = Reply::done();
     let of = number.to_string();
-    Ok(match Jobs::has_effect(number) {
-        true => done.effect(["HINCRBY", EFFECTS, of.as_str(), "1"]),
-        false => done,
+    let done = match Jobs::has(number, Trace::Result) {
+        true => Reply::result(of.clone()),
+        false => Reply::done(),
+    };
+    Ok(match (Jobs::has(number, Trace::First), Jobs::has(number, Trace::Second)) {
+        (_, true) => done.effect(["EVAL", SCRIPT, "2", EFFECTS, SECOND, of.as_str()]),
+        (true, false) => done.effect(["HINCRBY", EFFECTS, of.as_str(), "1"]),
+        (false, false) => done,
     })
 }

@@ -84,7 +84,12 @@ impl Consumers {
         }
     }
 
-    pub(super) fn strike(&mut self, hit: Hit, proxies: &[Proxy]) -> Result<(), UserError> {
+    pub(super) fn strike(
+        &mut self,
+        hit: Hit,
+        proxies: &[Proxy],
+        nodes: &[Proxy],
+    ) -> Result<(), UserError> {
         match hit {
             Hit::Kill(of) => {
                 // A poisonous job may have been first.
@@ -102,6 +107,10 @@ impl Consumers {
             }
             Hit::Cut(of, part) => {
                 proxies[of].cut(part);
+                Ok(())
+            }
+            Hit::CutNodes(part) => {
+                nodes.iter().for_each(|proxy| proxy.cut(part));
                 Ok(())
             }
         }

@@ -13,6 +13,19 @@ pub(super) enum Side {
 
 pub(super) const SIDES: [Side; 2] = [Side::Plain, Side::Cluster];
 
+/// What a job leaves on its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trace {
+    /// Its effect: a count in a hash.
+    First,
+    /// A second count, in the same script.
+    Second,
+    /// An entry in the stream of results.
+    Result,
+}
+
+pub(super) const TRACES: [Trace; 3] = [Trace::First, Trace::Second, Trace::Result];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Returns after this time.
@@ -53,15 +66,20 @@ impl Jobs {
         }
     }
 
-    /// Whether a job has an effect on its server. The others are acknowledged without one, in another
+    /// Whether a job leaves this on its server. Those that leave nothing are acknowledged in another
     /// script.
-    pub(super) fn has_effect(job: u64) -> bool {
-        job / 2 % 4 != 3
+    pub(super) fn has(job: u64, trace: Trace) -> bool {
+        let nth = job / 2;
+        match trace {
+            Trace::First => nth % 4 != 3,
+            Trace::Second => nth % 16 == 8,
+            Trace::Result => matches!(nth % 16, 9 | 11),
+        }
     }
 
-    /// The number of effects that a job leaves on its server, whatever runs it has had.
-    pub(super) fn effects(self, job: u64) -> u64 {
-        u64::from(Jobs::has_effect(job) && self.kind(job) != Kind::Poison)
+    /// How often a job leaves this on its server, whatever runs it has had.
+    pub(super) fn traces(self, job: u64, trace: Trace) -> u64 {
+        u64::from(Jobs::has(job, trace) && self.kind(job) != Kind::Poison)
     }
 
     pub(super) fn kind(self, job: u64) -> Kind {

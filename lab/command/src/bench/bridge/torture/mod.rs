@@ -1,5 +1,5 @@
 //! Torture: jobs are pushed and run with the default settings while consumers are killed and stopped,
-//! connections are cut in the middle of a reply, a server is killed and starts again on its log, its
+//! connections to both servers are cut in the middle of a reply, a server is killed and starts again on its log, its
 //! clock steps by minutes, and the masters of a cluster die.
 //!
 //! Each consumer records the begin and the end of each run in a file, and the torture records each
@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 use uwork_bridge::{Producer, Push, Stat, placed};
 
 use self::clock::Clock;
-use self::consumer::EFFECTS;
+use self::consumer::{EFFECTS, SECOND};
 pub(super) use self::consumer::{Task, run};
 use self::consumers::{CONSUMERS, Consumers};
-use self::jobs::{Jobs, Side};
+use self::jobs::{Jobs, Side, Trace};
 use self::oracle::{Cause, DIED, Evidence, Letter, SLACK_US, Victim};
 use self::producer::Pushing;
 pub(super) use self::report::Said;
@@ -104,7 +104,10 @@ struct Torture {
     begun: Instant,
     schedule: Schedule,
     log: Log,
+    /// To the plain server: one for each consumer, and the last for the producer.
     proxies: Vec<Proxy>,
+    /// Those of the nodes of the cluster that have the jobs.
+    nodes: Vec<Proxy>,
     /// The addresses of each side.
     sides: [Vec<String>; 2],
     /// The nodes of the cluster that have the jobs.
@@ -131,8 +134,7 @@ impl Torture {
         let log = Log::default();
         let servers = Servers::start(clock, log.clone())?;
         let sides = [vec![servers.plain_url()], servers.cluster_urls()];
-        let pair = servers.pair_urls();
-        // One for each consumer, and the last for the producer.
+        let (pair, nodes) = (servers.pair_urls(), servers.pair_proxies());
         let proxies = (0..=CONSUMERS).map(|_| Proxy::to(servers.plain_port()));
         let proxies = proxies.collect::<Result<Vec<_>, _>>()?;
         let jobs = Jobs { count: wanted.jobs };
@@ -164,6 +166,7 @@ impl Torture {
             schedule,
             log,
             proxies,
+            nodes,
             sides,
             pair,
             consumers,
@@ -177,7 +180,7 @@ impl Torture {
     fn disturb(&mut self) -> Result<(), UserError> {
         for &(at, hit) in &self.schedule.hits {
             self.consumers.wait_until(self.begun + at)?;
-            self.consumers.strike(hit, &self.proxies)?;
+            self.consumers.strike(hit, &self.proxies, &self.nodes)?;
         }
         self.consumers.wait_until(self.begun + self.wanted.time)
     }
@@ -250,7 +253,10 @@ impl Torture {
         let (mut of_all, mut effects) = (Vec::new(), Vec::new());
         for (side, urls) in [(Side::Plain, &self.sides[0][..1]), (Side::Cluster, &self.pair)] {
             of_all.extend(letters(urls)?);
-            effects.push((side, found(urls, &format!("HGETALL {EFFECTS}"))?));
+            for (trace, hash) in [(Trace::First, EFFECTS), (Trace::Second, SECOND)] {
+                effects.push((side, trace, found(urls, &format!("HGETALL {hash}"))?));
+            }
+            effects.push((side, Trace::Result, results(urls)?));
         }
         let runs = self.consumers.end()?;
         self.is_over.store(true, Ordering::Relaxed);
@@ -260,6 +266,9 @@ impl Torture {
             // The producer's own cuts concern no run.
             let victim = Victim::Consumer(of);
             proxy.made_us().iter().for_each(|&at| self.log.note(Cause::Cut, victim, at, at));
+        }
+        for at in self.nodes.iter().flat_map(Proxy::made_us) {
+            self.log.note(Cause::Cut, Victim::Side(Side::Cluster), at, at);
         }
         let (jobs, disturbances) = (Jobs { count: self.wanted.jobs }, self.log.all());
         Ok(Evidence { jobs, runs, letters: of_all, effects, disturbances })
@@ -275,9 +284,22 @@ fn found<T: redis::FromRedisValue>(urls: &[String], words: &str) -> Result<T, Us
     urls.iter().find_map(|url| asked(&mut try_connect(url)?, words)).ok_or_else(unanswered)
 }
 
+type Fields = HashMap<String, String>;
+
+/// How often each job is in the stream of results.
+fn results(urls: &[String]) -> Result<HashMap<u64, u64>, UserError> {
+    let found: Vec<(String, Fields)> = found(urls, "XRANGE {jobs}:results - +")?;
+    let mut counts = HashMap::new();
+    for (_, fields) in found {
+        // The oracle meets a number that no job has.
+        let job = fields.get("r").and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+        *counts.entry(job).or_default() += 1;
+    }
+    Ok(counts)
+}
+
 /// The dead letters of the server that has the jobs.
 fn letters(urls: &[String]) -> Result<Vec<Letter>, UserError> {
-    type Fields = HashMap<String, String>;
     let found: Vec<(String, Fields)> = found(urls, "XRANGE {jobs}:dead - +")?;
     let letter = |(_, mut fields): (String, Fields)| Letter {
         job: fields.get("p").and_then(|text| text.parse().ok()),

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::jobs::{Jobs, Kind, Side};
+use super::jobs::{Jobs, Kind, Side, Trace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -73,15 +73,16 @@ pub(super) struct Evidence {
     pub(super) jobs: Jobs,
     pub(super) runs: Vec<Run>,
     pub(super) letters: Vec<Letter>,
-    /// What each server has counted for the jobs that have an effect.
-    pub(super) effects: Vec<(Side, HashMap<u64, u64>)>,
+    /// What jobs have left on each server, and how often.
+    pub(super) effects: Vec<(Side, Trace, HashMap<u64, u64>)>,
     pub(super) disturbances: Vec<Disturbance>,
 }
 
-/// A job with another number of effects than it should have.
+/// A job that has left something more or less often than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongEffect {
     pub(super) job: u64,
+    pub(super) trace: Trace,
     pub(super) found: u64,
     pub(super) expected: u64,
 }
@@ -95,7 +96,7 @@ pub(super) struct Verdict {
     pub(super) unburied: Vec<u64>,
     /// Two consecutive runs of a job, of which the second one is not explained.
     pub(super) unexplained: Vec<(Run, Run)>,
-    /// Jobs whose effect is missing, happened twice, or is on the wrong server.
+    /// Jobs whose effect or result is missing, exists twice, or is on the wrong server.
     pub(super) effects: Vec<WrongEffect>,
     /// Runs of jobs that were never pushed.
     pub(super) unknown: usize,
@@ -153,20 +154,21 @@ impl Evidence {
     /// A job that is lost has no effect, and is one fault.
     fn judge_effects(&self, verdict: &mut Verdict) {
         let without_effect: HashSet<u64> = verdict.lost.iter().copied().collect();
-        for (side, counted) in &self.effects {
-            let mut counted = counted.clone();
+        for (side, trace, counted) in &self.effects {
+            let (trace, mut counted) = (*trace, counted.clone());
             for job in Jobs::of(*side, self.jobs.count) {
                 let found = counted.remove(&job).unwrap_or(0);
-                let expected = self.jobs.effects(job);
+                let expected = self.jobs.traces(job, trace);
                 let is_lost = found == 0 && without_effect.contains(&job);
                 if found != expected && !is_lost {
-                    verdict.effects.push(WrongEffect { job, found, expected });
+                    verdict.effects.push(WrongEffect { job, trace, found, expected });
                 }
             }
             // Jobs of the other server, and jobs that do not exist.
             let others = counted.into_iter();
             verdict.effects.extend(others.map(|(job, found)| WrongEffect {
                 job,
+                trace,
                 found,
                 expected: 0,
             }));
@@ -202,7 +204,7 @@ impl Disturbance {
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
-                // Only connections to the plain server are cut.
+                // Those to the cluster are not cut by consumer.
                 let is_elsewhere =
                     self.cause == Cause::Cut && Jobs::side(before.job) != Side::Plain;
                 (of == before.consumer && meets_before && !is_elsewhere)
@@ -214,7 +216,7 @@ impl Disturbance {
 
 #[cfg(test)]
 mod tests {
-    use super::super::jobs::SIDES;
+    use super::super::jobs::{SIDES, TRACES};
     use super::*;
 
     const SECOND: u64 = 1_000_000;
@@ -233,12 +235,13 @@ mod tests {
     }
 
     /// The effects of all jobs, as they should be.
-    fn effects(jobs: Jobs) -> Vec<(Side, HashMap<u64, u64>)> {
-        let has_effect = |job: &u64| jobs.effects(*job) > 0;
-        let of = |side| {
-            (side, Jobs::of(side, jobs.count).filter(has_effect).map(|job| (job, 1)).collect())
+    fn effects(jobs: Jobs) -> Vec<(Side, Trace, HashMap<u64, u64>)> {
+        let of = |side, trace| {
+            let has_left = |job: &u64| jobs.traces(*job, trace) > 0;
+            let left = Jobs::of(side, jobs.count).filter(has_left);
+            (side, trace, left.map(|job| (job, 1)).collect())
         };
-        SIDES.map(of).into()
+        TRACES.iter().flat_map(|&trace| SIDES.map(|side| of(side, trace))).collect()
     }
 
     fn disturbed(cause: Cause, victim: Victim, from_s: u64, to_s: u64) -> Disturbance {
@@ -263,11 +266,21 @@ mod tests {
     fn an_effect_that_is_missing_doubled_or_elsewhere_is_a_fault_that_no_disturbance_explains() {
         let mut evidence = good();
         // Job 6 has none, and job 3 is the other server's.
-        evidence.effects[0].1.remove(&2);
-        evidence.effects[0].1.extend([(4, 2), (6, 1), (3, 1)]);
+        evidence.effects[0].2.remove(&2);
+        evidence.effects[0].2.extend([(4, 2), (6, 1), (3, 1)]);
+        // The second change of a script, and a result.
+        evidence.effects[2].2.remove(&16);
+        evidence.effects[4].2.insert(18, 2);
         evidence.disturbances.push(disturbed(Cause::Kill, Victim::Consumer(0), 0, 9));
-        let wrong = |job, found, expected| WrongEffect { job, found, expected };
-        let expected = [wrong(2, 0, 1), wrong(4, 2, 1), wrong(6, 1, 0), wrong(3, 1, 0)];
+        let wrong = |job, trace, found, expected| WrongEffect { job, trace, found, expected };
+        let expected = [
+            wrong(2, Trace::First, 0, 1),
+            wrong(4, Trace::First, 2, 1),
+            wrong(6, Trace::First, 1, 0),
+            wrong(3, Trace::First, 1, 0),
+            wrong(16, Trace::Second, 0, 1),
+            wrong(18, Trace::Result, 2, 1),
+        ];
         assert_eq!(evidence.judge().effects, expected);
         assert!(!evidence.judge().is_good());
     }
@@ -340,12 +353,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_explains_no_run_of_the_cluster() {
-        for (job, count) in [(2, 0), (3, 1)] {
+    fn a_cut_explains_runs_of_its_own_server_only() {
+        for (victim, job, count) in [
+            (Victim::Consumer(0), 2, 0),
+            (Victim::Consumer(0), 3, 1),
+            (Victim::Side(Side::Cluster), 2, 1),
+            (Victim::Side(Side::Cluster), 3, 0),
+        ] {
             let mut evidence = good();
             evidence.runs.push(run(job, 1, 20, Some(End::Done)));
-            evidence.disturbances.push(disturbed(Cause::Cut, Victim::Consumer(0), 2, 2));
-            assert_eq!(evidence.judge().unexplained.len(), count);
+            evidence.disturbances.push(disturbed(Cause::Cut, victim, 2, 2));
+            assert_eq!(evidence.judge().unexplained.len(), count, "{victim:?}, job {job}");
         }
     }
 

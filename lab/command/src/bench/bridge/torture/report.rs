@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, WrongEffect};
+use super::jobs::Trace;
+use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, Victim, WrongEffect};
 use crate::UserError;
 use crate::bench::summary::Metric;
 
@@ -25,6 +26,9 @@ const fn count(name: &'static str, title: &'static str) -> Metric {
 
 pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<(Metric, f64)> {
     let disturbed = |cause| evidence.disturbances.iter().filter(|of| of.cause == cause).count();
+    let is_of_nodes = |of: &&Disturbance| matches!(of.victim, Victim::Side(_));
+    let cuts = evidence.disturbances.iter().filter(|of| of.cause == Cause::Cut);
+    let node_cuts = cuts.filter(is_of_nodes).count();
     let counts = [
         (count("lost_jobs", "lost"), verdict.lost.len()),
         (count("innocent_dead_letters", "innocent dead"), verdict.innocent.len()),
@@ -37,7 +41,8 @@ pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<
         (count("poison_jobs", "poison"), evidence.jobs.poison() as usize),
         (count("kills", "kills"), disturbed(Cause::Kill)),
         (count("stops", "stops"), disturbed(Cause::Stop)),
-        (count("cuts", "cuts"), disturbed(Cause::Cut)),
+        (count("cuts", "cuts"), disturbed(Cause::Cut) - node_cuts),
+        (count("cluster_cuts", "cluster cuts"), node_cuts),
         (count("restarts", "restarts"), disturbed(Cause::Restart)),
         (count("clock_steps", "clock steps"), disturbed(Cause::Step)),
         (count("failovers", "failovers"), disturbed(Cause::Failover)),
@@ -108,8 +113,13 @@ fn faults(evidence: &Evidence, verdict: &Verdict) -> String {
     for (_, next) in verdict.unexplained.iter().take(NAMED_MAX) {
         about(&format!("run without a reason, begun {}", at(next.begun_us)), next.job);
     }
-    for &WrongEffect { job, found, expected } in verdict.effects.iter().take(NAMED_MAX) {
-        about(&format!("{found} effects in the place of {expected}"), job);
+    for &WrongEffect { job, trace, found, expected } in verdict.effects.iter().take(NAMED_MAX) {
+        let what = match trace {
+            Trace::First => "effects",
+            Trace::Second => "second effects",
+            Trace::Result => "results",
+        };
+        about(&format!("{found} {what} in the place of {expected}"), job);
     }
     let mut disturbances: Vec<&Disturbance> = evidence.disturbances.iter().collect();
     disturbances.sort_by_key(|of| of.from_us);

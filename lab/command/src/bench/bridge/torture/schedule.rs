@@ -28,15 +28,17 @@ impl Random {
     }
 }
 
-/// What happens to a consumer, or to a connection to the plain server.
+/// What happens to a consumer, or to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     Kill(usize),
     /// The consumer is stopped for a time beyond its heartbeat.
     Stop(usize, Duration),
-    /// The connections of a consumer, or of the producer after the last of them, are cut in the middle
-    /// of a reply, of which this part in 1024 arrives.
+    /// The connections of a consumer, or of the producer after the last of them, to the plain server are
+    /// cut in the middle of a reply, of which this part in 1024 arrives.
     Cut(usize, u64),
+    /// The same with all connections to the nodes of the cluster that have the jobs.
+    CutNodes(u64),
 }
 
 /// What happens to a server.
@@ -85,8 +87,8 @@ fn hits(random: &mut Random, time: Duration, consumers: usize) -> Vec<(Duration,
     let mut stopped = vec![Duration::ZERO; consumers];
     while at < time {
         let victim = random.below(consumers as u64) as usize;
-        // The first three are one of each kind.
-        let dice = [0, 60, 75].get(hits.len()).copied().unwrap_or_else(|| random.below(100));
+        // The first four are one of each kind.
+        let dice = [0, 60, 75, 90].get(hits.len()).copied().unwrap_or_else(|| random.below(100));
         let is_stopped = stopped[victim] > at;
         hits.push((
             at,
@@ -98,6 +100,7 @@ fn hits(random: &mut Random, time: Duration, consumers: usize) -> Vec<(Duration,
                     Hit::Stop(victim, lasts)
                 }
                 70..75 => Hit::Cut(consumers, random.below(1024)),
+                90.. => Hit::CutNodes(random.below(1024)),
                 _ => Hit::Cut(victim, random.below(1024)),
             },
         ));
@@ -143,7 +146,8 @@ mod tests {
     #[test]
     fn a_short_torture_has_each_kind_of_disturbance_and_a_long_one_steps_back_too() {
         let hits = Schedule::new(1, Duration::from_secs(10), 4).hits;
-        let [(_, Hit::Kill(_)), (_, Hit::Stop(..)), (_, Hit::Cut(..)), ..] = hits[..] else {
+        let of = hits.iter().map(|(_, hit)| *hit).collect::<Vec<_>>();
+        let [Hit::Kill(_), Hit::Stop(..), Hit::Cut(..), Hit::CutNodes(_), ..] = of[..] else {
             panic!("{hits:?}")
         };
         let blows = Schedule::new(1, Duration::from_secs(1), 4).blows;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, FromRedisValue};
 
 use super::super::cluster::{self, MASTERS, until};
+use super::super::proxy::Proxy;
 use super::super::server::Redis;
 use super::clock::Clock;
 use super::jobs::{SIDES, Side};
@@ -54,7 +55,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn start(clock: Option<Clock>, log: Log) -> Result<Servers, UserError> {
         let plain = Redis::start_preloaded(clock.as_ref().map(Clock::library))?;
-        let nodes = cluster::start()?;
+        let nodes = cluster::start(true)?;
         let master = cluster::master_of_jobs(&nodes)?;
         let pair = [master, master + MASTERS];
         Ok(Servers { plain, clock, nodes, pair, master: 0, seen_us: [now_us(); 2], log })
@@ -68,12 +69,17 @@ impl Servers {
         self.plain.url()
     }
 
-    /// The masters of the beginning.
+    /// The proxies of the masters of the beginning.
     pub(super) fn cluster_urls(&self) -> Vec<String> {
-        self.nodes[..MASTERS].iter().map(Redis::url).collect()
+        self.nodes[..MASTERS].iter().filter_map(Redis::proxy).map(Proxy::url).collect()
     }
 
-    /// The two nodes that have the jobs.
+    /// The proxies of the two nodes that have the jobs.
+    pub(super) fn pair_proxies(&self) -> Vec<Proxy> {
+        self.pair.iter().filter_map(|&nth| self.nodes[nth].proxy().cloned()).collect()
+    }
+
+    /// The two nodes that have the jobs, without their proxies.
     pub(super) fn pair_urls(&self) -> Vec<String> {
         self.pair.map(|nth| self.nodes[nth].url()).into()
     }
