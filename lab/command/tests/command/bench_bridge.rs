@@ -65,6 +65,18 @@ fn a_backlog_has_the_peak_of_each_size() {
 }
 
 #[test]
+fn the_memory_of_each_mix_has_its_peak_and_what_is_beyond_a_payload() {
+    let Some(values) = run("the_memory_of_each_mix", &["--quick", "--case", "memory"]) else {
+        return;
+    };
+    let mixes = ["100-of-4-MiB", "2-bytes", "2000-of-256-KiB", "4-of-64-MiB", "results"];
+    let metrics = ["beyond_payload_mb", "peak_mb"];
+    let expected: Vec<_> =
+        mixes.iter().flat_map(|&mix| metrics.map(|metric| (mix, metric))).collect();
+    assert_eq!(names(&values), expected);
+}
+
+#[test]
 fn a_takeover_is_timed_beside_an_idle_consumer_and_beside_a_full_one() {
     let Some(values) = run("a_takeover_is_timed", &["--quick", "--case", "takeover"]) else {
         return;

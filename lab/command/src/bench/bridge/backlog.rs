@@ -72,7 +72,8 @@ fn peak(jobs: usize) -> Result<(usize, u64), UserError> {
     }
 }
 
-fn peak_kib(process: u32) -> Option<u64> {
+/// The largest resident set that a process has had.
+pub(super) fn peak_kib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()

@@ -1,17 +1,19 @@
-//! The bridge's own processes: a producer, a consumer, and the consumers of the torture and of the
-//! takeover.
+//! The bridge's own processes: a producer, a consumer, and the consumers of the cases that compare
+//! nothing.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use uwork_bridge::{Bridge, Config, Handlers, Job, Producer, Push, Reply};
+use uwork_bridge::{Bridge, Config, Exec, Handlers, Job, Producer, Push, Reply, Results};
 
 use super::takeover::{HEARTBEAT, LONG, MAX_ACTIVE, WATCHED};
 use super::torture::Task;
-use super::{group, patience, server_at};
+use super::{group, memory, patience, server_at};
 use crate::UserError;
 use crate::bench::measured::again;
 
+/// What `uwork bridge run` keeps of the output of a command.
+const OUTPUT_MAX: usize = 64 << 10;
 /// Jobs of one exchange.
 const BATCH: usize = 1_000;
 
@@ -35,23 +37,30 @@ pub(super) enum Role {
     Torture,
     /// Runs the job that is watched until it is killed, and others for a time.
     Takeover,
+    /// Runs a command for each job.
+    Memory,
     /// The bare consumers.
     BareSync,
     BareAsync,
 }
 
 /// Starts a consumer that says nothing.
-pub(super) fn start(role: Role, url: &str) -> Result<Child, UserError> {
-    start_with(role, url, None)
+pub(super) fn start(role: Role, case: &str, url: &str) -> Result<Child, UserError> {
+    start_with(role, case, url, None)
 }
 
 /// Starts a consumer of the torture.
 pub(super) fn start_torture(task: Task) -> Result<Child, UserError> {
-    start_with(Role::Torture, "", Some(task))
+    start_with(Role::Torture, "", "", Some(task))
 }
 
-fn start_with(role: Role, url: &str, task: Option<Task>) -> Result<Child, UserError> {
-    let (case, url, patience) = (String::new(), url.to_owned(), patience());
+fn start_with(
+    role: Role,
+    case: &str,
+    url: &str,
+    task: Option<Task>,
+) -> Result<Child, UserError> {
+    let (case, url, patience) = (case.to_owned(), url.to_owned(), patience());
     let mut command = again("bridge", &Order { role, case, url, jobs: 0, patience, task })?;
     group::lead(&mut command);
     let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -96,6 +105,14 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
                 },
                 false => std::thread::sleep(LONG),
             })?
+        }
+        Role::Memory => {
+            config.max_active = memory::MAX_ACTIVE;
+            if order.case == memory::RESULTS {
+                config.results = Results::Stream(10);
+            }
+            let cat = Exec::new(vec!["cat".into()], OUTPUT_MAX).map_err(fail)?;
+            Handlers::new().otherwise_exec(cat)
         }
         _ => {
             if order.case == "sleep" {

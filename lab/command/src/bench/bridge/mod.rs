@@ -12,8 +12,8 @@
 //! The runners `sync` and `async`, only by name and for `noop`, are bare consumers on the two sides of
 //! the crate `redis`.
 //!
-//! Four cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
-//! backlogs of 10^5 to 10^7 jobs. `takeover`: the time from the death of a consumer until its job
+//! Five cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
+//! backlogs of 10^5 to 10^7 jobs. `memory`: that of one beside mixes of payloads. `takeover`: the time from the death of a consumer until its job
 //! begins elsewhere. `failover`: the time from the death of a cluster's master until the next job
 //! begins, and of that the server's own failover. `torture`: see [`torture`]. It fails if a job is
 //! lost, if an innocent one is buried, or if one runs again without a reason.
@@ -24,6 +24,7 @@ mod child;
 mod cluster;
 mod failover;
 mod group;
+mod memory;
 mod peers;
 mod proxy;
 mod server;
@@ -54,6 +55,7 @@ use super::summary::Metric;
 
 const CASES: [&str; 3] = ["noop", "compute", "sleep"];
 const BACKLOG: &str = "backlog";
+const MEMORY: &str = "memory";
 const TAKEOVER: &str = "takeover";
 const FAILOVER: &str = "failover";
 const TORTURE: &str = "torture";
@@ -91,7 +93,7 @@ pub(super) struct Args {
     /// Fewer jobs and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: noop, compute, sleep; or one of backlog, takeover, failover and torture
+    /// Only these cases: noop, compute, sleep; or one of backlog, memory, takeover, failover and torture
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners: uwork, celery, rq, bullmq, asynq; for noop also sync, async
@@ -152,6 +154,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         let default = if quick { 100_000 } else { 10_000_000 };
         let jobs = count_or("--jobs", &args.jobs, 1_000..=1_000_000_000, default)?;
         return alone(backlog::group(jobs), &args.output);
+    }
+    if args.case == [MEMORY] {
+        return alone(memory::group(quick), &args.output);
     }
     if args.case == [TAKEOVER] {
         let kills = samples_or(&args.samples, if quick { 1 } else { 10 })?;

@@ -58,12 +58,12 @@ fn takeover(nth: usize, has_backlog: bool) -> Result<Measured, UserError> {
     };
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).map_err(fail)?;
     producer.push(Push::new(WATCHED)).map_err(fail)?;
-    let mut victim = child::start(Role::Takeover, &redis.url())?;
+    let mut victim = child::start(Role::Takeover, "", &redis.url())?;
     until("the job has begun", || Ok(runs()? >= 1))?;
     if has_backlog {
         producer.push_all(vec![Push::new("{}"); BACKLOG]).map_err(fail)?;
     }
-    let mut other = child::start(Role::Takeover, &redis.url())?;
+    let mut other = child::start(Role::Takeover, "", &redis.url())?;
     until("the other consumer has begun", || {
         let stat = Stat::read(server.clone(), "jobs", "uwork").map_err(fail)?;
         let busy = stat.consumers.iter().filter(|consumer| consumer.pending > 0).count();
