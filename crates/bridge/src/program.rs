@@ -206,6 +206,16 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_has_no_room_for_a_process_is_no_fault_of_a_job() {
+        // EAGAIN at a limit of processes, ENOMEM, EMFILE.
+        for number in [11, 12, 24] {
+            assert!(!is_of_job(&io::Error::from_raw_os_error(number)));
+        }
+        let too_long = io::Error::from_raw_os_error(7);
+        assert!(is_of_job(&too_long));
+    }
+
+    #[test]
     fn what_the_system_would_start_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let check = |words: &[&OsStr]| {

@@ -299,6 +299,27 @@ fn a_replica_leads_to_its_master() {
 }
 
 #[test]
+fn a_master_that_becomes_a_replica_leads_to_its_successor() {
+    let Some(pair) = pair("a_master_that_becomes_a_replica") else { return };
+    let count = Count::default();
+    let config = settings(vec![pair[0].server()], 1);
+    let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+    let mut producer = Producer::new(vec![pair[0].server()], "jobs", 1).unwrap();
+    producer.push(Push::new("first")).unwrap();
+    count.wait_for("first", 1);
+    push(pair[0].server(), "before");
+    until("the replica has it", || pair[1].number("EXISTS {jobs}:id:before") == 1);
+    // Both live, and the consumer waits on the old one for jobs.
+    pair[1].ask("REPLICAOF NO ONE");
+    pair[0].ask(&format!("REPLICAOF 127.0.0.1 {}", pair[1].port()));
+    until("a job is pushed", || producer.push(Push::new("second").id("second")).is_ok());
+    count.wait_for("second", 1);
+    count.wait_for("before", 1);
+    assert_eq!(bridge.stop(LONG).counters.dead, 0);
+    until("the new master has no job left", || pair[1].number("XLEN jobs") == 0);
+}
+
+#[test]
 fn nodes_that_refer_to_each_other_are_asked_again_with_pauses() {
     let Some(redis) = Redis::start("nodes_that_refer_to_each_other", &[]) else { return };
     let nowhere = Address::reserve().unwrap();
