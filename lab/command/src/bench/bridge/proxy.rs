@@ -22,16 +22,16 @@ struct Cuts {
 impl Cuts {
     /// Decides on the replies of a connection that begins now.
     fn cutter(
-        self: &Arc<Cuts>,
+        self: Arc<Cuts>,
         is_replica: Arc<AtomicBool>,
     ) -> impl Fn(&[u8]) -> Option<usize> + Send + 'static {
-        let (cuts, before) = (self.clone(), self.ordered.load(Ordering::Relaxed));
+        let before = self.ordered.load(Ordering::Relaxed);
         move |bytes| {
-            let ordered = cuts.ordered.load(Ordering::Relaxed);
+            let ordered = self.ordered.load(Ordering::Relaxed);
             if ordered == before || is_replica.load(Ordering::Relaxed) {
                 return None;
             }
-            cuts.made_us.lock().unwrap_or_else(PoisonError::into_inner).push(now_us());
+            self.made_us.lock().unwrap_or_else(PoisonError::into_inner).push(now_us());
             Some(bytes.len() * (ordered % 1024) as usize / 1024)
         }
     }
@@ -59,7 +59,7 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 if let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) {
                     let is_replica: Arc<AtomicBool> = Arc::default();
-                    let cutter = shared.cutter(is_replica.clone());
+                    let cutter = shared.clone().cutter(is_replica.clone());
                     copy(from, to, move |bytes| {
                         if bytes.windows(REPLICA.len()).any(|word| word == REPLICA) {
                             is_replica.store(true, Ordering::Relaxed);
