@@ -191,7 +191,10 @@ mod tests {
         ] {
             let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
             let refused = check(&words).unwrap_err();
-            assert!(refused.ends_with("\"uwork-no-such\": it is in no folder of PATH"), "{refused}");
+            assert!(
+                refused.ends_with("\"uwork-no-such\": it is in no folder of PATH"),
+                "{refused}"
+            );
         }
         let around = format!("#!/usr/bin/env {}/around\n", folder.path().display());
         let around = made(&folder, "around", &around, 0o755);

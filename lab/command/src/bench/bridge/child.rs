@@ -54,12 +54,7 @@ pub(super) fn start_torture(task: Task) -> Result<Child, UserError> {
     start_with(Role::Torture, "", "", Some(task))
 }
 
-fn start_with(
-    role: Role,
-    case: &str,
-    url: &str,
-    task: Option<Task>,
-) -> Result<Child, UserError> {
+fn start_with(role: Role, case: &str, url: &str, task: Option<Task>) -> Result<Child, UserError> {
     let (case, url, patience) = (case.to_owned(), url.to_owned(), patience());
     let mut command = again("bridge", &Order { role, case, url, jobs: 0, patience, task })?;
     group::lead(&mut command);
