@@ -156,7 +156,16 @@ fn a_stop_returns_although_a_payload_arrives_without_end() {
     let mut passed = proxy.replies();
     let payload = vec![b'x'; 32 << 20];
     Producer::new(vec![redis.server()], "jobs", 1).unwrap().push(Push::new(payload)).unwrap();
-    until("it is delivered", || redis.pending("jobs") == 1);
+    until("it is delivered", || {
+        // The answer to a read that found nothing may be held: without it there is no further read.
+        let older = proxy.replies();
+        let is_delivered = redis.pending("jobs") == 1;
+        if !is_delivered {
+            passed = older;
+            proxy.pass_replies(passed);
+        }
+        is_delivered
+    });
     let (end, ended) = channel::<()>();
     // Pieces of 4 KiB: the payload needs a quarter of an hour.
     let drip = std::thread::spawn(move || {
