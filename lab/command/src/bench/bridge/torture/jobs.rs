@@ -24,8 +24,6 @@ pub(super) enum Trace {
     Result,
 }
 
-pub(super) const TRACES: [Trace; 3] = [Trace::First, Trace::Second, Trace::Result];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Returns after this time.

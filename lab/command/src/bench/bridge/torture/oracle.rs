@@ -216,7 +216,7 @@ impl Disturbance {
 
 #[cfg(test)]
 mod tests {
-    use super::super::jobs::{SIDES, TRACES};
+    use super::super::jobs::SIDES;
     use super::*;
 
     const SECOND: u64 = 1_000_000;
@@ -241,7 +241,8 @@ mod tests {
             let left = Jobs::of(side, jobs.count).filter(has_left);
             (side, trace, left.map(|job| (job, 1)).collect())
         };
-        TRACES.iter().flat_map(|&trace| SIDES.map(|side| of(side, trace))).collect()
+        let all = [Trace::First, Trace::Second, Trace::Result];
+        all.iter().flat_map(|&trace| SIDES.map(|side| of(side, trace))).collect()
     }
 
     fn disturbed(cause: Cause, victim: Victim, from_s: u64, to_s: u64) -> Disturbance {
