@@ -15,6 +15,8 @@ struct Cuts {
     /// How many cuts were ordered, times 1024, and the share of the next reply that still arrives, in
     /// 1024ths.
     ordered: AtomicU64,
+    /// The last order that has met a connection. Later ones of a server that was dead are due still.
+    done: AtomicU64,
     /// When connections were cut, by the clock of the records.
     made_us: Mutex<Vec<u64>>,
 }
@@ -25,12 +27,13 @@ impl Cuts {
         self: Arc<Cuts>,
         is_replica: Arc<AtomicBool>,
     ) -> impl Fn(&[u8]) -> Option<usize> + Send + 'static {
-        let before = self.ordered.load(Ordering::Relaxed);
+        let before = self.done.load(Ordering::Relaxed);
         move |bytes| {
             let ordered = self.ordered.load(Ordering::Relaxed);
             if ordered == before || is_replica.load(Ordering::Relaxed) {
                 return None;
             }
+            self.done.store(ordered, Ordering::Relaxed);
             self.made_us.lock().unwrap_or_else(PoisonError::into_inner).push(now_us());
             Some(bytes.len() * (ordered % 1024) as usize / 1024)
         }
@@ -81,8 +84,8 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Cuts each connection at its next reply, of which `part` in 1024 arrives. The server has
-    /// executed the commands.
+    /// Cuts each connection at its next reply, of which `part` in 1024 arrives, or the next one if there
+    /// is none. The server has executed the commands.
     pub(super) fn cut(&self, part: u64) {
         let next = (self.cuts.ordered.load(Ordering::Relaxed) / 1024 + 1) * 1024;
         self.cuts.ordered.store(next + part % 1024, Ordering::Relaxed);
