@@ -3,17 +3,17 @@
 //! is never silent for long may take any time, until the owner [`Ends`]. A connection knows nothing of
 //! other servers.
 
+mod socket;
+
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, Value};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
+pub(crate) use self::socket::Socket;
 use crate::addresses::Addresses;
 use crate::resp::{Arrived, Replies};
 use crate::server::Server;
@@ -27,9 +27,12 @@ const TCP_MAX: Duration = Duration::from_millis(900);
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 /// What bytes go through: a socket, or TLS on a socket.
-pub(crate) trait Stream: Read + Write + Send {}
-
-impl<T: Read + Write + Send> Stream for T {}
+pub(crate) trait Stream: Read + Write + Send {
+    /// Whether the program has closed its descriptor.
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
 
 /// When the connections of a thread end, whatever they wait for or receive; unknown at first. The clones
 /// share it.
@@ -78,6 +81,12 @@ impl<S: Write> Write for Bounded<S> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
+    }
+}
+
+impl<S: Stream> Stream for Bounded<S> {
+    fn is_closed(&self) -> bool {
+        self.socket.is_closed()
     }
 }
 
@@ -168,6 +177,11 @@ impl Connection {
         self.address
     }
 
+    /// Whether the program has closed its descriptor.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stream.is_closed()
+    }
+
     /// The reply that a server has sent before it closed the connection, if that has failed a write.
     pub(crate) fn last_words(&mut self) -> Option<Value> {
         let wait = Wait { limit: SLICE, doubt: SLICE, ask: &mut || Ok(()) };
@@ -249,28 +263,11 @@ impl Silence {
     }
 }
 
-/// Connects to a path. The system's limit for a write is one for the wait in a full queue, too.
-fn connect_to_path(path: &Path, limit: Duration) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
-    let address = SocketAddrUnix::new(path)?;
-    let connected = loop {
-        match rustix::net::connect(&socket, &address) {
-            Err(rustix::io::Errno::INTR) => {}
-            connected => break connected,
-        }
-    };
-    connected.map_err(|error| match error {
-        rustix::io::Errno::AGAIN => {
-            io::Error::new(ErrorKind::TimedOut, format!("no connection in {limit:?}"))
-        }
-        error => error.into(),
-    })?;
-    let stream = UnixStream::from(socket);
-    stream.set_read_timeout(Some(SLICE.min(limit)))?;
-    stream.set_write_timeout(Some(SLICE.min(limit)))?;
-    Ok(stream)
+/// Connects to a path.
+fn connect_to_path(path: &Path, limit: Duration) -> io::Result<Socket> {
+    let socket = Socket::to_path(path, limit)?;
+    socket.set_slice(SLICE.min(limit))?;
+    Ok(socket)
 }
 
 fn connect(
@@ -279,7 +276,7 @@ fn connect(
     host: &str,
     port: u16,
     limit: Duration,
-) -> io::Result<(SocketAddr, TcpStream)> {
+) -> io::Result<(SocketAddr, Socket)> {
     let mut last = None;
     let (begun, tcp_max) = (Instant::now(), server.limit(TCP_MAX));
     for address in addresses.find(host, port, limit)? {
@@ -289,12 +286,10 @@ fn connect(
                 || io::Error::new(ErrorKind::TimedOut, format!("no connection in {limit:?}"));
             return Err(last.unwrap_or_else(late));
         }
-        match TcpStream::connect_timeout(&address, tcp_limit) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(SLICE.min(limit)))?;
-                stream.set_write_timeout(Some(SLICE.min(limit)))?;
-                return Ok((address, stream));
+        match Socket::to_address(address, tcp_limit) {
+            Ok(socket) => {
+                socket.set_slice(SLICE.min(limit))?;
+                return Ok((address, socket));
             }
             Err(error) => {
                 addresses.has_failed(address);
@@ -307,7 +302,7 @@ fn connect(
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixListener;
 
@@ -376,6 +371,8 @@ mod tests {
         }
     }
 
+    impl Stream for Parts {}
+
     fn ask(
         parts: Vec<&'static [u8]>,
         ask: &mut dyn FnMut() -> io::Result<()>,
@@ -430,6 +427,8 @@ mod tests {
             Ok(())
         }
     }
+
+    impl Stream for Drip {}
 
     #[test]
     fn a_reply_that_arrives_byte_by_byte_ends_with_its_reader() {

@@ -1,14 +1,13 @@
 //! TLS on a connection: the certificates, and the handshake.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::connection::{Bounded, Stream};
+use crate::connection::{Bounded, Socket, Stream};
 use crate::server::Server;
 
 /// The certificates of an address.
@@ -51,7 +50,7 @@ pub(crate) fn certificates(
 pub(crate) fn wrap(
     server: &Server,
     host: &str,
-    tcp: Bounded<TcpStream>,
+    tcp: Bounded<Socket>,
 ) -> io::Result<Box<dyn Stream>> {
     let certificates = match server.tls() {
         Some(certificates) => certificates.clone(),
@@ -63,7 +62,7 @@ pub(crate) fn wrap(
 }
 
 /// TLS on a socket, whose errors say why the server has closed it.
-struct Tls(StreamOwned<ClientConnection, Bounded<TcpStream>>);
+struct Tls(StreamOwned<ClientConnection, Bounded<Socket>>);
 
 impl Tls {
     /// A server that refuses the client's certificate says so in an alert, and closes the connection.
@@ -95,5 +94,11 @@ impl Write for Tls {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush().map_err(|error| self.reason(error))
+    }
+}
+
+impl Stream for Tls {
+    fn is_closed(&self) -> bool {
+        self.0.sock.is_closed()
     }
 }

@@ -127,8 +127,8 @@ impl Wire {
         self.place.nodes.of_child()
     }
 
-    /// In a forked child: makes a connection of its own when one is needed. Both processes would write
-    /// to the parent's.
+    /// In a forked child: makes a connection of its own when one is needed. The parent's was closed here
+    /// at the fork.
     pub(crate) fn leave_parents(&mut self, nodes: Arc<Nodes>) {
         (self.connection, self.place.nodes) = (None, nodes);
     }
@@ -259,8 +259,9 @@ impl Wire {
         may_go: &MayGo<'_>,
         intake: &mut Intake<'_>,
     ) -> Result<Vec<Value>, Fault> {
-        let is_old = |of: &Connected| of.used.elapsed() >= UNUSED_MAX;
-        if self.was_left() || self.connection.as_ref().is_some_and(is_old) {
+        let is_useless =
+            |of: &Connected| of.used.elapsed() >= UNUSED_MAX || of.connection.is_closed();
+        if self.was_left() || self.connection.as_ref().is_some_and(is_useless) {
             self.connection = None;
         }
         self.was_sent = false;

@@ -28,6 +28,7 @@
 //! apart by the list: an older descriptor is not in it any more.
 
 pub(crate) mod identity;
+mod stream_socket;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 pub(crate) use identity::Expected;
 use identity::{Identity, close, identity_of, is_of, mark};
+pub use stream_socket::StreamSocket;
 
 use crate::{forks, pages};
 

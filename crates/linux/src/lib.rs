@@ -69,6 +69,7 @@ mod thread;
 pub mod topology;
 
 pub use blocked::Records;
+pub use descriptor::StreamSocket;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use fork::forks;

@@ -21,7 +21,8 @@ pub use uwork_linux::small_files::read as read_file;
 pub use uwork_linux::symbols::name as function_name;
 pub use uwork_linux::task::{ENDED as TASK_WORK_ENDED, has_ended as task_work_has_ended};
 pub use uwork_linux::{
-    ThreadHandle, by_c_library, print, service_stack_size, start_joinable as start_thread,
+    StreamSocket, ThreadHandle, by_c_library, print, service_stack_size,
+    start_joinable as start_thread,
 };
 #[cfg(feature = "percpu")]
 pub use uwork_percpu::raw::{

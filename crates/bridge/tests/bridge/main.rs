@@ -8,6 +8,7 @@ mod consumers;
 mod dead;
 mod deaths;
 mod delayed;
+mod descriptors;
 mod effects;
 mod examples;
 mod exec;
