@@ -165,7 +165,13 @@ const SHORT_SLICE_NS: u64 = 100_000;
 /// niceness), and waits for its turn no longer than they do (a short slice). The last point matters
 /// to the whole process: the system ends, stops and renames a process only after each of its threads
 /// has run. Needs no privilege; cannot be undone without one.
+///
+/// # Errors
+/// The system's; and for a real-time thread, beside whose kind a standby would get no CPU.
 pub(super) fn become_standby() -> std::io::Result<()> {
+    if is_real_time() {
+        return Err(Error::other(REAL_TIME));
+    }
     // SAFETY: no pointers; 0 is the calling thread.
     if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE {
         // All threads of the process are lowered, and this policy cannot be left without a privilege.
@@ -175,9 +181,15 @@ pub(super) fn become_standby() -> std::io::Result<()> {
     set_slice(0, libc::SCHED_BATCH, (nice + STANDBY_NICE).min(STANDBY_NICE_MAX).max(nice))
 }
 
-/// The error with which the system refuses the scheduling of standbys, if it does. Changes no thread:
+/// Why there are no standbys in a process whose threads are real-time.
+const REAL_TIME: &str = "the threads are real-time";
+
+/// Why standbys are impossible, if they are: the system's error, or [`REAL_TIME`]. Changes no thread:
 /// it probes with a thread id that does not exist, which the system checks after its filters.
 pub(super) fn standby_refusal() -> Option<std::io::Error> {
+    if is_policy_real_time(POLICY.load(Ordering::Relaxed)) {
+        return Some(Error::other(REAL_TIME));
+    }
     let absent = set_slice(libc::pid_t::MAX, libc::SCHED_BATCH, STANDBY_NICE);
     absent.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH))
 }
@@ -203,7 +215,11 @@ fn set_slice(thread: libc::pid_t, policy: libc::c_int, nice: i32) -> std::io::Re
 /// Whether the calling thread has a real-time policy. False if the system does not say.
 pub(super) fn is_real_time() -> bool {
     // SAFETY: no pointers; 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
+    is_policy_real_time(unsafe { libc::sched_getscheduler(0) })
+}
+
+/// Of a policy, or a negative number if it is unknown.
+fn is_policy_real_time(policy: libc::c_int) -> bool {
     let real_time = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
     policy >= 0 && real_time.contains(&(policy & !libc::SCHED_RESET_ON_FORK))
 }

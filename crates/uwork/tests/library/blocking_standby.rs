@@ -277,6 +277,37 @@ fn a_standby_is_a_little_below_the_other_threads() {
     });
 }
 
+// Catches: a change of the user that waits for a standby which gets no CPU beside real-time threads.
+#[test]
+fn a_real_time_process_has_no_standbys() {
+    let test = "a_real_time_process_has_no_standbys";
+    alone_with(test, in_best_tier, || {
+        let _watchdog = watchdog();
+        collect_reports();
+        let parameters = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the structure is live. The number of a process is that of its main thread.
+        let outcome = unsafe {
+            libc::sched_setscheduler(libc::getpid(), libc::SCHED_FIFO, &raw const parameters)
+        };
+        if outcome != 0 {
+            return eprintln!("{test}: skipped: {}", Error::last_os_error());
+        }
+        for _ in 0..SCENES {
+            scene();
+            assert_eq!(standbys(), 0);
+        }
+        let reported = reported();
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        let (tier, reason) = &reported[0];
+        // Sampling where the system refuses records.
+        assert!(["events", "sampling"].contains(&tier.as_str()), "{tier}");
+        assert!(
+            reason.contains("standby is refused: SCHED_BATCH: the threads are real-time"),
+            "{reason}"
+        );
+    });
+}
+
 /// Gives the process, which is its main thread, this niceness. False if the system refuses it.
 fn has_nice(nice: i32) -> bool {
     // SAFETY: no pointers.
