@@ -33,13 +33,12 @@ pub struct Linux {
 
 impl Linux {
     pub(crate) fn new(options: &Options) -> Linux {
-        let made_at = thread::monotonic_ns();
         Linux {
             fences: membarrier::Fences::new(),
-            zero_at: AtomicU64::new(made_at),
+            zero_at: AtomicU64::new(thread::monotonic_ns()),
             changes: changes::Changes::new(),
             tracer: Tracer::new(),
-            blocked: blocked::BlockDetector::new(made_at, options.blocking_tier),
+            blocked: blocked::BlockDetector::new(options.blocking_tier),
         }
     }
 }
@@ -218,7 +217,8 @@ impl Observer for Linux {
     }
 
     fn record(&self, thread: u64) -> Option<blocked::Records> {
-        let (records, report) = self.blocked.record(thread);
+        let zero_at = self.zero_at.load(Ordering::Relaxed);
+        let (records, report) = self.blocked.record(thread, zero_at);
         if let Some(report) = report {
             // On the watcher's thread.
             crate::engine().report_apart(report);

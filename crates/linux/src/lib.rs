@@ -66,6 +66,7 @@ mod standard_error;
 pub mod symbols;
 pub mod task;
 mod thread;
+mod time_namespace;
 pub mod topology;
 
 pub use blocked::Records;

@@ -25,6 +25,7 @@ pub(super) use proc::run_delay;
 use crate::descriptor::is_passing;
 use crate::latest::Latest;
 use crate::small_files::contents;
+use crate::time_namespace;
 
 /// The environment variable that asks for a method.
 const VARIABLE: &str = "UWORK_BLOCKING";
@@ -44,13 +45,13 @@ pub(super) struct BlockDetector {
     records_refused: AtomicBool,
     /// It was reported that some threads are sampled.
     said_exhausted: AtomicBool,
-    /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
-    offset_ns: u64,
 }
 
 impl BlockDetector {
-    /// `clock_base_ns`: the host's zero in `CLOCK_MONOTONIC`. `asked`: the program's choice.
-    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> BlockDetector {
+    /// `asked`: the program's choice.
+    pub(super) fn new(asked: Option<Tier>) -> BlockDetector {
+        // Before an `unshare` of the program's, if it can be.
+        let _ = time_namespace::ahead_ns();
         let variable = crate::environment::variable(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
         let wish = Wish::of(variable.as_deref(), asked);
@@ -64,7 +65,6 @@ impl BlockDetector {
             pending_report: AtomicBool::new(!as_requested),
             records_refused: AtomicBool::new(false),
             said_exhausted: AtomicBool::new(false),
-            offset_ns: 0_u64.wrapping_sub(clock_base_ns),
         }
     }
 
@@ -132,12 +132,14 @@ impl BlockDetector {
         }
     }
 
-    /// Records a thread. Returns a report too, if a refusal must be reported.
-    pub(super) fn record(&self, thread: u64) -> (Option<Records>, Option<Report>) {
+    /// Records a thread. `zero_at`: the host's zero in `CLOCK_MONOTONIC`. Returns a report too, if a
+    /// refusal must be reported.
+    pub(super) fn record(&self, thread: u64, zero_at: u64) -> (Option<Records>, Option<Report>) {
         if self.records_refused.load(Ordering::Relaxed) {
             return (None, None);
         }
-        let refused = match Records::new(thread, self.offset_ns) {
+        let offset_ns = time_namespace::ahead_ns().wrapping_sub(zero_at);
+        let refused = match Records::new(thread, offset_ns) {
             Ok(records) => return (Some(records), None),
             Err(refused) => refused,
         };

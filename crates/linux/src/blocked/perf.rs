@@ -193,8 +193,8 @@ fn note_refusal(error: &Error) {
 }
 
 impl Records {
-    /// Records a thread from now on. `offset_ns`: added to `CLOCK_MONOTONIC`, wrapping, to get the
-    /// host's clock.
+    /// Records a thread from now on. `offset_ns`: added to the system's `CLOCK_MONOTONIC`, wrapping, to
+    /// get the host's clock.
     pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Records, Refused> {
         if !is_warm() {
             return Err(Refused::NotReady);

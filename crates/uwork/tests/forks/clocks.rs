@@ -3,11 +3,14 @@
 use std::fs;
 use std::time::Duration;
 
+use crate::support::child::alone_each;
 use crate::support::forked::in_child;
 use crate::support::items::Later;
+use crate::support::tiers::{VARIABLE, scene};
 use crate::support::{queue, until, watchdog};
 
 /// Children of this process are in a namespace in which half of the time since the system's start has passed.
+/// False without the privilege for that.
 fn unshare_time() -> bool {
     let uptime = fs::read_to_string("/proc/uptime").expect("it is mounted");
     let seconds: f64 = uptime.split(' ').next().expect("a number").parse().expect("a number");
@@ -32,6 +35,25 @@ fn timers_expire_in_a_child_whose_clock_is_behind() {
             let item = Later::counting();
             assert!(queue.enqueue_delayed(item.clone(), Duration::from_millis(1)).is_queued());
             until("the timer has expired", || item.tally.finished() == 1);
+        });
+    });
+}
+
+// Catches: records of switches by the clock of the system, from which the child's differs: a worker that
+// has slept since a time to come is never replaced.
+#[test]
+fn blocks_are_found_in_a_child_whose_clock_is_behind() {
+    let test = "blocks_are_found_in_a_child_whose_clock_is_behind";
+    alone_each(test, VARIABLE, &["events", "standby"], VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        scene();
+        in_child(|| {
+            if !unshare_time() {
+                return eprintln!("{test}: {tier}: skipped: no privilege");
+            }
+            in_child(|| (0..5).for_each(|_| scene()));
+            // This process stays in the namespace of its parent.
+            (0..5).for_each(|_| scene());
         });
     });
 }
