@@ -13,10 +13,12 @@ use std::vec::Drain;
 use crate::support::child::alone;
 use crate::support::gate::Gate;
 use crate::support::machine::cpus;
+use crate::support::percpu::in_each_mode;
 use crate::support::{self, received};
-use uwork::percpu::{Bundle, PerCpu};
+use uwork::percpu::{Bundle, PerCpu, PerCpuWork};
+use uwork::rcu::RcuWork;
 use uwork::threads::{self, Hooks, ThreadKind};
-use uwork::{BoundedQueue, ErrorKind, Queue, Report, Shutdown, Work};
+use uwork::{BoundedQueue, DelayedWork, ErrorKind, Queue, Report, Shutdown, Work};
 
 /// What `f` returns in an item of this queue, on a worker.
 fn on_worker<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -172,12 +174,19 @@ fn a_hook_may_declare_a_block() {
     });
 }
 
-/// An item that is a static.
+/// Items of each kind in a static.
 struct Idle {
     work: Work<Idle>,
+    delayed: DelayedWork<Idle, 1>,
+    graced: RcuWork<Idle, 2>,
 }
 uwork::has_work!(impl HasWork for Idle { work });
-impl uwork::WorkItem for Idle {
+uwork::has_work!(impl HasDelayedWork<1> for Idle { delayed });
+uwork::has_work!(impl HasRcuWork<2> for Idle { graced });
+impl<const ID: u64> uwork::WorkItem<ID> for Idle
+where
+    Idle: uwork::HasWork<ID>,
+{
     type Pointer = &'static Idle;
     fn run(_this: &'static Idle) {}
 }
@@ -185,9 +194,10 @@ impl uwork::WorkItem for Idle {
 type Wait<'a> = Box<dyn FnOnce() + 'a>;
 
 /// Every call that may wait for an item, by name.
-fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
+fn waits(queue: &Queue, hooks: Hooks<()>) -> Vec<(&'static str, Wait<'_>)> {
     let bounded = || BoundedQueue::new(queue, 1).expect("a place is allowed");
-    static IDLE: Idle = Idle { work: Work::new() };
+    static IDLE: Idle =
+        Idle { work: Work::new(), delayed: DelayedWork::new(), graced: RcuWork::new() };
     let cpu = cpus()[0];
     let limit = Duration::from_secs(60);
     vec![
@@ -201,6 +211,14 @@ fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
         ("flush_helping", Box::new(|| _ = IDLE.work.flush_helping())),
         ("cancel_sync", Box::new(|| _ = IDLE.work.cancel_sync())),
         ("disable_sync", Box::new(|| _ = IDLE.work.disable_sync())),
+        ("flush of a delayed item", Box::new(|| _ = IDLE.delayed.flush())),
+        ("cancel_sync of one", Box::new(|| _ = IDLE.delayed.cancel_sync())),
+        ("disable_sync of one", Box::new(|| _ = IDLE.delayed.disable_sync())),
+        ("flush of an RCU item", Box::new(|| _ = IDLE.graced.flush())),
+        ("cancel_sync of one", Box::new(|| _ = IDLE.graced.cancel_sync())),
+        ("disable_sync of one", Box::new(|| _ = IDLE.graced.disable_sync())),
+        ("flush of a per-CPU item", Box::new(move || _ = PerCpuWork::new(cpu, |_| ()).flush())),
+        ("remove_sync", Box::new(move || _ = hooks.remove_sync())),
         ("join", Box::new(|| _ = queue.spawn_future(pending::<()>()).join())),
         ("join_waiting", Box::new(|| _ = queue.spawn_future(pending::<()>()).join_waiting())),
         ("scope", Box::new(|| uwork::scope(queue, |scope| drop(scope.spawn(|| ()))))),
@@ -221,17 +239,19 @@ fn waits(queue: &Queue) -> Vec<(&'static str, Wait<'_>)> {
 // call that has had an effect; a drop that waits.
 #[test]
 fn every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait() {
-    alone("every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait", || {
+    let test = "every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait";
+    in_each_mode(test, || {
         let (tell, told) = mpsc::channel();
         let gate = Gate::new();
         let held = gate.clone();
+        let others = threads::add_lazy_hooks(|_| (), |_, ()| ());
         threads::add_hooks(
             move |thread| {
                 if thread.queue() != Some("own") {
                     return;
                 }
                 let target = Queue::builder("target").build().unwrap();
-                for (name, wait) in waits(&target) {
+                for (name, wait) in waits(&target, others) {
                     let outcome = catch_unwind(AssertUnwindSafe(wait));
                     let message = outcome.err().and_then(|it| it.downcast_ref::<&str>().copied());
                     tell.send((name, message)).unwrap();
@@ -239,9 +259,7 @@ fn every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait() {
                 // No refused call has closed or paused it.
                 let held = held.clone();
                 target.execute(move || held.wait()).unwrap();
-                // In mode 0 a worker of that CPU would have to come.
-                let data = PerCpu::new(|cpu| cpu);
-                data.cpus().for_each(|cpu| assert_eq!(*data.lock(cpu).unwrap(), cpu));
+                use_other_cpus();
                 drop(target);
                 tell.send(("drop", None)).unwrap();
             },
@@ -261,6 +279,23 @@ fn every_wait_is_refused_in_a_hook_and_the_drop_of_a_queue_does_not_wait() {
         support::until("the dropped queue has ended", || Queue::builder("target").build().is_ok());
         assert_eq!(on_worker(&own, || 42), 42);
     });
+}
+
+/// Each access to data of other CPUs, for which a worker of that CPU would have to come in mode 0. Here
+/// none does.
+fn use_other_cpus() {
+    let data = PerCpu::new(|cpu| cpu);
+    for cpu in data.cpus() {
+        assert_eq!(*data.lock(cpu).unwrap(), cpu);
+        assert_eq!(*data.try_lock(cpu).unwrap(), cpu);
+        assert_eq!(data.with(cpu, |part| *part).unwrap(), cpu);
+    }
+    data.for_each(|cpu, part| assert_eq!(*part, cpu)).unwrap();
+    assert!(data.cpus().contains(&*data.lock_local().unwrap()));
+    let bundle = Bundle::new(2, |_: Drain<'_, u32>| ());
+    bundle.add(1);
+    // What is left goes to the sink.
+    drop((data, bundle));
 }
 
 // Catches: a half of a hook's join, taken by a thread that came for a half of the item around: the hook
