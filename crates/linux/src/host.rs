@@ -234,10 +234,9 @@ impl Observer for Linux {
         records.activity().or_else(|| self.activity(thread))
     }
 
-    fn park_on_records(&self, event: &Event, records: &[&blocked::Records], deadline: u64) {
-        if !event.wait(Some(Duration::ZERO)) {
-            self.blocked.poll(records, deadline.saturating_sub(self.now()));
-        }
+    fn park_on_records(&self, event: &Event, records: &[&blocked::Records], deadline: u64) -> bool {
+        !event.wait(Some(Duration::ZERO))
+            && self.blocked.poll(records, deadline.saturating_sub(self.now()))
     }
 }
 

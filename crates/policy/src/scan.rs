@@ -15,6 +15,11 @@ pub const SOON_NS: u64 = 50_000;
 pub const INTERVAL_MAX_NS: u64 = 2_000_000;
 /// The same while something waits in a suspect pool.
 pub const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
+/// For how long the watcher leaves records of switches unread after a scan that they have led to, and
+/// that has found no sleep: the first time, and the longest.
+pub const UNREAD_FIRST_NS: u64 = 100_000;
+/// The longest: see [`UNREAD_FIRST_NS`].
+pub const UNREAD_MAX_NS: u64 = 400_000;
 /// The watcher sleeps when nothing has waited for this long.
 pub const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
 
@@ -122,6 +127,42 @@ pub enum Rest {
     Linger,
     /// Nothing has waited for [`LINGER_NS`]: it sleeps.
     Sleep,
+}
+
+/// When the watcher reads records of switches. One that says that a worker was preempted, or has its CPU
+/// again, is of no use; and the watcher itself preempts a worker if it shares a CPU with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listening {
+    unread_ns: u64,
+    /// It waits for records from this time on.
+    pub from: u64,
+}
+
+/// How a wait of the watcher for records has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It has not waited for them.
+    Nothing,
+    /// There was no record until the next scan was due.
+    Silence,
+    /// There was one.
+    Records,
+}
+
+impl Listening {
+    /// After a scan at `now`. `has_slept`: the scan has found a worker that sleeps, or has slept.
+    #[must_use]
+    pub fn after(self, heard: Heard, has_slept: bool, now: u64) -> Listening {
+        match heard {
+            _ if has_slept => Listening::default(),
+            Heard::Silence => Listening::default(),
+            Heard::Nothing => self,
+            Heard::Records => {
+                let unread_ns = (2 * self.unread_ns).clamp(UNREAD_FIRST_NS, UNREAD_MAX_NS);
+                Listening { unread_ns, from: now.saturating_add(unread_ns) }
+            }
+        }
+    }
 }
 
 /// What the watcher remembers from one scan to the next, while it is awake.

@@ -2,8 +2,8 @@
 
 use uwork_policy::progress::NEVER;
 use uwork_policy::scan::{
-    Backlog, Leftover, Pace, Rest, Retry, Scanned, Starved, looks_again_at, retry, something_waits,
-    wakes_neighbour,
+    Backlog, Heard, Leftover, Listening, Pace, Rest, Retry, Scanned, Starved, UNREAD_FIRST_NS,
+    UNREAD_MAX_NS, looks_again_at, retry, something_waits, wakes_neighbour,
 };
 
 const FLAGS: [bool; 2] = [false, true];
@@ -167,4 +167,20 @@ fn a_scan_that_is_due_soon_is_neither_early_nor_late() {
     }
     let never = Scanned { waiting: true, suspect: false, next: NEVER };
     assert_eq!(Pace::woken(0).after(never, u64::MAX).1, u64::MAX, "no time is later");
+}
+
+#[test]
+fn records_without_a_sleep_are_left_unread_for_longer_and_longer() {
+    let mut listening = Listening::default();
+    assert!(listening.from <= NOW, "the first record is read at once");
+    for unread_ns in [UNREAD_FIRST_NS, 2 * UNREAD_FIRST_NS, UNREAD_MAX_NS, UNREAD_MAX_NS] {
+        listening = listening.after(Heard::Records, false, NOW);
+        assert_eq!(listening.from, NOW + unread_ns);
+        // Scans in between do not prolong it.
+        assert_eq!(listening.after(Heard::Nothing, false, NOW + 1), listening);
+    }
+    for heard in [Heard::Nothing, Heard::Silence, Heard::Records] {
+        assert_eq!(listening.after(heard, true, NOW), Listening::default(), "{heard:?}");
+    }
+    assert_eq!(listening.after(Heard::Silence, false, NOW), Listening::default());
 }

@@ -85,6 +85,8 @@ struct Thread {
     told: CpuSet,
     /// How often it has parked or dozed.
     waits: u64,
+    /// How often it has dozed, woken from that, or lost its CPU.
+    switches: u64,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
     /// When its last doze began, and how long it lasted.
@@ -112,6 +114,8 @@ pub struct Counts {
     pub looks: u64,
     /// Threads that the engine spawned.
     pub spawns: u64,
+    /// How often a thread lost its CPU to another one.
+    pub evictions: u64,
 }
 
 impl Counts {
@@ -181,7 +185,7 @@ pub struct Machine {
     /// Dispatches since the clock advanced.
     dispatches_now: u64,
     dispatches: u64,
-    /// The thread that waits for any of these threads to go to sleep or to wake up.
+    /// The thread that waits for any of these threads to switch.
     observer: Option<(ThreadId, Vec<ThreadId>)>,
 }
 
@@ -238,6 +242,7 @@ impl Machine {
             reported_cpu: cpu,
             told: CpuSet::new(),
             waits: 0,
+            switches: 0,
             asleep_since: None,
             slept: None,
             main: Some(main),
@@ -345,7 +350,7 @@ impl Machine {
         }
         match doing {
             Doing::Ready => self.push_ready(id),
-            Doing::Dozing => self.notify_observer(id),
+            Doing::Dozing => self.note_switch(id),
             _ => {}
         }
     }
@@ -500,7 +505,7 @@ impl Machine {
                     self.push_ready(id);
                     if let Some(since) = self.threads[id].asleep_since.take() {
                         self.threads[id].slept = Some((since, at - since));
-                        self.notify_observer(id);
+                        self.note_switch(id);
                     }
                 }
             }

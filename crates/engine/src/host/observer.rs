@@ -94,7 +94,13 @@ pub trait Observer: Send + Sync {
         self.activity(thread)
     }
 
-    /// Sleeps until one of these threads blocks or wakes, or until `deadline`. May return early.
-    /// May return late if `event` is woken, but never after the deadline.
-    fn park_on_records(&self, event: &Self::Event, records: &[&Self::Records], deadline: u64);
+    /// Sleeps until one of these threads leaves its CPU or gets one, or until `deadline`; not at all if
+    /// one has done so since it was sampled. May return early. May return late if `event` is woken, but
+    /// never after the deadline. True if there may be new records.
+    fn park_on_records(
+        &self,
+        event: &Self::Event,
+        records: &[&Self::Records],
+        deadline: u64,
+    ) -> bool;
 }

@@ -316,7 +316,7 @@ impl Observer for Unobserved {
         ThreadSample::default()
     }
 
-    fn park_on_records(&self, _: &Event, _: &[&()], _: u64) {
+    fn park_on_records(&self, _: &Event, _: &[&()], _: u64) -> bool {
         unreachable!("no thread is recorded");
     }
 }

@@ -53,7 +53,7 @@ pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
 use scan::{REMEMBER_NS, Scan, ScanState};
 pub(crate) use uwork_policy::scan::STUCK_NS;
-use uwork_policy::scan::{Pace, Rest};
+use uwork_policy::scan::{Heard, Listening, Pace, Rest};
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
@@ -319,10 +319,11 @@ impl<'a, H: Host> Watcher<'a, H> {
     fn scan_while_needed(&mut self) {
         let (engine, watch, host) = (self.engine, &self.engine.watch, self.engine.host());
         let now = host.now();
-        let mut pace = Pace::woken(now);
+        let (mut pace, mut listening) = (Pace::woken(now), Listening::default());
         if let Some(at) = pace.first_scan_at(watch.is_any_suspect(engine, now)) {
             let _ = host.park(&watch.event, Some(at));
         }
+        let mut heard = Heard::Nothing;
         while !watch.is_retired() {
             engine.host().watcher_woke();
             watch.spawn_requested(engine);
@@ -336,17 +337,31 @@ impl<'a, H: Host> Watcher<'a, H> {
             }
             let next;
             (pace, next) = pace.after(scan.scanned, now);
-            let records = self.state.samples.wanted();
-            if records.is_empty() {
-                let _ = host.park(&watch.event, Some(next));
-            } else {
-                engine.observer().park_on_records(&watch.event, &records, next);
-            }
+            listening = listening.after(heard, self.state.samples.take_slept(), now);
+            heard = self.park_until(next, listening);
         }
         self.guard.check_if_due(engine, self.check_at.is_some());
         self.state.runs.clear();
         if self.state.samples.records_any() {
             self.state.clear_at = host.now().saturating_add(REMEMBER_NS);
+        }
+    }
+
+    /// Sleeps until the next scan is due, until the watcher is called, or until there are records that it
+    /// reads now.
+    fn park_until(&self, next: u64, listening: Listening) -> Heard {
+        let (host, event) = (self.engine.host(), &self.engine.watch.event);
+        let records = self.state.samples.wanted();
+        let from = if records.is_empty() { next } else { listening.from.min(next) };
+        if records.is_empty() || from > host.now() {
+            let is_called = host.park(event, Some(from));
+            if is_called || from == next {
+                return Heard::Nothing;
+            }
+        }
+        match self.engine.observer().park_on_records(event, &records, next) {
+            true => Heard::Records,
+            false => Heard::Silence,
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Samples<O: Observer> {
     not_queried: u32,
     queried_from: u32,
     refused_until: u64,
+    /// Whether records of a counted worker have shown a sleep since [`Samples::take_slept`].
+    has_slept: bool,
     now: u64,
 }
 
@@ -61,6 +63,7 @@ impl<O: Observer> Samples<O> {
             not_queried: 0,
             queried_from: 0,
             refused_until: 0,
+            has_slept: false,
             now: 0,
         }
     }
@@ -78,6 +81,11 @@ impl<O: Observer> Samples<O> {
         for kept in self.by_slot.values_mut() {
             kept.wanted = false;
         }
+    }
+
+    /// Whether records have shown a counted worker that sleeps, or has slept, since the last call.
+    pub(super) fn take_slept(&mut self) -> bool {
+        std::mem::take(&mut self.has_slept)
     }
 
     /// Drops all samples, and closes all records.
@@ -125,6 +133,7 @@ impl<O: Observer> Samples<O> {
         let mut activity = None;
         if let Some(records) = &mut kept.records {
             let sample = observer.sample(records);
+            self.has_slept |= shows_sleep(sample);
             learn(blocking, kept.known_since, sample);
             kept.wanted = record;
             activity = sample.activity;
@@ -229,6 +238,11 @@ impl<O: Observer> Samples<O> {
         self.by_slot.retain(|_, kept| kept.known_since >= time || kept.wanted);
         self.recorded = self.by_slot.values().filter(|kept| kept.records.is_some()).count();
     }
+}
+
+/// A lost record may be that of a sleep.
+fn shows_sleep(sample: ThreadSample) -> bool {
+    sample.activity != Some(Activity::Runs) || sample.slept.is_some()
 }
 
 /// Learns from a sleep inside the run. A sleep that began before the watcher knew of the run is the

@@ -45,6 +45,7 @@ mod permits;
 mod placement;
 mod progress;
 mod random;
+mod records;
 mod rescue;
 mod saving;
 mod saving_cpus;

@@ -196,8 +196,8 @@ impl BlockDetector {
         self.reason.replace(more).clone()
     }
 
-    pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) {
-        perf::poll(records, timeout_ns);
+    pub(super) fn poll(&self, records: &[&Records], timeout_ns: u64) -> bool {
+        perf::poll(records, timeout_ns)
     }
 }
 

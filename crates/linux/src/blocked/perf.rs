@@ -272,8 +272,8 @@ fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, 
     }
 }
 
-/// Sleeps until a record arrives, for at most `timeout_ns`.
-pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
+/// Sleeps until a record arrives, for at most `timeout_ns`. True if one has.
+pub(super) fn poll(records: &[&Records], timeout_ns: u64) -> bool {
     let polled = || records.iter().filter(|records| records.is_polled());
     let watched = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // A number that belongs to another file by now is polled once.
@@ -298,6 +298,7 @@ pub(super) fn poll(records: &[&Records], timeout_ns: u64) {
             records.check(file.revents);
         }
     }
+    ready > 0
 }
 
 /// In a child after a fork: the thread that was opening the event does not exist here.

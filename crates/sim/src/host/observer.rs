@@ -1,5 +1,7 @@
 //! What the engine can learn of the machine's threads.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use uwork_engine::host::{Activity, Detection, Frame, Host, NoStack, Observer, ThreadSample};
 use uwork_policy::blocking::Tier;
 
@@ -9,6 +11,18 @@ use super::{Event, VirtualHost};
 pub struct Records {
     host: VirtualHost,
     thread: usize,
+    /// Its switches when it was sampled, or when the watcher woke for them.
+    seen: AtomicU64,
+    /// The last sleep that a sample has had.
+    slept: Option<(u64, u64)>,
+}
+
+impl Records {
+    /// Whether there are new ones. The next call is about later ones.
+    fn are_new(&self) -> bool {
+        let switches = self.host.machine().switches_of(self.thread);
+        self.seen.swap(switches, Ordering::Relaxed) != switches
+    }
 }
 
 impl Drop for Records {
@@ -72,7 +86,12 @@ impl Observer for VirtualHost {
         }
         detecting.recorded += 1;
         drop(detecting);
-        Some(Records { host: self.clone(), thread: thread as usize - 1 })
+        let thread = thread as usize - 1;
+        let machine = self.machine();
+        let seen = AtomicU64::new(machine.switches_of(thread));
+        let (_, slept) = machine.sleep_of(thread);
+        drop(machine);
+        Some(Records { host: self.clone(), thread, seen, slept })
     }
 
     fn sample(&self, records: &mut Records) -> ThreadSample {
@@ -82,7 +101,10 @@ impl Observer for VirtualHost {
             return ThreadSample::default();
         }
         drop(detecting);
+        let _ = records.are_new();
         let (since, slept) = self.machine().sleep_of(records.thread);
+        let slept = slept.filter(|_| records.slept != slept);
+        records.slept = slept.or(records.slept);
         let activity = match since {
             None => Activity::Runs,
             since => Activity::Sleeps { since },
@@ -90,9 +112,15 @@ impl Observer for VirtualHost {
         ThreadSample { activity: Some(activity), slept }
     }
 
-    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) {
+    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) -> bool {
+        // No thread executes before this one parks.
+        let any = || records.iter().fold(false, |any, records| records.are_new() || any);
+        if any() {
+            return true;
+        }
         self.machine().observe(records.iter().map(|records| records.thread).collect());
         let _ = self.park(event, Some(deadline));
         self.machine().observe_no_more();
+        any()
     }
 }

@@ -65,6 +65,8 @@ impl Machine {
         thread.burnt -= thread.burn;
         self.push_ready(id);
         self.record(id, What::Evicted);
+        self.counts.evictions += 1;
+        self.note_switch(id);
     }
 
     /// The next thread to execute. Advances the clock when no thread can.

@@ -1,0 +1,90 @@
+//! Records of switches: those of preemptions wake the watcher seldom, and those of blocks early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::blocking::Tier;
+use uwork_policy::scan::{INTERVAL_SUSPECT_NS, UNREAD_MAX_NS};
+use uwork_policy::scope::AffinityScope;
+
+use crate::chance::Chaos;
+use crate::item::Item;
+use crate::setup::{MS, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
+
+/// One CPU, which threads that compute lose to each other after this time.
+const SLICE: u64 = 20 * US;
+
+fn sliced() -> Setup {
+    Setup { machine: "core:1", chaos: Chaos { slice_ns: SLICE, ..Chaos::STEADY }, seed: 0 }
+}
+
+fn put(
+    queue: &VirtualQueue,
+    engine: &Arc<VirtualEngine>,
+    body: impl Fn(&VirtualEngine) + Send + Sync + 'static,
+) {
+    let engine = engine.clone();
+    assert_eq!(Item::new(move || body(&engine)).queue(queue), Queued::Yes);
+}
+
+/// Two queues with workers of their own on the CPU. Blocks are expected in the first one.
+fn two_queues(engine: &Arc<VirtualEngine>) -> [VirtualQueue; 2] {
+    engine.host().detecting().tier = Tier::Events;
+    let queues = [0, 5].map(|nice| {
+        let mut of_queue = attrs(engine, AffinityScope::System, false);
+        of_queue.nice = nice;
+        let kind = Kind::Unbound(of_queue);
+        make(engine, QueueSpec { max_active: 16, ..spec(&format!("nice-{nice}"), kind) })
+    });
+    for _ in 0..4 {
+        put(&queues[0], engine, |engine| engine.host().doze(2 * MS));
+    }
+    queues[0].flush().unwrap();
+    queues
+}
+
+/// Of two workers that take the CPU from each other.
+#[test]
+fn thousands_of_preemptions_lead_to_few_scans() {
+    with_engine(sliced(), |engine| {
+        let queues = two_queues(engine);
+        let (begun, before) = (engine.host().time(), engine.host().counts());
+        for queue in &queues {
+            // Too short for a hog.
+            (0..100).for_each(|_| put(queue, engine, |engine| engine.host().burn(4 * MS)));
+        }
+        queues.iter().for_each(|queue| queue.flush().unwrap());
+        let (took, after) = (engine.host().time() - begun, engine.host().counts());
+        let preemptions = after.evictions - before.evictions;
+        assert!(preemptions > 10_000, "{preemptions}");
+        let scans = after.looks - before.looks;
+        assert!(scans <= took / UNREAD_MAX_NS + took / INTERVAL_SUSPECT_NS, "{scans} in {took} ns");
+    });
+}
+
+/// A worker that blocks among the preemptions is replaced when the watcher reads the next time.
+#[test]
+fn a_block_among_preemptions_is_found() {
+    with_engine(sliced(), |engine| {
+        let queues = two_queues(engine);
+        put(&queues[1], engine, |engine| engine.host().burn(100 * MS));
+        for round in 0..40 {
+            put(&queues[0], engine, move |engine| {
+                engine.host().burn(MS + round * 70 * US);
+                engine.host().doze(20 * MS);
+            });
+            let (engine, blocked) = (engine.clone(), engine.host().time());
+            let begun = Arc::new(AtomicU64::new(0));
+            let begins = begun.clone();
+            put(&queues[0], &engine, move |engine| {
+                begins.store(engine.host().time(), Ordering::Relaxed);
+            });
+            queues[0].flush().unwrap();
+            let waited = begun.load(Ordering::Relaxed) - blocked;
+            // Beside the other worker the burn takes twice its time.
+            let burn = 2 * (MS + round * 70 * US);
+            assert!(waited <= burn + MS, "{round}: {waited} ns, of which {burn} before the block");
+        }
+    });
+}
