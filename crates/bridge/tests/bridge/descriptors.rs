@@ -30,8 +30,10 @@ fn in_child(f: impl FnOnce()) {
     assert_eq!(status, 0);
 }
 
-/// The device, inode and type of an open file.
-fn file_at(number: RawFd) -> Option<(u64, u64, libc::mode_t)> {
+/// The device, inode and type of a file.
+type File = (u64, u64, libc::mode_t);
+
+fn file_at(number: RawFd) -> Option<File> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the structure is live, and filled if the call succeeds.
     let stat =
@@ -49,7 +51,7 @@ fn sockets() -> Vec<RawFd> {
 }
 
 /// A pair of the program's for each number. The other ends have numbers beyond all others.
-struct Pairs(Vec<(RawFd, RawFd, Option<(u64, u64, libc::mode_t)>)>);
+struct Pairs(Vec<(RawFd, RawFd, Option<File>)>);
 
 impl Pairs {
     /// Gives these numbers to the program's files, as a close of all descriptors does whose next files

@@ -114,7 +114,7 @@ impl Observer for VirtualHost {
 
     fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) -> bool {
         // No thread executes before this one parks.
-        let any = || records.iter().fold(false, |any, records| records.are_new() || any);
+        let any = || records.iter().filter(|records| records.are_new()).count() > 0;
         if any() {
             return true;
         }
