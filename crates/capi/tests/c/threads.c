@@ -31,6 +31,8 @@ static struct uw_bounded *bounded;
 static struct uw_thread_hooks *hooks;
 static sem_t queued_ran, slow_inside, slow_go;
 static struct uw_work queued;
+static struct uw_delayed_work delayed;
+static struct uw_rcu_work graced;
 static int refused, queued_by_hook;
 static pid_t parent;
 
@@ -74,8 +76,15 @@ static void *start(const struct uw_thread *thread, void *arg)
 		CHECK(uw_queue_drain(shared) == -ENOTRECOVERABLE);
 		CHECK(uw_queue_pause(shared) == -ENOTRECOVERABLE);
 		CHECK(uw_queue_destroy(shared) == -ENOTRECOVERABLE);
+		CHECK(uw_queue_flush_timeout(shared, 1) == -ENOTRECOVERABLE);
+		CHECK(uw_queue_pause_timeout(shared, 1) == -ENOTRECOVERABLE);
 		CHECK(uw_work_flush(&queued) == -ENOTRECOVERABLE);
+		CHECK(uw_work_flush_helping(&queued) == -ENOTRECOVERABLE);
 		CHECK(uw_work_cancel_sync(&queued) == -ENOTRECOVERABLE);
+		CHECK(uw_work_disable_sync(&queued) == -ENOTRECOVERABLE);
+		CHECK(uw_delayed_work_flush(&delayed) == -ENOTRECOVERABLE);
+		CHECK(uw_rcu_work_flush(&graced) == -ENOTRECOVERABLE);
+		CHECK(uw_thread_hooks_remove_sync(hooks) == -ENOTRECOVERABLE);
 		CHECK(uw_work_on_cpu(0, never, NULL, NULL) == -ENOTRECOVERABLE);
 		CHECK(uw_on_each_cpu(never_on, NULL) == -ENOTRECOVERABLE);
 		CHECK(uw_bounded_reserve(bounded) == -ENOTRECOVERABLE);
@@ -212,6 +221,8 @@ int main(void)
 	sem_init(&slow_inside, 0, 0);
 	sem_init(&slow_go, 0, 0);
 	uw_work_init(&queued, run_queued);
+	uw_delayed_work_init(&delayed, run_queued, 0, 0);
+	uw_rcu_work_init(&graced, run_queued);
 	parent = getpid();
 
 	/* In the debug mode a misuse ends the process. */

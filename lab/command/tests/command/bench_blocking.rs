@@ -59,6 +59,20 @@ fn refused(args: &[&str], words: &[&str]) {
     }
 }
 
+/// The metrics of a case whose items block among short ones.
+fn with_latencies() -> BTreeSet<&'static str> {
+    BTreeSet::from([
+        "items_per_s",
+        "cpu_s_per_mitem",
+        "wall_s",
+        "threads_peak",
+        "latency_p50_us",
+        "latency_p90_us",
+        "latency_p99_us",
+        "latencies",
+    ])
+}
+
 #[test]
 fn every_runner_has_each_metric_of_a_case_that_blocks() {
     let (table, _, records) = run(&["--case", "lock", "--rivals", "--tier", "events,declared"]);
@@ -73,15 +87,7 @@ fn every_runner_has_each_metric_of_a_case_that_blocks() {
         assert_eq!((text(record, "bench"), text(record, "case")), ("blocking", "lock"));
         assert!(record["value"].as_f64().is_some_and(|value| value >= 0.0), "{record}");
     }
-    let of_each = BTreeSet::from([
-        "items_per_s",
-        "cpu_s_per_mitem",
-        "wall_s",
-        "threads_peak",
-        "latency_p50_us",
-        "latency_p99_us",
-        "latencies",
-    ]);
+    let of_each = with_latencies();
     let runners = [
         ("uwork", "declared"),
         ("uwork", "events"),
@@ -96,6 +102,17 @@ fn every_runner_has_each_metric_of_a_case_that_blocks() {
     assert!(table.contains("lock: one item locks a held mutex for 1 ms"), "{table}");
     assert!(table.contains("us: from the beginning of a block of 20 ms to the start"), "{table}");
     assert!(table.contains("the fastest rival"), "{table}");
+}
+
+#[test]
+fn sleeps_beside_a_busy_process_are_those_of_uwork_and_the_ratio_is_to_sampling() {
+    let args = ["--case", "sleep-busy", "--rivals", "--tier", "standby,sampling"];
+    let (table, _, records) = run(&args);
+    let tiers = ["standby", "sampling"].map(|tier| ("uwork", tier));
+    assert_eq!(metrics(&records), tiers.map(|who| (who, with_latencies())).into());
+    assert!(records.iter().all(|record| record["case"] == "sleep-busy"));
+    assert!(table.contains("while another process keeps all CPUs busy"), "{table}");
+    assert!(table.contains("ratio: to uwork sampling (sleep-busy)"), "{table}");
 }
 
 #[test]
@@ -141,7 +158,7 @@ fn bad_options_are_refused_with_what_is_allowed() {
     }
     refused(
         &["--case", "slep"],
-        &["--case 'slep'", "sleep, pipe, lock, fault, mixed, burst, flood, busy"],
+        &["--case 'slep'", "sleep, sleep-busy, pipe, lock, fault, mixed, burst, flood, busy"],
     );
     refused(
         &["--runner", "ryon"],

@@ -5,13 +5,18 @@ use std::time::Duration;
 use super::obstacles::Kind;
 
 /// The names of the cases, in the order in which they run.
-pub(super) const ALL: [&str; 8] =
-    ["sleep", "pipe", "lock", "fault", "mixed", "burst", "flood", "busy"];
+pub(super) const ALL: [&str; 9] =
+    ["sleep", "sleep-busy", "pipe", "lock", "fault", "mixed", "burst", "flood", "busy"];
+
+/// Whether another process keeps all CPUs busy meanwhile.
+pub(super) fn is_busy(case: &str) -> bool {
+    matches!(case, "sleep-busy" | "busy")
+}
 
 /// The kinds of blocking calls in a case; empty if its items do not block.
 pub(super) fn kinds(case: &str) -> &'static [Kind] {
     match case {
-        "sleep" | "burst" => &[Kind::Sleep],
+        "sleep" | "sleep-busy" | "burst" => &[Kind::Sleep],
         "pipe" => &[Kind::Pipe],
         "lock" => &[Kind::Lock],
         "fault" => &[Kind::Fault],
@@ -19,6 +24,8 @@ pub(super) fn kinds(case: &str) -> &'static [Kind] {
         _ => &[],
     }
 }
+
+const BUSY: &str = "while another process keeps all CPUs busy";
 
 /// The description above the table.
 pub(super) fn about(case: &str, quick: bool) -> String {
@@ -30,10 +37,10 @@ pub(super) fn about(case: &str, quick: bool) -> String {
             BURST_SLEEP.as_millis()
         ),
         "flood" => "short items that do not block; declared: without detection".to_owned(),
-        "busy" => "the same, while another process keeps all CPUs busy".to_owned(),
+        "busy" => format!("the same, {BUSY}"),
         case => {
             let what = match case {
-                "sleep" => "sleeps",
+                "sleep" | "sleep-busy" => "sleeps",
                 "pipe" => "reads an empty pipe",
                 "lock" => "locks a held mutex",
                 "fault" => "touches a missing page",
@@ -41,6 +48,7 @@ pub(super) fn about(case: &str, quick: bool) -> String {
             };
             let end = match case {
                 "sleep" => "",
+                "sleep-busy" => &format!(", {BUSY}"),
                 "mixed" => ", which ends, unless it is a sleep, when that has started",
                 _ => ", which ends when that has started",
             };

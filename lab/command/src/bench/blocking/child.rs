@@ -19,7 +19,7 @@ use crate::bench::uwork_pool;
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
     measured::end_on_panic();
     // Started before this process may lose the permission to read its own program file.
-    let burner = (order.case == "busy").then(|| Burner::start(order.burner()?)).transpose()?;
+    let burner = cases::is_busy(&order.case).then(|| Burner::start(order.burner()?)).transpose()?;
     if order.unprivileged {
         privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
     }

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use uwork_rivals::jobs::JobPool;
 
 use super::cases::{LONG_BLOCK, Size};
-use super::figures::{LATENCIES, LATENCY_P50, LATENCY_P99};
+use super::figures::{LATENCIES, LATENCY_P50, LATENCY_P90, LATENCY_P99};
 use super::obstacles::{Kind, Obstacles};
 use crate::bench::measured::Figures;
 
@@ -53,6 +53,7 @@ pub(super) fn measure(
     }
     let micros = |quantile| taken.value_at_quantile(quantile) as f64 / 1e3;
     figures.set(LATENCY_P50, micros(0.50));
+    figures.set(LATENCY_P90, micros(0.90));
     figures.set(LATENCY_P99, micros(0.99));
     figures.set(LATENCIES, taken.len() as f64);
 }

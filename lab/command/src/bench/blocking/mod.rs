@@ -3,6 +3,7 @@
 //! - `sleep`, `pipe`, `lock`, `fault` and `mixed`: rate, CPU time and threads of such a mixture. In
 //!   addition, on one CPU or one worker, the time from the start of a block to the start of the
 //!   next item.
+//! - `sleep-busy`: as `sleep`, while another process keeps all CPUs busy. Only for uwork.
 //! - `burst`: many items that sleep, on a queue with a limit. Only for pools that replace blocked
 //!   items.
 //! - `flood` and `busy`: the cost of detection without any blocks, and whether detection mistakes
@@ -51,8 +52,9 @@ pub(super) struct Args {
     /// Smaller sizes and one sample, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: sleep, pipe, lock, fault, mixed (blocking items among short items), burst
-    /// (many sleeping items, at most 256 at a time), flood and busy (no blocking items)
+    /// Only these cases: sleep, pipe, lock, fault, mixed (blocking items among short items),
+    /// sleep-busy (sleep beside a busy process), burst (many sleeping items, at most 256 at a time),
+    /// flood and busy (no blocking items)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners
@@ -134,7 +136,7 @@ impl Selection {
     }
 
     fn group(&self, case: &'static str) -> Group<Measured> {
-        let only_uwork = matches!(case, "flood" | "busy");
+        let only_uwork = case == "flood" || cases::is_busy(case);
         let mut contestants = Vec::new();
         let own = self.tiers.iter();
         contestants.extend(own.map(|tier| self.contestant(case, uwork_pool::RUNNER, tier, None)));
@@ -151,10 +153,10 @@ impl Selection {
             title: self.title(case, samples),
             contestants,
             samples,
-            ratio_to: if only_uwork {
-                RatioTo::Variant(uwork_jobs::DECLARED)
-            } else {
-                RatioTo::FastestRival
+            ratio_to: match case {
+                "sleep-busy" => RatioTo::Variant(uwork_jobs::SAMPLING),
+                _ if only_uwork => RatioTo::Variant(uwork_jobs::DECLARED),
+                _ => RatioTo::FastestRival,
             },
         }
     }

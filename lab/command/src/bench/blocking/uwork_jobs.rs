@@ -8,8 +8,9 @@ use uwork_rivals::jobs::{Job, JobPool, Wait};
 use crate::UserError;
 
 /// The tiers, which are the variants. In the first tier, items declare their blocks.
-pub(super) const TIERS: [&str; 4] = [DECLARED, "standby", "events", "sampling"];
+pub(super) const TIERS: [&str; 4] = [DECLARED, "standby", "events", SAMPLING];
 pub(super) const DECLARED: &str = "declared";
+pub(super) const SAMPLING: &str = "sampling";
 
 /// A queue, and the CPU of its items.
 pub(super) struct UworkJobs {
