@@ -12,8 +12,8 @@ pub(super) enum Event {
     Failed(String, String),
     /// Still running after libtest's patience.
     Slow(String),
-    /// The process got to its end.
-    Over,
+    /// All tests of the process have ended. Whether none of them failed.
+    Over(bool),
 }
 
 /// The parts of one line.
@@ -52,7 +52,8 @@ fn of(value: &Value) -> Option<Option<Event>> {
     let name = || word("name").map(str::to_owned);
     match (word("type")?, word("event")?) {
         ("suite", "started") => Some(None),
-        ("suite", "ok" | "failed") => Some(Some(Event::Over)),
+        ("suite", "ok") => Some(Some(Event::Over(true))),
+        ("suite", "failed") => Some(Some(Event::Over(false))),
         ("test", "started") => Some(Some(Event::Began(name()?))),
         ("test", "ok") => Some(Some(Event::Passed(name()?))),
         ("test", "ignored") => Some(Some(Event::Ignored(name()?))),
@@ -92,7 +93,9 @@ mod tests {
         let failed = r#"{ "type": "test", "name": "a", "event": "failed", "stdout": "x\"y\n" }"#;
         assert_eq!(events(failed), [Event::Failed("a".into(), "x\"y\n".into())]);
         let over = r#"{ "type": "suite", "event": "ok", "passed": 3, "failed": 0 }"#;
-        assert_eq!(events(over), [Event::Over]);
+        assert_eq!(events(over), [Event::Over(true)]);
+        let over = r#"{ "type": "suite", "event": "failed", "passed": 3, "failed": 1 }"#;
+        assert_eq!(events(over), [Event::Over(false)]);
     }
 
     #[test]

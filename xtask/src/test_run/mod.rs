@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use binary::Binary;
 use options::{Options, Storms};
+use process::Ended;
 use record::Record;
 use tally::Failure;
 
@@ -153,6 +154,9 @@ impl Run {
             for failure in &suspects {
                 println!("test {} ... FAILED: {}", failure.test, ended.ending);
             }
+            if ended.tally.ended_badly_after(ended.code) {
+                self.ended_badly(&binary.label(), &ended)?;
+            }
             self.passed += ended.tally.passed.len();
             self.ignored += ended.tally.ignored.len();
             failures.extend(ended.tally.failed.into_iter().map(|failure| vec![failure]));
@@ -168,6 +172,15 @@ impl Run {
             arguments = self.options.exactly(&left);
         }
         failures.iter().try_for_each(|suspects| self.judge(binary, suspects))
+    }
+
+    /// Never repeated: the failure belongs to no test.
+    fn ended_badly(&mut self, what: &str, ended: &Ended) -> Result<(), String> {
+        let name = format!("{what}: after its last test: {}", ended.ending);
+        let said = self.record.keep(what, "end", &format!("{}{}\n", ended.output, ended.ending))?;
+        println!("{name}; the output: {}", said.display());
+        self.failed.push(name);
+        Ok(())
     }
 
     /// Repeats a test that failed, or each of those that were running when their process ended. If
@@ -203,7 +216,11 @@ impl Run {
         let ended = process::run(binary, &arguments.map(str::to_owned), &mut self.record)?;
         let said = format!("{}{}\n", ended.output, ended.ending);
         self.keep_both(name, &said)?;
-        Ok(ended.tally.passed.contains(&failure.test))
+        let ended_badly = ended.tally.ended_badly_after(ended.code);
+        if ended_badly {
+            println!("{name}: passed, and then the process ended: {}", ended.ending);
+        }
+        Ok(ended.tally.passed.contains(&failure.test) && !ended_badly)
     }
 
     fn keep_both(&self, name: &str, said: &str) -> Result<(), String> {

@@ -24,6 +24,8 @@ pub(super) struct Ended {
     pub(super) tally: Tally,
     /// As in `signal: 6 (SIGABRT)`.
     pub(super) ending: String,
+    /// The exit code, unless a signal ended the process.
+    pub(super) code: Option<i32>,
     /// All that was written, apart from events.
     pub(super) output: String,
 }
@@ -42,7 +44,7 @@ pub(super) fn run(
     let mut child = child.map_err(|error| format!("{}: {error}", binary.program.display()))?;
     let mut follower = Follower::new(binary.label());
     let mut heard = Instant::now();
-    let ending = loop {
+    let status = loop {
         // In this order, so that nothing is missed that the process wrote before its end.
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         let news = follower.read(&mut out, &mut err, record)?;
@@ -50,14 +52,15 @@ pub(super) fn run(
             heard = Instant::now();
         }
         match ended {
-            Some(status) => break status.to_string(),
+            Some(status) => break status,
             None if heard.elapsed() > SILENCE_MAX => end(&mut child, &mut heard),
             None if !news => std::thread::sleep(PAUSE),
             None => {}
         }
     };
     follower.finish(record);
-    Ok(Ended { tally: follower.tally, ending, output: follower.output })
+    let (ending, code) = (status.to_string(), status.code());
+    Ok(Ended { tally: follower.tally, ending, code, output: follower.output })
 }
 
 fn end(child: &mut Child, heard: &mut Instant) {
@@ -136,7 +139,7 @@ impl Follower {
     fn show(&mut self, event: &Event) {
         let (test, verdict) = match event {
             Event::Began(test) => return self.began.push((test.clone(), Instant::now())),
-            Event::Over => return,
+            Event::Over(_) => return,
             Event::Passed(test) => (test, "ok"),
             Event::Ignored(test) => (test, "ignored"),
             Event::Failed(test, _) => (test, "FAILED"),

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 
 use super::event::Event;
 
+/// The exit code of a test binary after a failure of one of its tests.
+const SOME_FAILED: i32 = 101;
+
 /// A test that failed, with what it said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -19,7 +22,8 @@ pub(super) struct Tally {
     pub(super) failed: Vec<Failure>,
     /// Begun and not ended.
     pub(super) running: Vec<String>,
-    over: bool,
+    /// All tests have ended; whether none of them failed.
+    over: Option<bool>,
 }
 
 impl Tally {
@@ -39,7 +43,7 @@ impl Tally {
                 self.failed.push(Failure { test: test.clone(), said: said.clone() });
             }
             Event::Slow(_) => {}
-            Event::Over => self.over = true,
+            Event::Over(ok) => self.over = Some(*ok),
         }
     }
 
@@ -58,9 +62,13 @@ impl Tally {
     /// A process that ended in the middle was ended by a test that was running: by those that the
     /// output names, as a message about a hang does, or else by any of them. The others run again.
     pub(super) fn close(&mut self, expected: &[String], ending: &str, output: &str) -> Vec<String> {
-        if self.over {
-            return Vec::new();
+        if self.over.is_none() {
+            self.blame(ending, output);
         }
+        expected.iter().filter(|test| !self.has_ended(test)).cloned().collect()
+    }
+
+    fn blame(&mut self, ending: &str, output: &str) {
         let named = |test: &&String| output.lines().any(|line| names(line, test));
         let mut culprits: Vec<String> = self.running.iter().filter(named).cloned().collect();
         if culprits.is_empty() {
@@ -71,7 +79,13 @@ impl Tally {
             self.failed.push(Failure { test, said });
         }
         self.running.clear();
-        expected.iter().filter(|test| !self.has_ended(test)).cloned().collect()
+    }
+
+    /// Whether the process crashed, failed or was killed after the end of its last test. `code` is
+    /// its exit code, if it has one.
+    pub(super) fn ended_badly_after(&self, code: Option<i32>) -> bool {
+        let expected = self.over.map(|ok| if ok { 0 } else { SOME_FAILED });
+        expected.is_some() && code != expected
     }
 }
 
@@ -124,6 +138,29 @@ mod tests {
             (tally.failed[0].test.as_str(), tally.failed[0].said.as_str()),
             ("a::one", "why")
         );
+    }
+
+    #[test]
+    fn a_process_that_crashes_after_its_last_test_has_ended_badly() {
+        let ok = r#"{ "type": "suite", "event": "ok", "passed": 1, "failed": 0 }"#;
+        let failed = r#"{ "type": "suite", "event": "failed", "passed": 0, "failed": 1 }"#;
+        let badly = |event: &str, code| tally(&[event]).ended_badly_after(code);
+        assert!(!badly(ok, Some(0)) && !badly(failed, Some(101)));
+        // None: a signal.
+        assert!(badly(ok, None) && badly(ok, Some(7)) && badly(ok, Some(101)));
+        assert!(badly(failed, None) && badly(failed, Some(0)));
+        // It did not get to its end: the running tests are blamed.
+        assert!(!badly(BEGUN[0], None));
+    }
+
+    #[test]
+    fn a_test_without_a_result_runs_again() {
+        let mut tally = tally(&[
+            r#"{ "type": "test", "name": "a::one", "event": "ok" }"#,
+            r#"{ "type": "suite", "event": "ok", "passed": 1, "failed": 0 }"#,
+        ]);
+        let left = tally.close(&owned(&["a::one", "a::two"]), "exit status: 0", "");
+        assert_eq!((left, tally.failed.len()), (owned(&["a::two"]), 0));
     }
 
     #[test]
