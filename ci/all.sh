@@ -20,7 +20,7 @@ readonly LANES=("fmt tidy clippy test doc package" "loom stress capi${LAB:+ lab}
 # Then, beside nothing else.
 readonly ALONE=storms
 readonly STEPS="deps ${LANES[*]} $ALONE"
-# The names of tests that failed are within the last 60 lines.
+# The names of tests that failed are within the last 60 lines, with the summary, which is behind them.
 readonly NAMES_MAX=30 FLAKY_MAX=6
 
 # Disabled, because nothing is built twice here and cargo's data for a second build is as large as the build.
@@ -150,15 +150,17 @@ failures() {
     tail -n 25 "$logs/$1.log"
 }
 
-# names STEP: what failed in it, a line each: the names of tests, or else the errors of a compiler, or else the end of
-# the output.
+# names STEP MAX: what failed in it, in MAX lines at most: the names of tests, or else the errors of a compiler, or else
+# the end of the output.
 names() {
-    local log=$logs/$1.log lines
+    local log=$logs/$1.log lines count max=$2
     lines=$({ sed 's/^/was running: /' "$logs/$1.running"; grep -a '^FAILED: ' "$log"; } 2>/dev/null | awk '!seen[$0]++')
     [ -n "$lines" ] || lines=$(grep -aE '^error(\[|:)|FAILED' "$log" | awk '!seen[$0]++')
     [ -n "$lines" ] || lines=$(grep -av '^ *$' "$log" | tail -n 3)
-    cut -c 1-160 <<<"${lines:-nothing was written}" | head -n "$2" | sed "s/^/$1: /"
-    [ "$(wc -l <<<"$lines")" -le "$2" ] || echo "$1: and $(($(wc -l <<<"$lines") - $2)) more: $log"
+    count=$(wc -l <<<"$lines")
+    [ "$count" -le "$max" ] || max=$((max - 1))
+    cut -c 1-160 <<<"${lines:-nothing was written}" | head -n "$max" | sed "s/^/$1: /"
+    [ "$count" -le "$max" ] || echo "$1: and $((count - max)) more: $log"
 }
 
 failed=()
@@ -167,6 +169,8 @@ for step in $STEPS; do
 done
 for step in "${failed[@]}"; do failures "$step"; done
 if [ "${#failed[@]}" != 0 ]; then
+# Above the names: there may be many of these lines.
+[ -z "$left_out" ] || printf '\n%s\n' "$left_out"
     printf '\n== what failed\n'
     for step in "${failed[@]}"; do names "$step" $((NAMES_MAX / ${#failed[@]})); done
 fi
@@ -182,7 +186,6 @@ for step in $STEPS; do
         failed+=("$step")
     fi
 done
-[ -z "$left_out" ] || echo "$left_out"
 [ -z "$left_running" ] || printf 'left running by a test:\n%s\n' "$(head -n 5 <<<"$left_running")"
 if [ "${#failed[@]}" != 0 ] && { [ "$(free_kib)" -lt 1048576 ] || grep -qas 'No space left on device' "$logs"/*.log; }; then
     echo "the disk of $target is full: $(($(free_kib) / 1024)) MiB are free"

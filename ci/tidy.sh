@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Checks the house rules, that every test named in the documents exists, and that the planted defects apply. To list the
-# rules: cargo xtask help.
+# Checks the house rules, that every test named in the documents exists, that the planted defects apply, and the scripts
+# that run the steps (ci/tests). To list the rules: cargo xtask help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ci/xtask.sh tidy
 ci/xtask.sh semantics
 ci/defects.sh --check
+for test in ci/tests/*.sh; do "$test"; done
