@@ -197,7 +197,7 @@ printf '%-8s %4d s  ' all "$SECONDS"
 # known NAME: whether the list of known flakes has it.
 known() { sed 's/ # .*//' ci/known-flakes.txt | grep -qxF -e "$1"; }
 while read -r _ name; do
-    if known "$name"; then echo "flaky: $name"; else echo "flaky, not on the list: $name"; fi
+    if known "$name"; then echo "flaky: $name"; else echo "flaky: $name (not on the list)"; fi
 done < <(sort -u "$UWORK_FLAKY_FILE" 2>/dev/null | head -n "$FLAKY_MAX")
 flaky=$(sort -u "$UWORK_FLAKY_FILE" 2>/dev/null | wc -l)
 [ "$flaky" -le "$FLAKY_MAX" ] || echo "flaky: and $((flaky - FLAKY_MAX)) more: $UWORK_FLAKY_FILE"

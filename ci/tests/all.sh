@@ -94,7 +94,8 @@ ends_with 'test: FAILED: uwork/library::a::b' 'test: FAILED: uwork/forks::hooks:
     'test: FAILED: uwork/library::watchdog::hangs' 'test: FAILED: uwork/x: after its last test: signal: 11' \
     'capi: FAILED: capi/plain/items: exit code 1: items' 'capi: FAILED: kernel/address/later: exit code 1: items' \
     'clippy: error: unused variable' 'tidy: src/x.rs:3: a rule: its finding' \
-    'loom: was running: uwork-engine/lib::models::hangs' 'doc: FAILED: without a result'
+    'loom: was running: uwork-engine/lib::models::hangs' 'doc: FAILED: without a result' \
+    'flaky: uwork/library::flake0 (not on the list)'
 grep -q '^left out, tool-29 ' text || complain "what is left out is not named"
 grep -q '^ends [0-9]*: sleep 1000' text || complain "a process that was left running is not named"
 
@@ -120,6 +121,12 @@ begin
 plant deps <<<'echo "missing: rustc"; exit 1'
 ends 1
 ends_with 'deps: missing: rustc' 'test: not run'
+
+# A flake is named, whether it is known or not.
+begin
+plant test <<<'printf "flaky: uwork/library::known\nflaky: uwork/library::new\n" >>"$UWORK_FLAKY_FILE"'
+ends 0
+ends_with 'flaky: uwork/library::known' 'flaky: uwork/library::new (not on the list)'
 
 # Ctrl-C names what is running, and ends it.
 begin
