@@ -113,6 +113,7 @@ installed=$stage/usr/local
 part "install" "$log" install_tree
 export PKG_CONFIG_PATH=$installed/lib/pkgconfig
 with_library stage examples examples
+part "harness.sh" "$log" crates/capi/tests/harness-test.sh
 with_library stage kernel/examples kernel_examples
 with_library stage examples/cmake cmake_example
 with_library stage "installed command" installed_command

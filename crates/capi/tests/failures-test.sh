@@ -5,6 +5,7 @@ unset UWORK_FAILURES
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
+export UWORK_STEP_LOGS=$out/logs UWORK_RUNNING_FILE=$out/now
 
 # A script with one part, which fails or not. Arguments: its name, and `true` or `false`.
 cat >"$out/inner" <<END

@@ -1,20 +1,39 @@
 # Failures that do not stop a script, which sets `out`, a folder of its own, and sources this file: each failure is kept,
 # and report_failures lists all of them at the end. A script that starts others passes them UWORK_FAILURES, a folder, and
-# lists their failures with its own.
+# lists their failures with its own. With the file UWORK_RUNNING_FILE, what is running is named there, for the case that
+# the script is ended.
 
+# Where whole outputs are kept.
+kept_outputs=${UWORK_STEP_LOGS:-${CARGO_TARGET_DIR:-$(dirname "${BASH_SOURCE[0]}")/../../../target}/steps}
 failures=${UWORK_FAILURES:-$out/failures}
 mkdir -p "$failures"
 # Those of scripts that ran earlier, with this folder.
 earlier=$(ls "$failures")
 
-# failed NAME REASON [FILE]: keeps a failure, with the last lines of the file.
+# keep_output NAME FILE: keeps a copy, whose path is in kept_output. Without a failure, which would hide another one.
+keep_output() {
+    kept_output=$kept_outputs/${1//[^[:alnum:]_.+-]/-}.log
+    { mkdir -p "$kept_outputs" && cp "$2" "$kept_output"; } || kept_output="not kept"
+}
+
+# now_running NAME: what is running from now on, or nothing. was_running: what it was before.
+was_running() { cat "$out/running" 2>/dev/null || true; }
+now_running() {
+    local line=${1:+$1$'\n'}
+    printf %s "$line" >"$out/running"
+    [ -z "${UWORK_RUNNING_FILE:-}" ] || printf %s "$line" >"$UWORK_RUNNING_FILE"
+}
+
+# failed NAME REASON [FILE]: keeps a failure, with the last lines of the file, and the whole file beside the logs of steps.
 failed() {
-    local kept=$failures/${1//\//-}
+    local kept=$failures/${1//\//-} kept_output=
     # Two failures with one name are both kept.
     while [ -e "$kept" ]; do kept+=+; done
+    [ -z "${3:-}" ] || keep_output "$(basename "$kept")" "$3"
     {
         printf 'FAILED: %s: %s\n' "$1" "$2"
         [ -z "${3:-}" ] || tail -n 16 "$3" | sed 's/^/    /'
+        [ -z "${3:-}" ] || [ "$(wc -l <"$3")" -le 16 ] || echo "    the whole output: $kept_output"
     } >"$kept"
     head -n 1 "$kept"
 }
@@ -24,9 +43,11 @@ failed() {
 #
 # Not to be called in a condition (`part ... ||`), where the shell ignores failures inside of functions.
 part() {
-    local name=$1 log=$2 before began=$SECONDS
+    local name=$1 log=$2 before outer began=$SECONDS
     shift 2
+    outer=$(was_running)
     before=$(ls "$failures")
+    now_running "$name"
     set +e
     (
         set -e
@@ -34,6 +55,7 @@ part() {
     ) 2>&1 | tee "$log"
     part_status=${PIPESTATUS[0]}
     set -e
+    now_running "$outer"
     echo "$name: $((SECONDS - began)) s"
     # Unless the command itself has kept what failed.
     [ "$part_status" = 0 ] || [ "$before" != "$(ls "$failures")" ] || failed "$name" "exit code $part_status" "$log"

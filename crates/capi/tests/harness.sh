@@ -7,14 +7,18 @@
 # A failure stops neither the other programs nor the other parts: all failures are listed at the end. A program that has
 # failed runs once more, alone. If it passes then, the run goes on, and the program's name is appended to the file
 # UWORK_FLAKY_FILE. UWORK_NO_REPEAT=1: nothing runs twice.
+#
+# A script that is ended leaves the name of the running program in the file UWORK_RUNNING_FILE, and keeps its output.
 
 capi=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kernel=$(cd "$capi/../../kernel" && pwd)
 includes=(-I"$capi/include" -I"$kernel/include" -I"$kernel/include/uwork/kernel")
 strict=(-Wall -Wextra -Wpedantic -Wconversion -Werror)
 out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
 source "$capi/tests/failures.sh"
+trap 'rm -rf "$out"' EXIT
+# After the guard, which is ended too and says what the program's threads were doing.
+trap 'trap "" TERM INT; [ ! -s "$out/log" ] || keep_output "$(was_running)" "$out/log"; exit 143' TERM INT
 guard=$out/guard
 gcc -O1 "${strict[@]}" -o "$guard" "$capi/tests/guard.c"
 
@@ -48,44 +52,53 @@ reason() {
 
 # keep_flaky NAME: records that a program failed and then passed.
 keep_flaky() {
-    local logs=${UWORK_STEP_LOGS:-${CARGO_TARGET_DIR:-$capi/../../target}/steps} time
-    mkdir -p "$logs"
-    for time in first second; do
-        cp "$out/$time.log" "$logs/${1//\//-}.$time.log"
-    done
-    say flaky "$1 failed, and passed when it ran again: $logs/${1//\//-}.first.log"
+    local kept_output time
+    for time in second first; do keep_output "$1.$time" "$out/$time.log"; done
+    say flaky "$1 failed, and passed when it ran again: $kept_output"
     [ -z "${UWORK_FLAKY_FILE:-}" ] || echo "flaky: $1" >>"$UWORK_FLAKY_FILE"
 }
 
 # run NAME COMMAND...: runs a test program, whose output is then in $out/log. NAME is a part and the program, for example
 # plain/items. A program that was not built is left out: that failure is known.
 run() {
-    local name=$suite/$1 status=0
+    local name=$suite/$1 outer
     shift
     case $1 in
         "$out"/*) [ -e "$1" ] || return 0 ;;
     esac
+    outer=$(was_running)
+    now_running "$name"
+    judge "$name" "$@"
+    now_running "$outer"
+}
+
+# may_repeat NAME: forked children are right or wrong.
+may_repeat() {
+    [ "${UWORK_NO_REPEAT:-}" != 1 ] || return 1
+    case $1 in
+        *forks* | *first_calls*) return 1 ;;
+    esac
+}
+
+# judge NAME COMMAND...: runs it, and once more if it fails and may be repeated. Keeps a failure.
+judge() {
+    local name=$1 status=0 command
+    shift
     attempt "$out/log" "$@" || status=$?
     [ "$status" != 0 ] || return 0
-    case $name in
-        # Forked children are right or wrong.
-        *forks* | *first_calls*) ;;
-        *)
-            if [ "${UWORK_NO_REPEAT:-}" != 1 ]; then
-                say "$name" "failed ($(reason "$status")), and runs once more, alone"
-                cp "$out/log" "$out/first.log"
-                finish_links
-                if attempt "$out/log" "$@"; then
-                    cp "$out/log" "$out/second.log"
-                    keep_flaky "$name"
-                    return 0
-                fi
-                # The first output belongs to the undisturbed failure.
-                mv "$out/first.log" "$out/log"
-            fi
-            ;;
-    esac
-    local command=$*
+    if may_repeat "$name"; then
+        say "$name" "failed ($(reason "$status")), and runs once more, alone"
+        cp "$out/log" "$out/first.log"
+        finish_links
+        if attempt "$out/log" "$@"; then
+            cp "$out/log" "$out/second.log"
+            keep_flaky "$name"
+            return 0
+        fi
+        # The first output belongs to the undisturbed failure.
+        mv "$out/first.log" "$out/log"
+    fi
+    command=$*
     failed "$name" "$(reason "$status"): ${command//"$out/"/}" "$out/log"
 }
 
