@@ -31,7 +31,7 @@ program() {
     rm -rf "$out/logs" "$out/flaky" "$out/now" "$out/seen"
 }
 readonly FAILS_ONCE="if (access(\"$out/seen\", F_OK) == 0) return 0; touch(\"$out/seen\");
-    for (int i = 0; i < 40; i++) printf(\"line %d\\n\", i);"
+    for (int i = 0; i < 40; i++) { printf(\"line %d\\n\", i); }"
 
 # ends STATUS: the suite ends with this status.
 ends() {
@@ -62,8 +62,9 @@ has "$out/logs/test-planted-program.first.log" 'line 0' 'line 39'
 [ -e "$out/logs/test-planted-program.second.log" ] || complain "the second output is not kept"
 
 # The end of the output is listed, and all of it is kept.
-program "for (int i = 0; i < 40; i++) printf(\"line %d\\n\", i); return 3;"
+program "$FAILS_ONCE pid_t child = fork(); return child ? 3 : 0;"
 ends 1
+[ ! -e "$out/flaky" ] || complain "a program that forks was repeated"
 has "$out/text" 'FAILED: test/planted/program: exit code 3: program' ' *line 39' \
     " *the whole output: $out/logs/test-planted-program.log"
 ! grep -q 'line 2$' "$out/text" || complain "all of the output is listed"

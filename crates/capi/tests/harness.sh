@@ -5,8 +5,8 @@
 # Every script has the parts plain, debug (UWORK_DEBUG=objects), address and thread (the sanitizers).
 #
 # A failure stops neither the other programs nor the other parts: all failures are listed at the end. A program that has
-# failed runs once more, alone. If it passes then, the run goes on, and the program's name is appended to the file
-# UWORK_FLAKY_FILE. UWORK_NO_REPEAT=1: nothing runs twice.
+# failed runs once more, alone, unless it forks. If it passes then, the run goes on, and the program's name is appended
+# to the file UWORK_FLAKY_FILE. UWORK_NO_REPEAT=1: nothing runs twice.
 #
 # A script that is ended leaves the name of the running program in the file UWORK_RUNNING_FILE, and keeps its output.
 
@@ -72,12 +72,13 @@ run() {
     now_running "$outer"
 }
 
-# may_repeat NAME: forked children are right or wrong.
+# may_repeat COMMAND...: never a program that forks. Forked children are right or wrong.
 may_repeat() {
+    local word
     [ "${UWORK_NO_REPEAT:-}" != 1 ] || return 1
-    case $1 in
-        *forks* | *first_calls*) return 1 ;;
-    esac
+    for word in "$@"; do
+        [ ! -e "$word.forks" ] || return 1
+    done
 }
 
 # judge NAME COMMAND...: runs it, and once more if it fails and may be repeated. Keeps a failure.
@@ -86,7 +87,7 @@ judge() {
     shift
     attempt "$out/log" "$@" || status=$?
     [ "$status" != 0 ] || return 0
-    if may_repeat "$name"; then
+    if may_repeat "$@"; then
         say "$name" "failed ($(reason "$status")), and runs once more, alone"
         cp "$out/log" "$out/first.log"
         finish_links
@@ -107,6 +108,8 @@ judge() {
 link() {
     local output=$1 source=$2
     shift 2
+    # For may_repeat.
+    ! grep -q '[=?] fork()' "$source" || : >"$out/$output.forks"
     "$cc" -O1 -g "${strict[@]}" "${includes[@]}" "$@" -o "$out/$output" "$source" "${libs[@]}"
 }
 

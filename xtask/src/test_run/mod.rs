@@ -101,7 +101,7 @@ impl Run {
                     continue;
                 }
             };
-            self.check_storms(binary, &all);
+            self.check_lists(binary, &all);
             let is_storm = |test: &&String| lists::is_storm(&binary.package, &binary.target, test);
             let (later, now): (Vec<&String>, Vec<&String>) = all.iter().partition(is_storm);
             storms.extend(later.into_iter().map(|test| (binary, vec![test.clone()])));
@@ -118,16 +118,16 @@ impl Run {
         Ok(())
     }
 
-    /// The names in the list of storms exist.
-    fn check_storms(&mut self, binary: &Binary, all: &[String]) {
+    /// The names in the lists exist.
+    fn check_lists(&mut self, binary: &Binary, all: &[String]) {
         if !self.options.binary.is_empty() {
             return;
         }
-        for (package, target, test) in lists::STORMS {
+        for (package, target, test) in lists::STORMS.into_iter().chain(lists::FORKS) {
             if (package, target) == (&*binary.package, &*binary.target)
                 && !all.iter().any(|known| known == test)
             {
-                println!("the list of storms names a test that does not exist");
+                println!("a list of the runner names a test that does not exist (lists.rs)");
                 self.failed.push(format!("{}::{test}", binary.label()));
             }
         }
