@@ -1,13 +1,15 @@
 # A redis-server at a socket in a folder of its own, for scripts that source this file. It ends with the script or, if a
-# subshell sources this file, with the subshell.
+# subshell sources this file, with the subshell; also if that is killed, where setpriv is installed.
 
 redis_pid=
+dies_with_shell=(setpriv --pdeathsig KILL)
+command -v setpriv >/dev/null || dies_with_shell=()
 redis_folder=$(mktemp -d)
 trap 'stop_redis; rm -rf "$redis_folder"' EXIT
 
 # start_redis OPTION...: sets redis_url. There is no port that another process could own.
 start_redis() {
-    redis-server --port 0 --unixsocket "$redis_folder/socket" --save "" --dir "$redis_folder" \
+    "${dies_with_shell[@]}" redis-server --port 0 --unixsocket "$redis_folder/socket" --save "" --dir "$redis_folder" \
         --pidfile "$redis_folder/pid" --logfile "$redis_folder/log" "$@" &
     redis_pid=$!
     until grep -qi 'ready to accept connections' "$redis_folder/log" 2>/dev/null; do

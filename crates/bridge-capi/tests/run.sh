@@ -48,6 +48,17 @@ with_server() {
     return "$status"
 }
 
+# is_living PID: neither gone nor a zombie.
+is_living() { [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$1/cmdline")" ]; }
+
+# The server of a killed script is killed. The guard ends a wait that hangs.
+a_killed_script_leaves_no_server() {
+    TMPDIR=$out bash -c 'source ./redis.sh && start_redis && echo "$redis_pid" >"$1/pid" && kill -KILL $$' bash "$out" || true
+    [ -s "$out/pid" ] || return 1
+    export -f is_living
+    "$guard" bash -c 'while is_living "$1"; do sleep 0.1; done' bash "$(cat "$out/pid")"
+}
+
 jobs_part() {
     local how program options
     if ! command -v redis-server >/dev/null; then
@@ -57,6 +68,7 @@ jobs_part() {
     fi
     source ./redis.sh
     for cc in "${compilers[@]}"; do
+    [ "${#dies_with_shell[@]}" = 0 ] || run jobs/killed-script a_killed_script_leaves_no_server
         for how in shared static; do
             libs=(-L"$library" -luwork-bridge -Wl,-rpath,"$library")
             [ "$how" = shared ] || libs=("$library/libuwork-bridge.a" -lgcc_s -lpthread -lm -ldl)
