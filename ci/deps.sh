@@ -154,8 +154,9 @@ if [ "$missing" = 1 ]; then
     echo "then run the same command again"
     exit 1
 fi
-retry cargo fetch --locked --quiet || {
-    echo "cannot fetch the dependencies that Cargo.lock names: see above; if Cargo.lock is stale, run cargo check"
+{ retry cargo fetch --locked --quiet &&
+    { [ -z "${LAB:-}" ] || retry cargo fetch --locked --quiet --manifest-path lab/Cargo.toml; }; } || {
+    echo "cannot fetch the dependencies that Cargo.lock names: see above; if that is stale, run cargo check"
     exit 1
 }
 echo "$(rustc --version), $(cc --version | head -n 1), $(make --version | head -n 1), $(git --version)"
