@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Tests the C library: its ABI, its headers alone with every compiler, the contracts of linux/workqueue.h (plain, in
 # debug mode and under the sanitizers), bad input, and the installed tree from the view of a new user. A failure stops
-# only what needs the part that has failed; all failures are listed at the end.
+# only what needs the part that has failed; all failures are listed at the end. With --installed, it runs memcheck and
+# what uses the installed tree, apart from the examples.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -87,7 +88,32 @@ manual_pages() {
     mandoc -T lint -W error "$installed"/share/man/man1/*
 }
 
+readonly only=${1:-}
+case $only in
+    "" | --installed) ;;
+    *) echo "allowed is --installed"; exit 2 ;;
+esac
+
+installed_parts() {
+    with_library stage examples/cmake cmake_example
+    with_library stage "installed command" installed_command
+    with_library stage "stuck programs" stuck_programs
+}
+
+stage=$target/capi-stage
+installed=$stage/usr/local
+if [ "$only" = --installed ]; then
+    built dev dev ""
+    with_library dev memcheck crates/capi/tests/run.sh "$target/libuwork-dev" valgrind
+    part "install" "$log" install_tree
+    export PKG_CONFIG_PATH=$installed/lib/pkgconfig
+    installed_parts
+    report_failures
+    exit
+fi
+
 part "failures.sh" "$log" crates/capi/tests/failures-test.sh
+part "harness.sh" "$log" crates/capi/tests/harness-test.sh
 
 # The sanitizer builds come first: they have target folders of their own, so they do not wait for the other lane of
 # ci/all.sh.
@@ -108,15 +134,10 @@ with_library dev capi crates/capi/tests/run.sh "$target/libuwork-dev" headers pl
 with_library bridge bridge-capi crates/bridge-capi/tests/run.sh "$target/libuwork-dev"
 with_library dev kernel kernel/tests/run.sh "$target/libuwork-dev" headers missing flags own modules documented plain debug
 
-stage=$target/capi-stage
-installed=$stage/usr/local
 part "install" "$log" install_tree
 export PKG_CONFIG_PATH=$installed/lib/pkgconfig
 with_library stage examples examples
-part "harness.sh" "$log" crates/capi/tests/harness-test.sh
 with_library stage kernel/examples kernel_examples
-with_library stage examples/cmake cmake_example
-with_library stage "installed command" installed_command
-with_library stage "stuck programs" stuck_programs
+installed_parts
 with_library stage "manual pages" manual_pages
 report_failures

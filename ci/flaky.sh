@@ -7,7 +7,7 @@
 #   ROUNDS  1 by default
 #   KIND    busy2, busy6: beside two and six busy loops; pinned: on one CPU; nice: at niceness 19; threads1, threads2,
 #           threads16: with this number of test threads (Rust's suites only); quiet: as it is. Without one, all but quiet
-#   SUITE   rust, lab, doc, stress, loom, c, address, thread (ci/suite.sh); without one, all
+#   SUITE   rust, lab, doc, stress, loom, c, installed, address, thread (ci/suite.sh); without one, all
 #
 #   SUITE_TESTS  in the suites rust and lab, runs only the tests whose names contain this text
 #
@@ -15,7 +15,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-readonly KINDS="busy2 busy6 pinned nice threads1 threads2 threads16" SUITES="rust lab doc stress loom c address thread"
+readonly KINDS="busy2 busy6 pinned nice threads1 threads2 threads16" SUITES="rust lab doc stress loom c installed address thread"
 # A suite that takes longer hangs.
 readonly SUITE_SECONDS_MAX=$((3 * 3600))
 
@@ -45,8 +45,8 @@ rm -rf "$logs"
 mkdir -p "$logs" || exit 1
 logs=$(cd "$logs" && pwd)
 export UWORK_STEP_LOGS=$logs
-# Lines of tab-separated fields: for each run of a suite its kind, name, exit code and seconds; for each failure the kind
-# and the test.
+# Lines of tab-separated fields: for each run of a suite its kind, name, exit code and seconds; for each failure the kind,
+# the suite and the test.
 runs=$logs/runs failures=$logs/failures
 : >"$runs"
 : >"$failures"
@@ -89,7 +89,7 @@ run() {
     # The reason stands behind the name.
     names=$(grep -a '^FAILED: ' "$log" | sed 's/^FAILED: //; s/: .*//' | sort -u)
     [ "$status" = 0 ] || [ -n "$names" ] || names="$2: exit code $status"
-    [ -z "$names" ] || sed "s/^/$1\t/" <<<"$names" >>"$failures"
+    [ -z "$names" ] || sed "s/^/$1\t$2\t/" <<<"$names" >>"$failures"
     printf '%-9s round %d of %d  %-8s %5d s  %s\n' "$1" "$3" "$rounds" "$2" $((SECONDS - started)) \
         "${names:+FAILED: ${names//$'\n'/, } ($log)}"
 }
@@ -101,16 +101,16 @@ table() {
         END { for (i = 1; i <= count; i++) { key = order[i]; printf "%s %6d %6d %8d\n", key, n[key], red[key], s[key] / n[key] } }' "$runs"
     [ -s "$failures" ] || { printf '\nno test failed\n'; return 0; }
     printf '\n%-80s %-9s %6s %8s\n' test kind rounds failures
-    awk -F '\t' -v rounds="$1" '{ n[sprintf("%-80s %-9s", $2, $1)]++ }
-        END { for (key in n) printf "%s %6d %8d\n", key, rounds, n[key] }' "$failures" | sort
+    awk -F '\t' 'FILENAME == ARGV[1] { rounds[$1, $2]++; next }
+        { key = sprintf("%-80s %-9s", $3, $1); n[key]++; of[key] = rounds[$1, $2] }
+        END { for (key in n) printf "%s %6d %8d\n", key, of[key], n[key] }' "$runs" "$failures" | sort
     return 1
 }
 
-rounds_done=0
 over() {
     trap '' INT TERM HUP
     ci/end-processes.sh "$mark" >"$logs/ended"
-    table "$rounds_done"
+    table
 }
 trap 'over; echo interrupted; exit 130' INT TERM HUP
 
@@ -122,11 +122,10 @@ echo "built after $SECONDS s; the logs are in $logs"
 for kind in "${kinds[@]}"; do
     start_kind "$kind"
     for ((round = 1; round <= rounds; round++)); do
-        rounds_done=$((round > rounds_done ? round : rounds_done))
         for suite in "${suites[@]}"; do
             case "$kind $suite" in
                 # They have no test threads.
-                threads*' c' | threads*' address' | threads*' thread') continue ;;
+                threads*' c' | threads*' installed' | threads*' address' | threads*' thread') continue ;;
             esac
             run "$kind" "$suite" "$round"
         done

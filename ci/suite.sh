@@ -5,7 +5,8 @@
 # usage: ci/suite.sh [--build] SUITE
 #
 #   SUITE  rust, lab (the laboratory), doc (examples in the documentation), stress, loom, c (the API, the bridge, the
-#          kernel's headers, the examples), address, thread (with these sanitizers)
+#          kernel's headers, the examples), installed (memcheck, and what uses the installed tree), address, thread (with
+#          these sanitizers)
 #
 #   SUITE_TESTS  in the suites rust and lab, runs only the tests whose names contain this text
 set -uo pipefail
@@ -20,7 +21,7 @@ build() {
         rust | lab | stress | loom) UWORK_NO_RUN=1 run "$1" ;;
         # rustdoc compiles and runs at once.
         doc) ;;
-        c)
+        c | installed)
             ci/libuwork.sh dev "$target/libuwork-dev" && ci/libuwork.sh dev "$target/libuwork-dev" libuwork-bridge &&
                 rm -rf "$stage" && BRIDGE=1 UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh
             ;;
@@ -50,6 +51,7 @@ run() {
                 { echo "FAILED: kernel/examples"; status=1; }
             return "$status"
             ;;
+        installed) ci/capi.sh --installed ;;
         address | thread)
             crates/capi/tests/run.sh "$target/libuwork-$1" "$1" || status=1
             kernel/tests/run.sh "$target/libuwork-$1" "$1" || status=1
