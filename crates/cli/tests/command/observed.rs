@@ -48,11 +48,15 @@ fn observed_of(test: &str, program: impl FnOnce(&Path) -> PathBuf, body: impl Fn
         return body();
     }
     let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
     let mut command = Command::new(program(folder.path()));
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ALONE, test)
         .env("XDG_RUNTIME_DIR", folder.path())
+        // What the process leaves behind if it is killed ends with the folder.
+        .env("TMPDIR", &temporary)
         .env_remove("UWORK_CONTROL")
         .stdin(Stdio::null());
     // SAFETY: the closure makes one system call, without pointers.
@@ -174,4 +178,13 @@ where
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn temporary_files_of_an_observed_process_are_in_the_folder_that_its_starter_removes() {
+    let test = "observed::temporary_files_of_an_observed_process_are_in_the_folder_that_its_starter_removes";
+    observed(test, || {
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").unwrap();
+        assert!(tempfile::tempdir().unwrap().path().starts_with(folder));
+    });
 }

@@ -1,7 +1,7 @@
 //! A dump on a signal: chosen by the program, or by the environment.
 
-use std::fs;
-use std::os::fd::AsRawFd;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use uwork::control;
 
@@ -16,10 +16,7 @@ fn a_signal_writes_a_dump_with_stacks() {
     scene("a_signal_writes_a_dump_with_stacks", || {
         // Also without a socket: the signal needs the watcher alone.
         let queue = queue("signalled").build().unwrap();
-        let written = std::env::temp_dir().join(format!("uwd-{}", std::process::id()));
-        let file = fs::File::create(&written).unwrap();
-        // SAFETY: both descriptors are open; standard error is the file from here on.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        let written = StandardError::keep();
         control::dump_on_signal(libc::SIGUSR1).unwrap();
         control::dump_on_signal(libc::SIGUSR1).expect("again changes nothing");
         let stopped = control::dump_on_signal(libc::SIGSTOP).unwrap_err();
@@ -28,7 +25,7 @@ fn a_signal_writes_a_dump_with_stacks() {
         assert_eq!(fault, format!("signal {} reports faults", libc::SIGFPE));
         let (release, held) = std::sync::mpsc::channel::<()>();
         let waits = queue.spawn(move || held.recv().is_err());
-        let text = || fs::read_to_string(&written).unwrap();
+        let text = || written.text();
         until("a dump has the item and its stack", || {
             // SAFETY: no pointers; the handler is installed.
             assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
@@ -37,7 +34,6 @@ fn a_signal_writes_a_dump_with_stacks() {
         assert!(text().contains("a_signal_writes_a_dump_with_stacks"), "{}", text());
         drop(release);
         assert!(waits.join().unwrap());
-        fs::remove_file(&written).unwrap();
     });
 }
 
@@ -45,23 +41,49 @@ fn a_signal_writes_a_dump_with_stacks() {
 fn the_environment_names_the_signal_for_a_dump() {
     let _watchdog = watchdog();
     let test = "the_environment_names_the_signal_for_a_dump";
-    let written = std::env::temp_dir().join(format!("uwe-{}", std::process::id()));
     let prepare = |command: &mut std::process::Command| {
-        command.env("UWORK_CONTROL", "0").env("UWORK_DUMP_SIGNAL", "SIGUSR2").env("NOTE", &written);
+        command.env("UWORK_CONTROL", "0").env("UWORK_DUMP_SIGNAL", "SIGUSR2");
     };
     alone_with(test, prepare, || {
-        let file = fs::File::create(std::env::var_os("NOTE").unwrap()).unwrap();
-        // SAFETY: both descriptors are open; standard error is the file from here on.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), 2) }, 2);
+        let written = StandardError::keep();
         let queue = queue("signalled").build().unwrap();
         until("a dump", || {
             // SAFETY: no pointers; the handler is installed.
             assert_eq!(unsafe { libc::raise(libc::SIGUSR2) }, 0);
-            let text = fs::read_to_string(std::env::var_os("NOTE").unwrap()).unwrap();
+            let text = written.text();
             text.contains(queue.name()) && text.contains("\nstacks of ")
         });
     });
-    let _ = fs::remove_file(&written);
+}
+
+/// What the process writes to its standard error, in a file without a name: none is left behind if the process is
+/// killed.
+struct StandardError(File);
+
+impl StandardError {
+    fn keep() -> StandardError {
+        // SAFETY: the name ends with a zero.
+        let number = unsafe { libc::memfd_create(c"stderr".as_ptr(), 0) };
+        assert!(number >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: just opened, and it has no other owner; standard error is this file from here on.
+        unsafe {
+            assert_eq!(libc::dup2(number, 2), 2);
+            StandardError(File::from_raw_fd(number))
+        }
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(format!("/proc/self/fd/{}", self.0.as_raw_fd())).unwrap()
+    }
+}
+
+impl Drop for StandardError {
+    /// The reason of a failure is in the file.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.text());
+        }
+    }
 }
 
 /// What is called for a signal.

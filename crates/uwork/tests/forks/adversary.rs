@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -145,10 +146,13 @@ impl Program {
 /// A listener of the program's, which blocks, under each of some numbers that the library had; its
 /// clients are all there.
 fn keep_clients(numbers: &BTreeSet<RawFd>, mut use_library: impl FnMut()) {
-    let name = std::env::temp_dir().join(format!("uwork-own-{}", std::process::id()));
-    let listener = UnixListener::bind(&name).unwrap();
-    let clients: Vec<_> = (0..CLIENTS).map(|_| UnixStream::connect(&name).unwrap()).collect();
-    std::fs::remove_file(&name).unwrap();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // No file, which a killed process would leave behind.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("uwork-own-{}-{number}", std::process::id());
+    let name = SocketAddr::from_abstract_name(name).unwrap();
+    let listener = UnixListener::bind_addr(&name).unwrap();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| UnixStream::connect_addr(&name).unwrap()).collect();
     let own: Vec<RawFd> = clients.iter().map(UnixStream::as_raw_fd).collect();
     let places =
         numbers.iter().filter(|&&number| number != listener.as_raw_fd() && !own.contains(&number));

@@ -1,5 +1,6 @@
 //! The program has USDT probes with the kernel's names, as tools find them.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::left_out::left_out;
@@ -46,7 +47,9 @@ fn by_tool(tool: &str, args: &[&str]) -> Option<String> {
 #[test]
 fn perf_lists_the_probes() {
     // perf knows the probes of the programs in its cache, and this one is none of the user's.
-    let folder = std::env::temp_dir().join(format!("uwork-probes-{}", std::process::id()));
+    // Its name is that of an earlier run, which may have been killed.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probes");
+    let _ = std::fs::remove_dir_all(&folder);
     let cache = folder.to_str().unwrap();
     let add = ["--buildid-dir", cache, "buildid-cache", "--add", &this_program()];
     let added = by_tool("perf", &add);
