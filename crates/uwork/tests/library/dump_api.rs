@@ -18,8 +18,13 @@ fn seen(dump: &Dump, name: &str) -> QueueDump {
     queue.unwrap_or_else(|| panic!("{name} is missing: {dump}")).clone()
 }
 
+// Alone, because the counters of all pools are checked.
 #[test]
 fn dumps_during_a_flood_are_consistent() {
+    alone("dumps_during_a_flood_are_consistent", flood);
+}
+
+fn flood() {
     let _watchdog = watchdog();
     let queues = [
         queue("flood-p").per_cpu().build().unwrap(),

@@ -71,7 +71,8 @@ fn every_runner_has_each_metric_and_the_limit_its_percentiles() {
     assert!(table.contains("limit: computed"), "{table}");
     assert!(table.contains("limit+gen: the same"), "{table}");
     let p99 = |runner| metrics[&(runner, "")]["sojourn_p99_us"];
-    assert!(p99("limit") < p99("limit+gen"));
+    // Equal where no item of the sample waits for a generator.
+    assert!(p99("limit") <= p99("limit+gen"));
 }
 
 #[test]
