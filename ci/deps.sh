@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Installs the missing tools to build and test uwork, or prints what is missing and how to install it.
+# Installs the missing tools to build and test uwork, or prints what is missing and how to install it. With --left-out,
+# only prints what is missing without being needed, as UWORK_LEFT_OUT has it: with CI set, the tests that need these may
+# be left out, and no others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -64,13 +66,13 @@ install_packages() {
     fi
 }
 
-# Optional: package, test for it, and what is left out without it.
+# Optional: package with further names that tests use for it, test for it, and what is left out without it.
 readonly EXTRAS="\
 clang|have clang|the C tests with a second compiler
 cmake|have cmake|the example of CMake
 mandoc|have mandoc|the check of the manual pages
 valgrind|have valgrind|the C tests under memcheck
-redis-tools|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
+redis-tools redis-cli redis-benchmark|have redis-cli && have redis-benchmark|the tests of uwork-lab serve with foreign clients
 liburcu-dev|pkg-config --exists liburcu|the example liburcu.c
 redis-server|have redis-server|the tests of the bridge, and its examples
 openssl|have openssl|the tests of the bridge with TLS
@@ -80,23 +82,26 @@ jq|have jq|the test of the output as JSON"
 readonly NAMED="\
 chromium|have chromium|the test of the report's page in a browser
 bpftrace|have bpftrace|the test that bpftrace lists the probes
-linux-perf|perf --version >/dev/null|the test that perf lists the probes"
+linux-perf perf|perf --version >/dev/null|the test that perf lists the probes"
 
-# extras FORMAT LIST: prints the missing ones: `%s` is the package, and then what is left out.
+# extras FORMAT LIST: prints the missing ones: `%s` is the package, and then what is left out, and all names.
 extras() {
-    local package test tests
-    while IFS='|' read -r package test tests; do
+    local names test tests
+    while IFS='|' read -r names test tests; do
         # shellcheck disable=SC2059 # The format is an argument.
-        eval "$test" 2>/dev/null || printf "$1" "$package" "$tests"
+        eval "$test" 2>/dev/null || printf "$1" "${names%% *}" "$tests" "$names"
     done <<<"$2"
 }
+
+has_fuse() { [ -w /dev/fuse ]; }
+has_two_cpus() { [ "$(nproc)" != 1 ]; }
 
 # Whether a test may have folders and processes of several users.
 may_be_others() { [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; }
 
 install_extras() {
     local missing
-    mapfile -t missing < <(extras '%s\n' "$EXTRAS")
+    mapfile -t missing < <(extras '%s\n%.0s%.0s' "$EXTRAS")
     [ "${#missing[@]}" != 0 ] || return 0
     if is_root_with_apt && ! install "${missing[@]}" && [ "$lists" = fetched ]; then
         # One that the archive lacks stops all of them.
@@ -107,11 +112,22 @@ install_extras() {
 
 # Names everything that will not run, once for all steps. ci/all.sh reads these lines.
 say_left_out() {
-    extras 'left out, %s is not installed: %s\n' "$EXTRAS"
-    extras 'left out, %s is not installed: %s\n' "$NAMED"
+    extras 'left out, %s is not installed: %s\n%.0s' "$EXTRAS"
+    extras 'left out, %s is not installed: %s\n%.0s' "$NAMED"
     may_be_others || echo "left out, this user is not root with CAP_SYS_ADMIN: the tests of several users"
-    [ -w /dev/fuse ] || echo "left out, /dev/fuse cannot be opened: the test of a stranger's file system"
-    [ "$(nproc)" != 1 ] || echo "left out, this machine has one CPU: the tests that need two"
+    has_fuse || echo "left out, /dev/fuse cannot be opened: the test of a stranger's file system"
+    has_two_cpus || echo "left out, this machine has one CPU: the tests that need two"
+}
+
+# The same by names, separated by commas, each of which is in the messages of the tests that are left out.
+names_left_out() {
+    {
+        extras '%.0s%.0s%s\n' "$EXTRAS" | tr ' ' '\n'
+        extras '%.0s%.0s%s\n' "$NAMED" | tr ' ' '\n'
+        may_be_others || echo root
+        has_fuse || echo /dev/fuse
+        has_two_cpus || echo "one CPU"
+    } | paste -sd,
 }
 
 rust_is_new_enough() {
@@ -146,6 +162,10 @@ install_components() {
     done
 }
 
+if [ "${1:-}" = --left-out ]; then
+    names_left_out
+    exit
+fi
 install_packages
 install_extras
 install_rust

@@ -6,8 +6,6 @@ cd "$(dirname "$0")/.."
 mkdir -p "${CARGO_TARGET_DIR:-target}"
 CARGO_TARGET_DIR=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)
 export CARGO_TARGET_DIR
-# As ci/test.sh.
-[ -z "${CI:-}" ] || export UWORK_TEST_NEEDS_CPUS=1
 workspace=(--manifest-path lab/Cargo.toml)
 
 cargo clippy "${workspace[@]}" --workspace --all-targets -- --deny warnings

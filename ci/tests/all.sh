@@ -116,6 +116,13 @@ END
 ends 1
 ends_with '== what failed' '== summary' 'fmt: FAILED: fmt-0' 'storms: FAILED: storms-0'
 
+# With CI set, only what is missing may be left out.
+begin
+plant names-left-out <<<'echo chromium,perf'
+plant test <<<'echo "CI=$CI UWORK_LEFT_OUT=$UWORK_LEFT_OUT"'
+ends 0
+grep -qx 'CI=true UWORK_LEFT_OUT=chromium,perf' text || complain "the steps are not told what is missing"
+
 # Without the tools nothing else runs.
 begin
 plant deps <<<'echo "missing: rustc"; exit 1'

@@ -4,7 +4,8 @@ set -euo pipefail
 program=$(realpath "$1")
 cd "$(dirname "$0")"
 if ! command -v redis-server >/dev/null; then
-    [ -z "${CI:-}" ] || { echo "bridge.c: FAILED: redis-server is not installed, and CI is set: run ci/deps.sh"; exit 1; }
+    [ -z "${CI:-}" ] || [[ ",${UWORK_LEFT_OUT:-}," == *,redis-server,* ]] ||
+        { echo "bridge.c: FAILED: redis-server is not installed, and CI is set: run ci/deps.sh"; exit 1; }
     echo "left out: bridge.c, redis-server is not installed (ci/deps.sh)"
     exit 0
 fi

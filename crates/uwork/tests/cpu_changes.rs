@@ -17,6 +17,7 @@ use std::{fs, thread};
 use support::cgroup::Group;
 use support::guard::KnownChild;
 use support::items::Job;
+use support::left_out::not_here;
 use support::machine::{current_cpu, mask, two_cpus};
 use support::offline::Offline;
 use support::{queue, watchdog};
@@ -220,10 +221,6 @@ fn cpus_that_were_offline_at_the_start_are_used() {
     flood.expect_on(&all);
 }
 
-fn skip(test: &str, why: &str) {
-    eprintln!("{test}: skipped: {why}");
-}
-
 #[test]
 fn the_cpuset_changes() {
     let _watchdog = watchdog();
@@ -238,11 +235,11 @@ fn the_cpuset_changes() {
     };
     let group = match prepare() {
         Ok(group) => group,
-        Err(why) => return skip("the_cpuset_changes", &why),
+        Err(why) => return not_here("the_cpuset_changes", &why),
     };
     let mut flood = Flood::start();
     if let Err(why) = group.add(flood.pid()) {
-        return skip("the_cpuset_changes", &why);
+        return not_here("the_cpuset_changes", &why);
     }
     for _ in 0..2 {
         cpus(&group, &one).unwrap();
@@ -271,11 +268,11 @@ fn the_quota_changes() {
     };
     let group = match Group::new("cpu").and_then(|group| quota(&group, None).map(|()| group)) {
         Ok(group) => group,
-        Err(why) => return skip("the_quota_changes", &why),
+        Err(why) => return not_here("the_quota_changes", &why),
     };
     let mut flood = Flood::start();
     if let Err(why) = group.add(flood.pid()) {
-        return skip("the_quota_changes", &why);
+        return not_here("the_quota_changes", &why);
     }
     for us in [100_000, 150_000, 90_000] {
         quota(&group, Some(us)).unwrap();
@@ -292,7 +289,10 @@ fn the_quota_changes() {
 fn a_cpu_goes_offline() {
     let _watchdog = watchdog();
     if std::env::var_os("UWORK_TEST_OFFLINE").is_none() {
-        return skip("a_cpu_goes_offline", "UWORK_TEST_OFFLINE is not set; all processes feel it");
+        return not_here(
+            "a_cpu_goes_offline",
+            "UWORK_TEST_OFFLINE is not set; all processes feel it",
+        );
     }
     let Some((first, second)) = two_cpus() else { return };
     let all = mask(&support::machine::cpus());
@@ -302,7 +302,7 @@ fn a_cpu_goes_offline() {
     flood.expect_on(&all);
     let offline = match Offline::take(second) {
         Ok(offline) => offline,
-        Err(why) => return skip("a_cpu_goes_offline", &why.to_string()),
+        Err(why) => return not_here("a_cpu_goes_offline", why),
     };
     flood.expect(&format!("changed to {left}"));
     flood.expect_on(&left);

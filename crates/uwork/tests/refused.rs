@@ -15,6 +15,7 @@ use support::filter::{refuse, refuse_here};
 use support::flag::SetOnDrop;
 use support::forked::in_child;
 use support::items::Job;
+use support::left_out::not_here;
 use support::machine::cpus;
 use support::percpu::{Pair, add_one, in_each_mode};
 use support::tiers::{collect_reports, reports};
@@ -456,7 +457,10 @@ fn without_io_uring_later_existing_reactors_work() {
     alone("without_io_uring_later_existing_reactors_work", || {
         let _watchdog = watchdog();
         let Ok(mut reactor) = Reactor::builder().build() else {
-            return eprintln!("skipped: there is no io_uring here");
+            return not_here(
+                "without_io_uring_later_existing_reactors_work",
+                "there is no io_uring",
+            );
         };
         refuse(libc::SYS_io_uring_setup, libc::EPERM);
         let handle = TaskHandle::current();

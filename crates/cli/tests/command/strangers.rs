@@ -552,7 +552,8 @@ fn root_asks_no_file_system_of_a_user() {
             match serve_nothing(&folder, BOB) {
                 Ok(server) => servers.push(server),
                 Err(why) => {
-                    return left_out("root_asks_no_file_system_of_a_user", &why.to_string());
+                    let why = format!("/dev/fuse: {why}");
+                    return left_out("root_asks_no_file_system_of_a_user", &why);
                 }
             }
         }

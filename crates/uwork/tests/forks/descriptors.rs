@@ -9,6 +9,7 @@ use crate::support::descriptors::{
 };
 use crate::support::flag::SetOnDrop;
 use crate::support::forked::{end_with_parent, fork, in_child, leave, status_of};
+use crate::support::left_out::not_here;
 use crate::support::tiers::{
     BLOCKED, VARIABLE, blocks, collect_reports, declare_and_are_replaced, reported, scene,
 };
@@ -72,7 +73,7 @@ fn a_child_in_another_namespace_of_processes_inherits_none_either() {
         let highest = open_descriptors().into_iter().max().unwrap_or(0) + 1_000;
         // SAFETY: numbers only.
         if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
-            return eprintln!("{test}: skipped: {}", std::io::Error::last_os_error());
+            return not_here(test, std::io::Error::last_os_error());
         }
         // The first process of a namespace: the namespace ends with it.
         assert!(!inherits(&own, highest));
@@ -151,7 +152,7 @@ fn a_child_in_another_pid_namespace_goes_to_declared() {
         let before = reported().len();
         // SAFETY: no pointers.
         if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
-            return eprintln!("{test}: skipped: unshare: {}", std::io::Error::last_os_error());
+            return not_here(test, std::io::Error::last_os_error());
         }
         // Not by `in_child`: the parent of a namespace's first process has the number 0 there.
         // SAFETY: the child uses uwork, which allows it, and this test's own code.

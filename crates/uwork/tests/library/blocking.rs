@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::support::blocks::{every_kind, gates};
 use crate::support::child::{alone_each, alone_with};
 use crate::support::items::Later;
+use crate::support::left_out::not_here;
 use crate::support::tiers::{
     Blocked, VARIABLE, are_replaced, collect_reports, declare_and_are_replaced, perf_files,
     reported, scene, workers_of,
@@ -54,7 +55,7 @@ fn workers_that_block_undeclared_are_replaced() {
                 scene();
                 perf_files() > 0
             }),
-            (_, reported) => eprintln!("{test}: events: skipped: {reported:?}"),
+            (_, reported) => not_here(&format!("{test}: events"), format!("{reported:?}")),
         }
     });
 }

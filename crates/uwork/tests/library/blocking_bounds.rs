@@ -10,6 +10,7 @@ use crate::support::blocks::{compute, compute_first};
 use crate::support::child::alone_each;
 use crate::support::forked::{end_with_parent, fork, in_child, leave};
 use crate::support::items::Job;
+use crate::support::left_out::not_here;
 use crate::support::machine::{cpus, mask};
 use crate::support::tiers::{
     BLOCKED, Blocked, VARIABLE, collect_reports, perf_files, reported, scene,
@@ -26,7 +27,7 @@ const TIERS: [&str; 3] = ["standby", "events", "sampling"];
 fn are_refused(test: &str) -> bool {
     let reported = reported();
     if !reported.is_empty() {
-        eprintln!("{test}: skipped: {reported:?}");
+        not_here(test, format!("{reported:?}"));
     }
     !reported.is_empty()
 }

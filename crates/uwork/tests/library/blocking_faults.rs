@@ -17,6 +17,7 @@ use crate::support::child::{alone, alone_each, alone_with, become_nobody, limit,
 use crate::support::descriptors::open_descriptors;
 use crate::support::filter::refuse;
 use crate::support::guard::{Guard, progress};
+use crate::support::left_out::not_here;
 use crate::support::tiers::{
     BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced, in_events,
     perf_files, reported, scene,
@@ -44,7 +45,7 @@ fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
 fn can_observe(test: &str) -> bool {
     let outcome = Event::open();
     if let Err(error) = &outcome {
-        eprintln!("{test}: skipped: perf_event_open: {error}");
+        not_here(test, format!("perf_event_open: {error}"));
     }
     outcome.is_ok()
 }
@@ -151,7 +152,7 @@ fn proc_is_lost_later(
     let tiers = ["standby", "events", "sampling"];
     alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
         let _watchdog = watchdog();
-        let skip = |error: Error| eprintln!("{test}: skipped: {error}");
+        let skip = |error: Error| not_here(test, error);
         if let Err(error) = before_the_start() {
             return skip(error);
         }
@@ -448,7 +449,7 @@ fn a_proc_that_hides_other_processes_changes_nothing() {
         let hide = || own_mounts().and_then(|()| mount_over_proc("proc", "hidepid=2"));
         // The library's threads have the mounts of their creator.
         if let Err(error) = hide() {
-            return eprintln!("{test}: skipped: no second /proc: {error}");
+            return not_here(test, format!("no second /proc: {error}"));
         }
         let mut before = None;
         if when == "later" {
@@ -476,7 +477,7 @@ fn a_new_proc_is_read_as_the_one_before() {
     alone_each(test, VARIABLE, &tiers, VARIABLE, |_| {
         let _watchdog = watchdog();
         if let Err(error) = own_mounts().and_then(|()| mount_over_proc("proc", "")) {
-            return eprintln!("{test}: skipped: no second /proc: {error}");
+            return not_here(test, format!("no second /proc: {error}"));
         }
         collect_reports();
         scene();
@@ -500,7 +501,7 @@ fn without_proc_the_tier_is_declared() {
     alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], VARIABLE, |records| {
         let _watchdog = watchdog();
         if let Err(error) = hide_proc() {
-            return eprintln!("{test}: skipped: no /proc without a /proc: {error}");
+            return not_here(test, format!("no /proc without a /proc: {error}"));
         }
         assert!(!std::fs::exists("/proc/self").unwrap());
         collect_reports();

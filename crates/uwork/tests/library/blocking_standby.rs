@@ -14,6 +14,7 @@ use crate::support::flag::SetOnDrop;
 use crate::support::forked::in_child;
 use crate::support::gate::Gate;
 use crate::support::items::Job;
+use crate::support::left_out::not_here;
 use crate::support::machine::{cpus, mask, two_cpus};
 use crate::support::tiers::{
     BLOCKED, Blocked, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, in_standby,
@@ -112,9 +113,7 @@ fn a_priority_that_is_refused_later_leads_to_events_once() {
     let test = "a_priority_that_is_refused_later_leads_to_events_once";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
-        let Some((one, other)) = two_cpus() else {
-            return eprintln!("{test}: skipped: one CPU");
-        };
+        let Some((one, other)) = two_cpus() else { return };
         collect_reports();
         let on_each = queue("blocks").per_cpu().build().unwrap();
         until("a standby exists", || {
@@ -258,7 +257,7 @@ fn a_standby_is_a_little_below_the_other_threads() {
             nice => Some(nice.parse().expect("a number")),
         };
         if nice.is_some_and(|nice| !has_nice(nice)) {
-            return eprintln!("{test}: {case}: skipped: {}", Error::last_os_error());
+            return not_here(&format!("{test}: {case}"), Error::last_os_error());
         }
         until("a standby exists, and has lowered itself", || {
             scene();
@@ -332,7 +331,7 @@ fn blocks_are_found_in_a_cgroup_of_the_least_weight() {
         // The inner group is dropped first.
         let _groups = match grouped {
             Ok(groups) => groups,
-            Err(why) => return eprintln!("{test}: {case}: skipped: {why}"),
+            Err(why) => return not_here(&format!("{test}: {case}"), why),
         };
         collect_reports();
         until_a_standby_exists();

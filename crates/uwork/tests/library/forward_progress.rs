@@ -10,6 +10,7 @@ use std::{env, fs};
 use crate::support::child::{alone, alone_with, become_nobody, limit};
 use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
+use crate::support::left_out::not_here;
 use crate::support::machine::{cpus, thread_id};
 use crate::support::{queue, until, watchdog};
 use uwork::{AffinityScope, AffinityScopeChoice, Builder, ErrorKind, Queue, Report};
@@ -231,13 +232,13 @@ fn every_queue_drains_at_the_limit_of_pids_max() {
     let inside = env::var_os(GROUP).map(PathBuf::from);
     let group = match inside.is_none().then(Group::new).transpose() {
         Ok(group) => group,
-        Err(why) => return eprintln!("{test}: skipped: {why}"),
+        Err(why) => return not_here(test, why),
     };
     let path = group.as_ref().map(|group| group.0.clone()).or(inside).expect("one of them");
     let scene = || {
         let _watchdog = watchdog();
         if let Err(why) = fs::write(path.join("cgroup.procs"), "0") {
-            return eprintln!("{test}: skipped: {path:?}: {why}");
+            return not_here(test, format!("{path:?}: {why}"));
         }
         let set = |limit: &str| fs::write(path.join("pids.max"), limit).expect("a limit");
         goes_on(&|threads| set(&threads.to_string()), &|| set("max"));

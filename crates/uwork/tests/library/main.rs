@@ -31,6 +31,7 @@ mod guard;
 mod halves;
 mod idle;
 mod inside_items;
+mod left_out;
 mod on_stack;
 mod pause;
 mod percpu;

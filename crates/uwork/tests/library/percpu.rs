@@ -8,6 +8,7 @@ use std::thread;
 
 use crate::support::child::{alone, alone_with, become_nobody, is_started, limit};
 use crate::support::forked::{fork, leave};
+use crate::support::left_out::not_here;
 use crate::support::machine::{cpus, mask, on_cpu, pin, pin_first_thread};
 use crate::support::moved::{fewer, run_moved};
 use crate::support::percpu::{VARIABLE, has_sections, in_each_mode};
@@ -208,7 +209,7 @@ fn isolated_cpus_are_accessed_remotely_unless_requested_otherwise() {
     let test = "isolated_cpus_are_accessed_remotely_unless_requested_otherwise";
     let isolated = uwork::topology::Machine::read().unwrap().isolated;
     if isolated.is_empty() {
-        return eprintln!("{test}: skipped: no CPU is isolated here");
+        return not_here(test, "no CPU is isolated");
     }
     let prepare = |command: &mut Command| _ = command.env_remove(VARIABLE);
     alone_with(test, prepare, || {

@@ -9,6 +9,7 @@ use crate::support::child::alone;
 use crate::support::flag::SetOnDrop;
 use crate::support::gate::Log;
 use crate::support::items::Later;
+use crate::support::left_out::not_here;
 use crate::support::machine::{cpus, current_cpu, mask, pin_first_thread, two_cpus};
 use crate::support::{queue, until, watchdog};
 use uwork::topology::Machine;
@@ -116,7 +117,7 @@ fn isolated_cpus_are_excluded_at_the_start() {
     let machine = Machine::read().expect("a machine");
     let isolated = machine.isolated.and(&machine.allowed);
     if isolated.is_empty() {
-        return eprintln!("{test}: skipped: no CPU is isolated here and allowed");
+        return not_here(test, "no CPU is isolated and allowed");
     }
     alone(test, || {
         save_power_and_note_reports();

@@ -7,7 +7,7 @@ use crate::support::child::{alone, limit};
 use crate::support::forked::in_child;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::Job;
-use crate::support::machine::cpus;
+use crate::support::machine::{cpus, two_cpus};
 use crate::support::tiers::workers_of;
 use crate::support::{keep, queue, until, watchdog};
 use uwork::dump::PoolDump;
@@ -184,8 +184,8 @@ fn rounds_stay_within_bound(nice: i32) -> bool {
 fn pods_that_share_need_no_more_workers_than_one() {
     alone("pods_that_share_need_no_more_workers_than_one", || {
         let _watchdog = watchdog();
-        if cpus().len() < 2 {
-            return eprintln!("skipped: there is one CPU");
+        if two_cpus().is_none() {
+            return;
         }
         // A pool that has no keeper gives no idle worker away. If the next keeper waits for a CPU,
         // the neighbour spawns workers meanwhile. Between pools that never share no attempt

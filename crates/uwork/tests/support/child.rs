@@ -13,6 +13,7 @@ use std::thread;
 use super::TEST_MAX;
 use super::forked::{end_with_parent, end_with_parent_still, threads_of, until_ended};
 use super::guard::{Guard, KnownChild, progress};
+use super::left_out;
 use super::stderr::line;
 
 /// The test for which a process was started.
@@ -133,6 +134,8 @@ pub(crate) fn stderr_of(
     // A wrong test name would run no test at all.
     let passed = output.status.success() && out.contains("1 passed");
     assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
+    // What the caller prints is dropped if the test passes.
+    err.lines().filter(|said| said.contains(left_out::MARK)).for_each(line);
     Some(err)
 }
 

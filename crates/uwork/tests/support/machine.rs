@@ -1,5 +1,6 @@
 //! The CPUs and threads of this machine.
 
+use std::panic::Location;
 use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
@@ -7,6 +8,7 @@ use uwork::CpuSet;
 use uwork::topology::Machine;
 
 use super::gate::Log;
+use super::left_out::left_out;
 use super::{until, within};
 
 /// How many samples in a row must find a thread asleep, with a yield between them.
@@ -22,16 +24,12 @@ pub(crate) fn cpus() -> Vec<u32> {
     CPUS.get_or_init(read).clone()
 }
 
-/// Two different CPUs. Prints a note and returns `None` on a machine that has only one.
-///
-/// # Panics
-/// There is only one, and `UWORK_TEST_NEEDS_CPUS` is set: a run that must leave no test out.
+/// Two different CPUs. `None` on a machine that has only one, where the caller is left out.
+#[track_caller]
 pub(crate) fn two_cpus() -> Option<(u32, u32)> {
     let cpus = cpus();
     if cpus.len() < 2 {
-        let is_needed = std::env::var_os("UWORK_TEST_NEEDS_CPUS").is_some();
-        assert!(!is_needed, "UWORK_TEST_NEEDS_CPUS is set, and this machine has one CPU");
-        eprintln!("one CPU: nothing to be seen here");
+        left_out(&Location::caller().to_string(), "this machine has one CPU");
         return None;
     }
     Some((cpus[0], cpus[1]))

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
+use super::left_out::not_here;
+
 /// The variable that permits it.
 const VARIABLE: &str = "UWORK_TEST_OFFLINE";
 
@@ -45,9 +47,7 @@ const MOST: usize = 4;
 pub(crate) fn removable(test: &str) -> Option<(Vec<u32>, MutexGuard<'static, ()>)> {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os(VARIABLE).is_none() {
-        eprintln!(
-            "{test}: skipped: {VARIABLE} is not set; it takes CPUs offline, for all processes"
-        );
+        not_here(test, format!("{VARIABLE} is not set; it takes CPUs offline, for all processes"));
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

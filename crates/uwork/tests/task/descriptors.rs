@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::support::child::alone;
 use crate::support::descriptors::{CloseAll, Files, is_open};
+use crate::support::left_out::not_here;
 use crate::support::{received, watchdog};
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -99,6 +100,11 @@ fn complete_one(reactor: &mut uwork::ring::Reactor, token: u64) {
     assert_eq!(completed, Some(token));
 }
 
+#[track_caller]
+fn no_ring() {
+    not_here(&std::panic::Location::caller().to_string(), "there is no io_uring");
+}
+
 // Catches: a message to a ring of the program's, or a close of it; a reactor that has lost its ring, or
 // that leaves it open.
 #[test]
@@ -110,7 +116,7 @@ fn a_reactor_goes_on_without_its_descriptor() {
         let adder = Adder::new(TaskHandle::current());
         for round in 0..=PLACES {
             let Ok(mut reactor) = Reactor::builder().build() else {
-                return eprintln!("skipped: no io_uring");
+                return no_ring();
             };
             let numbers = CloseAll::AtOnce.run();
             let files = Files::open(&numbers, round as usize);
@@ -139,7 +145,7 @@ fn a_duplicate_of_a_notifiers_descriptor_may_have_the_number_of_a_lost_ring() {
         let _watchdog = watchdog();
         for round in 0..=PLACES {
             let Ok(mut reactor) = Reactor::builder().build() else {
-                return eprintln!("skipped: no io_uring");
+                return no_ring();
             };
             let numbers = CloseAll::AtOnce.run();
             let notifier = task::notifier().unwrap();
@@ -175,7 +181,7 @@ fn an_accepted_socket_that_was_not_taken_is_closed_only_as_long_as_it_is_that() 
         let _watchdog = watchdog();
         for round in 0..6 {
             let Ok(mut reactor) = Reactor::builder().build() else {
-                return eprintln!("skipped: no io_uring");
+                return no_ring();
             };
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
@@ -215,7 +221,7 @@ fn a_ring_of_the_programs_gets_no_message_of_the_reactors() {
     alone("a_ring_of_the_programs_gets_no_message_of_the_reactors", || {
         let _watchdog = watchdog();
         let Ok(mut reactor) = Reactor::builder().build() else {
-            return eprintln!("skipped: no io_uring");
+            return no_ring();
         };
         let numbers = CloseAll::AtOnce.run();
         let mut own = IoUring::new(8).unwrap();

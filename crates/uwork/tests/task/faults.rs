@@ -162,6 +162,7 @@ mod ring {
 
     use crate::support::child::alone_each;
     use crate::support::filter::{refuse, refuse_where};
+    use crate::support::left_out::not_here;
     use uwork::ring::Reactor;
 
     use super::*;
@@ -293,8 +294,7 @@ mod ring {
             };
             assert_eq!(outcome, -1);
             if Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-                eprintln!("{test}: skipped: Linux 6.13 is needed");
-                return;
+                return not_here(test, "Linux 6.13 is needed");
             }
             // The length of a write to an eventfd.
             refuse_where(libc::SYS_write, 2, 8, libc::EPERM);
