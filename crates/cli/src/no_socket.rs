@@ -4,17 +4,20 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use uwork::control::place::NOTE;
 
-use crate::commands::process::named::start_of;
+use crate::commands::process::apart::start_of;
 use crate::peer::{NO_PROC, ended, is_alive, is_proc_ours};
 
 /// The descriptors and threads of a process that are looked at, and the bytes of its environment. It may
 /// have a million, and any number.
 const LOOKED_AT_MAX: usize = 64 << 10;
 const ENVIRONMENT_MAX: u64 = 1 << 20;
+/// How long the environment is waited for.
+const ENVIRONMENT_TIME: Duration = Duration::from_millis(250);
 
 /// Why a process has no socket.
 pub(crate) fn no_socket(process: u32) -> String {
@@ -48,7 +51,9 @@ pub(crate) fn no_socket(process: u32) -> String {
     if let Some(reason) = noted {
         return without(&reason);
     }
-    let environment = start_of(&format!("/proc/{process}/environ"), ENVIRONMENT_MAX);
+    let path = format!("/proc/{process}/environ");
+    let until = Instant::now() + ENVIRONMENT_TIME;
+    let environment = start_of(process, &path, ENVIRONMENT_MAX, until);
     let mut variables = environment.split(|&byte| byte == 0);
     if variables.any(|variable| variable == b"UWORK_CONTROL=0") {
         return without("it was started with UWORK_CONTROL=0");

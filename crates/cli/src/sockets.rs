@@ -272,7 +272,7 @@ fn files(process: Option<u32>, left_out: &LeftOut) -> impl Iterator<Item = (Fold
 }
 
 /// Permits this process as many descriptors as it may have: each process that is asked takes two.
-fn raise_limit() {
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Refused, it stays as it was.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -5,6 +5,7 @@ mod bridge;
 mod crowd;
 mod doctor;
 mod evicted;
+mod file_systems;
 #[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../uwork/tests/support/guard.rs"]
 mod guard;

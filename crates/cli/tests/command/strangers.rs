@@ -10,7 +10,6 @@ use std::process::{Command, Output};
 
 use uwork::{Queue, control};
 
-use crate::left_out::left_out;
 use crate::observed::{is_observed, observed, until};
 use crate::process::NO_ANSWER;
 use crate::users::{
@@ -18,16 +17,21 @@ use crate::users::{
 };
 
 /// A copy of the command that every user may run, wherever the original is.
-const COMMAND: &str = "/run/command";
+pub(crate) const COMMAND: &str = "/run/command";
 
 /// Runs `body` in a process of its own, as root, beside empty folders of its own.
 #[track_caller]
 fn strangers(test: &str, body: impl FnOnce()) {
-    let path = format!("strangers::{test}");
-    if !is_observed(&path) && !may_be_others() {
+    scene(&format!("strangers::{test}"), body);
+}
+
+/// The same for the test of this path.
+#[track_caller]
+pub(crate) fn scene(path: &str, body: impl FnOnce()) {
+    if !is_observed(path) && !may_be_others() {
         return;
     }
-    observed(&path, || {
+    observed(path, || {
         let mut original = File::open(env!("CARGO_BIN_EXE_uwork")).unwrap();
         // SAFETY: no other thread reads the environment.
         unsafe { std::env::remove_var("XDG_RUNTIME_DIR") };
@@ -39,7 +43,7 @@ fn strangers(test: &str, body: impl FnOnce()) {
 }
 
 /// A process of the user's that has a socket, and the path of that.
-fn process_of(user: u32) -> (Process, PathBuf) {
+pub(crate) fn process_of(user: u32) -> (Process, PathBuf) {
     let mut process = Process::start(|parent| {
         become_user(user);
         let queue = Queue::builder(format!("of-{user}")).build().unwrap();
@@ -53,7 +57,7 @@ fn process_of(user: u32) -> (Process, PathBuf) {
 
 /// What the command writes if the user runs it: to both outputs. Again, if a process got no CPU for an
 /// answer.
-fn said(user: u32, args: &[&str]) -> String {
+pub(crate) fn said(user: u32, args: &[&str]) -> String {
     let run = || {
         let Output { stdout, stderr, .. } = {
             let mut command = Command::new(COMMAND);
@@ -71,13 +75,13 @@ fn said(user: u32, args: &[&str]) -> String {
 }
 
 /// The line of `uwork ls` of a process.
-fn row(list: &str, pid: u32) -> Option<&str> {
+pub(crate) fn row(list: &str, pid: u32) -> Option<&str> {
     let pid = pid.to_string();
     list.lines().find(|line| line.split_whitespace().next() == Some(&pid))
 }
 
 /// The name of a socket of a process in the namespace of this one.
-fn name(pid: u32) -> String {
+pub(crate) fn name(pid: u32) -> String {
     format!("{pid}-{:x}.sock", fs::metadata("/proc/self/ns/pid").unwrap().ino())
 }
 
@@ -521,48 +525,5 @@ fn a_process_in_many_folders_has_one_row() {
         let found = said(0, &["doctor"]);
         assert_eq!(found.matches(&format!("process {}\n", alice.pid)).count(), 1, "{found}");
         assert!(found.contains("seen twice: "), "{found}");
-    });
-}
-
-/// A file system at this place, which the user serves and which never answers.
-fn serve_nothing(place: &Path, user: u32) -> io::Result<File> {
-    let server = File::options().read(true).write(true).open("/dev/fuse")?;
-    let number = std::os::fd::AsRawFd::as_raw_fd(&server);
-    let ids = format!("user_id={user},group_id={user}");
-    let data = format!("fd={number},rootmode=40000,{ids},allow_other");
-    let [kind, place, data] =
-        ["fuse", place.to_str().unwrap(), &data].map(|text| std::ffi::CString::new(text).unwrap());
-    // SAFETY: the strings are live.
-    let outcome = unsafe {
-        libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, data.as_ptr().cast())
-    };
-    if outcome == 0 { Ok(server) } else { Err(io::Error::last_os_error()) }
-}
-
-// Catches: root's client that waits for a stranger's file system for ever.
-#[test]
-fn root_asks_no_file_system_of_a_user() {
-    strangers("root_asks_no_file_system_of_a_user", || {
-        let (alice, path) = process_of(ALICE);
-        let session = folder_of(BOB, format!("/run/user/{BOB}"), 0o700);
-        let other = folder_of(BOB, format!("/tmp/uwork-{BOB}.0000001f"), 0o700);
-        let folders = [folder_of(BOB, format!("/tmp/uwork-{BOB}"), 0o700), session, other];
-        let mut servers = Vec::new();
-        for folder in folders {
-            match serve_nothing(&folder, BOB) {
-                Ok(server) => servers.push(server),
-                Err(why) => {
-                    let why = format!("/dev/fuse: {why}");
-                    return left_out("root_asks_no_file_system_of_a_user", &why);
-                }
-            }
-        }
-        let list = said(0, &["ls"]);
-        assert!(row(&list, alice.pid).is_some_and(|row| row.ends_with(path.to_str().unwrap())));
-        assert!(said(0, &["doctor"]).contains(&format!("process {}\n", alice.pid)));
-        assert!(said(0, &["dump", &alice.pid.to_string()]).contains("queue of-"));
-        let bobs = format!("/tmp/uwork-{BOB}/1.sock");
-        assert!(said(0, &["dump", &bobs]).contains("is a stranger's file system"));
-        drop(servers);
     });
 }

@@ -1,6 +1,7 @@
 //! The commands that look into a running process and change its attributes: ls, get, set, dump,
 //! monitor, top, trace, doctor.
 
+pub(crate) mod apart;
 mod attribute;
 pub(crate) mod doctor;
 mod list;

@@ -1,9 +1,10 @@
 //! What a process is called: its command, its arguments and its user.
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::time::Instant;
 
+use super::apart::start_of;
 use crate::peer::is_proc_ours;
 use crate::printable::{self, in_a_line};
 
@@ -31,12 +32,13 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn of(process: u32) -> Named {
+    /// Without the command line, if that is not read in time.
+    pub(super) fn of(process: u32, until: Instant) -> Named {
         if !is_proc_ours() {
             let command = command_of(process).unwrap_or_default();
             return Named { process, command, ..Named::default() };
         }
-        let line = start_of(&format!("/proc/{process}/cmdline"), LINE_MAX);
+        let line = start_of(process, &format!("/proc/{process}/cmdline"), LINE_MAX, until);
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         let line = in_a_line(line.trim_end());
         let user = fs::metadata(format!("/proc/{process}")).map(|folder| folder.uid());
@@ -47,14 +49,6 @@ impl Named {
             arguments: line.chars().take(ARGUMENTS_MAX).collect(),
         }
     }
-}
-
-/// The first bytes of a file in /proc whose text a process chooses. Empty if it cannot be read.
-pub(crate) fn start_of(path: &str, most: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // What was read before an error is kept.
-    let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    bytes
 }
 
 /// The name of a user, or the number of one without a name here.
@@ -71,17 +65,11 @@ fn user_name(user: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // Catches: the memory of a command that a process fills by its command line.
-    #[test]
-    fn of_a_file_as_much_is_read_as_is_permitted() {
-        assert_eq!(start_of("/dev/zero", 5), [0; 5]);
-        assert!(start_of("/proc/none", 5).is_empty());
-    }
+    use crate::commands::process::apart::tests::soon;
 
     #[test]
     fn this_process_has_a_name_a_user_and_a_command_line() {
-        let own = Named::of(std::process::id());
+        let own = Named::of(std::process::id(), soon());
         assert!(!own.command.is_empty() && !own.user.is_empty(), "{own:?}");
         assert!(own.arguments.contains("uwork"), "{own:?}");
         assert_eq!(user_name(0), "root");

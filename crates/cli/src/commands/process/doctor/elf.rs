@@ -9,10 +9,11 @@ use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::geteuid;
+
+use crate::commands::process::apart::Stop;
 
 /// The size of the pieces in which symbols are read, in bytes.
 const PIECE: usize = 1 << 20;
@@ -39,9 +40,6 @@ const COMPRESSED: u64 = 1 << 11;
 
 /// Why the debug information of a file is not read.
 pub(super) const NOT_BELIEVED: &str = "users other than root can write it";
-
-/// Whether a reader has to end: nothing waits for its results.
-pub(super) type Stop = Arc<AtomicBool>;
 
 /// What is left of [`DEBUG_MAX`].
 struct Budget(AtomicU64);

@@ -12,6 +12,8 @@ pub(super) mod names;
 mod reading;
 mod stuck;
 
+pub(super) use reading::answer as names_of_request;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{DoctorArgs, UserError, in_a_path, in_a_shell};
+use super::{DoctorArgs, UserError, apart, in_a_path, in_a_shell};
 use crate::client::{
     Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, one_of_each, reason_of,
     state_of,
@@ -100,6 +102,8 @@ struct Section {
 /// was found, and not everything was seen.
 pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
     hurry();
+    // Without it the names say why they are missing.
+    let _ = apart::start();
     let mut sections = vec![Section { process: None, findings: machine::findings() }];
     // All are asked at the same time, if there are threads for that.
     let bounds = bounds();

@@ -7,12 +7,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::elf::Stop;
-use super::reading::{Part, Place, Turn, maps_of, read};
+use super::reading::{self, Part, Place, maps_of};
+use crate::commands::process::apart::{self, Answer};
 use crate::printable::in_a_line;
 
 /// The most addresses that are looked up at a time.
@@ -75,20 +73,16 @@ pub(in super::super) struct Names {
 /// any number of files of any size. `process` is its number here.
 pub(in super::super) fn find(process: u32, texts: &[&str], until: Instant) -> Names {
     let wanted = texts.iter().flat_map(|text| addresses(text)).collect();
-    // Not joined: it ends with this command, or soon.
     find_by(process, wanted, texts, until).0
 }
 
-/// The thread that reads files.
-type Reader = JoinHandle<Option<()>>;
-
-/// The same, with the reader. It may be in a system call yet.
+/// The same, with the reader, if it has not ended in time.
 fn find_by(
     process: u32,
     wanted: BTreeSet<u64>,
     texts: &[&str],
     until: Instant,
-) -> (Names, Option<Reader>) {
+) -> (Names, Option<Answer>) {
     let mut found = Names::default();
     if wanted.is_empty() {
         return (found, None);
@@ -96,37 +90,32 @@ fn find_by(
     let wanted = wanted.into_iter().take(ADDRESSES_MAX).collect();
     // Functions have no lines, only calls on stacks.
     let has_stacks = texts.iter().any(|text| text.lines().any(|line| frame(line).is_some()));
-    let ((tell, told), stop) = (mpsc::channel(), Stop::default());
-    let stopped = stop.clone();
-    let reader =
-        move || read(process, wanted, has_stacks, &stopped, |part| tell.send(part).is_ok());
-    let reader = match std::thread::Builder::new().spawn(reader) {
-        Ok(reader) => reader,
-        Err(error) => {
-            found.missing.insert(format!("no thread to read them: {error}"));
+    let request = format!("names {}", reading::request(process, &wanted, has_stacks));
+    let mut answer = match apart::ask(&request) {
+        Ok(answer) => answer,
+        Err(reason) => {
+            found.missing.insert(format!("no process to read them: {reason}"));
             return (found, None);
         }
     };
     let mut waiting = vec![maps_of(process)];
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        match told.recv_timeout(left) {
-            Ok(Part::Files(files)) => waiting = files,
-            Ok(Part::Places(places)) => found.add(places),
-            Ok(Part::Missing(reason)) => _ = found.missing.insert(reason),
-            Ok(Part::Done(path)) => waiting.retain(|it| *it != path),
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {
-                let late =
-                    waiting.into_iter().map(|path| format!("{path}: it was not read in time"));
+        match answer.line(until).map(|line| line.as_deref().and_then(Part::of)) {
+            Ok(Some(Part::File(path))) => waiting.push(path),
+            Ok(Some(Part::Place(address, place))) => found.add(address, place),
+            Ok(Some(Part::Missing(reason))) => _ = found.missing.insert(reason),
+            Ok(Some(Part::Done(path))) => waiting.retain(|it| *it != path),
+            Ok(Some(Part::End)) => return (found, None),
+            outcome => {
+                let why = if outcome.is_err() { "was not read in time" } else { "cannot be read" };
+                let late = waiting.into_iter().map(|path| format!("{path}: it {why}"));
                 found.missing.extend(late);
-                found.is_late = true;
-                break;
+                found.is_late = outcome.is_err();
+                answer.stop();
+                return (found, Some(answer));
             }
         }
     }
-    Turn::stop(&stop);
-    (found, Some(reader))
 }
 
 /// A frame without a name: its number and address.
@@ -161,16 +150,14 @@ fn hex_at_start(text: &str) -> (Option<u64>, &str) {
 }
 
 impl Names {
-    /// Adds what is known of these addresses.
-    fn add(&mut self, places: Vec<(u64, Place)>) {
-        for (address, new) in places {
-            let place = self.places.entry(address).or_default();
-            if !new.position.is_empty() {
-                place.position = new.position;
-            }
-            place.symbol = new.symbol.or_else(|| place.symbol.take());
-            place.lines.extend(new.lines);
+    /// Adds what is known of an address.
+    fn add(&mut self, address: u64, new: Place) {
+        let place = self.places.entry(address).or_default();
+        if !new.position.is_empty() {
+            place.position = new.position;
         }
+        place.symbol = new.symbol.or_else(|| place.symbol.take());
+        place.lines.extend(new.lines);
     }
 
     /// The same, for names of this many bytes in all texts.
@@ -274,14 +261,14 @@ const NAMES_MAX: Duration = Duration::from_millis(500);
 pub(in super::super) struct Kept {
     found: Names,
     addresses: BTreeSet<u64>,
-    reader: Option<Reader>,
+    reader: Option<Answer>,
 }
 
 impl Kept {
     /// The text with names. None if the process's files could not be looked up.
     pub(in super::super) fn in_text(&mut self, process: u32, text: &str) -> Option<String> {
         let wanted: BTreeSet<u64> = addresses(text).into_iter().collect();
-        let may_read = self.reader.as_ref().is_none_or(JoinHandle::is_finished);
+        let may_read = self.reader.as_mut().is_none_or(Answer::is_over);
         if may_read && !wanted.is_subset(&self.addresses) {
             if self.addresses.len() + wanted.len() > KEPT_MAX {
                 *self = Kept::default();
@@ -347,6 +334,7 @@ fn end_of_item(frames: &[Frame]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::process::apart::tests::{answer_by, soon};
 
     fn found() -> Names {
         let place = |symbol: &str| Place {
@@ -419,26 +407,17 @@ mod tests {
         assert_eq!(found().in_text(text), text);
     }
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(60)
-    }
-
     #[test]
     fn one_reader_reads_at_a_time() {
-        let (release, held) = mpsc::channel::<()>();
-        let reader = std::thread::spawn(move || held.recv().ok());
+        let (reader, reads) = answer_by();
         let mut kept = Kept { reader: Some(reader), ..Kept::default() };
         let address = (end_of_item as *const ()).addr();
         let text = format!("  in function {address:#x} of\n");
         let own = std::process::id();
         assert_eq!(kept.in_text(own, &text).as_ref(), Some(&text), "it is as it was");
-        drop(release);
-        while !kept.reader.as_ref().unwrap().is_finished() {
-            std::thread::yield_now();
-        }
+        drop(reads);
         kept.in_text(own, &text);
         assert_eq!(kept.addresses.len(), 1);
-        assert!(kept.reader.take().unwrap().join().is_ok());
     }
 
     #[test]

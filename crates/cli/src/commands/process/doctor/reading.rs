@@ -5,24 +5,22 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::elf::{Elf, NOT_BELIEVED, Stop, TEXT_MAX};
+use serde_json::{Value, json};
+
+use super::elf::{Elf, NOT_BELIEVED, TEXT_MAX};
 use super::lines::{Line, demangled, lines};
-use crate::peer::user_of;
+use crate::commands::process::apart::{Stop, Turn};
 
 /// The bytes of /proc/PID/maps that are read.
 const MAPS_MAX: u64 = 32 << 20;
-/// The most readers that read files of one user's processes at a time. Each needs memory, and no user
-/// has those of other users wait.
-const READERS_MAX: usize = 8;
-
 /// A mapped part of a file.
 struct Mapping {
     addresses: Range<u64>,
@@ -48,54 +46,6 @@ impl Place {
     }
 }
 
-/// The readers that read, by the user of their processes.
-static READING: Mutex<BTreeMap<u32, usize>> = Mutex::new(BTreeMap::new());
-/// Notified when a reader ends, or is told to stop.
-static CHANGED: Condvar = Condvar::new();
-
-/// The turn of a reader of a user's process, among [`READERS_MAX`].
-pub(super) struct Turn(u32);
-
-impl Turn {
-    fn reading() -> MutexGuard<'static, BTreeMap<u32, usize>> {
-        READING.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a turn. None: the reader is told to stop.
-    fn wait(user: u32, stop: &Stop) -> Option<Turn> {
-        let has_to_wait = |reading: &mut BTreeMap<u32, usize>| {
-            !stop.load(Ordering::Relaxed) && reading.get(&user) >= Some(&READERS_MAX)
-        };
-        let reading = CHANGED.wait_while(Turn::reading(), has_to_wait);
-        let mut reading = reading.unwrap_or_else(PoisonError::into_inner);
-        (!stop.load(Ordering::Relaxed)).then(|| {
-            *reading.entry(user).or_insert(0) += 1;
-            Turn(user)
-        })
-    }
-
-    /// Tells a reader to stop.
-    pub(super) fn stop(stop: &Stop) {
-        let reading = Turn::reading();
-        stop.store(true, Ordering::Relaxed);
-        drop(reading);
-        CHANGED.notify_all();
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut reading = Turn::reading();
-        if let Some(count) = reading.get_mut(&self.0) {
-            *count -= 1;
-        }
-        // No user stays.
-        reading.retain(|_, count| *count > 0);
-        drop(reading);
-        CHANGED.notify_all();
-    }
-}
-
 /// What a reader may find yet, in bytes of memory. 0: it has found more.
 struct Room(Cell<usize>);
 
@@ -110,18 +60,74 @@ impl Room {
 
 /// What a reader of files has found.
 pub(super) enum Part {
-    /// The files that it reads.
-    Files(Vec<String>),
-    Places(Vec<(u64, Place)>),
+    /// A file that it is going to read.
+    File(String),
+    Place(u64, Place),
     /// Why names or lines are missing.
     Missing(String),
     /// A file has been read.
     Done(String),
+    /// All is told.
+    End,
+}
+
+impl Part {
+    /// A line for the process that waits for it.
+    fn line(&self) -> String {
+        let lines = |lines: &[Line]| -> Vec<Value> {
+            lines.iter().map(|line| json!([line.function, line.location])).collect()
+        };
+        let part = match self {
+            Part::File(path) => json!({ "file": path }),
+            Part::Place(address, place) => {
+                json!({"place": [address, place.position, place.symbol, lines(&place.lines)]})
+            }
+            Part::Missing(reason) => json!({ "missing": reason }),
+            Part::Done(path) => json!({ "done": path }),
+            Part::End => json!({}),
+        };
+        format!("{part}\n")
+    }
+
+    /// The part of such a line.
+    pub(super) fn of(line: &str) -> Option<Part> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let line_of = |value: &Value| Line { function: text(&value[0]), location: text(&value[1]) };
+        let value: Value = serde_json::from_str(line).ok()?;
+        let Some((kind, part)) = value.as_object()?.iter().next() else { return Some(Part::End) };
+        Some(match kind.as_str() {
+            "file" => Part::File(text(part)?),
+            "place" => {
+                let lines = part[3].as_array()?.iter().map(line_of).collect();
+                let place = Place { position: text(&part[1])?, symbol: text(&part[2]), lines };
+                Part::Place(part[0].as_u64()?, place)
+            }
+            "missing" => Part::Missing(text(part)?),
+            "done" => Part::Done(text(part)?),
+            _ => return None,
+        })
+    }
+}
+
+/// The request for [`answer`], without the first word.
+pub(super) fn request(process: u32, wanted: &BTreeSet<u64>, has_stacks: bool) -> String {
+    let mut text = format!("{process} {has_stacks}");
+    wanted.iter().for_each(|address| _ = write!(text, " {address:x}"));
+    text
+}
+
+/// Reads the files for a request, and tells the parts as lines.
+pub(super) fn answer(request: &str, stop: &Stop, tell: impl Fn(&str) -> bool) -> Option<()> {
+    let mut words = request.split(' ');
+    let (process, has_stacks) = (words.next()?.parse().ok()?, words.next()? == "true");
+    let wanted = words.filter_map(|address| u64::from_str_radix(address, 16).ok()).collect();
+    read(process, wanted, has_stacks, stop, |part| tell(&part.line()))?;
+    tell(&Part::End.line()).then_some(())
 }
 
 /// Reads the files that have these addresses: first the functions of all, then the lines. Ends if
 /// `tell` returns false, or is told to stop.
-pub(super) fn read(
+fn read(
     process: u32,
     wanted: BTreeSet<u64>,
     has_stacks: bool,
@@ -129,7 +135,7 @@ pub(super) fn read(
     tell: impl Fn(Part) -> bool,
 ) -> Option<()> {
     let tell = |part| tell(part).then_some(());
-    let _turn = Turn::wait(user_of(process).unwrap_or(0), stop)?;
+    let _turn = Turn::of(process, stop)?;
     let (file, room) = (maps_of(process), Room(Cell::new(TEXT_MAX)));
     let maps = match mappings(&file, &wanted, stop) {
         Ok(maps) => maps,
@@ -144,10 +150,17 @@ pub(super) fn read(
         }
     }
     files.retain(|path, _| path.starts_with('/'));
-    tell(Part::Files(files.keys().map(|&path| path.to_owned()).collect()))?;
+    for path in files.keys() {
+        tell(Part::File((*path).to_owned()))?;
+    }
+    tell(Part::Done(file))?;
+    // A place in a line: no end has to keep all of them as text.
+    let tell_all = |places: Vec<(u64, Place)>| {
+        places.into_iter().try_for_each(|(address, place)| tell(Part::Place(address, place)))
+    };
     let mut rest = Vec::new();
     for (path, addresses) in files {
-        tell(Part::Places(positions(&addresses, &room)))?;
+        tell_all(positions(&addresses, &room))?;
         match named(process, &addresses, stop, &room, &tell) {
             Ok((elf, _)) if has_stacks && elf.has_lines() && !elf.is_believed => {
                 tell(Part::Missing(format!("{path}: no lines: {NOT_BELIEVED}")))?;
@@ -171,7 +184,7 @@ pub(super) fn read(
                     (address, Place { lines, ..Place::default() })
                 };
                 let places = pairs.into_iter().map(place).map_while(|it| room.take(it));
-                tell(Part::Places(places.collect()))?;
+                tell_all(places.collect())?;
             }
         }
         tell(Part::Done(path.to_owned()))?;
@@ -240,9 +253,9 @@ fn named(
         (address, Place { position: format!("{}+{own:#x}", of.path), symbol, ..Place::default() })
     };
     let go_on = |_: &&(u64, u64)| !stop.load(Ordering::Relaxed);
-    let places = pairs.iter().take_while(go_on).map(place).map_while(|it| room.take(it));
+    let mut places = pairs.iter().take_while(go_on).map(place).map_while(|it| room.take(it));
     // The receiver may have gone, as the next part shows.
-    let _ = tell(Part::Places(places.collect()));
+    let _ = places.try_for_each(|(address, place)| tell(Part::Place(address, place)));
     if !symbols.has_symbols() && names.len() < own.iter().collect::<BTreeSet<_>>().len() {
         let _ = tell(Part::Missing(format!("{}: it is stripped of its symbols", of.path)));
     }
@@ -325,25 +338,20 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_few_readers_at_a_time_and_other_users_do_not_wait() {
-        let (stop, stopped) = (Stop::default(), Stop::new(true.into()));
-        // No processes of tests have these users.
-        let (user, other) = (4_000_000_001, 4_000_000_002);
-        let mut turns: Vec<_> = (0..READERS_MAX).map(|_| Turn::wait(user, &stop)).collect();
-        assert!(turns.iter().all(Option::is_some) && Turn::wait(other, &stop).is_some());
-        assert!(Turn::wait(user, &stopped).is_none(), "it does not wait");
-        std::thread::scope(|scope| {
-            let (late, next) = (Stop::default(), &stop);
-            let told = late.clone();
-            let waits = scope.spawn(move || Turn::wait(user, &told).is_none());
-            Turn::stop(&late);
-            assert!(waits.join().unwrap(), "a reader that waits is told to stop");
-            let waits = scope.spawn(move || Turn::wait(user, next).is_some());
-            drop(turns.pop());
-            assert!(waits.join().unwrap(), "it has the turn of another reader");
-        });
-        drop(turns);
-        assert_eq!(Turn::reading().get(&user), None);
+    fn parts_are_the_same_behind_the_wire() {
+        let own = Place { position: "/a\n+0x5".to_owned(), symbol: None, lines: Vec::new() };
+        let line = Line { function: None, location: Some("a.rs:7".to_owned()) };
+        let symbol = Some("\"\u{202e}".to_owned());
+        let named = Place { symbol, lines: vec![line], ..own.clone() };
+        let places = [Part::Place(7, own), Part::Place(u64::MAX, named)];
+        let [file, done] = [Part::File, Part::Done].map(|part| part("/a".to_owned()));
+        let rest = [file, done, Part::Missing("x".to_owned()), Part::End];
+        for part in places.into_iter().chain(rest) {
+            let line = part.line();
+            assert_eq!(line.find('\n'), Some(line.len() - 1));
+            assert_eq!(Part::of(&line).unwrap().line(), line);
+        }
+        assert!(Part::of("").is_none() && Part::of("{\"other\":1}").is_none());
     }
 
     #[test]

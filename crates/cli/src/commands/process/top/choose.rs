@@ -1,7 +1,7 @@
 //! The list from which the user of `uwork top` chooses a process, if there are several.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -11,18 +11,24 @@ use ratatui::widgets::{Paragraph, TableState};
 
 use super::columns::{Cells, Column, longest, parts_that_fit};
 use super::{FullScreen, UserError};
-use crate::client::{Entry, Found, is_alive, living};
+use crate::client::{Entry, Found, at_once, is_alive, living};
 use crate::commands::process::named::Named;
+use crate::peer::user_of;
 use crate::printable::in_a_line;
 
 /// When the list is read again.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long their command lines are waited for.
+const NAMES_MAX: Duration = Duration::from_millis(250);
 
 /// The processes of this user that can be looked into, by name; and why there may be more.
 pub(super) fn found() -> (Vec<Named>, Option<String>) {
     let Found { sockets, left_out } = living();
-    let mut found: Vec<Named> =
-        numbers(&sockets).filter(|process| is_alive(*process)).map(Named::of).collect();
+    let processes: Vec<u32> = numbers(&sockets).filter(|process| is_alive(*process)).collect();
+    // All at the same time: a process may keep its command line from its readers.
+    let until = Instant::now() + NAMES_MAX;
+    let user = |process: &u32| user_of(*process).unwrap_or(0);
+    let mut found = at_once(&processes, user, |&process, _| Named::of(process, until));
     found.sort_by(|a, b| (&a.command, a.process).cmp(&(&b.command, b.process)));
     found.dedup_by_key(|named| named.process);
     (found, left_out)

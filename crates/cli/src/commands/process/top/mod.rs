@@ -31,7 +31,7 @@ use uwork::topology::Machine;
 use uwork_policy::topology::Topology;
 
 use super::named::Named;
-use super::{TopArgs, UserError, interval, print};
+use super::{TopArgs, UserError, apart, interval, print};
 use crate::commands::signals::{Signals, end_by};
 use crate::printable::is_printable;
 use asking::{Asker, Event, Reply, Request, Requests, State};
@@ -47,6 +47,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub(super) fn run(args: &TopArgs) -> Result<ExitCode, UserError> {
     let interval = interval(&args.interval)?.max(INTERVAL_MIN);
+    // Without it names say why they are missing.
+    let _ = apart::start();
     let on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     let process = match &args.process {
         Some(process) => process.clone(),
