@@ -37,6 +37,14 @@ pub(crate) struct Folder {
     pub(crate) owner: u32,
 }
 
+/// What a look at a folder has found.
+pub(crate) struct Names {
+    pub(crate) sockets: Vec<PathBuf>,
+    /// The number of names that were read, of sockets and of other files.
+    pub(crate) read: usize,
+    pub(crate) has_more: bool,
+}
+
 fn refused(reason: String) -> io::Error {
     io::Error::other(reason)
 }
@@ -129,15 +137,16 @@ impl Folder {
         Ok(Folder { file, parent, path: path.to_owned(), owner: found.st_uid })
     }
 
-    /// The names of sockets among the first `most` files, whose names may be anything; and whether
-    /// there are more files.
-    pub(crate) fn names(&self, most: usize) -> (Vec<PathBuf>, bool) {
+    /// The names of sockets among the first `most` files, whose names may be anything.
+    pub(crate) fn names(&self, most: usize) -> Names {
         let entries = Dir::read_from(&self.file).into_iter().flatten().flatten();
         let names =
             entries.map(|entry| PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes())));
         let mut names = names.filter(|name| ![".", ".."].map(Path::new).contains(&&**name));
-        let first = names.by_ref().take(most).filter(|name| process_of(name).is_some()).collect();
-        (first, names.next().is_some())
+        let mut read = 0;
+        let first = names.by_ref().take(most).inspect(|_| read += 1);
+        let sockets = first.filter(|name| process_of(name).is_some()).collect();
+        Names { sockets, read, has_more: names.next().is_some() }
     }
 
     /// Opens a socket for [`connect`] and for its removal.

@@ -25,11 +25,12 @@ const SESSIONS: &str = "/run/user";
 /// another user has taken the name of a folder, each process makes one of its own.
 const FOLDERS_MAX: usize = 1024;
 const FILES_MAX: usize = 4096;
-/// How long users and folders are looked for, and how many names of a place are read in any case: a
-/// stranger may have filled it, a large machine has many processes, and a busy one should leave out no
-/// folder.
-const LOOK_MAX: Duration = Duration::from_millis(200);
+/// How long users, folders and files are looked for. In any case as many names of a place and as many
+/// files of a user are read: a stranger may have filled a place, a large machine has many processes, and
+/// a busy one should leave out no folder.
+const LOOK_MAX: Duration = Duration::from_millis(300);
 const NAMES_MIN: usize = 4096;
+const FILES_MIN: usize = 256;
 
 /// Opens the file of a path that is a socket's in one of the folders of uwork. `None` for any other
 /// path, which the user has chosen.
@@ -266,9 +267,11 @@ fn in_turns<T: Ord>(mut of_owners: Vec<(u32, T)>, rank: impl Fn(u32) -> Rank) ->
 /// The folders with the names of their sockets. One folder is open at a time.
 fn files(process: Option<u32>, left_out: &LeftOut) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
     raise_limit();
-    let users = users(process, Instant::now() + LOOK_MAX / 2, left_out);
-    let paths = folders(&users, Instant::now() + LOOK_MAX / 2, left_out).into_iter();
-    with_names(paths.filter_map(|path| left_out.unless_full(Folder::open(&path))), left_out)
+    let soon = || Instant::now() + LOOK_MAX / 3;
+    let users = users(process, soon(), left_out);
+    let paths = folders(&users, soon(), left_out).into_iter();
+    let folders = paths.filter_map(|path| left_out.unless_full(Folder::open(&path)));
+    with_names(folders, soon(), left_out)
 }
 
 /// Permits this process as many descriptors as it may have: each process that is asked takes two.
@@ -278,20 +281,25 @@ pub(crate) fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The folders with the names of their sockets: [`FILES_MAX`] of a user at most, in all folders.
+/// The folders with the names of their sockets. Of a user's files, whatever they are, [`FILES_MAX`] are
+/// read in all folders; after `until`, [`FILES_MIN`].
 fn with_names(
     folders: impl Iterator<Item = Folder>,
+    until: Instant,
     left_out: &LeftOut,
 ) -> impl Iterator<Item = (Folder, Vec<PathBuf>)> {
-    let mut left = HashMap::new();
+    let mut read = HashMap::new();
     folders.map(move |folder| {
-        let left = left.entry(folder.owner).or_insert(FILES_MAX);
-        let (names, has_more) = folder.names(*left);
-        if has_more {
-            left_out.say(&format!("user {} has more than {FILES_MAX} files", folder.owner));
+        let read = read.entry(folder.owner).or_insert(0);
+        let most = if Instant::now() < until { FILES_MAX } else { FILES_MIN };
+        let left = most.saturating_sub(*read);
+        // A look at a single name costs as much as one at hundreds.
+        let names = (left > 0).then(|| folder.names(left));
+        if names.as_ref().is_none_or(|names| names.has_more) {
+            left_out.say(&format!("user {} has more than {most} files", folder.owner));
         }
-        *left -= names.len();
-        (folder, names)
+        *read += names.as_ref().map_or(0, |names| names.read);
+        (folder, names.map_or(Vec::new(), |names| names.sockets))
     })
 }
 
@@ -349,23 +357,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_files_of_a_user_are_bounded_in_all_folders_together() {
-        let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        for (place, files) in places.iter().zip([FILES_MAX - 3, 8]) {
+    /// The sockets that are found in folders with these numbers of files of each kind, and whether files
+    /// were left out by then.
+    fn found(folders: &[(usize, &str)], until: Instant) -> Vec<(usize, bool)> {
+        let places: Vec<_> = folders.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+        for (place, &(files, kind)) in places.iter().zip(folders) {
             for number in 1..=files {
-                fs::write(place.path().join(format!("{number}.sock")), "").unwrap();
+                fs::write(place.path().join(format!("{number}.{kind}")), "").unwrap();
             }
         }
         let folders = places.iter().map(|place| Folder::open(place.path()).unwrap());
         let left_out = LeftOut::default();
-        let counts = with_names(folders, &left_out).map(|(_, names)| {
-            (
-                names.len(),
-                left_out.0.borrow().as_ref().is_some_and(|why| why.contains("4096 files")),
-            )
-        });
-        assert_eq!(counts.collect::<Vec<_>>(), [(FILES_MAX - 3, false), (3, true)]);
+        let is_left_out = || {
+            left_out.0.borrow().as_ref().is_some_and(|why| why.contains("has more than"))
+        };
+        let found = with_names(folders, until, &left_out);
+        found.map(|(_, names)| (names.len(), is_left_out())).collect()
+    }
+
+    // Catches: a search for minutes, as a user has a million files that are no sockets.
+    #[test]
+    fn the_files_of_a_user_are_bounded_in_all_folders_together() {
+        let soon = Instant::now() + Duration::from_secs(600);
+        let of_two = found(&[(FILES_MAX - 3, "sock"), (8, "sock")], soon);
+        assert_eq!(of_two, [(FILES_MAX - 3, false), (3, true)]);
+        let others = found(&[(FILES_MAX - 3, "other"), (3, "sock"), (1, "sock")], soon);
+        assert_eq!(others, [(0, false), (3, false), (0, true)]);
+    }
+
+    #[test]
+    fn after_the_time_for_files_some_of_each_user_are_read() {
+        let found = found(&[(FILES_MIN - 3, "other"), (8, "sock"), (1, "sock")], Instant::now());
+        assert_eq!(found, [(0, false), (3, true), (0, true)]);
     }
 
     #[test]

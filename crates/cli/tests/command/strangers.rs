@@ -380,8 +380,18 @@ fn names_of_a_stranger_hide_no_process_of_others() {
         for number in 0..150_000 {
             File::create(place.join(format!("uwork-{BOB}-{number}"))).unwrap();
         }
+        // Within folders of his, too.
+        for (number, place) in PLACES.iter().enumerate() {
+            let folder = folder_of(BOB, format!("{place}/uwork-{BOB}.{number:08x}"), 0o700);
+            let path = folder.join("first");
+            File::create(&path).unwrap();
+            (0..5_000).for_each(|number| {
+                fs::hard_link(&path, folder.join(format!("{number}.other"))).unwrap();
+            });
+        }
         let list = said(0, &["ls"]);
         assert!(row(&list, alice.pid).is_some(), "{list}");
+        assert!(list.contains("sockets were left out: "), "{list}");
         let dump = said(0, &["dump", &alice.pid.to_string()]);
         assert!(dump.contains(&format!("of-{ALICE}")), "{dump}");
     });
