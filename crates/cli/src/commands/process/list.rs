@@ -30,13 +30,36 @@ const TIME_MIN: Duration = Duration::from_millis(20);
 const PATHS_MAX: usize = 100_000;
 const PATHS_BYTES_MAX: usize = 16 << 20;
 
+/// The characters of a text of a process that are kept: a user may have thousands of sockets.
+const TEXT_MAX: usize = 200;
+
 /// A row of the list: what a process says of itself, or the state of one that does not answer.
 struct Listed {
     process: u32,
     command: String,
-    status: Result<String, String>,
+    status: Result<Status, String>,
     socket: PathBuf,
     owner: u32,
+}
+
+/// What a process says of itself.
+struct Status {
+    queues: u64,
+    workers: Option<u64>,
+    tier: String,
+}
+
+impl Status {
+    /// What the list has of an answer to `status`. None: it does not say how many queues there are.
+    fn of(answer: &str) -> Option<Status> {
+        let (queues, workers) = (count(answer, "queues")?, count(answer, "workers"));
+        Some(Status { queues, workers, tier: start_of(fact(answer, "blocking_tier")) })
+    }
+}
+
+/// As much of a text as is kept.
+fn start_of(text: &str) -> String {
+    text.chars().take(TEXT_MAX).collect()
 }
 
 /// The processes that live, as a table or as JSON. Removes the files of ended ones.
@@ -51,11 +74,9 @@ pub(super) fn processes(as_json: bool) -> String {
     );
     for Listed { process, command, status, socket, .. } in listed {
         let about = match status {
-            Ok(status) => {
-                let count =
-                    |name| count(&status, name).map_or(String::from("?"), |it| it.to_string());
-                let tier = cut(fact(&status, "blocking_tier"), TIER_MAX);
-                format!("{:>7} {:>7} {tier:<10}", count("queues"), count("workers"))
+            Ok(Status { queues, workers, tier }) => {
+                let workers = workers.map_or(String::from("?"), |it| it.to_string());
+                format!("{queues:>7} {workers:>7} {:<10}", cut(&tier, TIER_MAX))
             }
             Err(state) => format!("{:<26}", cut(&state, STATE_MAX)),
         };
@@ -74,10 +95,9 @@ fn object(listed: &Listed) -> Value {
     });
     match &listed.status {
         Ok(status) => {
-            for name in ["queues", "workers"] {
-                object[name] = count(status, name).into();
-            }
-            object["tier"] = fact(status, "blocking_tier").into();
+            object["queues"] = status.queues.into();
+            object["workers"] = status.workers.into();
+            object["tier"] = status.tier.as_str().into();
         }
         Err(state) => object["error"] = state.as_str().into(),
     }
@@ -106,7 +126,7 @@ fn listed() -> Vec<Listed> {
                         remove_if_stale(path);
                         return None;
                     }
-                    Err(fault) => Err(state_of(&fault, process)?),
+                    Err(fault) => Err(start_of(&state_of(&fault, process)?)),
                 };
             let command = match process {
                 // It has no number here.
@@ -121,10 +141,10 @@ fn listed() -> Vec<Listed> {
 }
 
 /// The answer of a process to `status`.
-fn status(entry: &Entry, bounds: Bounds) -> Result<String, Fault> {
+fn status(entry: &Entry, bounds: Bounds) -> Result<Status, Fault> {
     match Client::open_listed(entry, bounds)?.ask_once("status")? {
-        Ok(status) if count(&status, "queues").is_some() => Ok(status),
-        Ok(_) => Err(Fault::Malformed("does not say how many queues it has".to_owned())),
+        Ok(answer) => Status::of(&answer)
+            .ok_or_else(|| Fault::Malformed("does not say how many queues it has".to_owned())),
         Err(refused) => Err(Fault::Refused(refused.reason)),
     }
 }
@@ -193,4 +213,21 @@ pub(super) fn tree(client: &mut Client, path: &str, as_json: bool) -> Result<Str
         let _ = writeln!(text, "{kind}  {path:<48} {}", value.trim_end());
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Catches: hundreds of megabytes, as the answers of thousands of sockets are kept to the end.
+    #[test]
+    fn little_is_kept_of_an_answer() {
+        let long = "\u{202e}".repeat(20_000);
+        let status = Status::of(&format!("queues\t7\nblocking_tier\t{long}\nother\t{long}\n"));
+        let status = status.unwrap();
+        assert_eq!((status.queues, status.workers), (7, None));
+        assert_eq!(status.tier, start_of(&long));
+        assert!(status.tier.capacity() <= 8 * TEXT_MAX, "{}", status.tier.capacity());
+        assert!(Status::of("workers\t7\n").is_none());
+    }
 }

@@ -48,6 +48,10 @@ pub(super) const EVIDENCE: Duration = Duration::from_millis(1_200);
 /// The bytes of all answers of the processes of each user of a list, however many users there are.
 const BYTES_MIN: usize = 1 << 20;
 
+/// The bytes that names may add to the evidence of a process. Those of a user's processes in a list have
+/// the share of the user's answers, too.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
 /// What was seen of a part of the evidence. The worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
@@ -116,7 +120,9 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
             let bounds = bounds.shared(share, TIME_MIN);
             let bounds = bounds.map_err(|fault| UserError(reason_of(&fault, number)));
             match not_halted(number).and(bounds).and_then(connect) {
-                Ok(mut client) => Section::of(client.process(), process(&mut client)),
+                Ok(mut client) => {
+                    Section::of(client.process(), process(&mut client, names_max(bounds.bytes)))
+                }
                 Err(UserError(reason)) => Section {
                     process: Some(name.clone()),
                     findings: vec![unanswered(reason, number)],
@@ -146,7 +152,8 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
                     Err(UserError(reason)) => reason,
                     Ok(()) => match opened.and_then(|bounds| Client::open_listed(entry, bounds)) {
                         Ok(mut client) => {
-                            let section = Section::of(number, process(&mut client));
+                            let found = process(&mut client, names_max(bounds.bytes));
+                            let section = Section::of(number, found);
                             return Some((section, entry.owner, false));
                         }
                         // None: it has ended meanwhile.
@@ -267,7 +274,12 @@ impl Section {
     }
 }
 
-fn process(client: &mut Client) -> Vec<Finding> {
+/// The bytes that names may add to the evidence of a process whose answers may have so many.
+fn names_max(bytes: usize) -> usize {
+    NAMES_BYTES_MAX.min(bytes)
+}
+
+fn process(client: &mut Client, names_max: usize) -> Vec<Finding> {
     let until = client.until().min(Instant::now() + EVIDENCE);
     let process = client.process();
     let mut answers = client.ask_all(&["status".to_owned(), "queues".to_owned()]).into_iter();
@@ -298,7 +310,7 @@ fn process(client: &mut Client) -> Vec<Finding> {
     match after {
         Some((before, Ok(after))) => {
             let (before, after) = (Table::parse(&before), Table::parse(&after));
-            findings.extend(stuck::findings(client, &before, &after, until));
+            findings.extend(stuck::findings(client, &before, &after, (until, names_max)));
             findings.extend(fallback(&after, process));
         }
         Some((_, Err(Failure::Gone(reason)))) => {
@@ -503,6 +515,9 @@ mod tests {
         // Catches: gigabytes for a user, as each of thousands of sockets has a part in any case.
         let of_one: usize = shares(vec![7; 4_096], 16 << 20).sum();
         assert_eq!(of_one, 16 << 20);
+        // Catches: the same of names, which are kept with the answers.
+        let names: usize = shares(vec![7; 4_096], 16 << 20).map(names_max).sum();
+        assert_eq!((names, names_max(64 << 20)), (16 << 20, NAMES_BYTES_MAX));
         let mut of_many = shares((0..500).chain([7; 1_024]).collect(), 16 << 20);
         assert_eq!((of_many.next(), of_many.nth(6)), (Some(BYTES_MIN), Some(BYTES_MIN / 1_025)));
         assert_eq!(shares(Vec::new(), 16 << 20).count(), 0);

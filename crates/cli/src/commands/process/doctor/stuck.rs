@@ -17,9 +17,6 @@ const DEADLOCK: &str = "  deadlock: item ";
 /// The evidence of a queue that is kept, in bytes. The stacks of a queue's workers have a few KiB.
 const EVIDENCE_MAX: usize = 64 << 10;
 
-/// The bytes that names may add to the evidence of a process. A user may have thousands of them.
-const NAMES_BYTES_MAX: usize = 1 << 20;
-
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
@@ -43,12 +40,13 @@ struct Stuck {
 }
 
 /// A finding for each queue that has moved nothing between two answers to `queues`, for each in which
-/// an item runs on, and one for all others. Lines of source files are looked up until `until`.
+/// an item runs on, and one for all others. Lines of source files are looked up until `until`, and names
+/// add `names_max` bytes at most.
 pub(super) fn findings(
     client: &mut Client,
     before: &Table,
     after: &Table,
-    until: Instant,
+    (until, names_max): (Instant, usize),
 ) -> Vec<Finding> {
     let runs = long::runs(client);
     let (mut stuck, mut findings) = compared(client.process(), before, after, runs.as_ref().ok());
@@ -69,7 +67,7 @@ pub(super) fn findings(
     add_waiting(&mut stuck, &dump);
     let found = |client: &Client, stuck: &[Stuck]| {
         let texts: Vec<&str> = stuck.iter().map(|queue| queue.evidence.as_str()).collect();
-        names::find(client.process(), &texts, until).bounded(NAMES_BYTES_MAX)
+        names::find(client.process(), &texts, until).bounded(names_max)
     };
     let mut names = found(client, &stuck);
     // Its files cannot be read here, as of a daemon that has given up root's rights.
