@@ -18,6 +18,7 @@ use rustix::net::{
 };
 use rustix::process::geteuid;
 
+use crate::below::below;
 use crate::commands::UserError;
 use crate::exchange::{Bounds, Fault, Wire, is_out_of_files, words_of};
 use crate::folder::Socket;
@@ -120,7 +121,8 @@ impl Client {
         if process.contains('/') {
             // A file of another kind refuses a connection as the socket of an ended process does. A
             // folder of a stranger's is not asked.
-            if listed(Path::new(process)).is_none()
+            let is_of_strangers = |path: &Path| listed(path).is_some() || below(path).is_some();
+            if !is_of_strangers(Path::new(process))
                 && fs::metadata(process).is_ok_and(|file| !file.file_type().is_socket())
             {
                 return Err(UserError(format!("{process}: not a socket")));
@@ -159,10 +161,14 @@ impl Client {
     fn open(path: &Path, named: Option<u32>, bounds: Bounds) -> Result<Client, Fault> {
         // In a folder of sockets the file is opened first. It is connected to, whatever has its name
         // then.
-        let listed = listed_socket(path).transpose()?;
-        let mut wire = Wire::connect(listed.as_ref().map_or(path, Socket::path), bounds)?;
+        let (listed, below) = (listed_socket(path).transpose()?, below(path));
+        let mut wire = match &below {
+            None => Wire::connect(listed.as_ref().map_or(path, Socket::path), bounds)?,
+            Some(below) => Wire::new(below.connect(bounds.until)?, bounds)?,
+        };
         let peer = peer::of(wire.stream(), named)?;
         check_name(path, peer.process).map_err(Fault::Stranger)?;
+        below.map_or(Ok(()), |below| below.check(&peer))?;
         let number = wire.greeting(VERSION)?;
         if peer::own_number(peer.process) != Some(number) {
             let process = peer.process;

@@ -122,6 +122,21 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
+/// A connection to a socket.
+pub(crate) fn connected(path: &Path, until: Instant) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).max(CONNECT_MIN);
+        set_socket_timeout(&socket, Timeout::Send, Some(left))?;
+        match connect_to(&socket, &address) {
+            Err(Errno::INTR) => {}
+            outcome => break outcome?,
+        }
+    }
+    Ok(UnixStream::from(socket))
+}
+
 /// A connection.
 pub(crate) struct Wire {
     stream: UnixStream,
@@ -139,21 +154,11 @@ pub(crate) struct Wire {
 impl Wire {
     /// Connects to a socket.
     pub(crate) fn connect(path: &Path, bounds: Bounds) -> Result<Wire, Fault> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        loop {
-            let left = bounds.until.saturating_duration_since(Instant::now()).max(CONNECT_MIN);
-            set_socket_timeout(&socket, Timeout::Send, Some(left))?;
-            match connect_to(&socket, &address) {
-                Err(Errno::INTR) => {}
-                outcome => break outcome?,
-            }
-        }
-        Wire::new(UnixStream::from(socket), bounds)
+        Wire::new(connected(path, bounds.until)?, bounds)
     }
 
-    fn new(stream: UnixStream, bounds: Bounds) -> Result<Wire, Fault> {
+    /// The same of an open connection.
+    pub(crate) fn new(stream: UnixStream, bounds: Bounds) -> Result<Wire, Fault> {
         stream.set_nonblocking(true)?;
         let (received, outgoing) = (Vec::new(), Vec::new());
         Ok(Wire { stream, bounds, is_late: false, received, taken: 0, outgoing, sent: 0 })

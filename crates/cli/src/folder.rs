@@ -45,7 +45,7 @@ pub(crate) struct Names {
     pub(crate) has_more: bool,
 }
 
-fn refused(reason: String) -> io::Error {
+pub(crate) fn refused(reason: String) -> io::Error {
     io::Error::other(reason)
 }
 
@@ -125,8 +125,24 @@ impl Folder {
     /// to it. The last component of the path is no link.
     pub(crate) fn open(path: &Path) -> io::Result<Folder> {
         let (parent, file) = open_last(path)?;
+        Folder::of(parent, &file, path)
+    }
+
+    /// The same for a path in the folders that another process sees, which begin at `root`. No link is
+    /// followed. Each file system there is entered, and may never answer.
+    pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<Folder> {
+        let follows = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
+        let root_file = openat(CWD, root, follows, Mode::empty())?;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+        let flags = PATH | OFlags::DIRECTORY;
+        let file = openat2(&root_file, path, flags, Mode::empty(), resolve)?;
+        // It is never removed, so that its parent does not matter.
+        Folder::of(root_file, &file, &root.join(path))
+    }
+
+    fn of(parent: OwnedFd, file: &OwnedFd, path: &Path) -> io::Result<Folder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let file = openat(&file, ".", flags, Mode::empty())?;
+        let file = openat(file, ".", flags, Mode::empty())?;
         let (found, user) = (fstat(&file)?, geteuid());
         if !user.is_root() && found.st_uid != user.as_raw() {
             return Err(refused(format!("{} belongs to user {}", path.display(), found.st_uid)));

@@ -11,6 +11,8 @@
 #[cfg(feature = "process")]
 mod at_once;
 #[cfg(feature = "process")]
+mod below;
+#[cfg(feature = "process")]
 mod client;
 mod commands;
 #[cfg(feature = "process")]

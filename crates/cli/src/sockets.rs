@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use uwork::control::place::{FOLDER, PLACES};
 
+use crate::below::below;
 use crate::client::connect;
 use crate::exchange::is_out_of_files;
 use crate::folder::{Folder, Socket, owner_of};
@@ -322,10 +323,10 @@ pub(crate) fn remove_if_stale(path: &Path) -> bool {
     Folder::open(folder).is_ok_and(|folder| folder.remove_if_stale(name))
 }
 
-/// The process in the name of a listed socket is the one with this number here: an error that says
-/// otherwise.
+/// The process in the name of a socket in a folder of uwork, here or in a container, is the one with this
+/// number here: an error that says otherwise.
 pub(crate) fn check_name(path: &Path, process: u32) -> Result<(), String> {
-    let folder = path.parent().filter(|folder| is_folder(folder));
+    let folder = path.parent().filter(|folder| is_folder(folder) || below(path).is_some());
     let named = path.file_name().filter(|_| folder.is_some()).map(Path::new).and_then(process_of);
     let Some((named, namespace)) = named else { return Ok(()) };
     let number =

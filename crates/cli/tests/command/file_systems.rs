@@ -50,6 +50,9 @@ fn root_asks_no_file_system_of_a_user() {
         assert!(said(0, &["dump", &alice.pid.to_string()]).contains("queue of-"));
         let bobs = format!("/tmp/uwork-{BOB}/1.sock");
         assert!(said(0, &["dump", &bobs]).contains("is a stranger's file system"));
+        // As a process sees it.
+        let seen = format!("/proc/{}/root{bobs}", alice.pid);
+        assert!(said(0, &["dump", &seen]).contains("it was not opened in time"));
         drop(servers);
     });
 }

@@ -537,3 +537,35 @@ fn a_process_in_many_folders_has_one_row() {
         assert!(found.contains("seen twice: "), "{found}");
     });
 }
+
+// Catches: root's client that leaves a container by a link there, and changes another process.
+#[test]
+fn a_path_in_a_container_leads_to_its_processes_only() {
+    strangers("a_path_in_a_container_leads_to_its_processes_only", || {
+        let (outside, path) = process_of(0);
+        let folder = path.parent().unwrap().to_owned();
+        let mut container = Process::start(|parent| {
+            own_places();
+            let (inside, own) = process_of(ALICE);
+            // As root's folder, and as a file in one of hers.
+            symlink(&folder, format!("/tmp/uwork-{ALICE}.0000001f")).unwrap();
+            let links = folder_of(ALICE, format!("/tmp/uwork-{ALICE}"), 0o700);
+            symlink(&path, links.join(path.file_name().unwrap())).unwrap();
+            parent.tell(&inside.pid.to_string());
+            parent.tell(own.to_str().unwrap());
+            parent.wait();
+        });
+        let (pid, own) = (container.hear(), container.hear());
+        let found = said(0, &["dump", &format!("/proc/{pid}/root{own}")]);
+        assert!(found.contains(&format!("queue of-{ALICE} ")), "{found}");
+        let socket = path.file_name().unwrap().to_str().unwrap();
+        for folder in [format!("uwork-{ALICE}.0000001f"), format!("uwork-{ALICE}")] {
+            let link = format!("/proc/{pid}/root/tmp/{folder}/{socket}");
+            let found = said(0, &["dump", &link]);
+            assert!(found.starts_with("uwork: ") && !found.contains("queue of-0"), "{found}");
+        }
+        // By the root of a process outside, its socket leads to none of the container.
+        let other = format!("/proc/{}/root{own}", outside.pid);
+        assert!(said(0, &["dump", &other]).starts_with("uwork: "));
+    });
+}

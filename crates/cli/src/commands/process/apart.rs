@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use rustix::net::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::doctor::names_of_request;
-use crate::exchange::words_of;
+use crate::below;
 use crate::peer::user_of;
 use crate::sockets::raise_limit;
 
@@ -153,7 +153,18 @@ fn leave_files(kept: RawFd) {
     let _ = std::env::set_current_dir("/");
 }
 
-/// The stream of the next request. None: no more will come. Some(None): this process has no room for it.
+/// Sends an open file with a byte.
+fn send(to: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+    let files = [file];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(to, &[IoSlice::new(b"+")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a stream with a byte. None: no more will come. Some(None): the byte has come without one, as
+/// this process may open no more files.
 fn received(control: &UnixStream) -> Option<Option<UnixStream>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -210,6 +221,13 @@ fn answer(request: &str, mut out: &UnixStream, stop: &Stop) -> Option<()> {
             io::copy(&mut File::open(path).ok()?.take(most), &mut out).ok()?;
             Some(())
         }
+        "connect" => match below::answer(rest) {
+            Ok(stream) => send(out, stream.as_fd()).ok(),
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(0);
+                out.write_all(format!("-{number} {error}\n").as_bytes()).ok()
+            }
+        },
         _ => None,
     }
 }
@@ -219,7 +237,7 @@ fn answer(request: &str, mut out: &UnixStream, stop: &Stop) -> Option<()> {
 pub(super) struct Late;
 
 /// An answer of the child.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     stream: UnixStream,
     received: Vec<u8>,
     /// How much of `received` was taken.
@@ -230,19 +248,11 @@ pub(super) struct Answer {
 ///
 /// # Errors
 /// There is no child, or no room for the request.
-pub(super) fn ask(request: &str) -> Result<Answer, String> {
-    sent(request).map_err(|error| words_of(&error))
-}
-
-fn sent(request: &str) -> io::Result<Answer> {
+pub(crate) fn ask(request: &str) -> io::Result<Answer> {
     let child = start()?;
     let (ours, theirs) = UnixStream::pair()?;
-    let files = [theirs.as_fd()];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(child, &[IoSlice::new(b"r")], &mut ancillary, SendFlags::NOSIGNAL)?;
-    drop(OwnedFd::from(theirs));
+    send(child, theirs.as_fd())?;
+    drop(theirs);
     set_socket_timeout(&ours, Timeout::Send, Some(START_MAX))?;
     (&ours).write_all(format!("{request}\n").as_bytes())?;
     Ok(Answer::new(ours))
@@ -277,18 +287,40 @@ impl Answer {
         }
     }
 
-    /// Reads more. False: no more will come.
-    fn fill(&mut self, until: Instant) -> Result<bool, Late> {
+    /// The stream that the child has opened. An error is that of the child, or says that it is late.
+    pub(crate) fn stream(&mut self, until: Instant) -> io::Result<UnixStream> {
+        let late = |Late| io::Error::other("it was not opened in time");
+        while !self.wait(until).map_err(late)? {}
+        match received(&self.stream) {
+            Some(Some(stream)) => return Ok(stream),
+            Some(None) => {}
+            None => return Err(ErrorKind::UnexpectedEof.into()),
+        }
+        let line = self.line(until).map_err(late)?.unwrap_or_default();
+        let (number, reason) = line.split_once(' ').unwrap_or(("0", "it was not opened"));
+        Err(match number.parse() {
+            Ok(0) | Err(_) => io::Error::other(reason.to_owned()),
+            Ok(number) => io::Error::from_raw_os_error(number),
+        })
+    }
+
+    /// Waits until something has come, or is sure not to. False: a signal has ended the wait.
+    fn wait(&self, until: Instant) -> Result<bool, Late> {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: left.subsec_nanos().into(),
         };
         match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err(Late),
-            Err(Errno::INTR) => return Ok(true),
-            _ => {}
+            Ok(0) => Err(Late),
+            Err(Errno::INTR) => Ok(false),
+            _ => Ok(true),
         }
+    }
+
+    /// Reads more. False: no more will come.
+    fn fill(&mut self, until: Instant) -> Result<bool, Late> {
+        while !self.wait(until)? {}
         let mut bytes = [0; READ];
         let count = self.stream.read(&mut bytes).unwrap_or(0);
         self.received.extend_from_slice(&bytes[..count]);

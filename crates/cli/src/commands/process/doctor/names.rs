@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::reading::{self, Part, Place, maps_of};
 use crate::commands::process::apart::{self, Answer};
+use crate::exchange::words_of;
 use crate::printable::in_a_line;
 
 /// The most addresses that are looked up at a time.
@@ -93,7 +94,8 @@ fn find_by(
     let request = format!("names {}", reading::request(process, &wanted, has_stacks));
     let mut answer = match apart::ask(&request) {
         Ok(answer) => answer,
-        Err(reason) => {
+        Err(error) => {
+            let reason = words_of(&error);
             found.missing.insert(format!("no process to read them: {reason}"));
             return (found, None);
         }
