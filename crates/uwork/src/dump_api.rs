@@ -79,7 +79,7 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
 ///
 /// A thread is asked for its stack by a signal, whose handler has `SA_RESTART`. Some system calls of
 /// the item return `EINTR` nevertheless, such as `poll` and `nanosleep` (signal(7)). A thread that
-/// does not answer delays the call by 100 ms, or by a second if it gets no CPU. Without the feature
+/// does not answer delays the call by 100 ms, or by 0.6 s if it gets no CPU. Without the feature
 /// `symbols` there are no stacks.
 ///
 /// ```
@@ -90,22 +90,26 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn long_runs(time: std::time::Duration) -> LongRuns {
-    long_runs_of(time, None, Names::OfFiles)
+    let mut runs = long_runs_of(&[(time, None)], Names::OfFiles);
+    runs.pop().expect("one for each time")
 }
 
-/// As [`long_runs`], of the workers in items of the queue with this name.
+/// As [`long_runs`], for each time: of all workers, or of those in items of the queue with this name. The
+/// eight stacks are those of all.
 pub(crate) fn long_runs_of(
-    time: std::time::Duration,
-    queue: Option<&str>,
+    of: &[(std::time::Duration, Option<&str>)],
     named: Names,
-) -> LongRuns {
-    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut runs = engine().long_runs(ns, queue, named == Names::OfFiles);
-    runs.replace_items(&mut represented_item);
-    if named == Names::OfFiles {
-        runs.name_functions(&mut names());
+) -> Vec<LongRuns> {
+    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let of: Vec<_> = of.iter().map(|&(time, queue)| (ns(time), queue)).collect();
+    let mut all = engine().long_runs(&of, named == Names::OfFiles);
+    for runs in &mut all {
+        runs.replace_items(&mut represented_item);
+        if named == Names::OfFiles {
+            runs.name_functions(&mut names());
+        }
     }
-    runs
+    all
 }
 
 /// How often the engine's backstop has woken or created a worker in a pool that lacked one without

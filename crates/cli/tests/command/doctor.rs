@@ -169,6 +169,25 @@ fn paused_queues_take_no_place_of_those_that_are_asked() {
 }
 
 #[test]
+fn doctor_asks_for_the_stacks_of_several_queues_at_once() {
+    let row = |name: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\topen\tunbound\n");
+    let queues = format!("{NAMES}\n{}{}{}", row("one"), row("none"), row("two"));
+    let worker = |n: u32, queue: &str| {
+        format!("stacks of 1 workers\n  uw/{n} (thread {n}, slot 1), asleep, in a::F of queue {queue:?}\n")
+    };
+    let (_folder, socket) = answering(move |request| match request {
+        "queues" => ok(&queues),
+        "raw stacks 100 one\t100 none\t100 two" => {
+            ok(&format!("{}stacks of 0 workers\n{}", worker(1, "one"), worker(2, "two")))
+        }
+        _ => ok(""),
+    });
+    let none = "no stacks: the process lists no worker that has been in an item of it for 100 ms";
+    let parts = ["uw/1 (thread 1, slot 1)", none, "uw/2 (thread 2, slot 1)"];
+    doctor_with(&socket, &parts);
+}
+
+#[test]
 fn doctor_says_why_it_has_no_stacks() {
     let queues = format!("{NAMES}\nmute\t1\t1\t2\t1\t1\t1\t1\topen\tunbound\n");
     let (_folder, socket) = answering(move |request| match request {

@@ -71,7 +71,7 @@ impl<H: Host> Watch<H> {
             let mut stacks_left = STACKS_AT_ONCE;
             for mut report in reports {
                 if let Report::Stalled(stall) = &mut report {
-                    self.inspect_some(engine, stall, &mut stacks_left, true);
+                    self.inspect_some(engine, std::slice::from_mut(stall), &mut stacks_left, true);
                 }
                 engine.host().report(report);
             }
@@ -86,23 +86,25 @@ impl<H: Host> Watch<H> {
         shared.reporter.then_some(reports)
     }
 
-    /// As [`Watch::inspect_some`], for a single stall.
-    pub(super) fn inspect_blockers(&self, engine: &Engine<H>, stall: &mut Stall, named: bool) {
-        self.inspect_some(engine, stall, &mut { STACKS_AT_ONCE }, named);
+    /// As [`Watch::inspect_some`], with as many stacks as are possible.
+    pub(super) fn inspect_blockers(&self, engine: &Engine<H>, stalls: &mut [Stall], named: bool) {
+        self.inspect_some(engine, stalls, &mut { STACKS_AT_ONCE }, named);
     }
 
     /// Queries the system for the state of the workers in the way, and collects the stacks of some
-    /// of them, `named` or as addresses.
+    /// of them, `named` or as addresses. All are asked at the same time: first one of each stall, then
+    /// the second of each, and so on.
     fn inspect_some(
         &self,
         engine: &Engine<H>,
-        stall: &mut Stall,
+        stalls: &mut [Stall],
         stacks_left: &mut usize,
         named: bool,
     ) {
         let is_asked_of = |worker: &StalledWorker| worker.blocks && worker.thread != 0;
         let mut asked = Vec::new();
-        for worker in stall.workers.iter_mut().filter(|worker| is_asked_of(worker)) {
+        let workers = stalls.iter_mut().flat_map(|stall| stall.workers.iter_mut().enumerate());
+        for (turn, worker) in workers.filter(|(_, worker)| is_asked_of(worker)) {
             if !self.is_in_same_run(engine, worker) {
                 worker.stack = Err(NoCalls::WentOn);
                 continue;
@@ -115,25 +117,27 @@ impl<H: Host> Watch<H> {
                 (WorkerState::Asleep, Some(Activity::Runs)) => WorkerState::Running,
                 (known, _) => known,
             };
-            if *stacks_left > 0 {
-                *stacks_left -= 1;
-                asked.push(worker);
-            }
+            asked.push((turn, worker));
         }
-        let threads: Vec<u64> = asked.iter().map(|worker| worker.thread).collect();
+        asked.sort_by_key(|&(turn, _)| turn);
+        asked.truncate(*stacks_left);
+        *stacks_left -= asked.len();
+        let threads: Vec<u64> = asked.iter().map(|(_, worker)| worker.thread).collect();
         let stacks = engine.observer().stacks_of(&threads, named);
-        for (worker, stack) in asked.into_iter().zip(stacks) {
+        for ((_, worker), stack) in asked.into_iter().zip(stacks) {
             worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
-        }
-        for worker in stall.workers.iter_mut().filter(|worker| is_asked_of(worker)) {
-            if !self.is_in_same_run(engine, worker) {
-                worker.stack = Err(NoCalls::WentOn);
-            }
         }
         let sleeps =
             |worker: &StalledWorker| worker.blocks && worker.worker.state == WorkerState::Asleep;
-        if engine.observer().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
-            stall.undeclared = Some(engine.observer().detection().reason);
+        for stall in stalls {
+            for worker in stall.workers.iter_mut().filter(|worker| is_asked_of(worker)) {
+                if !self.is_in_same_run(engine, worker) {
+                    worker.stack = Err(NoCalls::WentOn);
+                }
+            }
+            if engine.observer().tier() == Tier::Declared && stall.workers.iter().any(sleeps) {
+                stall.undeclared = Some(engine.observer().detection().reason);
+            }
         }
     }
 

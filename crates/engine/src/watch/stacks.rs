@@ -7,14 +7,21 @@ use crate::engine::Engine;
 use crate::host::Host;
 
 impl<H: Host> Engine<H> {
-    /// The workers and helpers whose batch is older than `ns`, the oldest first, with the stacks of
-    /// some of them, and the items among those that wait for each other. With a queue's name: only
-    /// those in an item of that queue.
+    /// For each time in nanoseconds: the workers and helpers whose batch is older than that, the oldest
+    /// first, with the stacks of some of them, and the items among those that wait for each other. With a
+    /// queue's name: only those in an item of that queue.
     ///
-    /// Each of them takes a signal, which makes some system calls return early. The answers take up to
-    /// 0.6 s, if threads get no CPU. The caller holds no locks. Without `named` the
+    /// Each of them takes a signal, which makes some system calls return early. All answers together
+    /// take up to 0.6 s, if threads get no CPU. The caller holds no locks. Without `named` the
     /// frames of the stacks have addresses alone, for a reader that names them.
-    pub fn long_runs(&self, ns: u64, queue: Option<&str>, named: bool) -> LongRuns {
+    pub fn long_runs(&self, of: &[(u64, Option<&str>)], named: bool) -> Vec<LongRuns> {
+        let mut all: Vec<Stall> = of.iter().map(|&(ns, queue)| self.long_runs_of(ns, queue)).collect();
+        self.watch.inspect_blockers(self, &mut all, named);
+        all.into_iter().map(LongRuns::new).collect()
+    }
+
+    /// The same of one time and queue, without stacks.
+    fn long_runs_of(&self, ns: u64, queue: Option<&str>) -> Stall {
         let survey = Survey::of(self);
         let now = self.host().now();
         let is_of = |pwq: Option<u32>| {
@@ -44,7 +51,6 @@ impl<H: Host> Engine<H> {
             workers_max: None,
         };
         survey.list(&mut runs, slots.iter().map(listed).collect(), &slots);
-        self.watch.inspect_blockers(self, &mut runs, named);
-        LongRuns::new(runs)
+        runs
     }
 }

@@ -28,7 +28,10 @@ const REQUESTS: [(&str, &str); 15] = [
     ("metrics", "the counters in the text format of OpenMetrics"),
     ("status", "facts about the process, a name and a value separated by a tab"),
     ("dump [json]", "everything, as the function dump() shows it"),
-    ("stacks [MS [QUEUE]]", "workers in a batch for at least MS (100) milliseconds, with stacks"),
+    (
+        "stacks [MS [QUEUE]]",
+        "workers in a batch for at least MS (100) milliseconds, with stacks; more MS QUEUE: behind tabs",
+    ),
     ("raw REQUEST", "dump, stacks or pools, with addresses where files have names: at once"),
     ("trace on SECONDS", "record for SECONDS (1 to 3600) when items are queued, start and end"),
     ("trace read", "the records since the last time, separated by tabs"),
@@ -121,12 +124,22 @@ fn raw(request: &str) -> String {
     }
 }
 
+/// Each part of `of` has a time in milliseconds, and perhaps a queue. Tabs are between the parts.
 fn stacks(of: &str, named: Names) -> String {
-    let (ms, queue) = of.split_once(' ').map_or((of, None), |(ms, queue)| (ms, Some(queue.trim())));
-    let time = if ms.is_empty() { Ok(super::LONG) } else { ms.parse().map(Duration::from_millis) };
-    match time {
-        Ok(time) => text(&crate::dump_api::long_runs_of(time, queue, named).to_string()),
-        Err(_) => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
+    let part = |part| match part {
+        "" => Some((super::LONG, None)),
+        part => {
+            let (ms, queue) = part.split_once(' ').map_or((part, None), |(ms, it)| (ms, Some(it)));
+            Some((Duration::from_millis(ms.parse().ok()?), queue.map(str::trim)))
+        }
+    };
+    let parts: Option<Vec<(Duration, Option<&str>)>> = of.split('\t').map(str::trim).map(part).collect();
+    match parts {
+        Some(parts) => {
+            let all = crate::dump_api::long_runs_of(&parts, named);
+            text(&all.iter().map(ToString::to_string).collect::<String>())
+        }
+        None => refusal("bad-value", "allowed is a number of milliseconds, from 0"),
     }
 }
 
@@ -199,6 +212,7 @@ mod tests {
         assert!(answer("raw dump").starts_with("ok "));
         assert!(answer("raw  stacks 0 none").starts_with("ok "));
         assert!(answer("raw stacks soon").starts_with("err bad-value "));
+        assert!(answer("raw stacks 0 none\tsoon other").starts_with("err bad-value "));
         assert!(answer("raw dump json").starts_with("ok "));
         assert!(answer("raw pools").starts_with("ok "));
         for request in ["raw", "raw get cpumask", "raw dump xml", "raw raw dump"] {

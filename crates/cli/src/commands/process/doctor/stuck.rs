@@ -7,8 +7,12 @@ use std::time::Instant;
 use super::{Finding, counted, long, names};
 use crate::client::{Client, Failure, Row, Table};
 
-/// The most queues whose threads are asked for their stacks, which disturbs these threads.
+/// The most queues whose threads are asked for their stacks, which disturbs these threads; and the most in
+/// a request, whose threads a process asks at the same time. That is the number of stacks of an answer.
 const ASKED_MAX: usize = 16;
+const ASKED_AT_ONCE: usize = 8;
+/// The bytes of a request. A process refuses lines of 4096.
+const REQUEST_MAX: usize = 4_000;
 /// Precedes the reason why there are no stacks.
 const NO_STACKS: &str = "  no stacks: ";
 /// Begins the line of an item in a deadlock.
@@ -152,19 +156,60 @@ fn compared(
 /// Asks for stacks and items as addresses, all at once. Returns the dump; None if the process does not
 /// know the request.
 fn answered_raw(client: &mut Client, stuck: &mut [Stuck]) -> Option<Result<String, String>> {
-    let asked = stuck.iter().filter(|queue| queue.is_asked);
     // The dump first: it waits for no thread.
     let mut requests = vec!["raw dump".to_owned()];
-    requests.extend(asked.map(|queue| format!("raw stacks {} {}", queue.shown_ms, queue.name)));
+    let mut queues = stuck.iter_mut().filter(|queue| queue.is_asked).collect::<Vec<_>>();
+    let counts = requests_of(&queues, &mut requests);
     let mut answers = client.ask_all(&requests).into_iter();
     let dump = answers.next()?;
     if matches!(&dump, Err(Failure::Refused(refused)) if refused.code == "bad-request") {
         return None;
     }
-    for (queue, answer) in stuck.iter_mut().filter(|queue| queue.is_asked).zip(answers) {
-        queue.evidence = evidence(queue, answer);
+    let mut rest = &mut queues[..];
+    for (count, answer) in counts.into_iter().zip(answers) {
+        let (those, behind) = rest.split_at_mut(count);
+        rest = behind;
+        let answer = answer.map_err(reason);
+        let mut parts = answer.as_ref().map(|text| parts(text)).unwrap_or_default().into_iter();
+        for queue in those {
+            let part = match &answer {
+                Ok(_) => Ok(parts.next().unwrap_or_default()),
+                Err(reason) => Err(reason.clone()),
+            };
+            queue.evidence = evidence(queue, part);
+        }
     }
     Some(dump.map_err(reason))
+}
+
+/// Adds the requests for the stacks of queues. Returns the number of queues in each.
+fn requests_of(queues: &[&mut Stuck], requests: &mut Vec<String>) -> Vec<usize> {
+    let mut counts: Vec<usize> = Vec::new();
+    for queue in queues {
+        let part = format!("{} {}", queue.shown_ms, queue.name);
+        match (counts.last_mut(), requests.last_mut()) {
+            (Some(count), Some(request))
+                if *count < ASKED_AT_ONCE && request.len() + 1 + part.len() <= REQUEST_MAX =>
+            {
+                *count += 1;
+                request.push('\t');
+                request.push_str(&part);
+            }
+            _ => {
+                counts.push(1);
+                requests.push(format!("raw stacks {part}"));
+            }
+        }
+    }
+    counts
+}
+
+/// The parts of an answer to a request for the stacks of several queues.
+fn parts(text: &str) -> Vec<&str> {
+    let mut starts: Vec<usize> = text.match_indices("\nstacks of ").map(|(at, _)| at + 1).collect();
+    starts.insert(0, 0);
+    let ends = starts[1..].iter().copied().chain([text.len()]);
+    starts.iter().zip(ends).map(|(&start, end)| &text[start..end]).collect()
 }
 
 /// The same, of a process of an earlier version, which has the stacks of one queue, or of all together,
@@ -175,7 +220,8 @@ fn answered_with_names(client: &mut Client, stuck: &mut [Stuck]) -> Result<Strin
             Err(Failure::Refused(_)) => client.ask("stacks"),
             answer => answer,
         };
-        queue.evidence = evidence(queue, answer);
+        let answer = answer.map_err(reason);
+        queue.evidence = evidence(queue, answer.as_deref().map_err(Clone::clone));
     }
     client.ask("dump").map_err(reason)
 }
@@ -235,10 +281,10 @@ fn reason(failure: Failure) -> String {
 }
 
 /// The stacks of a queue, or why there are none.
-fn evidence(queue: &Stuck, answer: Result<String, Failure>) -> String {
+fn evidence(queue: &Stuck, answer: Result<&str, String>) -> String {
     let stacks = match answer {
-        Ok(stacks) => start_of(stacks_of(&stacks, &queue.name)),
-        Err(failure) => return format!("{NO_STACKS}{}\n", reason(failure)),
+        Ok(stacks) => start_of(stacks_of(stacks, &queue.name)),
+        Err(reason) => return format!("{NO_STACKS}{reason}\n"),
     };
     match (stacks.is_empty(), queue.running) {
         (false, _) => stacks,
@@ -416,6 +462,39 @@ mod tests {
             queue r  bh  flags -\n      pending  item 0x6  d::I\n";
         assert_eq!(first_pending(dump, "q"), "  pending  item 0x5  c::H\n");
         assert_eq!(first_pending(dump, "s"), "");
+    }
+
+    fn stuck(name: &str) -> Stuck {
+        Stuck {
+            name: name.to_owned(),
+            kind: String::new(),
+            is_asked: true,
+            running: 1,
+            moves: false,
+            shown_ms: 7,
+            finding: Finding::good(String::new()),
+            evidence: String::new(),
+        }
+    }
+
+    // Catches: queues without stacks, as the threads of the first ones get no CPU.
+    #[test]
+    fn the_threads_of_several_queues_are_asked_by_one_request() {
+        let requests = |queues: &mut [Stuck]| {
+            let mut requests = Vec::new();
+            let counts = requests_of(&queues.iter_mut().collect::<Vec<_>>(), &mut requests);
+            (counts, requests)
+        };
+        let (counts, all) = requests(&mut ["a", "b c"].map(stuck));
+        assert_eq!((counts, all), (vec![2], vec!["raw stacks 7 a\t7 b c".to_owned()]));
+        let (counts, all) = requests(&mut [(); ASKED_MAX].map(|()| stuck("q")));
+        assert_eq!((counts, all.len()), (vec![ASKED_AT_ONCE; 2], 2));
+        let (counts, all) = requests(&mut [(); 5].map(|()| stuck(&"q".repeat(1_500))));
+        assert_eq!(counts, [2, 2, 1]);
+        assert!(all.iter().all(|request| request.len() < REQUEST_MAX));
+        assert_eq!(requests(&mut []), (Vec::new(), Vec::new()));
+        assert_eq!(parts("stacks of 1\n a\nstacks of 0\n"), ["stacks of 1\n a\n", "stacks of 0\n"]);
+        assert_eq!(parts(""), [""]);
     }
 
     #[test]
