@@ -7,6 +7,7 @@
 
 mod content;
 mod elf;
+mod of_a_user;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -140,10 +141,12 @@ struct Outcome {
     most: Duration,
 }
 
-/// A command of the seed against the socket, and how many rounds of requests and how much time of
-/// its own it has.
-fn chosen(random: &mut Random, folder: &Path, socket: &str) -> (Vec<String>, u32, Duration) {
-    let process = if random.one_in(2) { socket.to_owned() } else { std::process::id().to_string() };
+/// The arguments of a command, how many rounds of requests it has, and how much time of its own.
+type Chosen = (Vec<String>, u32, Duration);
+
+/// A command of the seed against the socket of a process.
+fn chosen(random: &mut Random, folder: &Path, socket: &str, process: u32) -> Chosen {
+    let process = if random.one_in(2) { socket.to_owned() } else { process.to_string() };
     let process = process.as_str();
     let trace = folder.join("trace.json").display().to_string();
     let (args, rounds, own): (&[&str], u32, u64) = match random.below(20) {
@@ -242,25 +245,38 @@ fn run(seed: u64) -> Outcome {
         if !is_stopped {
             scope.spawn(|| serve(&listener, seed));
         }
-        let (args, rounds, own) = chosen(&mut random, folder.path(), path.to_str().unwrap());
-        let refs: Vec<&str> = args.iter().map(String::as_str).collect();
-        let most = ROUND_MAX * rounds + own;
-        let mut command = command(&refs);
-        command.env("XDG_RUNTIME_DIR", folder.path()).stdin(Stdio::null());
-        let is_screen = refs[0] == "top" && random.one_in(2);
-        let (status, output, took) = if is_screen {
-            on_a_screen(command)
-        } else {
-            let output = File::create(folder.path().join("output")).unwrap();
-            command.stdout(output.try_clone().unwrap()).stderr(output);
-            let start = Instant::now();
-            let (status, delayed) = ended(&mut command.spawn().unwrap());
-            let took = start.elapsed().saturating_sub(delayed);
-            (status, fs::read(folder.path().join("output")).unwrap(), took)
-        };
+        let own = std::process::id();
+        let chosen = chosen(&mut random, folder.path(), path.to_str().unwrap(), own);
+        let args: Vec<&str> = chosen.0.iter().map(String::as_str).collect();
+        let mut command = command(&args);
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        let outcome = tried(&mut random, command, chosen, folder.path());
         drop(clients);
-        Outcome { args, status, output, took, most }
+        outcome
     })
+}
+
+/// Runs a command, which may write its output to the folder.
+fn tried(
+    random: &mut Random,
+    mut command: std::process::Command,
+    (args, rounds, own): Chosen,
+    folder: &Path,
+) -> Outcome {
+    let most = ROUND_MAX * rounds + own;
+    command.stdin(Stdio::null());
+    let (status, output, took) = if args[0] == "top" && random.one_in(2) {
+        on_a_screen(command)
+    } else {
+        let path = folder.join("output");
+        let output = File::create(&path).unwrap();
+        command.stdout(output.try_clone().unwrap()).stderr(output);
+        let start = Instant::now();
+        let (status, delayed) = ended(&mut command.spawn().unwrap());
+        let took = start.elapsed().saturating_sub(delayed);
+        (status, fs::read(path).unwrap(), took)
+    };
+    Outcome { args, status, output, took, most }
 }
 
 /// Runs `uwork top` in a terminal until keys have ended it.
