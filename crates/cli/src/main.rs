@@ -88,7 +88,7 @@ enum Command {
     Trace(process::TraceArgs),
     /// Check the machine and the running processes, with a remedy for each finding.
     ///
-    /// It looks twice, half a second apart. Where a queue does not move, it asks the threads in that
+    /// It looks twice, half a second apart or less. Where a queue does not move, it asks the threads in that
     /// queue's items for their call stacks by a signal, whose handler has SA_RESTART. Some system
     /// calls of those items return EINTR nevertheless, such as poll and nanosleep (signal(7)).
     ///

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use uwork_sim::trace_events::{Events, Track};
 
 use super::{TraceArgs, UserError};
-use crate::client::{Client, Failure, Table};
+use crate::client::{Client, Failure, PATIENCE, Table};
 use crate::commands::progress::Progress;
 use crate::commands::signals::Signals;
 use crate::printable::{self, in_a_line, printable};
@@ -43,7 +43,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     let file = |error| UserError(format!("{}: {error}", args.output.display()));
     let mut client = Client::connect(&args.process)?;
     let time = Duration::from_secs(args.seconds);
-    let last = client.last_after(time);
+    let mut last = client.last_after(time);
     // Before the trace, which a file that cannot be written does not cost then. Its contents stay
     // until there are others.
     let _writable = OpenOptions::new()
@@ -68,6 +68,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
             None
         }
         Err(failure) => {
+            last = last_of_end(last, Instant::now());
             end(&mut client, last);
             Some(UserError::from(failure).0)
         }
@@ -147,6 +148,11 @@ fn record(
     client.ask("trace off")?;
     read(client, last, trace)?;
     Ok(end)
+}
+
+/// The deadline of what follows a failure: a round of its own for all of it, whatever is left of the time.
+fn last_of_end(last: Instant, now: Instant) -> Instant {
+    last.min(now + PATIENCE)
 }
 
 /// Ends the trace of a process that has refused to read, or does not answer. Where it answers too late, the
@@ -439,6 +445,14 @@ mod tests {
         assert!(named.iter().all(|run| run.name.len() == 3 * NAME_MAX && &*run.queue == "log"));
         assert!(nameless[..989].iter().all(|run| &*run.name == "item" && run.queue.is_empty()));
         assert_eq!((trace.nameless, nameless.len()), (990, 990));
+    }
+
+    // Catches: two rounds after a trace of minutes has failed, one to end it and one to count.
+    #[test]
+    fn after_a_failure_there_is_time_for_one_round() {
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        assert_eq!(last_of_end(now + minute, now), now + PATIENCE);
+        assert_eq!(last_of_end(now, now + minute), now);
     }
 
     proptest::proptest! {

@@ -21,6 +21,7 @@ use uwork_sim::costs::{Cost, Costs, FIGURES};
 
 use super::{UserError, verify};
 use crate::commands::print;
+use crate::commands::progress::Progress;
 
 /// Rounds of which the median counts.
 const ROUNDS: usize = 15;
@@ -379,7 +380,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         sched_setaffinity(None, &before).map_err(|error| UserError(error.to_string()))?;
         return verified;
     }
+    let progress = Progress::new(None);
+    progress.begin("measures what instructions, wakes and threads cost");
     let measured = measure(&topology, &allowed);
+    drop(progress);
     sched_setaffinity(None, &before).map_err(|error| UserError(error.to_string()))?;
     let text = measured?.text();
     match &args.output {
