@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Installs the missing tools to build and test uwork, or prints what is missing and how to install it. With --left-out,
-# only prints what is missing without being needed, as UWORK_LEFT_OUT has it: with CI set, the tests that need these may
-# be left out, and no others.
+# Installs the missing tools to build and test uwork, or prints what is missing and how to install it. With --build: only
+# those to build it, without optional ones. With --left-out, only prints what is missing without being needed, as
+# UWORK_LEFT_OUT has it: with CI set, the tests that need these may be left out, and no others.
 set -euo pipefail
+builds_only=
+case ${1:-} in
+    '' | --left-out) ;;
+    --build) builds_only=yes ;;
+    *) echo "usage: ci/deps.sh [--build | --left-out]" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 
 # The oldest compiler whose lints, tests and laboratory are known to work. Users need only rust-version (Cargo.toml).
@@ -55,11 +61,13 @@ install() {
 install_packages() {
     local packages=()
     have cc || packages+=(gcc libc6-dev)
-    have make || packages+=(make)
-    have git || packages+=(git)
-    # The C library's tests.
-    have c++ || packages+=(g++)
-    have pkg-config || packages+=(pkg-config)
+    if [ -z "$builds_only" ]; then
+        have make || packages+=(make)
+        have git || packages+=(git)
+        # The C library's tests.
+        have c++ || packages+=(g++)
+        have pkg-config || packages+=(pkg-config)
+    fi
     [ "${#packages[@]}" != 0 ] || return 0
     if ! is_root_with_apt || ! install "${packages[@]}"; then
         say_missing "${packages[*]}" "sudo apt-get install ${packages[*]}   (or your system's packages of these)"
@@ -167,9 +175,9 @@ if [ "${1:-}" = --left-out ]; then
     exit
 fi
 install_packages
-install_extras
+[ -n "$builds_only" ] || install_extras
 install_rust
-install_components
+[ -n "$builds_only" ] || install_components
 if [ "$missing" = 1 ]; then
     echo "then run the same command again"
     exit 1
@@ -179,5 +187,7 @@ fi
     echo "cannot fetch the dependencies that Cargo.lock names: see above; if that is stale, run cargo check"
     exit 1
 }
-echo "$(rustc --version), $(cc --version | head -n 1), $(make --version | head -n 1), $(git --version)"
+echo "$(rustc --version), $(cc --version | head -n 1)"
+[ -z "$builds_only" ] || exit 0
+echo "$(make --version | head -n 1), $(git --version)"
 say_left_out

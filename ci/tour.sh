@@ -2,7 +2,7 @@
 # The main uses from a fresh checkout: builds the commands, checksums a real tree of this machine and verifies the sums,
 # runs the quick benchmark against other thread pools. The last 12 lines are for a reader who sees only them.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # All steps after the build together take at most 200 seconds.
 readonly BENCH_SECONDS_MAX=110
@@ -86,11 +86,24 @@ build() {
     fi
 }
 
+# closing: the last lines, behind the verdict of the benchmark. A test of the benchmark's command counts them.
+closing() {
+    printf '\nleft out of this first look: the other commands of uwork (make build), pools that are not written in Rust (make native),\n'
+    printf 'link-time optimization (make bench: all benchmarks, over an hour). The README says what the figures mean.\n'
+    printf 'uwork sum: %s files of %s (%s) in %s, verified %s\n' \
+        "$(wc -l <"$sums")" "$tree" "$(du -shL "$tree" 2>/dev/null | cut -f 1)" "$sums" "$verified"
+    printf -v all '%s, ' "${times[@]}"
+    printf 'times: %sall %d s\n' "$all" "$((SECONDS - started))"
+}
+
+# A test has the functions alone.
+[ "${BASH_SOURCE[0]}" = "$0" ] || return 0
+
 for tree in /usr/include /usr/share/doc /usr/share; do
     [ ! -d "$tree" ] || break
 done
 
-step deps 0 ci/deps.sh
+step deps 0 ci/deps.sh --build
 step build 0 build
 step sum "$SUM_SECONDS_MAX" "$uwork" sum -a sha256 "$tree" >"$sums"
 step verify "$VERIFY_SECONDS_MAX" "$uwork" sum -a sha256 -c --quiet "$sums"
@@ -100,10 +113,4 @@ if command -v sha256sum >/dev/null; then
     verified+=" and sha256sum -c"
 fi
 step bench "$BENCH_SECONDS_MAX" "$lab" bench workqueue --quick --rivals
-
-printf '\nleft out of this first look: the other commands of uwork (make build), pools that are not written in Rust (make native),\n'
-printf 'link-time optimization (make bench: all benchmarks, over an hour). The README says what the figures mean.\n'
-printf 'uwork sum: %s files of %s (%s) in %s, verified %s\n' \
-    "$(wc -l <"$sums")" "$tree" "$(du -shL "$tree" 2>/dev/null | cut -f 1)" "$sums" "$verified"
-printf -v all '%s, ' "${times[@]}"
-printf 'times: %sall %d s\n' "$all" "$((SECONDS - started))"
+closing

@@ -175,6 +175,35 @@ mod tests {
         assert!(!text.contains("kernel"), "no line for runners that did not run: {text}");
     }
 
+    /// What `make run` prints behind the verdict.
+    fn closing() -> String {
+        let script = "source ci/tour.sh; tree=$(mktemp -d); sums=/dev/null; verified='by x'; \
+            times=('build 1 s'); closing; rmdir \"$tree\"";
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut bash = std::process::Command::new("bash");
+        let output = bash.args(["-euc", script]).current_dir(root).output().expect("bash");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    #[test]
+    fn the_last_twelve_lines_of_make_run_begin_with_the_verdict() {
+        let both = |(_, variant, case, _): (&str, &'static str, &'static str, &str)| {
+            let own = outcome(case, ("uwork", variant), None, &[3.0, 2.0]);
+            group(vec![own, outcome(case, ("tokio", ""), Some(Standing::Pool), &[1.0, 1.0])])
+        };
+        let text = text(&LINES.map(both)) + &closing();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len() - 12..];
+        assert!(last[0].starts_with("uwork against the fastest other pool on "), "{text}");
+        for (line, (title, ..)) in last[1..7].iter().zip(LINES) {
+            assert!(line.starts_with(&format!("  {title} ")) && line.contains(" x  ["), "{text}");
+        }
+        assert_eq!(last[7], "", "{text}");
+        assert!(last[10].starts_with("uwork sum: 0 files of "), "{text}");
+        assert!(last[11].starts_with("times: build 1 s, all "), "{text}");
+    }
+
     #[test]
     fn without_another_pool_there_is_no_verdict() {
         let own = group(vec![outcome("wait", ("uwork", "default"), None, &[1.0])]);
