@@ -31,11 +31,39 @@ fn us(ns: u64) -> String {
     format!("{}.{:03}", ns / 1_000, ns % 1_000)
 }
 
-/// Events, in the order in which they were added. All times are in nanoseconds.
-#[derive(Default)]
-pub struct Events(Vec<String>);
+/// The length from which text goes to a sink, in bytes.
+const PIECE: usize = 64 << 10;
 
-impl Events {
+/// Takes the text of a file in pieces.
+pub type Sink<'a> = Box<dyn FnMut(&str) + 'a>;
+
+/// Events, in the order in which they are added. All times are in nanoseconds.
+#[derive(Default)]
+pub struct Events<'a> {
+    /// What the sink has not got.
+    text: String,
+    has_any: bool,
+    sink: Option<Sink<'a>>,
+}
+
+impl<'a> Events<'a> {
+    /// Events whose text is not kept: `sink` gets it in pieces, each with whole events. The last one
+    /// comes with [`Events::file`].
+    #[must_use]
+    pub fn to(sink: Sink<'a>) -> Self {
+        Events { sink: Some(sink), ..Events::default() }
+    }
+
+    fn push(&mut self, event: &str) {
+        self.text += if self.has_any { ",\n" } else { "{\"traceEvents\":[\n" };
+        self.has_any = true;
+        self.text += event;
+        if let Some(sink) = self.sink.as_mut().filter(|_| self.text.len() >= PIECE) {
+            sink(&self.text);
+            self.text.clear();
+        }
+    }
+
     /// Names a group of tracks.
     pub fn name_group(&mut self, group: u32, name: &str) {
         self.name("process_name", Track { group, number: 0 }, name);
@@ -48,7 +76,7 @@ impl Events {
 
     fn name(&mut self, what: &str, Track { group, number }: Track, name: &str) {
         let name = quoted(name);
-        self.0.push(format!(
+        self.push(&format!(
             r#"{{"name":"{what}","ph":"M","pid":{group},"tid":{number},"args":{{"name":{name}}}}}"#
         ));
     }
@@ -56,7 +84,7 @@ impl Events {
     /// Adds an event of a phase with further members.
     fn add(&mut self, phase: char, at: u64, track: Track, name: &str, more: &str) {
         let (name, at, Track { group, number }) = (quoted(name), us(at), track);
-        self.0.push(format!(
+        self.push(&format!(
             r#"{{"name":{name},"ph":"{phase}","ts":{at},"pid":{group},"tid":{number}{more}}}"#
         ));
     }
@@ -92,10 +120,14 @@ impl Events {
         self.add('f', at, track, name, &format!(r#","cat":"uwork","id":{id},"bp":"e""#));
     }
 
-    /// The text of the file. `about` are the members of a JSON object that describe it.
+    /// The text of the file, or the rest of what the sink has got. `about` are the members of a JSON object
+    /// that describes it.
     #[must_use]
-    pub fn file(&self, about: &str) -> String {
-        format!("{{\"otherData\":{{{about}}},\n\"traceEvents\":[\n{}\n]}}\n", self.0.join(",\n"))
+    pub fn file(mut self, about: &str) -> String {
+        if !self.has_any {
+            self.text += "{\"traceEvents\":[";
+        }
+        self.text + &format!("\n],\n\"otherData\":{{{about}}}}}\n")
     }
 }
 
@@ -118,12 +150,31 @@ mod tests {
         let text = events.file("");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
-            lines[2..5],
+            lines[1..4],
             [
                 r#"{"name":"queue","ph":"X","ts":1.000,"pid":1,"tid":2,"dur":1.500},"#,
                 r#"{"name":"queued","ph":"s","ts":1.500,"pid":1,"tid":2,"cat":"uwork","id":7},"#,
                 r#"{"name":"queued","ph":"f","ts":4.000,"pid":1,"tid":3,"cat":"uwork","id":7,"bp":"e"}"#,
             ]
         );
+    }
+
+    // Catches: gigabytes for the text of a trace of millions of events.
+    #[test]
+    fn a_sink_gets_the_text_in_pieces_of_whole_events() {
+        let track = Track { group: 1, number: 2 };
+        let add = |events: &mut Events<'_>| {
+            (0..10_000).for_each(|at| events.instant(at, track, "an event"));
+        };
+        let mut kept = Events::default();
+        add(&mut kept);
+        let mut pieces: Vec<String> = Vec::new();
+        let mut events = Events::to(Box::new(|text| pieces.push(text.to_owned())));
+        add(&mut events);
+        let rest = events.file("");
+        assert!(pieces.len() > 5 && pieces.iter().all(|piece| piece.len() < 2 * PIECE));
+        assert!(pieces.iter().all(|piece| piece.ends_with('}')));
+        assert_eq!(pieces.concat() + &rest, kept.file(""));
+        assert_eq!(Events::default().file(""), "{\"traceEvents\":[\n],\n\"otherData\":{}}\n");
     }
 }

@@ -4,7 +4,8 @@
 //! threads that queue items. An arrow leads from the submission of an item to its start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, OpenOptions};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -80,9 +81,16 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode, UserError> {
     client.renew_before(last);
     let ran = ran(&mut client).zip(ran_before).map(|(ran, before)| ran.saturating_sub(before));
     let process = client.process();
-    let text = trace.file(process, &|thread| thread_name(process, thread));
-    // A reader may print it.
-    fs::write(&args.output, printable(&text).as_bytes()).map_err(file)?;
+    let mut out = File::create(&args.output).map_err(file)?;
+    let mut written = Ok(());
+    let write = |text: &str| {
+        if written.is_ok() {
+            // A reader may print it.
+            written = out.write_all(printable(text).as_bytes());
+        }
+    };
+    trace.file(process, &|thread| thread_name(process, thread), write);
+    written.map_err(file)?;
     let of = ran.map_or(String::new(), |ran| format!(" of about {ran}"));
     complain!(
         "{} runs{of} in {seconds:.1} s, {} records lost; ui.perfetto.dev opens {}",
@@ -342,9 +350,14 @@ impl Trace {
         ended.collect()
     }
 
-    /// The text of the file. Times begin with the first record.
-    fn file(&self, process: u32, thread_name: &dyn Fn(u64) -> Option<String>) -> String {
-        let mut events = Events::default();
+    /// Writes the text of the file, in pieces. Times begin with the first record.
+    fn file(
+        &self,
+        process: u32,
+        thread_name: &dyn Fn(u64) -> Option<String>,
+        mut write: impl FnMut(&str),
+    ) {
+        let mut events = Events::to(Box::new(&mut write));
         events.name_group(CPUS, &format!("CPUs of process {process}"));
         events.name_group(WORKERS, "workers");
         events.name_group(SUBMITTERS, "other threads that queue");
@@ -380,12 +393,13 @@ impl Trace {
         }
         self.draw_cpus(first, &mut events);
         let lost = self.lost;
-        events.file(&format!("\"process\":{process},\"records_lost\":{lost}"))
+        let rest = events.file(&format!("\"process\":{process},\"records_lost\":{lost}"));
+        write(&rest);
     }
 
     /// The track of a CPU shows the item that started there last. An item that sleeps is on its
     /// worker's track alone, as soon as another item starts on the CPU.
-    fn draw_cpus(&self, first: u64, events: &mut Events) {
+    fn draw_cpus(&self, first: u64, events: &mut Events<'_>) {
         let mut cpus: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
         self.runs.iter().for_each(|run| cpus.entry(run.cpu).or_default().push(run));
         for (cpu, mut runs) in cpus {
@@ -470,14 +484,17 @@ mod tests {
             trace.add(&answer);
             trace.add("started\t18446744073709551615\t4294967296\t1\t0\t1\t2\n");
             trace.close();
-            let text = trace.file(1, &|_| None);
+            let mut text = String::new();
+            trace.file(1, &|_| None, |piece| text += piece);
             assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
         }
     }
 
     #[test]
     fn the_file_has_tracks_and_arrows() {
-        let text = trace().file(42, &|thread| (thread == 12).then(|| "uw/1".to_owned()));
+        let mut text = String::new();
+        let name = |thread| (thread == 12).then(|| "uw/1".to_owned());
+        trace().file(42, &name, |piece| text += piece);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let events = json["traceEvents"].as_array().expect("a list");
         let named = |name: &str| events.iter().any(|event| event["args"]["name"] == name);
