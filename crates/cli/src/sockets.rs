@@ -369,9 +369,8 @@ mod tests {
         }
         let folders = places.iter().map(|place| Folder::open(place.path()).unwrap());
         let left_out = LeftOut::default();
-        let is_left_out = || {
-            left_out.0.borrow().as_ref().is_some_and(|why| why.contains("has more than"))
-        };
+        let is_left_out =
+            || left_out.0.borrow().as_ref().is_some_and(|why| why.contains("has more than"));
         let found = with_names(folders, until, &left_out);
         found.map(|(_, names)| (names.len(), is_left_out())).collect()
     }

@@ -173,7 +173,9 @@ fn doctor_asks_for_the_stacks_of_several_queues_at_once() {
     let row = |name: &str| format!("{name}\t1\t1\t2\t1\t1\t1\t0\topen\tunbound\n");
     let queues = format!("{NAMES}\n{}{}{}", row("one"), row("none"), row("two"));
     let worker = |n: u32, queue: &str| {
-        format!("stacks of 1 workers\n  uw/{n} (thread {n}, slot 1), asleep, in a::F of queue {queue:?}\n")
+        format!(
+            "stacks of 1 workers\n  uw/{n} (thread {n}, slot 1), asleep, in a::F of queue {queue:?}\n"
+        )
     };
     let (_folder, socket) = answering(move |request| match request {
         "queues" => ok(&queues),

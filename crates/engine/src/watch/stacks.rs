@@ -15,7 +15,8 @@ impl<H: Host> Engine<H> {
     /// take up to 0.6 s, if threads get no CPU. The caller holds no locks. Without `named` the
     /// frames of the stacks have addresses alone, for a reader that names them.
     pub fn long_runs(&self, of: &[(u64, Option<&str>)], named: bool) -> Vec<LongRuns> {
-        let mut all: Vec<Stall> = of.iter().map(|&(ns, queue)| self.long_runs_of(ns, queue)).collect();
+        let mut all: Vec<Stall> =
+            of.iter().map(|&(ns, queue)| self.long_runs_of(ns, queue)).collect();
         self.watch.inspect_blockers(self, &mut all, named);
         all.into_iter().map(LongRuns::new).collect()
     }

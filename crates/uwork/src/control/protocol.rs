@@ -133,7 +133,8 @@ fn stacks(of: &str, named: Names) -> String {
             Some((Duration::from_millis(ms.parse().ok()?), queue.map(str::trim)))
         }
     };
-    let parts: Option<Vec<(Duration, Option<&str>)>> = of.split('\t').map(str::trim).map(part).collect();
+    let parts: Option<Vec<(Duration, Option<&str>)>> =
+        of.split('\t').map(str::trim).map(part).collect();
     match parts {
         Some(parts) => {
             let all = crate::dump_api::long_runs_of(&parts, named);
@@ -213,6 +214,8 @@ mod tests {
         assert!(answer("raw  stacks 0 none").starts_with("ok "));
         assert!(answer("raw stacks soon").starts_with("err bad-value "));
         assert!(answer("raw stacks 0 none\tsoon other").starts_with("err bad-value "));
+        let none = "stacks of 0 workers\n";
+        assert_eq!(answer("raw stacks 0 none\t0 other"), text(&none.repeat(2)));
         assert!(answer("raw dump json").starts_with("ok "));
         assert!(answer("raw pools").starts_with("ok "));
         for request in ["raw", "raw get cpumask", "raw dump xml", "raw raw dump"] {

@@ -147,7 +147,8 @@ fn leave_files(kept: RawFd) {
         unsafe { libc::close(number) };
     }
     if let Ok(none) = File::options().read(true).write(true).open("/dev/null") {
-        let _ = dup2_stdin(&none).and_then(|()| dup2_stdout(&none)).and_then(|()| dup2_stderr(&none));
+        let _ =
+            dup2_stdin(&none).and_then(|()| dup2_stdout(&none)).and_then(|()| dup2_stderr(&none));
     }
     // No file system stays in use.
     let _ = std::env::set_current_dir("/");
@@ -307,10 +308,8 @@ impl Answer {
     /// Waits until something has come, or is sure not to. False: a signal has ended the wait.
     fn wait(&self, until: Instant) -> Result<bool, Late> {
         let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        let left =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&left)) {
             Ok(0) => Err(Late),
             Err(Errno::INTR) => Ok(false),
@@ -365,7 +364,10 @@ pub(super) mod tests {
         let (mut answer, mut by) = answer_by();
         by.write_all(b"a\n\nb").unwrap();
         let past = Instant::now();
-        assert_eq!([(); 2].map(|()| answer.line(past)), ["a", ""].map(|it| Ok(Some(it.to_owned()))));
+        assert_eq!(
+            [(); 2].map(|()| answer.line(past)),
+            ["a", ""].map(|it| Ok(Some(it.to_owned())))
+        );
         assert_eq!(answer.line(past), Err(Late));
         by.write_all(b"c\n").unwrap();
         assert_eq!(answer.line(soon()), Ok(Some("bc".to_owned())));

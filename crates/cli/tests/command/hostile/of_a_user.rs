@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::{AT_ONCE, SEEDS, chosen, elf, fault, serve, tried};
@@ -39,7 +39,9 @@ fn root_reads_what_a_user_says_and_sees_the_others() {
         let numbers: Vec<(u64, u32)> = bobs.iter().map(|(seed, bob)| (*seed, bob.pid)).collect();
         let (next, faults) = (AtomicU64::new(0), Mutex::new(Vec::new()));
         let try_seeds = || {
-            while let Some(&(seed, pid)) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            while let Some(&(seed, pid)) =
+                numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+            {
                 let own = tempfile::tempdir().unwrap();
                 let mut random = Random::new(seed);
                 let socket = folder.join(name(pid)).display().to_string();
@@ -54,7 +56,10 @@ fn root_reads_what_a_user_says_and_sees_the_others() {
                 let blind = outcome.args == ["ls"] && !sees(&text);
                 let fault = fault(&outcome, false).or(blind.then(|| "without Alice's".to_owned()));
                 if let Some(fault) = fault {
-                    faults.lock().unwrap().push(format!("seed {seed}: {:?}: {fault}: {text}", outcome.args));
+                    faults
+                        .lock()
+                        .unwrap()
+                        .push(format!("seed {seed}: {:?}: {fault}: {text}", outcome.args));
                 }
             }
         };
@@ -65,7 +70,9 @@ fn root_reads_what_a_user_says_and_sees_the_others() {
         let complete = |list: &String| row(list, alice.pid).is_some_and(|row| row.contains(" 1 "));
         until(|| Ok::<_, ()>(said(0, &["ls"])), complete);
         let looked_at = |found: &String| {
-            let of_alice = found.split("\nprocess ").find(|part| part.starts_with(&format!("{}\n", alice.pid)));
+            let of_alice = found
+                .split("\nprocess ")
+                .find(|part| part.starts_with(&format!("{}\n", alice.pid)));
             of_alice.is_some_and(|part| part.contains("seen twice: 1 of 1"))
         };
         until(|| Ok::<_, ()>(said(0, &["doctor"])), looked_at);

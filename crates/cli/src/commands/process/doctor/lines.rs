@@ -96,8 +96,8 @@ fn shortened(file: &str) -> &str {
 mod tests {
     use std::io::Write as _;
 
-    use super::super::elf::Stop;
     use super::*;
+    use crate::commands::process::apart::Stop;
 
     /// A file with these sections of debug information.
     fn file_of(sections: &[(&str, &[u8])]) -> Elf {

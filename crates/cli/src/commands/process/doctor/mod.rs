@@ -12,7 +12,7 @@ pub(super) mod names;
 mod reading;
 mod stuck;
 
-pub(super) use reading::answer as names_of_request;
+pub(in crate::commands) use reading::answer as names_of_request;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use self::stuck::{NAMES_BYTES_MAX, names_max};
 use super::{DoctorArgs, UserError, apart, in_a_path, in_a_shell};
 use crate::client::{
     Client, Failure, Found, Table, at_once, bounds, fact, is_alive, living, one_of_each, reason_of,
@@ -47,10 +48,6 @@ pub(super) const EVIDENCE: Duration = Duration::from_millis(1_200);
 
 /// The bytes of all answers of the processes of each user of a list, however many users there are.
 const BYTES_MIN: usize = 1 << 20;
-
-/// The bytes that names may add to the evidence of a process. Those of a user's processes in a list have
-/// the share of the user's answers, too.
-const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// What was seen of a part of the evidence. The worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +118,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<ExitCode, UserError> {
             let bounds = bounds.map_err(|fault| UserError(reason_of(&fault, number)));
             match not_halted(number).and(bounds).and_then(connect) {
                 Ok(mut client) => {
-                    Section::of(client.process(), process(&mut client, names_max(bounds.bytes)))
+                    Section::of(client.process(), process(&mut client, NAMES_BYTES_MAX))
                 }
                 Err(UserError(reason)) => Section {
                     process: Some(name.clone()),
@@ -272,11 +269,6 @@ impl Section {
             })
         })
     }
-}
-
-/// The bytes that names may add to the evidence of a process whose answers may have so many.
-fn names_max(bytes: usize) -> usize {
-    NAMES_BYTES_MAX.min(bytes)
 }
 
 fn process(client: &mut Client, names_max: usize) -> Vec<Finding> {

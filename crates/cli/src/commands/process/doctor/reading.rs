@@ -117,7 +117,11 @@ pub(super) fn request(process: u32, wanted: &BTreeSet<u64>, has_stacks: bool) ->
 }
 
 /// Reads the files for a request, and tells the parts as lines.
-pub(super) fn answer(request: &str, stop: &Stop, tell: impl Fn(&str) -> bool) -> Option<()> {
+pub(in crate::commands) fn answer(
+    request: &str,
+    stop: &Stop,
+    tell: impl Fn(&str) -> bool,
+) -> Option<()> {
     let mut words = request.split(' ');
     let (process, has_stacks) = (words.next()?.parse().ok()?, words.next()? == "true");
     let wanted = words.filter_map(|address| u64::from_str_radix(address, 16).ok()).collect();

@@ -21,6 +21,10 @@ const DEADLOCK: &str = "  deadlock: item ";
 /// The evidence of a queue that is kept, in bytes. The stacks of a queue's workers have a few KiB.
 const EVIDENCE_MAX: usize = 64 << 10;
 
+/// The bytes that names may add to the evidence of a process. Those of a user's processes in a list have
+/// the share of the user's answers, too.
+pub(super) const NAMES_BYTES_MAX: usize = 1 << 20;
+
 /// Queues that are named. A process with more has one cause for them, or is not honest.
 const NAMED_MAX: usize = 64;
 
@@ -41,6 +45,11 @@ struct Stuck {
     shown_ms: u64,
     finding: Finding,
     evidence: String,
+}
+
+/// The bytes that names may add to the evidence of a process whose answers may have so many.
+pub(super) fn names_max(bytes: usize) -> usize {
+    NAMES_BYTES_MAX.min(bytes)
 }
 
 /// A finding for each queue that has moved nothing between two answers to `queues`, for each in which
