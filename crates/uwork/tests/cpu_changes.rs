@@ -302,7 +302,7 @@ fn a_cpu_goes_offline() {
     flood.expect_on(&all);
     let offline = match Offline::take(second) {
         Ok(offline) => offline,
-        Err(why) => return not_here("a_cpu_goes_offline", why),
+        Err(why) => return not_here("a_cpu_goes_offline", why.to_string()),
     };
     flood.expect(&format!("changed to {left}"));
     flood.expect_on(&left);

@@ -23,6 +23,7 @@ mod server;
 
 use crate::guard;
 use crate::left_out::{self, left_out};
+use crate::observed::with_default_signals;
 use crate::process::{command, text_of};
 use owned::{Folder, Owned, output, pipe_at};
 use patience::until;
@@ -42,17 +43,7 @@ impl Redis {
         let at = at.take_while(|arg| !arg.starts_with('-')).count();
         command.arg("bridge").args(&args[..at]).args(patient).args(&args[at..]);
         command.env("UWORK_BRIDGE_SERVER", self.url());
-        // Children of nohup ignore some signals, and so do those that a script starts with `&`.
-        // SAFETY: the calls are async-signal-safe.
-        unsafe {
-            command.pre_exec(|| {
-                let signals = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGALRM];
-                for signal in signals.into_iter().chain([libc::SIGUSR1, libc::SIGUSR2]) {
-                    libc::signal(signal, libc::SIG_DFL);
-                }
-                Ok(())
-            });
-        }
+        with_default_signals(&mut command);
         command
     }
 

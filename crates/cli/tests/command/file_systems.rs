@@ -40,7 +40,8 @@ fn root_asks_no_file_system_of_a_user() {
             match serve_nothing(&folder, BOB) {
                 Ok(server) => servers.push(server),
                 Err(why) => {
-                    return left_out("root_asks_no_file_system_of_a_user", &why.to_string());
+                    let why = format!("/dev/fuse: {why}");
+                    return left_out("root_asks_no_file_system_of_a_user", &why);
                 }
             }
         }
@@ -137,7 +138,7 @@ fn a_file_system_that_never_answers_keeps_no_command_from_its_end() {
         let files = folder_of(BOB, "/tmp/files", 0o755);
         let server = match serve_nothing(&files, BOB) {
             Ok(server) => Arc::new(server),
-            Err(why) => return left_out(TEST, &why.to_string()),
+            Err(why) => return left_out(TEST, &format!("/dev/fuse: {why}")),
         };
         let answers = Arc::new(AtomicBool::new(true));
         let served = (Arc::clone(&server), Arc::clone(&answers));

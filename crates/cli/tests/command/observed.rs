@@ -188,3 +188,18 @@ fn temporary_files_of_an_observed_process_are_in_the_folder_that_its_starter_rem
         assert!(tempfile::tempdir().unwrap().path().starts_with(folder));
     });
 }
+
+/// Children of `nohup` ignore some signals, and so do those that a script starts with `&`. This command
+/// ignores none.
+pub(crate) fn with_default_signals(command: &mut Command) {
+    // SAFETY: the calls are async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            let signals = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGALRM];
+            for signal in signals.into_iter().chain([libc::SIGUSR1, libc::SIGUSR2]) {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}

@@ -19,7 +19,7 @@ mod ended;
 mod stopped;
 
 use crate::guard::{in_turns, progress};
-use crate::observed::{self, Other, WAIT_MAX, observed, until};
+use crate::observed::{self, Other, WAIT_MAX, observed, until, with_default_signals};
 use crate::process::{NO_ANSWER, command, complete, text_of};
 
 /// When a key is pressed again.
@@ -96,6 +96,7 @@ impl Terminal {
             true => command.env_remove("NO_COLOR"),
             false => command.env("NO_COLOR", "1"),
         };
+        with_default_signals(&mut command);
         let command = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         Terminal { parser: vt100::Parser::new(cells(24), cells(80), 0), ours: ours.into(), command }
     }
