@@ -15,7 +15,7 @@ const NEVER_REPEATED: [(&str, &str, &str); 8] = [
 ];
 
 /// Tests of forked children in programs of other tests: never repeated either. Package, target, test.
-pub(super) const FORKS: [(&str, &str, &str); 12] = [
+pub(super) const FORKS: [(&str, &str, &str); 14] = [
     ("uwork", "signals", "a_child_forked_in_an_item_receives_signals_again"),
     ("uwork", "refused", "fences_hold_when_membarrier_is_refused_later"),
     ("uwork", "library", "blocking_bounds::a_fork_while_workers_are_observed"),
@@ -28,6 +28,16 @@ pub(super) const FORKS: [(&str, &str, &str); 12] = [
     ("uwork", "control", "a_trace_records_the_items_that_are_queued_while_it_is_on"),
     ("uwork", "control", "a_forked_child_has_its_own_socket"),
     ("uwork-bridge", "bridge", "delayed::equal_delayed_jobs_of_forked_children_are_several_jobs"),
+    (
+        "uwork-bridge",
+        "bridge",
+        "descriptors::a_child_keeps_its_own_files_under_the_numbers_of_its_parents_connections",
+    ),
+    (
+        "uwork-bridge",
+        "bridge",
+        "descriptors::the_bridge_connects_anew_when_the_program_has_closed_its_connections",
+    ),
 ];
 
 /// Tests that start hundreds of threads, or whose threads get a CPU only when no other wants it: each runs when all
