@@ -40,8 +40,9 @@ impl Reply {
 
     /// Sets the command that the server runs in one step with the acknowledgement, if and only if this
     /// attempt acknowledges the job. In a cluster its keys have the tag of the stream, as
-    /// `balance:{jobs}:7`. A command that fails has changed nothing: the attempt has failed, and the job is tried again. A right that the user
-    /// lacks fails no attempt: the consumer reports it, holds the job, and asks again.
+    /// `balance:{jobs}:7`. A command that fails has changed nothing: the attempt has failed, and the job
+    /// is tried again. A right that the user lacks fails no attempt: the consumer reports it, holds the
+    /// job, and asks again.
     ///
     /// Several changes are a script: `EVAL`, its text, the number of keys, the keys, the arguments.
     /// It checks before it writes. A script that fails keeps what it has written, so its job becomes

@@ -13,10 +13,11 @@
 //! the crate `redis`.
 //!
 //! Five cases are no comparisons, and run only by name. `backlog`: the memory of a consumer beside
-//! backlogs of 10^5 to 10^7 jobs. `memory`: that of one beside mixes of payloads. `takeover`: the time from the death of a consumer until its job
-//! begins elsewhere. `failover`: the time from the death of a cluster's master until the next job
-//! begins, and of that the server's own failover. `torture`: see [`torture`]. It fails if a job is
-//! lost, if an innocent one is buried, or if one runs again without a reason.
+//! backlogs of 10^5 to 10^7 jobs. `memory`: that of one beside mixes of payloads. `takeover`: the time
+//! from the death of a consumer until its job begins elsewhere. `failover`: the time from the death of
+//! a cluster's master until the next job begins, and of that the server's own failover. `torture`: see
+//! [`torture`]. It fails if a job is lost, if an innocent one is buried, or if one runs again without a
+//! reason.
 
 mod backlog;
 mod bare;
