@@ -78,7 +78,7 @@ deny-install: ## build cargo-deny, which takes minutes
 mutants: ## break the engine on purpose, and list what no test notices; more than an hour
 	ci/mutants.sh
 
-defects: ## plant known defects in a copy of the tree, one at a time, and show that the tests find each; half an hour
+defects: ## plant known defects in a copy of the tree, one at a time, and show that the tests find each; more than an hour
 	ci/defects.sh
 
 mutants-install: ## build cargo-mutants, which takes minutes

@@ -154,9 +154,9 @@ struct uw_setup {
 
 /*
  * Choices for the whole process. Call it before everything else: the first queue or dump starts the
- * library. EINVAL: a value is not allowed, and the error text says which are; EBUSY: the library has started; EEXIST: a setup was installed before. If the system
- * refuses a choice, the library uses the next one and reports that. Libraries should leave this
- * call to the program.
+ * library. EINVAL: a value is not allowed, and the error text says which are; EBUSY: the library
+ * has started; EEXIST: a setup was installed before. If the system refuses a choice, the library
+ * uses the next one and reports that. Libraries should leave this call to the program.
  */
 int uw_setup(const struct uw_setup *setup);
 
