@@ -52,6 +52,16 @@ fn a_process_that_crashes_after_its_last_test_makes_the_run_red() {
 }
 
 #[test]
+fn a_process_that_crashes_between_two_tests_makes_the_run_red() {
+    let beginning = "FAILED: uwork/x: before its end, while no test was running: signal: 11";
+    for when in ["between", "unended", "early"] {
+        let crashed = run(when);
+        let [name] = &crashed.named[..] else { panic!("{when}: {:?}", crashed.named) };
+        assert!(!crashed.is_green && name.starts_with(beginning), "{when}: {name}");
+    }
+}
+
+#[test]
 fn a_failed_test_does_not_hide_that_its_process_crashed_later() {
     assert_eq!(run("failed").named, ["FAILED: uwork/x::a::two"]);
     let crashed = run("crashed");
@@ -66,7 +76,9 @@ fn a_repetition_passes_only_if_its_process_ends_well() {
     let flaky = run("flaky");
     assert!(flaky.is_green);
     assert_eq!(flaky.named, ["flaky: uwork/x::a::two"]);
-    let crashed = run("end");
-    assert!(!crashed.is_green);
-    assert_eq!(crashed.named, ["FAILED: uwork/x::a::two"]);
+    for when in ["end", "repeated"] {
+        let crashed = run(when);
+        assert!(!crashed.is_green, "{when}");
+        assert_eq!(crashed.named, ["FAILED: uwork/x::a::two"], "{when}");
+    }
 }

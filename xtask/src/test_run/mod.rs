@@ -154,13 +154,17 @@ impl Run {
             for failure in &suspects {
                 println!("test {} ... FAILED: {}", failure.test, ended.ending);
             }
-            if ended.tally.ended_badly_after(ended.code) {
-                self.ended_badly(&binary.label(), &ended)?;
+            let ended_badly = ended.tally.ended_badly(ended.code);
+            if let Some(when) = ended_badly {
+                self.ended_badly(&binary.label(), when, &ended)?;
             }
             self.passed += ended.tally.passed.len();
             self.ignored += ended.tally.ignored.len();
             failures.extend(ended.tally.failed.into_iter().map(|failure| vec![failure]));
             failures.push(suspects);
+            if left.len() == count && ended_badly.is_some() {
+                break;
+            }
             if left.len() == count {
                 println!("{}: no test has begun: {}", binary.label(), ended.ending);
                 self.failed.push(format!("{}: {}", binary.label(), ended.ending));
@@ -175,8 +179,8 @@ impl Run {
     }
 
     /// Never repeated: the failure belongs to no test.
-    fn ended_badly(&mut self, what: &str, ended: &Ended) -> Result<(), String> {
-        let name = format!("{what}: after its last test: {}", ended.ending);
+    fn ended_badly(&mut self, what: &str, when: &str, ended: &Ended) -> Result<(), String> {
+        let name = format!("{what}: {when}: {}", ended.ending);
         let said = self.record.keep(what, "end", &format!("{}{}\n", ended.output, ended.ending))?;
         println!("{name}; the output: {}", said.display());
         self.failed.push(name);
@@ -216,11 +220,12 @@ impl Run {
         let ended = process::run(binary, &arguments.map(str::to_owned), &mut self.record)?;
         let said = format!("{}{}\n", ended.output, ended.ending);
         self.keep_both(name, &said)?;
-        let ended_badly = ended.tally.ended_badly_after(ended.code);
-        if ended_badly {
+        let passed = ended.tally.passed.contains(&failure.test);
+        let ended_badly = ended.tally.ended_badly(ended.code).is_some();
+        if passed && ended_badly {
             println!("{name}: passed, and then the process ended: {}", ended.ending);
         }
-        Ok(ended.tally.passed.contains(&failure.test) && !ended_badly)
+        Ok(passed && !ended_badly)
     }
 
     fn keep_both(&self, name: &str, said: &str) -> Result<(), String> {

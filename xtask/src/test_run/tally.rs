@@ -61,6 +61,7 @@ impl Tally {
     ///
     /// A process that ended in the middle was ended by a test that was running: by those that the
     /// output names, as a message about a hang does, or else by any of them. The others run again.
+    /// If no test was running, `ended_badly` says so.
     pub(super) fn close(&mut self, expected: &[String], ending: &str, output: &str) -> Vec<String> {
         if self.over.is_none() {
             self.blame(ending, output);
@@ -78,14 +79,20 @@ impl Tally {
             let said = format!("the process ended while this test was running: {ending}\n{output}");
             self.failed.push(Failure { test, said });
         }
-        self.running.clear();
     }
 
-    /// Whether the process crashed, failed or was killed after the end of its last test. `code` is
-    /// its exit code, if it has one.
-    pub(super) fn ended_badly_after(&self, code: Option<i32>) -> bool {
-        let expected = self.over.map(|ok| if ok { 0 } else { SOME_FAILED });
-        expected.is_some() && code != expected
+    /// Whether the process crashed, failed or was killed while no test was running, and when.
+    /// `code` is its exit code, if it has one.
+    pub(super) fn ended_badly(&self, code: Option<i32>) -> Option<&'static str> {
+        match self.over {
+            None if self.running.is_empty() => Some("before its end, while no test was running"),
+            // `close` blames the tests that were running.
+            None => None,
+            Some(ok) => {
+                let expected = if ok { 0 } else { SOME_FAILED };
+                (code != Some(expected)).then_some("after its last test")
+            }
+        }
     }
 }
 
@@ -141,16 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_crashes_after_its_last_test_has_ended_badly() {
+    fn a_process_that_crashes_while_no_test_runs_has_ended_badly() {
         let ok = r#"{ "type": "suite", "event": "ok", "passed": 1, "failed": 0 }"#;
         let failed = r#"{ "type": "suite", "event": "failed", "passed": 0, "failed": 1 }"#;
-        let badly = |event: &str, code| tally(&[event]).ended_badly_after(code);
+        let badly = |event: &str, code| tally(&[event]).ended_badly(code).is_some();
         assert!(!badly(ok, Some(0)) && !badly(failed, Some(101)));
         // None: a signal.
         assert!(badly(ok, None) && badly(ok, Some(7)) && badly(ok, Some(101)));
         assert!(badly(failed, None) && badly(failed, Some(0)));
-        // It did not get to its end: the running tests are blamed.
-        assert!(!badly(BEGUN[0], None));
+        // It did not get to its end.
+        assert!(badly(BEGUN[0], None) && badly(BEGUN[0], Some(0)) && badly(BEGUN[4], None));
+        // The running tests are blamed.
+        let mut blamed = tally(&BEGUN);
+        blamed.close(&owned(&["a::one", "a::two", "a::three"]), "signal: 6 (SIGABRT)", "");
+        assert_eq!((blamed.ended_badly(None), blamed.failed.len()), (None, 2));
     }
 
     #[test]
