@@ -305,12 +305,17 @@ impl Answer {
         })
     }
 
-    /// Waits until something has come, or is sure not to. False: a signal has ended the wait.
+    /// Waits until something has come, or is sure not to. False: a signal has ended the wait. Late after
+    /// the deadline, whatever has come: more may come without an end.
     fn wait(&self, until: Instant) -> Result<bool, Late> {
         let left = until.saturating_duration_since(Instant::now());
-        let left =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&left)) {
+        if left.is_zero() { Err(Late) } else { self.wait_for(left) }
+    }
+
+    fn wait_for(&self, time: Duration) -> Result<bool, Late> {
+        let time =
+            Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&time)) {
             Ok(0) => Err(Late),
             Err(Errno::INTR) => Ok(false),
             _ => Ok(true),
@@ -320,10 +325,15 @@ impl Answer {
     /// Reads more. False: no more will come.
     fn fill(&mut self, until: Instant) -> Result<bool, Late> {
         while !self.wait(until)? {}
+        Ok(self.read())
+    }
+
+    /// Reads what has come. False: no more will come.
+    fn read(&mut self) -> bool {
         let mut bytes = [0; READ];
         let count = self.stream.read(&mut bytes).unwrap_or(0);
         self.received.extend_from_slice(&bytes[..count]);
-        Ok(count > 0)
+        count > 0
     }
 
     /// Has the reader end. It may be in a system call yet.
@@ -333,12 +343,11 @@ impl Answer {
 
     /// Whether the reader has ended. What it still sends is thrown away.
     pub(super) fn is_over(&mut self) -> bool {
-        let now = Instant::now();
         loop {
             (self.received, self.taken) = (Vec::new(), 0);
-            match self.fill(now) {
-                Ok(true) => {}
-                Ok(false) => return true,
+            match self.wait_for(Duration::ZERO) {
+                Ok(true) if !self.read() => return true,
+                Ok(_) => {}
                 Err(Late) => return false,
             }
         }
@@ -364,11 +373,11 @@ pub(super) mod tests {
         let (mut answer, mut by) = answer_by();
         by.write_all(b"a\n\nb").unwrap();
         let past = Instant::now();
-        assert_eq!(
-            [(); 2].map(|()| answer.line(past)),
-            ["a", ""].map(|it| Ok(Some(it.to_owned())))
-        );
-        assert_eq!(answer.line(past), Err(Late));
+        assert_eq!(answer.line(past), Err(Late), "nothing is read after the deadline");
+        let mut line = |until| answer.line(until).map(Option::unwrap);
+        // What has been read is returned.
+        assert_eq!([line(soon()), line(past)], ["a", ""].map(|it| Ok(it.to_owned())));
+        assert_eq!(line(past), Err(Late));
         by.write_all(b"c\n").unwrap();
         assert_eq!(answer.line(soon()), Ok(Some("bc".to_owned())));
         assert!(!answer.is_over());
