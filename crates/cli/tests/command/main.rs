@@ -12,6 +12,7 @@ mod guard;
 mod hostile;
 mod json;
 mod kinds;
+mod left_behind;
 #[path = "../../../uwork/tests/support/left_out.rs"]
 mod left_out;
 mod observed;

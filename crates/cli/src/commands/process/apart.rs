@@ -119,6 +119,8 @@ fn started() -> io::Result<UnixStream> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
+            // Else the requests would never end.
+            drop(ours);
             let _ = catch_unwind(AssertUnwindSafe(|| serve(&theirs)));
             // SAFETY: no pointers.
             unsafe { libc::_exit(0) }
@@ -139,12 +141,19 @@ fn serve(control: &UnixStream) {
 
 /// Closes all files but one: a pipe of this process ends with this process, whatever the child waits for.
 fn leave_files(kept: RawFd) {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers: Vec<RawFd> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers.into_iter().filter(|&number| number > 2 && number != kept) {
-        // SAFETY: the values that own them are never used nor dropped in the child.
-        unsafe { libc::close(number) };
+    // Refused before Linux 5.9, and in some sandboxes.
+    let close_all = |first: RawFd, last: RawFd| {
+        // SAFETY: numbers only. The values that own them are never used nor dropped in the child.
+        first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
+    };
+    if !(close_all(3, kept - 1) && close_all(kept + 1, RawFd::MAX)) {
+        let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let numbers: Vec<RawFd> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        for number in numbers.into_iter().filter(|&number| number > 2 && number != kept) {
+            // SAFETY: as before.
+            unsafe { libc::close(number) };
+        }
     }
     if let Ok(none) = File::options().read(true).write(true).open("/dev/null") {
         let _ =
