@@ -148,7 +148,7 @@ impl Client {
         let left_out = left_out.map_or(String::new(), |why| format!("; {why}"));
         Err(match failed {
             Some((path, fault)) => at(&path.display().to_string(), &fault, Some(number)),
-            None => UserError(no_socket(number) + &left_out),
+            None => UserError(no_socket(number, bounds.until) + &left_out),
         })
     }
 

@@ -7,6 +7,7 @@
 //! without the child. The child ends with this process, or after its wait.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
@@ -228,7 +229,10 @@ fn answer(request: &str, mut out: &UnixStream, stop: &Stop) -> Option<()> {
             let process = words.next()?.parse().ok()?;
             let (most, path) = (words.next()?.parse().ok()?, words.next()?);
             let _turn = Turn::of(process, stop)?;
-            io::copy(&mut File::open(path).ok()?.take(most), &mut out).ok()?;
+            let file = File::open(path).ok()?;
+            // Else the file could not be opened.
+            out.write_all(b"+").ok()?;
+            io::copy(&mut file.take(most), &mut out).ok()?;
             Some(())
         }
         "connect" => match below::answer(rest) {
@@ -268,15 +272,42 @@ pub(crate) fn ask(request: &str) -> io::Result<Answer> {
     Ok(Answer::new(ours))
 }
 
+/// Why a file was not read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unread {
+    /// The deadline has passed.
+    Late,
+    /// It cannot be opened, or no child reads it.
+    Refused,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unread::Late => "was not read in time",
+            Unread::Refused => "cannot be read",
+        })
+    }
+}
+
 /// The first bytes of a file in /proc whose text a process chooses, and which may wait for that process.
-/// Empty if it cannot be read; cut, if it is not read in time.
-pub(crate) fn start_of(process: u32, path: &str, most: u64, until: Instant) -> Vec<u8> {
-    let Ok(mut answer) = ask(&format!("start {process} {most} {path}")) else { return Vec::new() };
-    while answer.fill(until) == Ok(true) {}
-    answer.received
+pub(crate) fn start_of(
+    process: u32,
+    path: &str,
+    most: u64,
+    until: Instant,
+) -> Result<Vec<u8>, Unread> {
+    let request = format!("start {process} {most} {path}");
+    ask(&request).map_err(|_| Unread::Refused)?.start(until)
 }
 
 impl Answer {
+    /// The answer to a request for the start of a file.
+    fn start(mut self, until: Instant) -> Result<Vec<u8>, Unread> {
+        while self.fill(until).map_err(|Late| Unread::Late)? {}
+        self.received.strip_prefix(b"+").map(<[u8]>::to_vec).ok_or(Unread::Refused)
+    }
+
     fn new(stream: UnixStream) -> Answer {
         Answer { stream, received: Vec::new(), taken: 0 }
     }
@@ -401,9 +432,13 @@ pub(super) mod tests {
     #[test]
     fn of_a_file_as_much_is_read_as_is_permitted() {
         let own = std::process::id();
-        assert_eq!(start_of(own, "/dev/zero", 5, soon()), [0; 5]);
-        assert!(start_of(own, "/proc/none", 5, soon()).is_empty());
-        assert!(start_of(own, "/proc/self/cmdline", 1 << 20, soon()).len() > 1);
+        let read = |path, most, until| start_of(own, path, most, until);
+        assert_eq!(read("/dev/zero", 5, soon()), Ok(vec![0; 5]));
+        assert!(read("/proc/self/cmdline", 1 << 20, soon()).is_ok_and(|line| line.len() > 1));
+        // Three different outcomes.
+        assert_eq!(read("/dev/null", 5, soon()), Ok(Vec::new()));
+        assert_eq!(read("/proc/none", 5, soon()), Err(Unread::Refused));
+        assert_eq!(read("/dev/null", 5, Instant::now()), Err(Unread::Late));
     }
 
     // Catches: a command that waits for ever for what another process keeps from it.
@@ -422,7 +457,7 @@ pub(super) mod tests {
         .unwrap();
         let own = std::process::id();
         for _ in 0..2 * READERS_MAX {
-            assert!(start_of(own, path, 5, Instant::now()).is_empty());
+            assert_eq!(start_of(own, path, 5, Instant::now()), Err(Unread::Late));
         }
     }
 

@@ -39,7 +39,7 @@ impl Named {
             return Named { process, command, ..Named::default() };
         }
         let line = start_of(process, &format!("/proc/{process}/cmdline"), LINE_MAX, until);
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let line = String::from_utf8_lossy(&line.unwrap_or_default()).replace('\0', " ");
         let line = in_a_line(line.trim_end());
         let user = fs::metadata(format!("/proc/{process}")).map(|folder| folder.uid());
         Named {
