@@ -40,6 +40,7 @@ failed() {
 
 # part NAME LOG COMMAND...: runs a command or a function, shows its output and its time, keeps the output in LOG, and goes
 # on after a failure; part_status is its exit code. A function runs in a subshell, and stops at its first command that fails.
+# A part that is ended waits for its program first: the output is kept when that is complete.
 #
 # Not to be called in a condition (`part ... ||`), where the shell ignores failures inside of functions.
 part() {
@@ -50,6 +51,8 @@ part() {
     now_running "$name"
     set +e
     (
+        # The traps of the script do not hold here.
+        trap 'exit 143' TERM INT
         set -e
         "$@"
     ) 2>&1 | tee "$log"

@@ -8,11 +8,21 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export UWORK_STEP_LOGS=$out/logs UWORK_FLAKY_FILE=$out/flaky UWORK_RUNNING_FILE=$out/now place=$out
 
+# The guard, which is late to say what the threads of an ended program were doing.
+cat >"$out/guard" <<'END'
+#!/usr/bin/env bash
+trap 'sleep 1; echo "the guard has ended"; exit 143' TERM
+"$real_guard" "$@"
+END
+chmod +x "$out/guard"
+
 # A suite whose part `planted` builds and runs $place/program.c.
 cat >"$out/suite.sh" <<END
 set -euo pipefail
 suite=test
 source "$here/harness.sh"
+export real_guard=\$guard
+guard=\$place/guard
 planted_part() {
     libs=()
     start_link planted/program "\$place/program.c"
@@ -84,3 +94,4 @@ has "$out/now" test/planted/program
 has "$out/logs/test-planted-program.log" 'it has begun'
 grep -q 'still running when the tests were ended' "$out/logs/test-planted-program.log" ||
     complain "what the guard says about the program is not kept"
+has "$out/logs/test-planted-program.log" 'the guard has ended'
