@@ -141,7 +141,10 @@ plant capi <<<'echo capi/plain/items >"$UWORK_RUNNING_FILE"; sleep 1000 & echo $
 rm -f started
 env --default-signal=INT bash ci/all.sh >text 2>&1 &
 all=$!
-until [ -e started ]; do sleep 0.1; done
+until [ -e started ]; do
+    kill -0 "$all" 2>/dev/null || complain "it has ended before its step has begun"
+    sleep 0.1
+done
 kill -INT "$all"
 status=0
 wait "$all" || status=$?

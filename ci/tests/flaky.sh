@@ -46,7 +46,10 @@ cat >>ci/suite.sh <<'END'
 END
 env --default-signal=INT ci/flaky.sh 3 busy2 threads2 rust doc >text 2>&1 &
 flaky=$!
-until [ -e started ]; do sleep 0.1; done
+until [ -e started ]; do
+    kill -0 "$flaky" 2>/dev/null || complain "it has ended before its last round has begun"
+    sleep 0.1
+done
 kill -INT "$flaky"
 ! wait "$flaky" || complain "an interrupted run is successful"
 grep -qE '^busy2 +doc +3 +0 ' text || complain "the first kind has not had three rounds"

@@ -85,7 +85,10 @@ has "$out/logs/test-planted-program.log" 'line 0' 'line 39'
 program "setbuf(stdout, NULL); puts(\"it has begun\"); touch(\"$out/seen\"); for (;;) pause();"
 setsid bash "$out/suite.sh" >"$out/text" 2>&1 &
 suite=$!
-until [ -e "$out/seen" ]; do sleep 0.1; done
+until [ -e "$out/seen" ]; do
+    kill -0 "$suite" 2>/dev/null || complain "the suite has ended before its program has begun"
+    sleep 0.1
+done
 has "$out/now" test/planted/program
 # As `timeout` does: to all processes of the script.
 kill -TERM -- "-$suite"
