@@ -71,6 +71,13 @@ has "$out/flaky" 'flaky: test/planted/program'
 has "$out/logs/test-planted-program.first.log" 'line 0' 'line 39'
 [ -e "$out/logs/test-planted-program.second.log" ] || complain "the second output is not kept"
 
+# By a function in a header.
+echo 'static pid_t begin(void) { return fork(); }' >"$out/begin.h"
+program "$FAILS_ONCE pid_t child = begin(); return child ? 3 : 0;"
+sed -i '/unistd/a #include "begin.h"' "$out/program.c"
+ends 1
+[ ! -e "$out/flaky" ] || complain "a program that forks in a header was repeated"
+
 # The end of the output is listed, and all of it is kept.
 program "$FAILS_ONCE pid_t child = fork(); return child ? 3 : 0;"
 ends 1

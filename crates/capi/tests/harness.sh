@@ -106,11 +106,14 @@ judge() {
 # link OUTPUT SOURCE FLAGS...: builds a test with the library; with the static one where the library
 # is instrumented.
 link() {
-    local output=$1 source=$2
+    local output=$1 source=$2 used
     shift 2
-    # For may_repeat.
-    ! grep -q '[=?] fork()' "$source" || : >"$out/$output.forks"
-    "$cc" -O1 -g "${strict[@]}" "${includes[@]}" "$@" -o "$out/$output" "$source" "${libs[@]}"
+    "$cc" -O1 -g "${strict[@]}" "${includes[@]}" "$@" -MMD -MF "$out/$output.d" -o "$out/$output" "$source" "${libs[@]}" ||
+        return
+    # For may_repeat: the source, or a header that it includes, forks.
+    used=$(sed -e 's/^[^ ]*://' -e 's/\\$//' "$out/$output.d")
+    # shellcheck disable=SC2086 # Paths without spaces.
+    ! grep -qE '(return |[=?] |if \()fork\(\)' $used || : >"$out/$output.forks"
 }
 
 # link_or_fail NAME SOURCE FLAGS...: builds the program of `run NAME` as the last part of NAME, and keeps a failure.
