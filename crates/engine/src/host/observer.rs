@@ -11,6 +11,8 @@ pub struct ThreadSample {
     /// Its last completed sleep, if that ended since the previous sample: when it began, by the
     /// host's clock, and how long it lasted, in nanoseconds.
     pub slept: Option<(u64, u64)>,
+    /// Whether records were lost since the previous sample.
+    pub lost: bool,
 }
 
 /// How undeclared blocks are detected, and why in this way.

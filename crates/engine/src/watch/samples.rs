@@ -240,9 +240,11 @@ impl<O: Observer> Samples<O> {
     }
 }
 
-/// A lost record may be that of a sleep.
+/// A lost record may be that of a sleep. A thread that has not switched since its recording began has no
+/// record, and has not slept.
 fn shows_sleep(sample: ThreadSample) -> bool {
-    sample.activity != Some(Activity::Runs) || sample.slept.is_some()
+    let is_off_cpu = sample.activity.is_some_and(|activity| activity != Activity::Runs);
+    is_off_cpu || sample.slept.is_some() || sample.lost
 }
 
 /// Learns from a sleep inside the run. A sleep that began before the watcher knew of the run is the

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
+use uwork_policy::flags::Flags;
 use uwork_policy::scan::{INTERVAL_SUSPECT_NS, UNREAD_MAX_NS};
 use uwork_policy::scope::AffinityScope;
 
@@ -55,6 +56,41 @@ fn thousands_of_preemptions_lead_to_few_scans() {
             (0..100).for_each(|_| put(queue, engine, |engine| engine.host().burn(4 * MS)));
         }
         queues.iter().for_each(|queue| queue.flush().unwrap());
+        let (took, after) = (engine.host().time() - begun, engine.host().counts());
+        let preemptions = after.evictions - before.evictions;
+        assert!(preemptions > 10_000, "{preemptions}");
+        let scans = after.looks - before.looks;
+        assert!(scans <= took / UNREAD_MAX_NS + took / INTERVAL_SUSPECT_NS, "{scans} in {took} ns");
+    });
+}
+
+/// A worker that has a CPU for itself has no records: that is no sleep.
+#[test]
+fn a_worker_that_never_switches_leads_to_no_scans() {
+    with_engine(Setup { machine: "core:2", ..sliced() }, |engine| {
+        engine.host().detecting().tier = Tier::Events;
+        let of = |name, flags| {
+            make(engine, QueueSpec { flags, max_active: 16, ..spec(name, Kind::PerCpu) })
+        };
+        let (queue, high) = (of("normal", Flags::empty()), of("high", Flags::HIGHPRI));
+        let put_on = |cpu, queue: &VirtualQueue, body: fn(&VirtualEngine)| {
+            let engine = engine.clone();
+            assert_eq!(Item::new(move || body(&engine)).queue_on(queue, cpu), Queued::Yes);
+        };
+        for _ in 0..4 {
+            put_on(0, &queue, |engine| engine.host().doze(2 * MS));
+        }
+        queue.flush().unwrap();
+        let (begun, before) = (engine.host().time(), engine.host().counts());
+        // The worker of CPU 1 that replaces this one has never switched.
+        put_on(1, &queue, |engine| engine.host().doze(900 * MS));
+        for _ in 0..100 {
+            // Two workers share CPU 0.
+            for (cpu, queue) in [(0, &queue), (0, &high), (1, &queue), (1, &queue)] {
+                put_on(cpu, queue, |engine| engine.host().burn(4 * MS));
+            }
+        }
+        [&queue, &high].into_iter().for_each(|queue| queue.flush().unwrap());
         let (took, after) = (engine.host().time() - begun, engine.host().counts());
         let preemptions = after.evictions - before.evictions;
         assert!(preemptions > 10_000, "{preemptions}");

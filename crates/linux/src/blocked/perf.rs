@@ -241,20 +241,21 @@ impl Records {
 
     /// Reads the records since the last call.
     pub(crate) fn sample(&mut self) -> ThreadSample {
+        let (mut slept, mut lost) = (None, false);
         if !self.is_polled()
             && let Ok(new) = Records::new(self.thread, self.offset_ns)
         {
             *self = new;
+            lost = true;
         }
         let (last, offset_ns) = (&mut self.last, self.offset_ns);
-        let mut slept = None;
         self.ring.read(|record| match record {
             Record::Switch { misc, at_ns } => {
                 slept = note_switch(last, misc, at_ns.wrapping_add(offset_ns)).or(slept);
             }
-            Record::Lost => *last = None,
+            Record::Lost => (*last, lost) = (None, true),
         });
-        ThreadSample { activity: self.last, slept }
+        ThreadSample { activity: self.last, slept, lost }
     }
 }
 

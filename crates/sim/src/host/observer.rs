@@ -11,6 +11,8 @@ use super::{Event, VirtualHost};
 pub struct Records {
     host: VirtualHost,
     thread: usize,
+    /// Its switches when the recording began.
+    first: u64,
     /// Its switches when it was sampled, or when the watcher woke for them.
     seen: AtomicU64,
     /// The last sleep that a sample has had.
@@ -88,28 +90,32 @@ impl Observer for VirtualHost {
         drop(detecting);
         let thread = thread as usize - 1;
         let machine = self.machine();
-        let seen = AtomicU64::new(machine.switches_of(thread));
+        let first = machine.switches_of(thread);
         let (_, slept) = machine.sleep_of(thread);
         drop(machine);
-        Some(Records { host: self.clone(), thread, seen, slept })
+        Some(Records { host: self.clone(), thread, first, seen: AtomicU64::new(first), slept })
     }
 
     fn sample(&self, records: &mut Records) -> ThreadSample {
         let mut detecting = self.detecting();
         detecting.samples += 1;
         if detecting.lossy > 0 && detecting.samples.is_multiple_of(detecting.lossy) {
-            return ThreadSample::default();
+            return ThreadSample { lost: true, ..ThreadSample::default() };
         }
         drop(detecting);
         let _ = records.are_new();
-        let (since, slept) = self.machine().sleep_of(records.thread);
+        let machine = self.machine();
+        if machine.switches_of(records.thread) == records.first {
+            return ThreadSample::default();
+        }
+        let (since, slept) = machine.sleep_of(records.thread);
         let slept = slept.filter(|_| records.slept != slept);
         records.slept = slept.or(records.slept);
         let activity = match since {
             None => Activity::Runs,
             since => Activity::Sleeps { since },
         };
-        ThreadSample { activity: Some(activity), slept }
+        ThreadSample { activity: Some(activity), slept, lost: false }
     }
 
     fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) -> bool {
