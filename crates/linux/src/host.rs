@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uwork_engine::host::{
-    Activity, Detection, Forks, Frame, Host, ItemPoint, ItemProbe, NoStack, Observer, Placement,
-    Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
+    Activity, Detection, Forks, Frame, Heard, Host, ItemPoint, ItemProbe, NoStack, Observer,
+    Placement, Report, SpawnError, SubmissionProbe, ThreadSample, WorkerSpec,
 };
 use uwork_engine::trace::Tracer;
 use uwork_engine::{Cpus, Demands, ThreadState, Wanted};
@@ -234,9 +234,21 @@ impl Observer for Linux {
         records.activity().or_else(|| self.activity(thread))
     }
 
-    fn park_on_records(&self, event: &Event, records: &[&blocked::Records], deadline: u64) -> bool {
-        !event.wait(Some(Duration::ZERO))
-            && self.blocked.poll(records, deadline.saturating_sub(self.now()))
+    fn park_on_records(
+        &self,
+        event: &Event,
+        records: &[&blocked::Records],
+        deadline: u64,
+    ) -> Heard {
+        if event.wait(Some(Duration::ZERO)) {
+            return Heard::Nothing;
+        }
+        match self.blocked.poll(records, deadline.saturating_sub(self.now())) {
+            true => Heard::Records,
+            false if self.now() >= deadline => Heard::Silence,
+            // A signal, or an error.
+            false => Heard::Nothing,
+        }
     }
 }
 
@@ -310,6 +322,18 @@ pub fn relax(round: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Catches: a watcher that was called, and takes it for a time without records.
+    #[test]
+    fn only_a_wait_until_its_deadline_is_silence() {
+        let (host, event) = (Linux::new(&Options::default()), Event::new());
+        let soon = || host.now() + 60_000_000_000;
+        assert_eq!(host.park_on_records(&event, &[], host.now() + 1_000), Heard::Silence);
+        // SAFETY: the event is live.
+        unsafe { Event::set(&raw const event) };
+        assert_eq!(host.park_on_records(&event, &[], soon()), Heard::Nothing);
+        assert_eq!(host.park_on_records(&event, &[], host.now()), Heard::Silence, "once");
+    }
 
     // Catches: a clock that stands at 0 until the system's passes the moment when the host was made.
     #[test]

@@ -141,7 +141,7 @@ pub struct Listening {
 /// How a wait of the watcher for records has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It has not waited for them.
+    /// It has not waited for them until the next scan was due: it was called, or its wait was interrupted.
     Nothing,
     /// There was no record until the next scan was due.
     Silence,

@@ -17,7 +17,7 @@ use crate::queue::{Demands, Wanted};
 use crate::trace::Tracer;
 pub(crate) use cpus::Places;
 pub use cpus::{Cpus, Placement};
-pub use observer::{Activity, Detection, Frame, NoStack, Observer, ThreadSample};
+pub use observer::{Activity, Detection, Frame, Heard, NoStack, Observer, ThreadSample};
 pub use pages::{Forks, PageList, Pages};
 pub use probe::{ItemPoint, ItemProbe, SubmissionProbe};
 

@@ -2,6 +2,7 @@
 
 use uwork_policy::blocking::Tier;
 pub use uwork_policy::samples::Activity;
+pub use uwork_policy::scan::Heard;
 
 /// A sample of a thread whose context switches are recorded: the result of [`Observer::sample`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,11 +99,11 @@ pub trait Observer: Send + Sync {
 
     /// Sleeps until one of these threads leaves its CPU or gets one, or until `deadline`; not at all if
     /// one has done so since it was sampled. May return early. May return late if `event` is woken, but
-    /// never after the deadline. True if there may be new records.
+    /// never after the deadline. `Records` if there may be new ones; `Silence` only after the deadline.
     fn park_on_records(
         &self,
         event: &Self::Event,
         records: &[&Self::Records],
         deadline: u64,
-    ) -> bool;
+    ) -> Heard;
 }

@@ -10,8 +10,8 @@ use uwork_policy::blocking::Tier;
 use crate::futex::Futex;
 use crate::host::ThreadState;
 use crate::host::{
-    Activity, Detection, Forks, Frame, Host, NoStack, Observer, Placement, Report, SpawnError,
-    ThreadSample, WorkerSpec,
+    Activity, Detection, Forks, Frame, Heard, Host, NoStack, Observer, Placement, Report,
+    SpawnError, ThreadSample, WorkerSpec,
 };
 use crate::sync::{AtomicU32, Ordering};
 
@@ -316,7 +316,7 @@ impl Observer for Unobserved {
         ThreadSample::default()
     }
 
-    fn park_on_records(&self, _: &Event, _: &[&()], _: u64) -> bool {
+    fn park_on_records(&self, _: &Event, _: &[&()], _: u64) -> Heard {
         unreachable!("no thread is recorded");
     }
 }

@@ -359,10 +359,7 @@ impl<'a, H: Host> Watcher<'a, H> {
                 return Heard::Nothing;
             }
         }
-        match self.engine.observer().park_on_records(event, &records, next) {
-            true => Heard::Records,
-            false => Heard::Silence,
-        }
+        self.engine.observer().park_on_records(event, &records, next)
     }
 
     /// Scans, and publishes a rest if one is due. Then the watcher must scan once more: something

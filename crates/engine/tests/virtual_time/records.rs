@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uwork_engine::host::{Heard, Host, Observer};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
@@ -10,6 +11,7 @@ use uwork_policy::scan::{INTERVAL_SUSPECT_NS, UNREAD_MAX_NS};
 use uwork_policy::scope::AffinityScope;
 
 use crate::chance::Chaos;
+use crate::host::Event;
 use crate::item::Item;
 use crate::setup::{MS, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
@@ -61,6 +63,21 @@ fn thousands_of_preemptions_lead_to_few_scans() {
         assert!(preemptions > 10_000, "{preemptions}");
         let scans = after.looks - before.looks;
         assert!(scans <= took / UNREAD_MAX_NS + took / INTERVAL_SUSPECT_NS, "{scans} in {took} ns");
+    });
+}
+
+/// The watcher leaves records unread after a call as before it.
+#[test]
+fn only_a_wait_until_its_deadline_is_silence() {
+    with_engine(sliced(), |engine| {
+        let (host, event) = (engine.host(), Event::default());
+        let begun = host.time();
+        assert_eq!(host.park_on_records(&event, &[], begun + MS), Heard::Silence);
+        assert_eq!(host.time(), begun + MS);
+        // SAFETY: the event is live.
+        unsafe { host.wake(&raw const event) };
+        assert_eq!(host.park_on_records(&event, &[], begun + 2 * MS), Heard::Nothing);
+        assert_eq!(host.time(), begun + MS);
     });
 }
 

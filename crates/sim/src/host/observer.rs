@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use uwork_engine::host::{Activity, Detection, Frame, Host, NoStack, Observer, ThreadSample};
+use uwork_engine::host::{
+    Activity, Detection, Frame, Heard, Host, NoStack, Observer, ThreadSample,
+};
 use uwork_policy::blocking::Tier;
 
 use super::{Event, VirtualHost};
@@ -118,15 +120,19 @@ impl Observer for VirtualHost {
         ThreadSample { activity: Some(activity), slept, lost: false }
     }
 
-    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) -> bool {
+    fn park_on_records(&self, event: &Event, records: &[&Records], deadline: u64) -> Heard {
         // No thread executes before this one parks.
         let any = || records.iter().filter(|records| records.are_new()).count() > 0;
         if any() {
-            return true;
+            return Heard::Records;
         }
         self.machine().observe(records.iter().map(|records| records.thread).collect());
-        let _ = self.park(event, Some(deadline));
+        let is_called = self.park(event, Some(deadline));
         self.machine().observe_no_more();
-        any()
+        match any() {
+            true => Heard::Records,
+            false if is_called || self.now() < deadline => Heard::Nothing,
+            false => Heard::Silence,
+        }
     }
 }
