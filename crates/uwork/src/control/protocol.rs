@@ -13,6 +13,9 @@ pub const VERSION: u32 = 1;
 /// Operators see the queues without the flag SYSFS as well.
 const TREE: Tree = Tree { has_every_queue: true };
 
+/// The most parts of a request for stacks. Each part is a survey of all workers.
+const PARTS_MAX: usize = 16;
+
 /// The requests, with what they answer.
 const REQUESTS: [(&str, &str); 15] = [
     ("help", "this list"),
@@ -126,6 +129,9 @@ fn raw(request: &str) -> String {
 
 /// Each part of `of` has a time in milliseconds, and perhaps a queue. Tabs are between the parts.
 fn stacks(of: &str, named: Names) -> String {
+    if of.split('\t').count() > PARTS_MAX {
+        return refusal("bad-value", &format!("allowed are {PARTS_MAX} parts with tabs between"));
+    }
     let part = |part| match part {
         "" => Some((super::LONG, None)),
         part => {
@@ -216,6 +222,15 @@ mod tests {
         assert!(answer("raw stacks 0 none\tsoon other").starts_with("err bad-value "));
         let none = "stacks of 0 workers\n";
         assert_eq!(answer("raw stacks 0 none\t0 other"), text(&none.repeat(2)));
+        let parts = |count| vec!["0 none"; count].join("\t");
+        for verb in ["stacks", "raw stacks"] {
+            assert_eq!(
+                answer(&format!("{verb} {}", parts(PARTS_MAX))),
+                text(&none.repeat(PARTS_MAX))
+            );
+            let refused = answer(&format!("{verb} {}", parts(PARTS_MAX + 1)));
+            assert!(refused.starts_with("err bad-value allowed are 16 parts"), "{refused}");
+        }
         assert!(answer("raw dump json").starts_with("ok "));
         assert!(answer("raw pools").starts_with("ok "));
         for request in ["raw", "raw get cpumask", "raw dump xml", "raw raw dump"] {
