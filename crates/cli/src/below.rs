@@ -74,8 +74,10 @@ pub(crate) fn answer(request: &str) -> io::Result<UnixStream> {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+    use std::thread;
 
     use super::*;
+    use crate::filter::refuse_here;
 
     #[test]
     fn only_paths_below_the_root_of_a_process_are_opened_there() {
@@ -100,9 +102,27 @@ mod tests {
             let inside = place.path().strip_prefix("/").unwrap().join(name);
             answer(&format!("{own} 60000 {}", inside.display())).is_ok()
         };
-        assert!(opened("uwork/7.sock") && opened("./uwork/../uwork/7.sock"));
-        for name in ["link/7.sock", "uwork/8.sock", "uwork/9.sock", "uwork/none.sock", "uwork"] {
-            assert!(!opened(name), "{name}");
+        let check = || {
+            assert!(opened("uwork/7.sock") && opened("./uwork/../uwork/7.sock"));
+            // The root has no parent.
+            assert!(opened(&format!(
+                "{}{}/uwork/7.sock",
+                "../".repeat(64),
+                place.path().display()
+            )));
+            for name in ["link/7.sock", "uwork/8.sock", "uwork/9.sock", "uwork/none.sock", "uwork"]
+            {
+                assert!(!opened(name), "{name}");
+            }
+        };
+        check();
+        // As before Linux 5.6, and in a sandbox.
+        for error in [libc::ENOSYS, libc::EPERM] {
+            let refused = || {
+                refuse_here(libc::SYS_openat2, error);
+                check();
+            };
+            thread::scope(|scope| scope.spawn(refused).join().unwrap());
         }
     }
 }

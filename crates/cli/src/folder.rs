@@ -35,6 +35,8 @@ pub(crate) struct Folder {
     parent: OwnedFd,
     pub(crate) path: PathBuf,
     pub(crate) owner: u32,
+    /// Another process sees it, perhaps in a container, whose file systems are not listed here.
+    is_below: bool,
 }
 
 /// What a look at a folder has found.
@@ -106,6 +108,24 @@ fn open_path(path: &Path) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
+/// Opens a folder below another one, by way of no link. `..` does not lead out of that one.
+fn walk_below(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    let step = |folder: &OwnedFd, name: &OsStr| {
+        // Of a link it is an error.
+        openat(folder, name, PATH | OFlags::DIRECTORY, Mode::empty())
+    };
+    // Each folder is in the one before.
+    let mut way = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => way.push(step(way.last().unwrap_or(root), name)?),
+            Component::ParentDir => _ = way.pop(),
+            _ => {}
+        }
+    }
+    way.pop().map_or_else(|| Ok(step(root, OsStr::new("."))?), Ok)
+}
+
 /// The folder that has the last component of a path, and that component as a path: no link is followed.
 fn open_last(path: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     let (parent, name) = path.parent().zip(path.file_name()).ok_or(ErrorKind::NotFound)?;
@@ -135,9 +155,14 @@ impl Folder {
         let root_file = openat(CWD, root, follows, Mode::empty())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
         let flags = PATH | OFlags::DIRECTORY;
-        let file = openat2(&root_file, path, flags, Mode::empty(), resolve)?;
+        let file = match openat2(&root_file, path, flags, Mode::empty(), resolve) {
+            // As in `step`.
+            Err(Errno::NOSYS | Errno::PERM) => walk_below(&root_file, path)?,
+            outcome => outcome?,
+        };
         // It is never removed, so that its parent does not matter.
-        Folder::of(root_file, &file, &root.join(path))
+        let folder = Folder::of(root_file, &file, &root.join(path))?;
+        Ok(Folder { is_below: true, ..folder })
     }
 
     fn of(parent: OwnedFd, file: &OwnedFd, path: &Path) -> io::Result<Folder> {
@@ -150,7 +175,8 @@ impl Folder {
         if found.st_mode & 0o022 != 0 {
             return Err(refused(format!("other users may write to {}", path.display())));
         }
-        Ok(Folder { file, parent, path: path.to_owned(), owner: found.st_uid })
+        let (path, owner) = (path.to_owned(), found.st_uid);
+        Ok(Folder { file, parent, path, owner, is_below: false })
     }
 
     /// The names of sockets among the first `most` files, whose names may be anything.
@@ -167,7 +193,10 @@ impl Folder {
 
     /// Opens a socket for [`connect`] and for its removal.
     pub(crate) fn socket(&self, name: &Path) -> io::Result<Socket> {
-        let file = step(&self.file, name.as_os_str())?;
+        let file = match self.is_below {
+            true => openat(&self.file, name, PATH, Mode::empty())?,
+            false => step(&self.file, name.as_os_str())?,
+        };
         let found = fstat(&file)?;
         // With another name it would take the time of several processes.
         let is_one = found.st_nlink == 1;

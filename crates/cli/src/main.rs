@@ -17,6 +17,10 @@ mod client;
 mod commands;
 #[cfg(feature = "process")]
 mod exchange;
+#[cfg(all(test, feature = "process"))]
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../uwork/tests/support/filter.rs"]
+mod filter;
 #[cfg(feature = "process")]
 mod folder;
 #[cfg(feature = "process")]

@@ -7,6 +7,9 @@ mod doctor;
 mod evicted;
 mod file_systems;
 #[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../uwork/tests/support/filter.rs"]
+mod filter;
+#[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../uwork/tests/support/guard.rs"]
 mod guard;
 mod hostile;

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use uwork::{Queue, control};
 
+use crate::filter::refuse_here;
 use crate::observed::{is_observed, observed, until};
 use crate::process::NO_ANSWER;
 use crate::users::{
@@ -556,16 +557,25 @@ fn a_path_in_a_container_leads_to_its_processes_only() {
             parent.wait();
         });
         let (pid, own) = (container.hear(), container.hear());
-        let found = said(0, &["dump", &format!("/proc/{pid}/root{own}")]);
-        assert!(found.contains(&format!("queue of-{ALICE} ")), "{found}");
-        let socket = path.file_name().unwrap().to_str().unwrap();
-        for folder in [format!("uwork-{ALICE}.0000001f"), format!("uwork-{ALICE}")] {
-            let link = format!("/proc/{pid}/root/tmp/{folder}/{socket}");
-            let found = said(0, &["dump", &link]);
-            assert!(found.starts_with("uwork: ") && !found.contains("queue of-0"), "{found}");
-        }
-        // By the root of a process outside, its socket leads to none of the container.
-        let other = format!("/proc/{}/root{own}", outside.pid);
-        assert!(said(0, &["dump", &other]).starts_with("uwork: "));
+        let check = || {
+            let found = said(0, &["dump", &format!("/proc/{pid}/root{own}")]);
+            assert!(found.contains(&format!("queue of-{ALICE} ")), "{found}");
+            let socket = path.file_name().unwrap().to_str().unwrap();
+            for folder in [format!("uwork-{ALICE}.0000001f"), format!("uwork-{ALICE}")] {
+                let link = format!("/proc/{pid}/root/tmp/{folder}/{socket}");
+                let found = said(0, &["dump", &link]);
+                assert!(found.starts_with("uwork: ") && !found.contains("queue of-0"), "{found}");
+            }
+            // By the root of a process outside, its socket leads to none of the container.
+            let other = format!("/proc/{}/root{own}", outside.pid);
+            assert!(said(0, &["dump", &other]).starts_with("uwork: "));
+        };
+        check();
+        // As before Linux 5.6.
+        let refused = || {
+            refuse_here(libc::SYS_openat2, libc::ENOSYS);
+            check();
+        };
+        std::thread::scope(|scope| scope.spawn(refused).join().unwrap());
     });
 }
