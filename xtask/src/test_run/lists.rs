@@ -1,10 +1,16 @@
 //! Which tests are treated in a way of their own, by name.
 
 /// Right or wrong: never repeated. Package, target (`*` stands for any ending), prefix of the test.
-const NEVER_REPEATED: [(&str, &str, &str); 8] = [
+const NEVER_REPEATED: [(&str, &str, &str); 13] = [
     ("uwork", "forks", ""),
     ("uwork", "fork_allocation", ""),
     ("uwork", "fork_allocator", ""),
+    // Beside processes of several users, which are forked children.
+    ("uwork", "control", "strangers::"),
+    ("uwork-cli", "command", "strangers::"),
+    ("uwork-cli", "command", "file_systems::"),
+    ("uwork-cli", "command", "hostile::of_a_user::"),
+    ("uwork-cli", "command", "crowd::"),
     ("*", "stress*", ""),
     ("uwork-engine", "virtual_time", ""),
     // All of them are in virtual time.
@@ -15,7 +21,7 @@ const NEVER_REPEATED: [(&str, &str, &str); 8] = [
 ];
 
 /// Tests of forked children in programs of other tests: never repeated either. Package, target, test.
-pub(super) const FORKS: [(&str, &str, &str); 14] = [
+pub(super) const FORKS: [(&str, &str, &str); 23] = [
     ("uwork", "signals", "a_child_forked_in_an_item_receives_signals_again"),
     ("uwork", "refused", "fences_hold_when_membarrier_is_refused_later"),
     ("uwork", "library", "blocking_bounds::a_fork_while_workers_are_observed"),
@@ -38,6 +44,31 @@ pub(super) const FORKS: [(&str, &str, &str); 14] = [
         "bridge",
         "descriptors::the_bridge_connects_anew_when_the_program_has_closed_its_connections",
     ),
+    ("uwork-capi", "lib", "quarantine::tests::the_lock_is_free_in_a_forked_child"),
+    (
+        "uwork-capi",
+        "lib",
+        "reserve::tests::a_claim_fills_no_page_of_a_process_that_locks_all_memory",
+    ),
+    ("uwork-linux", "lib", "blocked::kept::tests::a_forked_child_keeps_no_file_of_its_parent"),
+    (
+        "uwork-linux",
+        "lib",
+        "stack::snapshot::tests::a_stack_is_copied_after_the_end_of_the_main_thread",
+    ),
+    (
+        "uwork-linux",
+        "lib",
+        "stack::tests::protocol::a_request_in_progress_at_a_fork_does_not_exist_in_the_child",
+    ),
+    ("uwork-linux", "lib", "standard_error::tests::a_pipe_without_a_reader_ends_no_program"),
+    (
+        "uwork-linux",
+        "lib",
+        "topology::tests::a_process_whose_main_thread_has_ended_has_the_same_limits",
+    ),
+    ("uwork-cli", "uwork", "peer::tests::a_process_lives_as_long_as_one_of_its_threads"),
+    ("uwork-cli", "command", "untrusted::a_process_that_has_ended_has_no_row_and_is_named_so"),
 ];
 
 /// Tests that start hundreds of threads, or whose threads get a CPU only when no other wants it: each runs when all
@@ -90,41 +121,70 @@ mod tests {
         assert!(may_be_repeated("uwork", "control", "a_forked_child_has_its_own_socket_twice"));
     }
 
-    /// Each file of integration tests: package, target, the beginning of its tests' names, text.
-    fn test_files() -> Vec<(String, String, String, String)> {
+    /// A file of a crate with tests.
+    struct File {
+        package: String,
+        target: String,
+        /// The beginning of its tests' names.
+        module: String,
+        /// Without the part that is no test.
+        text: String,
+    }
+
+    fn test_files() -> Vec<File> {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut files = Vec::new();
-        for package in folder(&crates).into_iter().filter(|path| path.join("tests").exists()) {
+        for package in folder(&crates).into_iter().filter(|path| path.join("Cargo.toml").exists()) {
             let manifest = fs::read_to_string(package.join("Cargo.toml")).expect("a package");
-            let name = manifest.split('"').nth(1).expect("its name comes first").to_owned();
-            for path in folder(&package.join("tests")) {
-                let target = path.file_stem().expect("a name").to_str().expect("text").to_owned();
-                let inner = if path.is_dir() { folder(&path) } else { vec![path] };
-                for file in inner.into_iter().filter(|file| file.extension() == Some("rs".as_ref()))
-                {
-                    let stem = file.file_stem().expect("a name").to_str().expect("text").to_owned();
-                    let is_root = stem == "main" || stem == target;
-                    let module = if is_root { String::new() } else { stem + "::" };
-                    let text = fs::read_to_string(&file).expect("text");
-                    files.push((name.clone(), target.clone(), module, text));
+            let name = manifest.split('"').nth(1).expect("its name comes first");
+            let own = if package.join("src/lib.rs").exists() { "lib" } else { "uwork" };
+            for (place, is_program) in [("src", false), ("tests", true)] {
+                let place = package.join(place);
+                for path in sources(&place) {
+                    let inner = path.strip_prefix(&place).expect("it is below").with_extension("");
+                    let mut parts: Vec<&str> =
+                        inner.iter().map(|part| part.to_str().expect("text")).collect();
+                    let target = if is_program { parts.remove(0) } else { own };
+                    let is_of_tests = is_program || parts.contains(&"tests");
+                    parts.pop_if(|last| ["main", "lib", "mod"].contains(last));
+                    let module = parts.iter().map(|part| format!("{part}::")).collect();
+                    let (package, target) = (name.to_owned(), target.to_owned());
+                    let text = fs::read_to_string(&path).expect("text");
+                    let tests = if is_of_tests { Some(0) } else { text.find("#[cfg(test)]") };
+                    let text = text[tests.unwrap_or(text.len())..].to_owned();
+                    files.push(File { package, target, module, text });
                 }
             }
         }
         files
     }
 
+    /// The source files in a folder and below it. None, if it does not exist.
+    fn sources(path: &Path) -> Vec<PathBuf> {
+        let inner = if path.is_dir() { folder(path) } else { Vec::new() };
+        let (folders, files): (Vec<_>, Vec<_>) = inner.into_iter().partition(|path| path.is_dir());
+        let files = files.into_iter().filter(|path| path.extension() == Some("rs".as_ref()));
+        files.chain(folders.iter().flat_map(|path| sources(path))).collect()
+    }
+
     fn folder(path: &Path) -> Vec<PathBuf> {
         fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+    }
+
+    /// Whether the function is called by this name, and not by a longer one.
+    fn calls(text: &str, call: &str) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        text.match_indices(call).any(|(at, _)| !text[..at].ends_with(is_part))
     }
 
     #[test]
     fn each_file_with_a_test_that_forks_is_listed() {
         let mut forking = 0;
-        for (package, target, module, text) in test_files() {
-            let forks = ["in_child(", " fork()", "::fork()"].iter().any(|call| text.contains(call));
-            // `support` has no tests, and the children in those of the command use nothing of the library.
-            let others = target == "support" || package == "uwork-cli";
-            if !forks || others || !may_be_repeated(&package, &target, &module) {
+        for File { package, target, module, text } in test_files() {
+            let forks = ["in_child(", "fork()", "Process::start("];
+            let forks = forks.iter().any(|call| calls(&text, call));
+            // `support` has no tests.
+            if !forks || target == "support" || !may_be_repeated(&package, &target, &module) {
                 continue;
             }
             forking += 1;
@@ -133,7 +193,7 @@ mod tests {
             });
             assert!(listed, "{package}/{target}::{module} forks, and FORKS has none of its tests");
         }
-        assert!(forking >= 8, "{forking} files");
+        assert!(forking >= 19, "{forking} files");
     }
 
     #[test]
