@@ -35,6 +35,10 @@ pub mod futex;
 pub mod hooks;
 mod host;
 pub mod latest;
+#[cfg(test)]
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../uwork/tests/support/left_out.rs"]
+mod left_out;
 pub mod library_queue;
 mod membarrier;
 pub mod on_cpu;

@@ -318,6 +318,7 @@ mod tests {
     use super::super::proc;
     use super::*;
     use crate::bounded;
+    use crate::left_out::not_here;
 
     // Catches: threads that are not observed for the rest of a process that once had no free descriptor.
     #[test]
@@ -357,15 +358,15 @@ mod tests {
         assert_eq!(threads.get(), 2);
     }
 
-    /// The records of this thread, as soon as that is possible; `None`, with a note, if the system
-    /// refuses it.
-    fn records_of(thread: u64) -> Option<Records> {
+    /// The records of this thread, as soon as that is possible; `None`, with a note about the test, if
+    /// the system refuses it.
+    fn records_of(thread: u64, test: &str) -> Option<Records> {
         bounded::until(|| match Records::new(thread, 0) {
             Ok(records) => Some(Some(records)),
             Err(Refused::NotReady) => None,
             Err(Refused::Gone) => panic!("thread {thread} exists"),
             Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
-                eprintln!("skipped: {error}");
+                not_here(test, format!("perf_event_open: {error}"));
                 Some(None)
             }
         })
@@ -406,7 +407,8 @@ mod tests {
         let id = told.recv().unwrap();
         let asleep = || matches!(proc::activity(id), Ok(Activity::Sleeps { .. }));
         until(asleep);
-        let Some(mut records) = records_of(id) else { return };
+        let test = "a_sleeping_thread_does_not_count_as_running_after_its_ring_was_full";
+        let Some(mut records) = records_of(id, test) else { return };
         for rounds in [1_000, 1_001, 127, 128] {
             for _ in 0..rounds {
                 // Waits until the thread has read the last byte: it sleeps once for each.

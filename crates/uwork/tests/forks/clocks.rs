@@ -6,8 +6,11 @@ use std::time::Duration;
 use crate::support::child::alone_each;
 use crate::support::forked::in_child;
 use crate::support::items::Later;
+use crate::support::left_out::not_here;
 use crate::support::tiers::{VARIABLE, scene};
 use crate::support::{queue, until, watchdog};
+
+const NO_PRIVILEGE: &str = "a time namespace takes a privilege";
 
 /// Children of this process are in a namespace in which half of the time since the system's start has passed.
 /// False without the privilege for that.
@@ -23,13 +26,13 @@ fn unshare_time() -> bool {
 // Catches: a clock that stands still until the system's passes the moment of the first queue.
 #[test]
 fn timers_expire_in_a_child_whose_clock_is_behind() {
+    let test = "timers_expire_in_a_child_whose_clock_is_behind";
     let _watchdog = watchdog();
     let queue = queue("timers").build().unwrap();
     assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
     in_child(|| {
         if !unshare_time() {
-            // It takes a privilege.
-            return;
+            return not_here(test, NO_PRIVILEGE);
         }
         in_child(|| {
             let item = Later::counting();
@@ -49,7 +52,7 @@ fn blocks_are_found_in_a_child_whose_clock_is_behind() {
         scene();
         in_child(|| {
             if !unshare_time() {
-                return eprintln!("{test}: {tier}: skipped: no privilege");
+                return not_here(&format!("{test}: {tier}"), NO_PRIVILEGE);
             }
             in_child(|| (0..5).for_each(|_| scene()));
             // This process stays in the namespace of its parent.

@@ -289,7 +289,7 @@ fn a_real_time_process_has_no_standbys() {
             libc::sched_setscheduler(libc::getpid(), libc::SCHED_FIFO, &raw const parameters)
         };
         if outcome != 0 {
-            return eprintln!("{test}: skipped: {}", Error::last_os_error());
+            return not_here(test, Error::last_os_error());
         }
         for _ in 0..SCENES {
             scene();

@@ -1,6 +1,9 @@
 //! Tests that need a program that is not installed, rights, or a property of the kernel.
 
+use std::fs::File;
 use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
 
 /// Names a test that is left out, and why: the text contains the name of what is missing. With `CI` set it fails,
 /// unless `UWORK_LEFT_OUT` has that name (`ci/deps.sh --left-out`).
@@ -27,6 +30,9 @@ fn names(known: &str, why: &str) -> bool {
 pub(crate) const MARK: &str = ": left out, ";
 
 fn note(test: &str, why: &str) {
-    // Not by `eprintln!`, whose text the runner drops when a test passes.
-    let _ = writeln!(std::io::stderr(), "{test}{MARK}{why}");
+    // Not by `eprintln!`, whose text the runner drops when a test passes; and not by `stderr()`, whose lock a forked
+    // child may have inherited from another thread.
+    // SAFETY: the value is not dropped, so that the descriptor stays open.
+    let mut out = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
+    let _ = out.write_all(format!("{test}{MARK}{why}\n").as_bytes());
 }
