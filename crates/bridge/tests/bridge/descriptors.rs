@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use uwork_bridge::{Bridge, DeadLetters, Handlers, Producer, Push, Pushed, Reply, Server};
 
 use crate::support::count::{LONG, config};
-use crate::support::patience::within;
+use crate::support::patience::{until, within};
 use crate::support::server::Redis;
 
 /// Runs `f` in a forked child. Fails if it panics there.
@@ -153,12 +153,14 @@ fn use_and_fork(server: Server) {
 #[test]
 fn the_bridge_connects_anew_when_the_program_has_closed_its_connections() {
     let Some(redis) = Redis::start("the_bridge_connects_anew", &[]) else { return };
-    let server = redis.server();
-    within("the child", move || in_child(|| close_under_a_consumer(&server)));
+    let (server, url) = (redis.server(), redis.url());
+    within("the child", move || in_child(|| close_under_a_consumer(&server, &url)));
     assert_eq!(redis.number("XLEN jobs"), 0);
 }
 
-fn close_under_a_consumer(server: &Server) {
+fn close_under_a_consumer(server: &Server, url: &str) {
+    // The test's own, which stays open.
+    let mut asks = redis::Client::open(url).unwrap().get_connection().unwrap();
     let before = sockets();
     let (ran, runs) = channel();
     let handlers = Handlers::new().otherwise(move |_| {
@@ -169,6 +171,11 @@ fn close_under_a_consumer(server: &Server) {
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).unwrap();
     push(&mut producer);
     runs.recv().unwrap();
+    let name = format!(" name={} ", bridge.consumer());
+    until("the reader and the committer have connections", || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut asks).unwrap();
+        list.matches(&name).count() >= 2
+    });
     let ours: Vec<RawFd> = sockets().into_iter().filter(|of| !before.contains(of)).collect();
     assert!(ours.len() >= 3, "a reader, a committer, a producer");
     let pairs = Pairs::at(&ours);
