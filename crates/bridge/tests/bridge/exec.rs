@@ -257,6 +257,22 @@ fn a_command_that_a_shell_does_not_find_costs_no_attempt() {
     bridge.stop(LONG);
 }
 
+// Catches: a job that goes back each time, is the oldest, and so keeps the only place from all others.
+#[test]
+fn a_run_that_lasts_and_then_does_not_find_a_command_has_failed() {
+    let Some(redis) = Redis::start("a_run_that_lasts_and_then", &[]) else { return };
+    push(&redis, Push::new("bad"));
+    push(&redis, Push::new("good"));
+    let mut settings = config(redis.server(), "jobs");
+    (settings.attempts_max, settings.max_active) = (1, 1);
+    let script = "read -r word; [ $word = good ] || { sleep 3; exit 127; }";
+    let lines = run(settings, script, 2);
+    lines.wait_line("after 1 attempt(s): sh: exit status 127 (a command was not found)");
+    let [done, dead] = ["done", "dead"].map(|of| redis.number(&format!("HGET {{jobs}}:stats {of}")));
+    assert_eq!((done, dead), (1, 1));
+    assert!(!lines.lines().iter().any(|line| line.contains("no job is fetched")));
+}
+
 #[test]
 fn a_long_run_does_not_prolong_the_pause_after_a_command_that_cannot_be_started() {
     let name = "a_long_run_does_not_prolong_the_pause";
