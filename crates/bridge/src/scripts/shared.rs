@@ -98,7 +98,9 @@ local function ran_twice(stats, group, ids)
   local count = 0
   for _, id in ipairs(ids) do
     local mark = stats:sub(1, -6) .. 'twice:' .. id .. ':' .. group
-    if redis.pcall('SET', mark, '', 'NX', 'PX', 3600000) then count = count + 1 end
+    local set = redis.pcall('SET', mark, '', 'NX', 'PX', 3600000)
+    -- A refusal is a table, too.
+    if type(set) == 'table' and set.ok then count = count + 1 end
   end
   if count > 0 then tally(stats, 'duplicates', count) end
   return count
