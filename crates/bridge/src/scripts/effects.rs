@@ -34,7 +34,7 @@ local is_repeat = ARGV[4] == 'again' or ARGV[4] == 'none'
 if not row or row[2] == keeper then
   local found = is_repeat and letter()
   if found then return found end
-  return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[2]} or {})}
+  return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[8]} or {})}
 end
 -- These write nothing. SET fails in each state in which the server refuses writes: it checks that only
 -- before the first write of a script. XACK and may_delete fail if the user lacks the right.
@@ -138,5 +138,5 @@ elseif kind then
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)
-return {1, ran_twice(KEYS[2], ARGV[1], (ARGV[4] == 'all' or ARGV[4] == 'again') and {ARGV[2]} or {})}
+return {1, ran_twice(KEYS[2], ARGV[1], (ARGV[4] == 'all' or ARGV[4] == 'again') and {ARGV[8]} or {})}
 ";
