@@ -65,7 +65,7 @@ impl Reply {
     }
 
     /// Whether the effect is a script.
-    fn has_script(&self) -> bool {
+    pub(crate) fn has_script(&self) -> bool {
         let first = self.effect.iter().flatten().next();
         first.is_some_and(|word| word.eq_ignore_ascii_case(b"EVAL"))
     }
