@@ -31,7 +31,8 @@ pub(super) enum Cause {
     /// The consumer was killed by a poisonous job.
     Poison,
     Stop,
-    Cut,
+    /// A connection to this server was cut.
+    Cut(Side),
     /// The machine did not run the consumer, or the server did not answer.
     Stall,
     Restart,
@@ -204,9 +205,8 @@ impl Disturbance {
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
-                // Those to the cluster are not cut by consumer.
-                let is_elsewhere =
-                    self.cause == Cause::Cut && Jobs::side(before.job) != Side::Plain;
+                let side = Jobs::side(before.job);
+                let is_elsewhere = matches!(self.cause, Cause::Cut(of) if of != side);
                 (of == before.consumer && meets_before && !is_elsewhere)
                     || (is_away && of == next.consumer && meets_next)
             }
@@ -354,17 +354,21 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_explains_runs_of_its_own_server_only() {
-        for (victim, job, count) in [
-            (Victim::Consumer(0), 2, 0),
-            (Victim::Consumer(0), 3, 1),
-            (Victim::Side(Side::Cluster), 2, 1),
-            (Victim::Side(Side::Cluster), 3, 0),
+    fn a_cut_explains_runs_of_its_own_consumer_and_server_only() {
+        for (consumer, side, job, count) in [
+            (0, Side::Plain, 2, 0),
+            (0, Side::Plain, 3, 1),
+            (0, Side::Cluster, 2, 1),
+            (0, Side::Cluster, 3, 0),
+            (1, Side::Plain, 2, 1),
+            (1, Side::Cluster, 3, 1),
         ] {
             let mut evidence = good();
             evidence.runs.push(run(job, 1, 20, Some(End::Done)));
-            evidence.disturbances.push(disturbed(Cause::Cut, victim, 2, 2));
-            assert_eq!(evidence.judge().unexplained.len(), count, "{victim:?}, job {job}");
+            let victim = Victim::Consumer(consumer);
+            evidence.disturbances.push(disturbed(Cause::Cut(side), victim, 2, 2));
+            let unexplained = evidence.judge().unexplained.len();
+            assert_eq!(unexplained, count, "{victim:?}, {side:?}, job {job}");
         }
     }
 
