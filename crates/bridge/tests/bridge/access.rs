@@ -181,7 +181,7 @@ fn a_right_that_a_script_lacks_leaves_each_job_in_one_place_and_no_run_is_repeat
 #[test]
 fn a_job_that_ran_twice_is_not_counted_without_the_right_to_its_mark() {
     let Some(redis) = Redis::start("a_job_that_ran_twice_is_not_counted", &[]) else { return };
-    redis.ask("ACL SETUSER worker on >secret +@all ~jobs ~{jobs}:stats ~{jobs}:delayed ~{jobs}:dead");
+    redis.ask("ACL SETUSER worker on >secret +@all ~jobs ~{jobs}:[sd]*");
     redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
     let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
     for is_granted in [false, true] {

@@ -268,7 +268,8 @@ fn a_run_that_lasts_and_then_does_not_find_a_command_has_failed() {
     let script = "read -r word; [ $word = good ] || { sleep 3; exit 127; }";
     let lines = run(settings, script, 2);
     lines.wait_line("after 1 attempt(s): sh: exit status 127 (a command was not found)");
-    let [done, dead] = ["done", "dead"].map(|of| redis.number(&format!("HGET {{jobs}}:stats {of}")));
+    let [done, dead] =
+        ["done", "dead"].map(|of| redis.number(&format!("HGET {{jobs}}:stats {of}")));
     assert_eq!((done, dead), (1, 1));
     assert!(!lines.lines().iter().any(|line| line.contains("no job is fetched")));
 }
