@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::torture::time::now_us;
 use crate::UserError;
 
-/// A connection that was cut while a consumer used it for jobs.
+/// A connection that was cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     /// By the clock of the records.
     pub(super) at_us: u64,
-    /// The name of the connection, which is the consumer's.
-    pub(super) client: String,
+    /// The name of the connection, if it was used for jobs: that of a consumer.
+    pub(super) client: Option<String>,
 }
 
 /// What all connections of a proxy share.
@@ -43,9 +43,8 @@ impl Cuts {
                 return None;
             }
             self.done.store(ordered, Ordering::Relaxed);
-            if let (true, Some(name)) = (client.has_jobs, &client.name) {
-                lock(&self.made).push(Cut { at_us: now_us(), client: name.clone() });
-            }
+            let name = client.name.clone().filter(|_| client.has_jobs);
+            lock(&self.made).push(Cut { at_us: now_us(), client: name });
             Some(bytes.len() * (ordered % 1024) as usize / 1024)
         }
     }
@@ -161,7 +160,7 @@ impl Proxy {
         self.cuts.ordered.store(next + part % 1024, Ordering::Relaxed);
     }
 
-    /// The connections of consumers that were cut.
+    /// The connections that were cut.
     pub(super) fn made(&self) -> Vec<Cut> {
         lock(&self.cuts.made).clone()
     }

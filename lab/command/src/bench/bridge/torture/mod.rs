@@ -264,10 +264,9 @@ impl Torture {
         ended.map_err(|_| UserError("the torture of the servers has panicked".to_owned()))??;
         for (side, proxies) in [(Side::Plain, &self.proxies), (Side::Cluster, &self.nodes)] {
             for cut in proxies.iter().flat_map(Proxy::made) {
-                // Cuts of other clients concern no run.
-                if let Some(of) = consumer::number(&cut.client) {
-                    self.log.note(Cause::Cut(side), Victim::Consumer(of), cut.at_us, cut.at_us);
-                }
+                let of = cut.client.as_deref().and_then(consumer::number);
+                let victim = of.map_or(Victim::Other, Victim::Consumer);
+                self.log.note(Cause::Cut(side), victim, cut.at_us, cut.at_us);
             }
         }
         let (jobs, disturbances) = (Jobs { count: self.wanted.jobs }, self.log.all());

@@ -47,6 +47,8 @@ pub(super) enum Cause {
 pub(super) enum Victim {
     Consumer(usize),
     Side(Side),
+    /// A producer, or a connection that was not used for jobs yet. It concerns no run.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +204,7 @@ impl Disturbance {
         let meets_next =
             self.from_us <= next.begun_us && to_us >= before.begun_us.max(next.begun_us);
         match self.victim {
+            Victim::Other => false,
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
@@ -355,17 +358,18 @@ mod tests {
 
     #[test]
     fn a_cut_explains_runs_of_its_own_consumer_and_server_only() {
-        for (consumer, side, job, count) in [
-            (0, Side::Plain, 2, 0),
-            (0, Side::Plain, 3, 1),
-            (0, Side::Cluster, 2, 1),
-            (0, Side::Cluster, 3, 0),
-            (1, Side::Plain, 2, 1),
-            (1, Side::Cluster, 3, 1),
+        let [first, second] = [0, 1].map(Victim::Consumer);
+        for (victim, side, job, count) in [
+            (first, Side::Plain, 2, 0),
+            (first, Side::Plain, 3, 1),
+            (first, Side::Cluster, 2, 1),
+            (first, Side::Cluster, 3, 0),
+            (second, Side::Plain, 2, 1),
+            (second, Side::Cluster, 3, 1),
+            (Victim::Other, Side::Cluster, 3, 1),
         ] {
             let mut evidence = good();
             evidence.runs.push(run(job, 1, 20, Some(End::Done)));
-            let victim = Victim::Consumer(consumer);
             evidence.disturbances.push(disturbed(Cause::Cut(side), victim, 2, 2));
             let unexplained = evidence.judge().unexplained.len();
             assert_eq!(unexplained, count, "{victim:?}, {side:?}, job {job}");
