@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -18,6 +19,7 @@ use crate::fault::Error;
 use crate::handler::{Failure, Reply};
 use crate::job::{Job, Ticket, too_long};
 use crate::program::{check, is_of_job, without_number};
+use crate::proof::{Ended, Proof};
 
 /// The exit status that makes a job a dead letter at once: EX_DATAERR of sysexits.h.
 const STATUS_DEAD: i32 = 65;
@@ -42,8 +44,9 @@ const ERROR_MAX: usize = 2_000;
 ///
 /// A program that cannot be started any more, because it was removed or the machine has no room for
 /// a process, costs no job an attempt: see [`Failure::not_now`]. The same for a program that starts
-/// another one, as `sh -c` does, while each run ends with 126 or 127: that one is missing, or cannot be
-/// executed. After any other end these are failures as others.
+/// another one, as `sh -c` does, while each run ends with 126 or 127 within 2 s: that one is missing, or
+/// cannot be executed. After any other end these are failures as others, and so is the 21st such run of a
+/// job: the program may have done a part of its work each time.
 ///
 /// The process must not ignore SIGCHLD: the system would not tell how a command has ended.
 ///
@@ -57,22 +60,6 @@ pub struct Exec {
     output_max: usize,
     groups: Arc<Groups>,
     proof: Arc<Proof>,
-}
-
-/// Whether the command can run at all. The program may be a shell, which does not find the one that it
-/// starts.
-#[derive(Debug, Default)]
-struct Proof {
-    /// A run has ended with another status than 126 and 127.
-    is_given: AtomicBool,
-    /// What the first run has said without it. One text is one line, although each run says its own.
-    text: OnceLock<String>,
-}
-
-impl Proof {
-    fn is_given(&self) -> bool {
-        self.is_given.load(Ordering::Relaxed)
-    }
 }
 
 /// The process groups of the jobs that run. A group is removed before its leader is reaped, so each
@@ -156,6 +143,7 @@ impl Exec {
         // `command` holds the read end. Without it a write fails (EPIPE) once the process has closed
         // its own.
         drop(command);
+        let begun = Instant::now();
         if self.proof.is_given() {
             job.has_started();
         }
@@ -166,23 +154,19 @@ impl Exec {
             let failure = job.limit_exceeded().map(too_long);
             return Err(failure.unwrap_or_else(taken_away));
         };
-        let is_unable = matches!(status.code(), Some(126 | 127));
-        if !is_unable {
-            self.proof.is_given.store(true, Ordering::Relaxed);
-        }
+        let ended = self.proof.learn(status, begun.elapsed(), job);
         if status.success() {
             return Ok(Reply::result(std::mem::take(&mut run.out.kept)));
         }
         let said = String::from_utf8_lossy(&run.err.kept);
-        if is_unable && !self.proof.is_given() {
-            let last = said.trim().lines().last().unwrap_or_default();
-            let text = self.proof.text.get_or_init(|| failure(&name, status, last));
-            return Err(Failure::not_now(text.as_str()));
-        }
+        let last = said.trim().lines().last().unwrap_or_default();
+        let reason = || self.proof.reason(|| failure(&name, status, last));
         let text = failure(&name, status, said.trim());
-        Err(match status.code() {
-            Some(STATUS_DEAD) => Failure::dead(text),
-            _ => Failure::again(text),
+        Err(match ended {
+            Ended::NotNow => Failure::not_now(reason()),
+            Ended::Counted => Failure::again(text).with_pause(reason()),
+            Ended::Ran if status.code() == Some(STATUS_DEAD) => Failure::dead(text),
+            Ended::Ran => Failure::again(text),
         })
     }
 }
@@ -381,6 +365,8 @@ impl Drop for Run {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -411,6 +397,21 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(run.end().unwrap().success(), "it is reaped only now");
+    }
+
+    #[test]
+    fn a_command_that_is_not_found_too_often_has_failed_and_pauses_its_consumer() {
+        let words = ["sh", "-c", "echo $$ >&2; exit 127"].map(Into::into).to_vec();
+        let (exec, job) = (Exec::new(words, 0).unwrap(), Job::for_test());
+        let first = exec.run(&job).unwrap_err();
+        assert!(first.is_not_now && first.pause.as_ref() == Some(&first.text));
+        for _ in 1..20 {
+            let ended = exec.proof.learn(ExitStatus::from_raw(127 << 8), Duration::ZERO, &job);
+            assert_eq!(ended, Ended::NotNow);
+        }
+        let counted = exec.run(&job).unwrap_err();
+        assert!(!counted.is_not_now && !counted.is_final && counted.text != first.text);
+        assert_eq!(counted.pause, first.pause, "one reason is one line");
     }
 
     #[test]

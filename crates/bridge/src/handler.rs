@@ -65,7 +65,7 @@ impl Reply {
     }
 
     /// Whether the effect is a script.
-    fn has_script(&self) -> bool {
+    pub(crate) fn has_script(&self) -> bool {
         let first = self.effect.iter().flatten().next();
         first.is_some_and(|word| word.eq_ignore_ascii_case(b"EVAL"))
     }
@@ -111,13 +111,16 @@ impl Reply {
 pub struct Failure {
     pub(crate) text: String,
     pub(crate) is_final: bool,
+    /// The job goes back without an attempt.
     pub(crate) is_not_now: bool,
+    /// Why the consumer fetches no job now.
+    pub(crate) pause: Option<String>,
 }
 
 impl Failure {
     /// A failure that is tried again after a delay.
     pub fn again(text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), is_final: false, is_not_now: false }
+        Failure { text: text.into(), is_final: false, is_not_now: false, pause: None }
     }
 
     /// A failure that no further attempt can mend: the job becomes a dead letter at once.
@@ -131,7 +134,13 @@ impl Failure {
     /// and fetches nothing; from time to time, at the latest after 2 s, it tries a single job. When that
     /// job has returned without this failure, or has run for 2 s, it fetches again.
     pub fn not_now(text: impl Into<String>) -> Failure {
-        Failure { is_not_now: true, ..Failure::again(text) }
+        let failure = Failure::again(text);
+        Failure { is_not_now: true, pause: Some(failure.text.clone()), ..failure }
+    }
+
+    /// The same, after which the consumer pauses for this reason as after [`Failure::not_now`].
+    pub(crate) fn with_pause(self, reason: &str) -> Failure {
+        Failure { pause: Some(reason.to_owned()), ..self }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Job {
     pub(crate) key: Option<String>,
     pub(crate) attempt: u32,
     pub(crate) last_error: Option<String>,
+    /// The entry of which it is a retry.
+    pub(crate) first: Option<String>,
     pub(crate) limit: Option<Duration>,
     pub(crate) ticket: Arc<Ticket>,
     /// It is the first job after a pause.
@@ -85,6 +87,11 @@ impl Job {
         self.last_error.as_deref()
     }
 
+    /// The entry that was pushed: its own, or that of which it is a retry.
+    pub(crate) fn first(&self) -> String {
+        self.first.clone().unwrap_or_else(|| self.entry.to_string())
+    }
+
     /// Whether the run has lost its job: its time is over, or the consumer ends. Its outcome will be
     /// ignored, so a long handler may stop.
     pub fn is_abandoned(&self) -> bool {
@@ -105,6 +112,25 @@ impl Job {
     /// Says that nothing prevents the run, so that a pause of the consumer ends.
     pub(crate) fn has_started(&self) {
         self.trial.iter().for_each(Trial::has_started);
+    }
+
+    /// The first attempt of a job that has nothing but its number.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Job {
+        Job {
+            stream: Arc::from("jobs"),
+            entry: EntryId(7, 0),
+            payload: Vec::new(),
+            handler: None,
+            id: None,
+            key: None,
+            attempt: 1,
+            last_error: None,
+            first: None,
+            limit: None,
+            ticket: Ticket::new(),
+            trial: None,
+        }
     }
 
     /// The time limit, if the run has exceeded it. The committer decides such attempts; it cannot

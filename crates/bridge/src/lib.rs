@@ -49,6 +49,7 @@ mod policy;
 mod process;
 mod producer;
 mod program;
+mod proof;
 mod report;
 mod resp;
 mod safety;

@@ -14,6 +14,8 @@ const HEAD_BYTES: u64 = 256;
 const LEVELS_MAX: usize = 4;
 /// Where programs are searched without PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// Where a program is the system's, and its arguments are known.
+const OF_SYSTEM: [&str; 4] = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
 
 /// Why the system would not start a program. It says nothing about a program that it cannot read,
 /// about the loader of a binary, or about formats that the system was taught.
@@ -23,8 +25,11 @@ pub(crate) fn check(command: &[OsString]) -> Result<(), String> {
 
 fn check_at(command: &[OsString], level: usize) -> Result<(), String> {
     let Some((program, words)) = command.split_first() else { return Ok(()) };
-    found(program, level)?;
-    let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let file = found(program, level)?;
+    if !OF_SYSTEM.iter().any(|folder| file.parent() == Some(Path::new(folder))) {
+        return Ok(());
+    }
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_plain = |word: Option<&OsString>| {
         word.is_some_and(|word| !word.is_empty() && !word.as_bytes().starts_with(b"-"))
     };
@@ -55,9 +60,10 @@ fn through_env(words: &[OsString], level: usize) -> Result<(), String> {
     }
 }
 
-fn found(program: &OsStr, level: usize) -> Result<(), String> {
+/// The file that the system would start.
+fn found(program: &OsStr, level: usize) -> Result<PathBuf, String> {
     if program.as_bytes().contains(&b'/') {
-        return startable(Path::new(program), level);
+        return startable(Path::new(program), level).map(|()| program.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut refused = None;
@@ -66,7 +72,7 @@ fn found(program: &OsStr, level: usize) -> Result<(), String> {
         let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let file = folder.join(program);
         match startable(&file, level) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(file),
             Err(_) if fs::metadata(&file).is_err() => {}
             // The search goes on, as the system's does.
             Err(reason) => _ = refused.get_or_insert(format!("{}: {reason}", file.display())),
@@ -244,6 +250,11 @@ mod tests {
             "timeout 60",
         ] {
             check(&words.split(' ').map(OsStr::new).collect::<Vec<_>>());
+        }
+        // A script of the operator's with a name of the system's.
+        for name in ["env", "nice", "nohup", "setsid", "timeout"] {
+            let own = made(&folder, name, "#!/bin/sh\n", 0o755);
+            check(&[&own, OsStr::new("no-such"), OsStr::new("no-such")]);
         }
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/bin/sh", &link).unwrap();

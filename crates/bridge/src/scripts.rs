@@ -21,19 +21,20 @@ use self::owned::{BEAT, BEGIN, HAND_BACK, RECLAIM, SPARE};
 use self::shared::SHARED;
 use crate::dead::{LETTERS, SETTLE};
 
-/// KEYS stream stats; ARGV group keep counts id...: acknowledges completed jobs. Returns how many of
-/// them were pending, and how many it has counted as jobs that ran twice: of `all` of them, also if the
-/// call is sent `again`, of `none`, or of those that were `missing`.
+/// KEYS stream stats; ARGV group keep counts ids id..., then of each retry its id and its first entry:
+/// acknowledges completed jobs, of which `ids` is the number. Returns how many of them were pending, and
+/// how many it has counted as jobs that ran twice: of `all` of them, also if the call is sent `again`, of
+/// `none`, or of those that were `missing`.
 const COMPLETE: &str = r"
-local done, missing = 0, {}
+local done, missing, last = 0, {}, 4 + ARGV[4]
 local beside = ARGV[2] == '0' and groups(KEYS[1], ARGV[1]) or {}
 may_delete(KEYS[1], ARGV[2])
 if #beside > 0 then needs('XPENDING', KEYS[1], ARGV[1]) end
 -- Of entries that stay, only XACK says which were pending.
 local is_deleted = ARGV[2] == '0' and #beside == 0
 local step = is_deleted and 1000 or 1
-for from = 4, #ARGV, step do
-  local to = math.min(from + step - 1, #ARGV)
+for from = 5, last, step do
+  local to = math.min(from + step - 1, last)
   local acked = redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, from, to))
   done = done + acked
   if acked == to - from + 1 then
@@ -44,10 +45,13 @@ for from = 4, #ARGV, step do
     end
   end
 end
-if #beside > 0 then delete(KEYS[1], ARGV[1], {unpack(ARGV, 4)}) end
+if #beside > 0 then delete(KEYS[1], ARGV[1], {unpack(ARGV, 5, last)}) end
 if done > 0 then tally(KEYS[2], 'done', done) end
 if ARGV[3] == 'none' then return {done, 0} end
-return {done, ran_twice(KEYS[2], ARGV[1], ARGV[3] == 'missing' and missing or {unpack(ARGV, 4)})}
+local twice, first = ARGV[3] == 'missing' and missing or {unpack(ARGV, 5, last)}, {}
+for i = last + 1, #ARGV, 2 do first[ARGV[i]] = ARGV[i + 1] end
+for i, id in ipairs(twice) do twice[i] = first[id] or id end
+return {done, ran_twice(KEYS[2], ARGV[1], twice)}
 ";
 
 /// KEYS stream; ARGV group keep, then of each entry its id and a group: acknowledges entries that are

@@ -53,8 +53,8 @@ fn connected(
         match rustix::net::connect(socket.get()?, address) {
             // The connection goes on.
             Err(Errno::INTR) => {}
-            // Of a path with a full queue; of a host that does not answer.
-            Err(Errno::AGAIN | Errno::INPROGRESS) => return Err(late()),
+            // Of a path with a full queue; of a host that does not answer, at once and after a signal.
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => return Err(late()),
             Err(error) => return Err(error.into()),
             Ok(()) => return Ok(socket),
         }
@@ -81,5 +81,63 @@ impl Write for Socket {
 impl Stream for Socket {
     fn is_closed(&self) -> bool {
         self.0.get().is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    extern "C" fn ignore(_signal: libc::c_int) {}
+
+    /// Whether a connection to this port waits for its server.
+    fn is_connecting(port: u16) -> bool {
+        const SYN_SENT: &str = "02";
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(2);
+            let to_port = words.next().is_some_and(|to| to.ends_with(&format!(":{port:04X}")));
+            to_port && words.next() == Some(SYN_SENT)
+        })
+    }
+
+    // Catches: a connection whose end of time is another error after a signal.
+    #[test]
+    fn a_connection_that_a_signal_has_interrupted_costs_its_limit_like_any_other() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // SAFETY: the socket is open. A second call changes the length of its queue.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        // While the queue is full, the system drops the packets of further connections.
+        let fill = |_: u8| TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        let queue: Vec<io::Result<TcpStream>> = (0..3).map(fill).collect();
+        assert!(queue[0].is_ok() && queue[2].is_err());
+        // SAFETY: the action is live, and its handler does nothing. No other test sends this signal.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ignore as *const () as libc::sighandler_t;
+            let set = libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut());
+            assert_eq!(set, 0);
+        }
+        let (tell, told) = channel();
+        let connecting = thread::spawn(move || {
+            // SAFETY: the call has no preconditions.
+            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            Socket::to_address(address, Duration::from_secs(1)).err().unwrap()
+        });
+        let number = told.recv().unwrap();
+        while !is_connecting(address.port()) && !connecting.is_finished() {
+            thread::yield_now();
+        }
+        // SAFETY: the thread is not joined, so the number is its own.
+        unsafe { libc::pthread_kill(number, libc::SIGUSR2) };
+        let error = connecting.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
 }

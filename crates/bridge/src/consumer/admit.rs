@@ -137,6 +137,7 @@ impl Link {
             key: fields.key,
             attempt,
             last_error: fields.last_error,
+            first: fields.first,
             limit: config.limit,
             ticket,
             trial,

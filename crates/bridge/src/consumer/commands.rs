@@ -16,9 +16,12 @@ const ERROR_MAX: usize = 64 << 10;
 pub(super) fn complete(link: &Link, stream: usize, places: &[Place], twice: Twice) -> Cmd {
     let (config, keys) = (&link.shared.config, &link.streams[stream].1);
     let mut command = call(&SCRIPTS.complete, &[&keys.stream, &keys.stats]);
-    command.arg(&config.group).arg(u8::from(config.keep)).arg(twice.word());
+    command.arg(&config.group).arg(u8::from(config.keep)).arg(twice.word()).arg(places.len());
     places.iter().for_each(|(_, id)| {
         command.arg(id.to_string());
+    });
+    link.retries(places).into_iter().for_each(|(id, first)| {
+        command.arg(id.to_string()).arg(first);
     });
     command
 }

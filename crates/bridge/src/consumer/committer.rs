@@ -330,7 +330,7 @@ impl Committer {
     fn add_outcomes(&mut self, commands: &mut Vec<Cmd>, sent: &mut Vec<Sent>) {
         // As many as reach the bytes, and at least one.
         let bytes = self.backlog.iter().scan(0, |sum: &mut usize, outcome| {
-            let before = std::mem::replace(sum, *sum + outcome.end.bytes());
+            let before = std::mem::replace(sum, *sum + outcome.cost());
             (before < BATCH_BYTES_MAX).then_some(())
         });
         let count = bytes.take(BATCH_MAX).count();

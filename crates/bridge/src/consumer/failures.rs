@@ -77,13 +77,13 @@ impl Failures {
 
 /// The end of a run that has not lost its job.
 pub(super) fn end_of(shared: &Shared, job: &Job, result: Result<Reply, Failure>) -> End {
-    match &result {
-        Err(failure) if failure.is_not_now => {
-            shared.pause.begin(&failure.text, &shared.reporter);
-            return End::HandBack;
-        }
+    match result.as_ref().err().and_then(|failure| failure.pause.as_ref()) {
+        Some(reason) => shared.pause.begin(reason, &shared.reporter),
         // A handler that does not say when it has started has started when it ends.
-        _ => job.has_started(),
+        None => job.has_started(),
+    }
+    if result.as_ref().is_err_and(|failure| failure.is_not_now) {
+        return End::HandBack;
     }
     let failure = match result {
         Ok(mut reply) => {
@@ -123,38 +123,36 @@ impl Failed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-
     use crate::config::Config;
     use crate::handler::Handlers;
-    use crate::job::{EntryId, Ticket};
     use crate::report::Reporter;
     use crate::server::Server;
+
+    fn shared(results: Results, name: &str) -> Shared {
+        let mut config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
+        config.results = results;
+        let queue = uwork::Queue::builder(name).build().unwrap();
+        Shared::new(config, Handlers::new(), queue, "me".to_owned(), Reporter::new(|_| {}))
+    }
 
     #[test]
     fn a_result_without_a_place_is_not_kept() {
         for (results, is_kept) in [(Results::Dropped, false), (Results::Stream(1), true)] {
-            let mut config = Config::new(Server::new("redis://127.0.0.1:1").unwrap(), "jobs");
-            config.results = results;
-            let queue = uwork::Queue::builder(format!("results-{is_kept}")).build().unwrap();
-            let reporter = Reporter::new(|_| {});
-            let shared = Shared::new(config, Handlers::new(), queue, "me".to_owned(), reporter);
-            let job = Job {
-                stream: Arc::from("jobs"),
-                entry: EntryId(7, 0),
-                payload: Vec::new(),
-                handler: None,
-                id: None,
-                key: None,
-                attempt: 1,
-                last_error: None,
-                limit: None,
-                ticket: Ticket::new(),
-                trial: None,
-            };
-            let end = end_of(&shared, &job, Ok(Reply::result("done")));
+            let shared = shared(results, &format!("results-{is_kept}"));
+            let end = end_of(&shared, &Job::for_test(), Ok(Reply::result("done")));
             assert_eq!(end.bytes(), if is_kept { 4 } else { 0 });
         }
+    }
+
+    #[test]
+    fn a_failure_may_pause_the_consumer_and_be_an_attempt_all_the_same() {
+        let shared = shared(Results::Dropped, "pauses");
+        let end = |failure| end_of(&shared, &Job::for_test(), Err(failure));
+        assert!(matches!(end(Failure::again("why")), End::Failed(_)) && !shared.pause.is_on());
+        let failed = end(Failure::again("why").with_pause("no program"));
+        assert!(matches!(failed, End::Failed(failure) if failure.text == "why"));
+        assert!(shared.pause.is_on());
+        assert!(matches!(end(Failure::not_now("no program")), End::HandBack));
     }
 
     #[test]

@@ -144,6 +144,13 @@ impl Link {
         first.unwrap_or_else(|| place.1.to_string())
     }
 
+    /// Of jobs that are held, those that are retries, and their first entries.
+    pub(super) fn retries(&self, places: &[Place]) -> Vec<(EntryId, String)> {
+        let held = lock(&self.held);
+        let of = |place: &Place| Some((place.1, held.get(place)?.first.clone()?));
+        places.iter().filter_map(of).collect()
+    }
+
     /// The attempt of a job that is held.
     pub(crate) fn attempt(&self, place: &Place) -> Option<u32> {
         lock(&self.held).get(place).map(|held| held.attempt)

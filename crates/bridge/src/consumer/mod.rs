@@ -41,7 +41,7 @@ use crate::wire::{HURRIED_REPLY_MAX, Wire};
 use limits::Running;
 use link::Link;
 use outcome::End;
-pub(crate) use pause::Trial;
+pub(crate) use pause::{STARTED_AFTER, Trial};
 use shared::Shared;
 pub(crate) use shared::lock;
 use uwork::foreign::ThreadHandle;

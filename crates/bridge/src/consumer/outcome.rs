@@ -14,6 +14,22 @@ pub(crate) struct Outcome {
     pub(crate) end: End,
 }
 
+/// Bytes of an exchange that stand for the letters through which a script that is sent again looks: up to
+/// 4 MiB of them. So the server is not busy for longer than a heartbeat.
+const LETTERS_BYTES: usize = 64 << 10;
+
+impl Outcome {
+    /// The bytes that it takes of an exchange.
+    pub(super) fn cost(&self) -> usize {
+        let looks = |reply: &Reply| self.twice.is_repeated() && reply.has_script();
+        let letters = match &self.end {
+            End::Done(reply) if looks(reply) => LETTERS_BYTES,
+            _ => 0,
+        };
+        self.end.bytes() + letters
+    }
+}
+
 /// Whether a completion belongs to a job that ran twice. The server counts each such job once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Twice {

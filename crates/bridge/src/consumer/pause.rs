@@ -21,6 +21,8 @@ use crate::scripts::ms;
 /// The delay after a first failure, which doubles.
 const DELAY_FIRST: Duration = Duration::from_millis(50);
 const DELAY_MAX: Duration = Duration::from_secs(2);
+/// A run of this length has started: it does something, whatever it says at its end.
+pub(crate) const STARTED_AFTER: Duration = DELAY_MAX;
 /// A reason that returns within this time after its end is neither reported again, nor begins with
 /// the shortest delay.
 const SAME_WITHIN: Duration = Duration::from_secs(10);
@@ -110,10 +112,11 @@ impl Pause {
         is_taken
     }
 
-    /// Ends the pause if the trial has run for `DELAY_MAX`: it must have started, but a handler in Rust
-    /// or C does not say when.
+    /// Ends the pause if the trial has run for [`STARTED_AFTER`]: a handler in Rust or C does not say
+    /// when it has started.
     pub(crate) fn look(&self, reporter: &Reporter) {
-        let runs = |trial: &Arc<Ticket>| trial.running_ms().is_some_and(|of| of >= ms(DELAY_MAX));
+        let is_long = |run_ms: u64| run_ms >= ms(STARTED_AFTER);
+        let runs = |trial: &Arc<Ticket>| trial.running_ms().is_some_and(is_long);
         if self.is_on() && lock(&self.state).trial.as_ref().is_some_and(runs) {
             self.end(reporter);
         }

@@ -12,8 +12,9 @@
 ///
 /// A handler's script that fails keeps its writes. So this call makes its job a dead letter, although
 /// another consumer may own the entry, and no run repeats the writes. It returns what BURY returns, and
-/// the error. A call that is sent `again`, or is not known to be the first (`none`), returns the same if it
-/// finds the letter of `first` among the newest 100, or 4 MiB of them.
+/// the error. A call with a script that is sent `again`, or is not known to be the first (`none`), returns
+/// the same if it finds the letter of `first` among the newest 100, or 4 MiB of them: an exchange has a
+/// bound of such calls.
 pub(super) const EFFECTS: &str = r"
 local failed = 'an effect failed: EVAL: '
 local function letter()
@@ -28,13 +29,23 @@ local function letter()
     if is_own and of.e and of.e:sub(1, #failed) == failed then return {of.q and 3 or 1, of.e} end
   end
 end
+local at = 9
+local function words()
+  local from = at + 1
+  at = from + ARGV[at]
+  return from, at - 1
+end
+local first, last = words()
+local from, to = words()
+local is_script = to >= from and ARGV[from]:upper() == 'EVAL'
 local row = pending(KEYS[1], ARGV[1], ARGV[2])
 local is_repeat = ARGV[4] == 'again' or ARGV[4] == 'none'
 -- An entry in quarantine has had its end.
 if not row or row[2] == keeper then
-  local found = is_repeat and letter()
+  -- Only the failure of a script leaves a letter here.
+  local found = is_script and is_repeat and letter()
   if found then return found end
-  return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[2]} or {})}
+  return {0, ran_twice(KEYS[2], ARGV[1], ARGV[4] ~= 'none' and {ARGV[8]} or {})}
 end
 -- These write nothing. SET fails in each state in which the server refuses writes: it checks that only
 -- before the first write of a script. XACK and may_delete fail if the user lacks the right.
@@ -74,20 +85,11 @@ local function run_effect(from, to)
   if not ran and type(reply) ~= 'table' then reply = {err = tostring(reply)} end
   return type(reply) == 'table' and reply.err, wrote or not denied
 end
-local at = 9
-local function words()
-  local from = at + 1
-  at = from + ARGV[at]
-  return from, at - 1
-end
 local function failure(kind, of, said)
   local named = said:match('^REFUSED (.*)')
   if kind == 'REFUSED' and named then return redis.error_reply(said) end
   return redis.error_reply(kind .. ' ' .. of .. ': ' .. (named or said))
 end
-local first, last = words()
-local from, to = words()
-local is_script = to >= from and ARGV[from]:upper() == 'EVAL'
 if is_script then
   -- All that a burial needs, since the script cannot be undone.
   needs('XINFO', 'GROUPS', KEYS[1])
@@ -138,5 +140,5 @@ elseif kind then
 end
 ended(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 tally(KEYS[2], 'done', 1)
-return {1, ran_twice(KEYS[2], ARGV[1], (ARGV[4] == 'all' or ARGV[4] == 'again') and {ARGV[2]} or {})}
+return {1, ran_twice(KEYS[2], ARGV[1], (ARGV[4] == 'all' or ARGV[4] == 'again') and {ARGV[8]} or {})}
 ";

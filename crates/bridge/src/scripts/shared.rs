@@ -92,13 +92,15 @@ end
 local function tally(stats, name, by)
   redis.pcall('HINCRBY', stats, name, by)
 end
--- Counts entries that ran twice, and returns how many. Each run of one may find it out: the mark of an
--- entry that was counted lasts for an hour.
-local function ran_twice(stats, group, ids)
+-- Counts jobs that ran twice, and returns how many. Each run of one may find it out, and each retry is
+-- another entry: the mark of a job that was counted, by its first entry, lasts for an hour.
+local function ran_twice(stats, group, firsts)
   local count = 0
-  for _, id in ipairs(ids) do
-    local mark = stats:sub(1, -6) .. 'twice:' .. id .. ':' .. group
-    if redis.pcall('SET', mark, '', 'NX', 'PX', 3600000) then count = count + 1 end
+  for _, first in ipairs(firsts) do
+    local mark = stats:sub(1, -6) .. 'twice:' .. first .. ':' .. group
+    local set = redis.pcall('SET', mark, '', 'NX', 'PX', 3600000)
+    -- A refusal is a table, too.
+    if type(set) == 'table' and set.ok then count = count + 1 end
   end
   if count > 0 then tally(stats, 'duplicates', count) end
   return count

@@ -177,6 +177,31 @@ fn a_right_that_a_script_lacks_leaves_each_job_in_one_place_and_no_run_is_repeat
     }
 }
 
+// Catches: a refusal that looks like a mark.
+#[test]
+fn a_job_that_ran_twice_is_not_counted_without_the_right_to_its_mark() {
+    let Some(redis) = Redis::start("a_job_that_ran_twice_is_not_counted", &[]) else { return };
+    redis.ask("ACL SETUSER worker on >secret +@all ~jobs ~{jobs}:[sd]*");
+    redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
+    let at = format!("redis://worker:secret@127.0.0.1:{}", redis.port());
+    for is_granted in [false, true] {
+        redis.ask("XADD jobs * p job");
+        redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+        // It has begun, and its consumer has died.
+        let id = redis.entry("jobs");
+        redis.ask(&format!("XCLAIM jobs uwork ghost 0 {id} RETRYCOUNT 1000001 JUSTID"));
+        redis.forget_signs_of_life("jobs", "ghost");
+        let count = Count::default();
+        let config = config_never_late(server_at(&at), "jobs");
+        let bridge = Bridge::start(config, count.handlers(), |_| {}).unwrap();
+        until("the job is done", || bridge.counters().done == 1);
+        assert_eq!(bridge.stop(LONG).counters.duplicates, u64::from(is_granted));
+        let duplicates = redis.number("HGET {jobs}:stats duplicates");
+        assert_eq!(duplicates, i64::from(is_granted));
+        redis.ask("ACL SETUSER worker ~*");
+    }
+}
+
 #[test]
 fn a_takeover_without_the_right_to_look_takes_nothing() {
     let Some(redis) = Redis::start("a_takeover_without_the_right", &[]) else { return };

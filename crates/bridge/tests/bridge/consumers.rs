@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use uwork_bridge::{Bridge, Exec, Handlers, Producer, Push, Reply};
+use uwork_bridge::{Bridge, Exec, Handlers, Producer, Push, Reply, Results};
 
 use crate::support::count::{Count, LONG, config, config_never_late};
 use crate::support::owned::Owned;
@@ -327,6 +327,33 @@ fn a_last_attempt_after_deaths_runs_alone_and_only_one_that_was_alone_is_given_u
     let counters = bridge.stop(LONG).counters;
     assert_eq!((counters.done, counters.dead, count.sum()), (203, 1, 203));
     assert_eq!((counters.duplicates, count.of("not alone")), (3, 0));
+}
+
+// Catches: a mark of an entry, of which a retry is another one.
+#[test]
+fn a_job_that_ran_twice_is_counted_once_although_its_retries_are_other_entries() {
+    let Some(redis) = Redis::start("a_job_that_ran_twice_is_counted_once", &[]) else { return };
+    // Without a place for results they are acknowledged together, else each with its result.
+    for results in [Results::Dropped, Results::Stream(100)] {
+        redis.ask("FLUSHALL");
+        redis.ask("XGROUP CREATE jobs uwork 0 MKSTREAM");
+        for (id, first) in [("7-0", "5-0"), ("8-0", "5-0"), ("9-0", "6-0"), ("10-0", "none")] {
+            redis.ask(&format!("XADD jobs {id} p {id} n 1 e why o {first}"));
+        }
+        redis.ask("XREADGROUP GROUP uwork ghost STREAMS jobs >");
+        for id in ["7-0", "8-0", "9-0", "10-0"] {
+            let counter = BEGUN + 1;
+            redis.ask(&format!("XCLAIM jobs uwork ghost 0 {id} RETRYCOUNT {counter} JUSTID"));
+        }
+        redis.forget_signs_of_life("jobs", "ghost");
+        let mut config = config_never_late(redis.server(), "jobs");
+        (config.attempts_max, config.results) = (10, results);
+        let handlers = Handlers::new().otherwise(|_| Ok(Reply::result("r")));
+        let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+        until("the jobs are done", || bridge.counters().done == 4);
+        assert_eq!(bridge.stop(LONG).counters.duplicates, 3, "{results:?}");
+        assert_eq!(redis.number("HGET {jobs}:stats duplicates"), 3, "{results:?}");
+    }
 }
 
 // Catches: a shard whose jobs find each place taken by the reader of another one.

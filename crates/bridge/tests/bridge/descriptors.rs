@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use uwork_bridge::{Bridge, DeadLetters, Handlers, Producer, Push, Pushed, Reply, Server};
 
 use crate::support::count::{LONG, config};
-use crate::support::patience::within;
+use crate::support::patience::{until, within};
 use crate::support::server::Redis;
 
 /// Runs `f` in a forked child. Fails if it panics there.
@@ -20,7 +20,11 @@ fn in_child(f: impl FnOnce()) {
     if child == 0 {
         // SAFETY: numbers only. The child ends with the test.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        let is_right = catch_unwind(AssertUnwindSafe(f)).is_ok();
+        let run = || {
+            raise_limit();
+            f();
+        };
+        let is_right = catch_unwind(AssertUnwindSafe(run)).is_ok();
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(!is_right)) }
     }
@@ -41,13 +45,34 @@ fn file_at(number: RawFd) -> Option<File> {
     Some((stat.st_dev, stat.st_ino, stat.st_mode & libc::S_IFMT))
 }
 
-/// More than any number of a descriptor here.
-const NUMBERS: RawFd = 4096;
+fn limit() -> libc::rlimit {
+    let mut limit = MaybeUninit::uninit();
+    // SAFETY: the structure is live, and filled if the call succeeds.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()), 0);
+        limit.assume_init()
+    }
+}
+
+/// Gives this process as many descriptors as the system permits.
+fn raise_limit() {
+    let of = limit();
+    let most = libc::rlimit { rlim_cur: of.rlim_max, ..of };
+    // SAFETY: the structure is live. It concerns this process, which is a child of the test.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const most) }, 0);
+}
+
+/// More than any number of a descriptor before the test's own files, which get the last ones.
+fn floor() -> RawFd {
+    /// More than the files of a test.
+    const OWN: u64 = 32;
+    RawFd::try_from(limit().rlim_cur.saturating_sub(OWN)).unwrap_or(RawFd::MAX).min(4_096)
+}
 
 fn sockets() -> Vec<RawFd> {
     let is_socket =
         |number: &RawFd| file_at(*number).is_some_and(|(.., kind)| kind == libc::S_IFSOCK);
-    (3..NUMBERS).filter(is_socket).collect()
+    (3..floor()).filter(is_socket).collect()
 }
 
 /// A pair of the program's for each number. The other ends have numbers beyond all others.
@@ -64,8 +89,8 @@ impl Pairs {
             unsafe {
                 assert_eq!(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()), 0);
                 assert_eq!(libc::dup2(ends[0], number), number);
-                let other = libc::fcntl(ends[1], libc::F_DUPFD_CLOEXEC, NUMBERS);
-                assert!(other >= NUMBERS, "{}", Error::last_os_error());
+                let other = libc::fcntl(ends[1], libc::F_DUPFD_CLOEXEC, floor());
+                assert!(other >= floor(), "{}", Error::last_os_error());
                 ends.into_iter().filter(|&end| end != number).for_each(|end| _ = libc::close(end));
                 (number, other, file_at(number))
             }
@@ -128,12 +153,14 @@ fn use_and_fork(server: Server) {
 #[test]
 fn the_bridge_connects_anew_when_the_program_has_closed_its_connections() {
     let Some(redis) = Redis::start("the_bridge_connects_anew", &[]) else { return };
-    let server = redis.server();
-    within("the child", move || in_child(|| close_under_a_consumer(&server)));
+    let (server, url) = (redis.server(), redis.url());
+    within("the child", move || in_child(|| close_under_a_consumer(&server, &url)));
     assert_eq!(redis.number("XLEN jobs"), 0);
 }
 
-fn close_under_a_consumer(server: &Server) {
+fn close_under_a_consumer(server: &Server, url: &str) {
+    // The test's own, which stays open.
+    let mut asks = redis::Client::open(url).unwrap().get_connection().unwrap();
     let before = sockets();
     let (ran, runs) = channel();
     let handlers = Handlers::new().otherwise(move |_| {
@@ -144,6 +171,11 @@ fn close_under_a_consumer(server: &Server) {
     let mut producer = Producer::new(vec![server.clone()], "jobs", 1).unwrap();
     push(&mut producer);
     runs.recv().unwrap();
+    let name = format!(" name={} ", bridge.consumer());
+    until("the reader and the committer have connections", || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut asks).unwrap();
+        list.matches(&name).count() >= 2
+    });
     let ours: Vec<RawFd> = sockets().into_iter().filter(|of| !before.contains(of)).collect();
     assert!(ours.len() >= 3, "a reader, a committer, a producer");
     let pairs = Pairs::at(&ours);

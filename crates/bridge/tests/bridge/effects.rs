@@ -302,6 +302,36 @@ fn a_script_that_fails_has_its_line_although_the_answer_was_lost() {
     }
 }
 
+// Catches: a search through the dead letters for each outcome that is sent again.
+#[test]
+fn a_command_that_is_sent_again_reads_no_letter() {
+    let Some(redis) = Redis::start("a_command_that_is_sent_again", &[]) else { return };
+    redis.ask("XADD jobs * p job");
+    let proxy = Arc::new(Proxy::to(redis.port()));
+    let held = proxy.clone();
+    let handlers = Handlers::new().otherwise(move |_| {
+        held.hold_replies();
+        Ok(Reply::done().effect(PAY))
+    });
+    let config = config_never_late(server_at(&proxy.url()), "jobs");
+    let bridge = Bridge::start(config, handlers, |_| {}).unwrap();
+    until("its effect has happened", || {
+        // Answers that are older than a look that finds no effect are not that of the effect.
+        let older = proxy.replies();
+        let has_happened = redis.number("EXISTS balance") == 1;
+        if !has_happened {
+            proxy.pass_replies(older);
+        }
+        has_happened
+    });
+    proxy.close();
+    proxy.open();
+    until("its outcome is answered", || bridge.counters().done == 1);
+    let counters = bridge.stop(LONG).counters;
+    assert_eq!((counters.done, counters.dead, counters.duplicates), (1, 0, 0));
+    assert_eq!((redis.number("GET balance"), redis.calls("xrevrange")), (100, 0));
+}
+
 // Catches: the script of a consumer that has lost its job, after which only the owner may bury it.
 #[test]
 fn a_script_that_fails_in_two_runs_of_a_job_writes_once() {

@@ -90,6 +90,24 @@ fn an_exchange_ends_with_the_outcome_that_reaches_its_bytes() {
     assert_eq!([(); 4].map(|()| of(&mut committer)), [2, 2, 1, 0]);
 }
 
+// Catches: outcomes in one exchange whose searches for letters take longer than a heartbeat.
+#[test]
+fn scripts_that_are_sent_again_are_divided_among_exchanges() {
+    let all = |word: &str, twice| {
+        let mut committer = committer();
+        let outcome = |ms| {
+            let end = End::Done(Reply::done().effect([word, "return", "0"]));
+            Outcome { place: (0, EntryId(ms, 0)), id: None, attempt: 1, twice, end }
+        };
+        committer.backlog.extend((1..=1_000).map(outcome));
+        let (_, sent) = committer.commands();
+        sent.iter().filter(|sent| sent.purpose() == Purpose::Outcomes).count()
+    };
+    assert_eq!((all("EVAL", Twice::IfMissing), all("EVAL", Twice::Yes)), (1_000, 1_000));
+    assert_eq!((all("EVAL", Twice::Repeated), all("eval", Twice::YesRepeated)), (64, 64));
+    assert_eq!(all("GET", Twice::Repeated), 1_000);
+}
+
 #[test]
 fn heartbeats_go_before_outcomes_and_leave_out_what_may_be_over() {
     let mut committer = committer();

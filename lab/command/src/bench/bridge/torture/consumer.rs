@@ -21,18 +21,27 @@ pub(super) const SECOND: &str = "{jobs}:second";
 /// Makes both changes.
 const SCRIPT: &str = "redis.call('HINCRBY', KEYS[1], ARGV[1], 1) \
                       redis.call('HINCRBY', KEYS[2], ARGV[1], 1)";
+/// The name of a consumer, before its number.
+const NAME: &str = "torture-";
 /// No result is trimmed.
 const RESULTS_MAX: u64 = 1_000_000_000;
 
 /// What a process needs to know.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Task {
+    /// The number of the consumer.
+    pub(super) consumer: usize,
     /// The address of the plain server.
     pub(super) plain: String,
     /// Nodes of the cluster.
     pub(super) cluster: Vec<String>,
     pub(super) record: PathBuf,
     pub(super) jobs: Jobs,
+}
+
+/// The number of the consumer whose connections have this name. The bridge makes it unique.
+pub(super) fn number(client: &str) -> Option<usize> {
+    client.strip_prefix(NAME)?.split(':').next()?.parse().ok()
 }
 
 /// The servers at these addresses.
@@ -45,17 +54,18 @@ pub(in super::super) fn run(task: &Task) -> Result<(), UserError> {
     let recorder = Arc::new(Recorder::create(&task.record)?);
     recorder.watch_stalls()?;
     let plain = [task.plain.clone()];
-    let sides = [&plain[..], &task.cluster].map(|urls| start(urls, &recorder, task.jobs));
+    let sides = [&plain[..], &task.cluster].map(|urls| start(task, urls, &recorder));
     let _bridges = sides.into_iter().collect::<Result<Vec<_>, _>>()?;
     loop {
         thread::park();
     }
 }
 
-fn start(urls: &[String], recorder: &Arc<Recorder>, jobs: Jobs) -> Result<Bridge, UserError> {
-    let servers = servers(urls)?;
+fn start(task: &Task, urls: &[String], recorder: &Arc<Recorder>) -> Result<Bridge, UserError> {
+    let (servers, jobs) = (servers(urls)?, task.jobs);
     loop {
         let mut config = Config::new(servers[0].clone(), "jobs");
+        config.name = format!("{NAME}{}", task.consumer);
         config.servers = servers.clone();
         config.results = Results::Stream(RESULTS_MAX);
         let recorder = recorder.clone();

@@ -45,13 +45,14 @@ impl Consumers {
         cluster: &[String],
         log: Log,
     ) -> Result<Consumers, UserError> {
-        let task = |proxy: &Proxy| Task {
+        let task = |(consumer, proxy): (usize, &Proxy)| Task {
+            consumer,
             plain: proxy.url(),
             cluster: cluster.to_vec(),
             record: PathBuf::new(),
             jobs,
         };
-        let tasks = proxies[..CONSUMERS].iter().map(task).collect();
+        let tasks = proxies[..CONSUMERS].iter().enumerate().map(task).collect();
         let mut consumers = Consumers { all: Vec::new(), folder: folder.to_owned(), tasks, log };
         for of in 0..CONSUMERS {
             let child = consumers.process(of, 0)?;

@@ -262,13 +262,12 @@ impl Torture {
         self.is_over.store(true, Ordering::Relaxed);
         let ended = self.tormentor.join();
         ended.map_err(|_| UserError("the torture of the servers has panicked".to_owned()))??;
-        for (of, proxy) in self.proxies.iter().enumerate() {
-            // The producer's own cuts concern no run.
-            let victim = Victim::Consumer(of);
-            proxy.made_us().iter().for_each(|&at| self.log.note(Cause::Cut, victim, at, at));
-        }
-        for at in self.nodes.iter().flat_map(Proxy::made_us) {
-            self.log.note(Cause::Cut, Victim::Side(Side::Cluster), at, at);
+        for (side, proxies) in [(Side::Plain, &self.proxies), (Side::Cluster, &self.nodes)] {
+            for cut in proxies.iter().flat_map(Proxy::made) {
+                let of = cut.client.as_deref().and_then(consumer::number);
+                let victim = of.map_or(Victim::Other, Victim::Consumer);
+                self.log.note(Cause::Cut(side), victim, cut.at_us, cut.at_us);
+            }
         }
         let (jobs, disturbances) = (Jobs { count: self.wanted.jobs }, self.log.all());
         Ok(Evidence { jobs, runs, letters: of_all, effects, disturbances })

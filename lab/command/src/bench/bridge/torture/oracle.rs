@@ -31,7 +31,8 @@ pub(super) enum Cause {
     /// The consumer was killed by a poisonous job.
     Poison,
     Stop,
-    Cut,
+    /// A connection to this server was cut.
+    Cut(Side),
     /// The machine did not run the consumer, or the server did not answer.
     Stall,
     Restart,
@@ -46,6 +47,8 @@ pub(super) enum Cause {
 pub(super) enum Victim {
     Consumer(usize),
     Side(Side),
+    /// A producer, or a connection that was not used for jobs yet. It concerns no run.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,12 +204,12 @@ impl Disturbance {
         let meets_next =
             self.from_us <= next.begun_us && to_us >= before.begun_us.max(next.begun_us);
         match self.victim {
+            Victim::Other => false,
             Victim::Side(side) => side == Jobs::side(before.job) && meets_before,
             Victim::Consumer(of) => {
                 let is_away = matches!(self.cause, Cause::Stop | Cause::Stall);
-                // Those to the cluster are not cut by consumer.
-                let is_elsewhere =
-                    self.cause == Cause::Cut && Jobs::side(before.job) != Side::Plain;
+                let side = Jobs::side(before.job);
+                let is_elsewhere = matches!(self.cause, Cause::Cut(of) if of != side);
                 (of == before.consumer && meets_before && !is_elsewhere)
                     || (is_away && of == next.consumer && meets_next)
             }
@@ -354,17 +357,22 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_explains_runs_of_its_own_server_only() {
-        for (victim, job, count) in [
-            (Victim::Consumer(0), 2, 0),
-            (Victim::Consumer(0), 3, 1),
-            (Victim::Side(Side::Cluster), 2, 1),
-            (Victim::Side(Side::Cluster), 3, 0),
+    fn a_cut_explains_runs_of_its_own_consumer_and_server_only() {
+        let [first, second] = [0, 1].map(Victim::Consumer);
+        for (victim, side, job, count) in [
+            (first, Side::Plain, 2, 0),
+            (first, Side::Plain, 3, 1),
+            (first, Side::Cluster, 2, 1),
+            (first, Side::Cluster, 3, 0),
+            (second, Side::Plain, 2, 1),
+            (second, Side::Cluster, 3, 1),
+            (Victim::Other, Side::Cluster, 3, 1),
         ] {
             let mut evidence = good();
             evidence.runs.push(run(job, 1, 20, Some(End::Done)));
-            evidence.disturbances.push(disturbed(Cause::Cut, victim, 2, 2));
-            assert_eq!(evidence.judge().unexplained.len(), count, "{victim:?}, job {job}");
+            evidence.disturbances.push(disturbed(Cause::Cut(side), victim, 2, 2));
+            let unexplained = evidence.judge().unexplained.len();
+            assert_eq!(unexplained, count, "{victim:?}, {side:?}, job {job}");
         }
     }
 

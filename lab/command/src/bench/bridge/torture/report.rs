@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::jobs::Trace;
-use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, Victim, WrongEffect};
+use super::jobs::{Side, Trace};
+use super::oracle::{Cause, Disturbance, Evidence, Run, Verdict, WrongEffect};
 use crate::UserError;
 use crate::bench::summary::Metric;
 
@@ -26,9 +26,6 @@ const fn count(name: &'static str, title: &'static str) -> Metric {
 
 pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<(Metric, f64)> {
     let disturbed = |cause| evidence.disturbances.iter().filter(|of| of.cause == cause).count();
-    let is_of_nodes = |of: &&Disturbance| matches!(of.victim, Victim::Side(_));
-    let cuts = evidence.disturbances.iter().filter(|of| of.cause == Cause::Cut);
-    let node_cuts = cuts.filter(is_of_nodes).count();
     let counts = [
         (count("lost_jobs", "lost"), verdict.lost.len()),
         (count("innocent_dead_letters", "innocent dead"), verdict.innocent.len()),
@@ -41,8 +38,8 @@ pub(super) fn figures(seed: u32, evidence: &Evidence, verdict: &Verdict) -> Vec<
         (count("poison_jobs", "poison"), evidence.jobs.poison() as usize),
         (count("kills", "kills"), disturbed(Cause::Kill)),
         (count("stops", "stops"), disturbed(Cause::Stop)),
-        (count("cuts", "cuts"), disturbed(Cause::Cut) - node_cuts),
-        (count("cluster_cuts", "cluster cuts"), node_cuts),
+        (count("cuts", "cuts"), disturbed(Cause::Cut(Side::Plain))),
+        (count("cluster_cuts", "cluster cuts"), disturbed(Cause::Cut(Side::Cluster))),
         (count("restarts", "restarts"), disturbed(Cause::Restart)),
         (count("clock_steps", "clock steps"), disturbed(Cause::Step)),
         (count("failovers", "failovers"), disturbed(Cause::Failover)),
