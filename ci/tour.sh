@@ -16,7 +16,7 @@ target=${CARGO_TARGET_DIR:-target}
 uwork=$target/tour/uwork
 lab=$target/tour/uwork-lab
 sums=$target/tour.sha256
-# Without link-time optimization, and only the commands that run below (docs/decisions/0074-the-first-look.md).
+# Without link-time optimization, and only the commands that run below (profile `tour` of Cargo.toml).
 choices=("--package uwork-cli --no-default-features" "--manifest-path lab/Cargo.toml --package uwork-lab --no-default-features")
 times=()
 

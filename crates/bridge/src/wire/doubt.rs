@@ -1,4 +1,14 @@
-//! The doubt about a server that is silent: others are asked whether one of them has its place.
+//! The doubt about a server that is silent: it may be slow, stopped, or cut off without a reset. A slow one must not
+//! be left, so only a proof that another server has its place ends the wait before the limit of replies.
+//!
+//! | asked | proof |
+//! |---|---|
+//! | in a cluster, two other nodes for the map | it names another node than when the connection was made |
+//! | else the same address for its `run_id` | another process is there |
+//! | else the further addresses of the shard | a master whose `master_replid2` is the history of the silent server |
+//!
+//! While it is being connected to, any master at a further address suffices, or another process at its address, if the
+//! silence lasts for another 0.5 s.
 
 use std::cell::Cell;
 use std::io;
