@@ -108,7 +108,7 @@ impl std::error::Error for TopologyError {}
 
 /// A machine: at least one CPU, sorted by number.
 ///
-/// Prints and parses in the notation that `docs/topology.md` describes:
+/// Prints and parses in the notation that the README of `uwork-policy` describes:
 ///
 /// ```
 /// use uwork_policy::topology::Topology;

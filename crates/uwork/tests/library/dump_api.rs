@@ -274,10 +274,10 @@ fn fields(value: &serde_json::Value, names: &mut std::collections::BTreeSet<Stri
 }
 
 #[test]
-fn the_protocol_names_every_field_of_a_dump() {
-    let page = include_str!("../../../../docs/control-protocol.md");
-    let from = page.find("\n## A dump as JSON").unwrap();
-    let section = &page[from..from + page[from..].find("\n## Records").unwrap()];
+fn the_page_for_operators_names_every_field_of_a_dump() {
+    let page = include_str!("../../../../docs/operations.md");
+    let from = page.find("\n### A dump as JSON").unwrap();
+    let section = &page[from..from + page[from..].find("\n## ").unwrap()];
     let queue = queue("fields").mem_reclaim().build().unwrap();
     let json = queue.spawn(|| uwork::dump().to_json()).join().unwrap();
     assert!(!json.contains('\n'), "on a line");
