@@ -1,9 +1,9 @@
-//! What `docs/simulator.md` says of scripts, faults and machines.
+//! What the README says of scripts, faults and machines.
 
 use uwork_sim::machines::PRESETS;
 use uwork_sim::script::Faults;
 
-const DOCUMENT: &str = include_str!("../../../docs/simulator.md");
+const DOCUMENT: &str = include_str!("../README.md");
 
 #[test]
 fn the_script_of_the_document_runs_without_a_violation() {

@@ -1,6 +1,6 @@
 //! Histories as text: queues, items with their steps, and the threads that submit them.
 //!
-//! One declaration a line; `docs/simulator.md` has the notation. [`parse`] reads it and names the
+//! One declaration a line; the crate's README has the notation. [`parse`] reads it and names the
 //! line of an error, [`Display`](std::fmt::Display) writes it. A script that was written reads as
 //! the same script.
 
