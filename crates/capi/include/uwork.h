@@ -380,7 +380,7 @@ int uw_queue_set_cpumask(struct uw_queue *queue, const unsigned long *mask, size
 int64_t uw_queue_timer_slack(const struct uw_queue *queue);
 int uw_queue_set_timer_slack(struct uw_queue *queue, uint64_t slack_ns);
 
-/* 1 if items of the calling CPU, or of `cpu`, wait because max_active is reached. A hint. */
+/* 1 if items of the pod of the calling CPU, or of `cpu`, wait because max_active is reached. A hint. */
 int uw_queue_is_congested(const struct uw_queue *queue);
 int uw_queue_is_congested_on(const struct uw_queue *queue, int cpu);
 

@@ -308,10 +308,10 @@ impl Queue {
         Ok(self.0.set_min_active(min_active)?)
     }
 
-    /// Whether items that were queued from the calling CPU wait because the limit of running items
-    /// is reached or the queue is frozen (the kernel's `workqueue_congested`). Items that only wait
-    /// for a worker do not count. The answer may be out of date on return and is about one CPU or
-    /// pod only: use it for statistics, not to decide whether to queue.
+    /// Whether items that were queued from the calling CPU, or from another one of its pod, wait
+    /// because the limit of running items is reached or the queue is frozen (the kernel's
+    /// `workqueue_congested`). Items that only wait for a worker do not count. The answer may be out
+    /// of date on return: use it for statistics, not to decide whether to queue.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("congestion").build()?;

@@ -185,14 +185,18 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Whether items wait because of the limit, in the pwq of this CPU, or of the caller's CPU.
+    /// Whether items wait because of the limit, in the pod of this CPU, or of the caller's CPU.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it.
     pub fn is_congested(&self, cpu: Option<u32>) -> Result<bool, QueueError> {
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         let cpu = cpu.unwrap_or_else(|| self.engine().host().current_cpu());
-        Ok(self.route(cpu).is_congested())
+        let pwq = self.route(cpu);
+        // An item from one CPU of a pod may wait in the pool of another.
+        let spec = pwq.home().spec();
+        let mut beside = spec.pod.iter().filter_map(|cpu| self.known_route(cpu));
+        Ok(pwq.is_congested() || spec.nr_beside > 0 && beside.any(Pwq::is_congested))
     }
 
     /// Whether a worker holds items of the queue.

@@ -87,6 +87,26 @@ fn a_submitter_that_computes_gets_the_idle_cpus_of_its_pod_at_once() {
     });
 }
 
+// Catches: a queue that is congested only on the CPU in whose pool an item happens to wait.
+#[test]
+fn a_pod_is_congested_on_all_of_its_cpus() {
+    with_engine(Setup::exact("llc:2 core:4"), |engine| {
+        let (host, queue) = (engine.host(), caches(engine, false));
+        host.doze(MS);
+        queue.pause().unwrap();
+        let starts = Starts::default();
+        // The submitter computes, so that the item does not wait on its CPU.
+        assert_eq!(noting(engine, &starts, MS).queue(&queue), Queued::Yes);
+        let congested = (0..8).map(|cpu| queue.is_congested(Some(cpu)).unwrap());
+        assert_eq!(congested.collect::<Vec<_>>(), [[true; 4], [false; 4]].concat());
+        assert!(queue.is_congested(None).unwrap());
+        queue.resume().unwrap();
+        queue.flush().unwrap();
+        assert_eq!(starts.lock().unwrap()[0].0, 1);
+        assert!(!queue.is_congested(None).unwrap());
+    });
+}
+
 #[test]
 fn a_submitter_that_waits_gets_its_own_cpu() {
     with_engine(Setup::exact("llc:2 core:4"), |engine| {
