@@ -3,6 +3,20 @@
  * cc liburcu.c $(pkg-config --cflags --libs uwork liburcu)
  *
  * With the argument "unregistered" no thread is registered, to show what that costs.
+ *
+ * - Hooks that are added late are called by each thread before its next item. For the items of some queues only:
+ *   uw_thread_hooks_add_lazy(), and uw_queue_add_thread_hooks() for each queue.
+ * - A thread of the program that has run an item stays registered until it ends. That delays no grace period, except
+ *   in the flavour qsbr. Where registrations must end, as before an unload, uw_thread_hooks_remove_sync() returns the
+ *   number of threads of the program that are still registered.
+ * - Flavour qsbr: sleeping registered threads delay every grace period. The start hook calls rcu_thread_offline();
+ *   rcu_thread_online() and rcu_thread_offline() enclose each read side.
+ * - Flavour bp needs no hooks: a thread is registered at its first read side.
+ * - In a forked child urcu_bp_after_fork_child() removes the parent's workers; the other flavours expect a child that
+ *   executes a program.
+ * - An item that blocks inside a read side delays the grace period; the pool gives its CPU to other items.
+ * - With -D_LGPL_SOURCE -DDEBUG_RCU an inline rcu_read_lock() asserts that its thread is registered. Code compiled
+ *   without these macros is not checked.
  */
 #include <semaphore.h>
 #include <stdbool.h>

@@ -923,7 +923,7 @@ void uw_watchdog_touch(void);
  * The counters of every queue and of every function that has run, at the time of the call. Workers
  * count once for each batch. Histograms are given as their sums and percentiles; a percentile is 0
  * without values, and true to a factor of 1.5. New members come at the end of a structure. Free it by
- * uw_counters_free(). docs/operating.md explains each counter.
+ * uw_counters_free(). docs/operations.md explains each counter.
  */
 struct uw_times {
 	uint64_t count, sum_ns, p50_ns, p90_ns, p99_ns;

@@ -1,5 +1,5 @@
 //! The client of the control sockets of other processes. The protocol is in
-//! `docs/control-protocol.md`.
+//! `crates/linux/src/control/README.md`.
 //!
 //! A process may be stopped, dead, slow or hostile. Its identity is what [`peer`] says, its bytes
 //! come by [`exchange`](crate::exchange), and a connection on which an exchange has failed is closed.

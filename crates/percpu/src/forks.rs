@@ -1,4 +1,4 @@
-//! fork(2): the registry of locks and depots, and their treatment in a child. `docs/percpu.md` has
+//! fork(2): the registry of locks and depots, and their treatment in a child. The README has
 //! the argument. Nothing here calls the allocator between the taking of the locks and the end of
 //! the fork: see `fork.rs` of `uwork-linux`.
 

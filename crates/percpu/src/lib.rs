@@ -1,7 +1,7 @@
 //! Data for each CPU: fast local access, and access from other CPUs.
 //!
 //! Programs use this crate as `uwork::percpu`, with the feature `percpu` of `uwork`; that module has
-//! the overview, and the project's `docs/percpu.md` the protocol. The crate is below `uwork` and
+//! the overview, and the README the protocol. The crate is below `uwork` and
 //! knows no items: `uwork` builds per-CPU work on the module `raw`.
 
 // A forked child may find std's locks of these streams held: see uwork_linux::standard_error.

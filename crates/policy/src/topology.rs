@@ -108,7 +108,7 @@ impl std::error::Error for TopologyError {}
 
 /// A machine: at least one CPU, sorted by number.
 ///
-/// Prints and parses in the notation that `docs/topology.md` describes:
+/// Prints and parses as text:
 ///
 /// ```
 /// use uwork_policy::topology::Topology;
@@ -117,6 +117,41 @@ impl std::error::Error for TopologyError {}
 /// assert_eq!(server.cpus().len(), 64);
 /// assert_eq!(server.node_cpus(1).to_string(), "16-31");
 /// assert_eq!(server.to_string(), "package:2 node:2 core:8 smt:2");
+/// ```
+///
+/// # Notation
+///
+/// `uwork topology --machine`, `uwork sim` and tests use it too. A machine is a line of levels, coarse to
+/// fine, each with its count inside the one before:
+///
+/// | machine | notation |
+/// |---|---|
+/// | a desktop with 12 cores on one last-level cache | `llc:1 core:12` |
+/// | a Grace, 72 cores | `core:72` |
+/// | a server with 2 sockets of 2 dies, SMT | `package:2 node:2 core:8 smt:2` |
+/// | the same, each die with 4 caches | `package:2 node:2 llc:4 core:8 smt:2` |
+/// | 4+4 big.LITTLE | `cluster:1 core:4 capacity:446 + cluster:1 core:4` |
+/// | a hybrid desktop | `cluster:8 smt:2 + cluster:2 core:4 capacity:600` |
+///
+/// - `package`, `node`, `llc`: a socket; a NUMA node (default: one per package); a last-level cache
+///   (one per node)
+/// - `cluster`, `core`, `smt`: often an L2 (one per core); a core; the CPUs of a core
+/// - `+`: puts unequal parts side by side, which begin with the same level
+/// - `( )`: holds such a sum: `package:2 (llc:1 core:4 + llc:1 core:2)` is two equal packages
+/// - `capacity:N`: behind levels, their CPUs' computing capacity, 1 to 1024 (the default). An inner one
+///   overrides an outer one
+/// - `numbering:threads-last`: numbers the first threads of all cores first, as most x86 firmware does
+///   (`core:4 smt:2`: 0 and 4 are siblings); else the text's order
+/// - `isolated:2-3,6`, `offline:LIST`: at the end
+/// - line break, `#`: a space; starts a comment
+///
+/// A machine has 1 to 8192 CPUs, at least one online. One that does not fit (a cache across two nodes,
+/// holes in the CPU numbers) has a clause per core:
+///
+/// ```text
+/// cpu:0,8 core:0 cluster:0 llc:0 node:0 package:0
+/// cpu:1,9 core:1 cluster:1 llc:0 node:1 package:0 capacity:512
+/// isolated:9
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {

@@ -1,21 +1,19 @@
-//! What `docs/simulator.md` says of scripts, faults and machines.
+//! What the documents say of scripts and faults.
 
-use uwork_sim::machines::PRESETS;
 use uwork_sim::script::Faults;
 
-const DOCUMENT: &str = include_str!("../../../docs/simulator.md");
-
 #[test]
-fn the_script_of_the_document_runs_without_a_violation() {
-    let block = DOCUMENT.split("```text\n").nth(1).expect("a script");
+fn the_script_of_the_readme_runs_without_a_violation() {
+    let block = include_str!("../README.md").split("```text\n").nth(1).expect("a script");
     uwork_sim::assert_holds(block.split("```").next().expect("its end"));
 }
 
 #[test]
-fn the_document_names_every_machine_and_every_fault() {
-    let faults = Faults::NAMES.iter().map(|(name, _)| format!("`{name} "));
-    let machines = PRESETS.iter().map(|preset| format!("| `{}` |", preset.name));
-    for name in faults.chain(machines) {
-        assert!(DOCUMENT.contains(&name), "{name}");
+fn the_notation_of_scripts_names_every_fault() {
+    let notation = include_str!("../src/script/mod.rs");
+    let notation = notation.lines().filter(|line| line.starts_with("//!"));
+    let notation = notation.collect::<Vec<_>>().join("\n");
+    for (name, _) in Faults::NAMES {
+        assert!(notation.contains(&format!("`{name} ")), "{name}");
     }
 }

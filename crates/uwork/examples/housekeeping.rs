@@ -1,6 +1,9 @@
 //! Twenty housekeeping tasks: first as threads that sleep, then as items of one power-efficient
-//! queue. Prints how often the process was woken for each. `docs/power.md` has the steps of the
-//! conversion.
+//! queue. Prints how often the process was woken for each.
+//!
+//! The body of a thread's loop becomes an item's function, which ends by queueing itself for the next
+//! period. The items share a queue that saves power, and say how late they may be: a quarter of the
+//! period is a good start. `disable_sync` ends a task at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -282,7 +282,7 @@ static void refusals(void)
 }
 
 /*
- * A registration beside code that registers its thread itself, as in docs/liburcu.md: the thread is
+ * A registration beside code that registers its thread itself, as in examples/c/liburcu.c: the thread is
  * registered while at least one of the two needs it.
  */
 static __thread int needed;

@@ -27,10 +27,11 @@ pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
 
 /// Fails unless the page for operators names every field of an object, in the line of its kind.
 pub(crate) fn documented(object: &serde_json::Value, kind: &str) {
-    let page = include_str!("../../../../docs/operating.md");
+    let page = include_str!("../../../../docs/operations.md");
     let from = page.find(&format!("- **{kind}**: ")).expect(kind);
     let line = page[from..].split("\n- **").next().unwrap().split("\n\n").next().unwrap();
-    let columns = include_str!("../../../../docs/control-protocol.md");
+    let columns = page.split("\n### Columns of `queues`").nth(1).unwrap();
+    let columns = columns.split("\n## ").next().unwrap();
     for name in object.as_object().unwrap().keys() {
         let name = format!("`{name}`");
         let is_column = line.contains("#columns-of-queues") && columns.contains(&name);

@@ -1,4 +1,4 @@
-//! A dump as JSON. `docs/control-protocol.md` names every field.
+//! A dump as JSON: the fields of its structures.
 
 use std::fmt::{Display, Write as _};
 

@@ -9,7 +9,7 @@
 //!
 //! The waiter flips the side that new operations use, then waits until the old side is empty. So it
 //! waits for those that began before, and for no new operation, and ends no matter how many begin.
-//! `docs/percpu.md` proves that no operation is missed.
+//! The README of `uwork-percpu` proves that no operation is missed.
 
 use crate::host::Host;
 use crate::sync::{AtomicU64, Ordering, fence};

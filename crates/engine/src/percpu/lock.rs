@@ -1,4 +1,4 @@
-//! The word of a per-CPU lock. `docs/percpu.md` has the protocol and its proof.
+//! The word of a per-CPU lock. The README of `uwork-percpu` has the protocol and its proof.
 //!
 //! | value | meaning | written by |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! Locks on per-CPU data: one word for each CPU. In two of three modes, a thread takes the lock of
 //! its own CPU without a locked instruction. The protocol and the proof of mutual exclusion are in
-//! `docs/percpu.md`.
+//! the README of `uwork-percpu`.
 //!
 //! `lock.rs` has the word; this file decides how to take it. The platform owns the guarded data and
 //! its layout; no user code runs here. `in_progress.rs` has the counter that a drain waits for.

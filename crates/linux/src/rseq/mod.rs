@@ -1,5 +1,5 @@
 //! Restartable sequences, `rseq(2)`: a few instructions that either run on one CPU without
-//! interruption, or restart. `docs/percpu.md` describes their use.
+//! interruption, or restart. The README of `uwork-percpu` describes their use.
 //!
 //! The kernel has one registered area for each thread. There it writes the current CPU, and the
 //! thread stores the section that it is in. glibc has registered an area for every thread since

@@ -1,4 +1,4 @@
-//! Machines as text, for example `package:2 node:2 core:8 smt:2`; `docs/topology.md` has the full
+//! Machines as text, for example `package:2 node:2 core:8 smt:2`; [`Topology`] has the full
 //! description.
 //!
 //! Reading goes from text to a `syntax` tree to a [`Topology`] (`build`). Writing (`print`) tries

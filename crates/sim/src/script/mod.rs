@@ -1,8 +1,45 @@
 //! Histories as text: queues, items with their steps, and the threads that submit them.
 //!
-//! One declaration a line; `docs/simulator.md` has the notation. [`parse`] reads it and names the
-//! line of an error, [`Display`](std::fmt::Display) writes it. A script that was written reads as
-//! the same script.
+//! One declaration a line; `#` starts a comment. [`parse`] reads a script and names the line of an
+//! error, [`Display`](std::fmt::Display) writes it. A script that was written reads as the same
+//! script.
+//!
+//! - `machine M`: a name or description; else `core:4`
+//! - `seed N`: the seed of all choices; else 0
+//! - `bound T`: stops the history; else 300 s
+//! - `fault NAME N`: see below
+//! - `queue NAME KIND ...`: `percpu`, `unbound`, `ordered`, `bh` or `dedicated`
+//! - `item NAME QUEUE: STEPS`: the steps of a run
+//! - `thread: STEPS`: the steps of a thread, which starts at time 0 on its own CPU
+//!
+//! Options of a queue: `highpri` and `intensive` (per-CPU), `reclaim` and `max_active=N` (per-CPU and
+//! unbound), `scope=S`, `strict` and `cpus=LIST` (unbound). Steps:
+//!
+//! - `burn T`: computes
+//! - `sleep T`, `doze T`: sleeps, declared or not
+//! - `lock NAME T`: computes for T under a lock
+//! - `queue ITEM [CPU]`, `arm ITEM T`: queues an item, now or after T
+//! - `requeue N`: queues the running item again, N times in all
+//! - `fork ITEM N`: queues N copies and waits for them
+//! - `flush`, `cancel`, `cancel_sync ITEM`: as the functions of the library
+//! - `free`: drops the running item; later steps for it do nothing
+//! - `panic`: the item panics
+//! - `cpus LIST`, `cpus all`: all other CPUs go offline, these return
+//!
+//! Times are `250ns`, `5us`, `10ms`, `1s`. `free`, `panic` and `requeue` are for items, `cpus` is for
+//! threads. Items of a BH queue must not wait.
+//!
+//! A fault is off (0) by default. Rates are 2 or more, latencies at most an hour.
+//!
+//! | fault | meaning |
+//! |---|---|
+//! | `order 1` | the next thread and its CPU are drawn |
+//! | `preempt N`, `stall N` | at one in N points a thread is preempted; a worker stalls for up to 5 ms |
+//! | `early N`, `late N` | one in N parks ends early; one in N wakes is up to 1 ms late |
+//! | `spawn N` | one in N thread creations fails |
+//! | `memory N` | one in N requests for a thread's stack or a queue's counters is refused; other memory never is |
+//! | `jump N` | at one in N events the clock jumps by up to 5 ms |
+//! | `wake_ns N`, `spawn_ns N` | the latency of a wake, and of a thread's creation |
 
 mod parse;
 mod print;

@@ -3,7 +3,7 @@
 //! A process that has made a queue listens on a Unix socket, in a folder of its user's:
 //! `$XDG_RUNTIME_DIR/uwork`, or `uwork-UID` in `/run`, `/dev/shm` or `/tmp`. Only the process's user
 //! and root may connect. The command `uwork` is the client; the protocol is in
-//! `docs/control-protocol.md`. A process that gets no socket says so once, by
+//! `crates/linux/src/control/README.md`. A process that gets no socket says so once, by
 //! [`Report::NoControlSocket`](crate::Report::NoControlSocket). Until a client connects, the socket
 //! costs no thread and no wake-up; in a program that uses `SIGURG` it costs a thread that sleeps.
 //! `UWORK_CONTROL=0` in the environment switches it off. A forked child opens a socket of its own

@@ -9,6 +9,10 @@
 //!
 //! A block that stays pending for long keeps its whole chunk, so chunks are small. Each thread may
 //! keep two: the one that it takes from, and the one that it freed a block of last.
+//!
+//! A chunk is freed once. Its count begins with `OPEN`, a number above that of its blocks. Frees
+//! subtract. The thread that took the blocks adds their number and subtracts `OPEN` when it closes the
+//! chunk. So one change makes the count 0, when all blocks are freed.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;

@@ -2,8 +2,8 @@
 //!
 //! Each CPU's part has a lock of its own. On its own CPU it is taken without a locked instruction,
 //! in two of three modes. The modes differ in how other CPUs' parts are accessed, and which threads
-//! that disturbs. The project's `docs/percpu.md` says which mode suits which program, and why each of them
-//! gives exclusion.
+//! that disturbs. The project's guide says which mode suits which program, the README of
+//! `uwork-percpu` why each of them gives exclusion.
 //!
 //! - [`PerCpu`]: a value for each CPU
 //! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread,

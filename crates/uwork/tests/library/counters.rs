@@ -46,7 +46,7 @@ fn counters_of_a_queue_and_of_its_functions_agree() {
 // Catches: a counter that the page for operators leaves out.
 #[test]
 fn the_page_for_operators_names_every_counter() {
-    let page = include_str!("../../../../docs/operating.md");
+    let page = include_str!("../../../../docs/operations.md");
     let queue = Queue::builder("named").build().unwrap();
     queue.spawn(|| ()).join().unwrap();
     let text = uwork::counters().to_openmetrics();

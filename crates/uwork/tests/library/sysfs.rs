@@ -40,7 +40,7 @@ fn attributes(folder: &str) -> Vec<(String, EntryKind)> {
 #[test]
 fn the_page_for_operators_explains_every_attribute() {
     alone("the_page_for_operators_explains_every_attribute", || {
-        let page = include_str!("../../../../docs/operating.md");
+        let page = include_str!("../../../../docs/operations.md");
         let queue = queue("explained").sysfs().build().unwrap();
         let (folder, mut rows) = (path(&queue, ""), 0);
         for (path, kind) in attributes("") {
@@ -58,7 +58,7 @@ fn the_page_for_operators_explains_every_attribute() {
             let value_type =
                 text.lines().find_map(|line| line.strip_prefix("type")).unwrap().trim();
             let row = format!("| `{name}` | {access} | {value_type}{unit} | {} |", known.doc);
-            assert!(page.contains(&row), "docs/operating.md lacks the row\n{row}");
+            assert!(page.contains(&row), "docs/operations.md lacks the row\n{row}");
             rows += 1;
         }
         assert_eq!(

@@ -1,6 +1,6 @@
 //! `uwork topology`: draws a machine and the pods of each affinity scope.
 //!
-//! The machine is this machine, or one that a file describes in the notation of `docs/topology.md`.
+//! The machine is this machine, or one that a file describes in the notation of `uwork_policy::topology::Topology`.
 
 mod draw;
 mod json;

@@ -2,8 +2,21 @@
 //! connections to both servers are cut in the middle of a reply, a server is killed and starts again on its log, its
 //! clock steps by minutes, and the masters of a cluster die.
 //!
+//! The settings are the defaults (5 attempts, heartbeat 10 s). The servers are a plain one with
+//! `appendfsync always`, and a cluster of three masters with a replica each; each of four consumers has both.
+//! Each second a consumer is killed or stopped beyond its heartbeat, or connections to one of the servers are
+//! cut. Every 20 s one of four follows, each every 80 s: a master is killed, the server's clock jumps by minutes,
+//! a master is stopped, the server restarts. 2 to 10 poisonous jobs kill their consumer. `--seed` repeats the
+//! schedule.
+//!
+//! Three of four jobs have an effect, an `HINCRBY` of their number; of 16 jobs, one has a script with two of them,
+//! and two have a result.
+//!
 //! Each consumer records the begin and the end of each run in a file, and the torture records each
-//! disturbance. An [oracle](oracle.rs) judges what became of the jobs from that.
+//! disturbance. An [oracle](oracle.rs) judges what became of the jobs from that: lost jobs, dead letters of
+//! innocent jobs, poisonous jobs that are not buried, wrong effects and results, and runs that no disturbance
+//! explains end it with exit status 1. The file `faults` in the folder of records has each fault and all
+//! disturbances.
 
 mod clock;
 mod consumer;
