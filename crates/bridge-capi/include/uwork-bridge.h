@@ -144,7 +144,7 @@ struct uw_bridge_config {
 	uint64_t result_key_ns;     /* each result to a key, which expires after this time; dropped */
 	uint64_t result_stream_max; /* all results to a stream, and about how many it keeps; dropped */
 	uint64_t dead_max;          /* about how many dead letters are kept; all */
-	size_t payload_bytes_max;   /* the memory for jobs that are held; 64 MiB */
+	size_t payload_bytes_max;   /* the memory for jobs that are held; 48 MiB */
 	unsigned attempts_max;      /* the attempts after which a job becomes a dead letter; 5 */
 	bool keep;                  /* entries stay in the stream when they are done */
 	bool strict;                /* EPROTO for a server that evicts keys, has no append-only file, is a

@@ -86,7 +86,7 @@ pub struct Config {
 impl Config {
     /// The settings for one stream on one server: the group `uwork`, as many jobs at once as the
     /// process has CPUs, twice, a heartbeat of 10 s, 5 attempts, delays from 1 s to 10 minutes, no
-    /// limit of time, no results, a look at the server each minute, all dead letters, 64 MiB for jobs
+    /// limit of time, no results, a look at the server each minute, all dead letters, 48 MiB for jobs
     /// that are held.
     pub fn new(server: Server, stream: impl Into<String>) -> Config {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -106,7 +106,7 @@ impl Config {
             strict: false,
             look_every: Duration::from_secs(60),
             dead_max: 0,
-            payload_bytes_max: 64 << 20,
+            payload_bytes_max: 48 << 20,
         }
     }
 
