@@ -9,8 +9,8 @@ use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::progress::Maker;
 use crate::pool::displaced::DisplacedMap;
+use crate::pool::progress::Maker;
 use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::{CalledBy, Pool, WideSet};
 use crate::queue::pwq::Pwq;

@@ -59,7 +59,7 @@ impl<H: Host> Pool<H> {
     /// Notes which CPUs the pool uses of those in `cpus`. The caller sets the target next, and with it the
     /// room for neighbours' items. Only for the thread that makes the pool, and the holder of the lock of
     /// all changes.
-    pub(super) fn note_cpus(&self, spec: &PoolSpec, cpus: &Cpus) {
+    pub(crate) fn note_cpus(&self, spec: &PoolSpec, cpus: &Cpus) {
         let cpu = spec.cpus.first_common(cpus.usable(spec.bound));
         self.cpu.set(cpu.map_or(NO_CPU, |cpu| cpu as usize));
         if let Some(set) = &spec.wide {
