@@ -81,6 +81,13 @@ impl<H: Host> Pool<H> {
         self.cpu.get() == NO_CPU
     }
 
+    /// Whether no worker need stay. A queue that could not get new routes keeps its route here, and so the
+    /// workers. A pool to which no route leads any more has all its parked workers woken, which ask this.
+    #[inline]
+    pub(crate) fn needs_no_worker(&self) -> bool {
+        self.is_displaced() && self.has_no_routes()
+    }
+
     /// Whether the pool uses this CPU.
     pub(super) fn uses(&self, engine: &Engine<H>, cpu: u32) -> bool {
         let spec = self.spec();

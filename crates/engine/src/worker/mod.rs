@@ -382,12 +382,11 @@ impl<H: Host> Worker<H> {
         (deadline != NEVER).then_some(deadline)
     }
 
-    /// When this idle worker may retire; None while the pool does not have too many workers. A displaced
-    /// pool needs none.
+    /// When this idle worker may retire; None while the pool does not have too many workers.
     fn retires_at(&self) -> Option<u64> {
         let timeout = self.engine.config().idle_timeout_ns;
         let (pool, since) = (self.pool(), self.idle_since.get());
-        let is_surplus = too_many_workers(pool.state.counts()) || pool.is_displaced();
+        let is_surplus = too_many_workers(pool.state.counts()) || pool.needs_no_worker();
         is_surplus.then(|| since.saturating_add(timeout))
     }
 
