@@ -26,6 +26,8 @@
 
 use std::sync::Arc;
 
+use uwork_policy::cpuset::CpuSet;
+
 use crate::account;
 use crate::engine::Engine;
 use crate::host::{Cpus, Event, Host, Places, Runner, ThreadKind, WorkerSpec};
