@@ -337,13 +337,15 @@ fn a_change_of_the_cpus_of_unbound_queues_moves_their_workers() {
             engine,
             spec("q", Kind::Unbound(everywhere(engine, AffinityScope::System, false))),
         );
+        host.doze(MS);
         let (theirs, seen) = (host.clone(), ends.clone());
         let item = Item::new(move || {
             theirs.burn(100 * MS);
             seen.lock().unwrap().push(theirs.cpu());
         });
-        for (mask, cpus) in [("1", 1..2), ("2-3", 2..4), ("0", 0..1)] {
-            assert_eq!(item.queue(&queue), Queued::Yes);
+        // Not on the CPU of this thread, which the item would keep.
+        for (cpu, mask, cpus) in [(3, "1", 1..2), (1, "2-3", 2..4), (2, "0", 0..1)] {
+            assert_eq!(item.queue_on(&queue, cpu), Queued::Yes);
             host.doze(MS);
             choose(engine, mask).unwrap();
             queue.flush().unwrap();
