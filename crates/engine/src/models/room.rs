@@ -20,7 +20,9 @@
 //! - the worker takes its calls before it arrives;
 //! - two calls at once lose one;
 //! - a pool with a worker on its way up is taken for one without room;
-//! - a worker that comes up does not set the bit for the room that it leaves.
+//! - a worker that comes up does not set the bit for the room that it leaves;
+//! - the bit of a pool that gets its CPU back is set before the mark is cleared;
+//! - the accesses of the word with that mark are relaxed.
 
 use std::sync::Arc;
 
