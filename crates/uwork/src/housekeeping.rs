@@ -2,11 +2,11 @@
 //! changes them: the CPUs of unbound queues, the default affinity scope, the size of cache shards,
 //! and whether power-efficient queues save power.
 //!
-//! A change holds for all queues at once. Items that are queued or armed run where they are; the
-//! next submission of an item uses the new setting. The attribute tree (`sysfs`) has the same
-//! settings under the kernel's names. If a queue needs a thread that cannot be created, it stays as
-//! it was, is tried again later, and a [`Report::SpawnFailed`](crate::Report::SpawnFailed) is
-//! issued.
+//! A change holds for all queues at once. Items that are queued or armed stay in their pools; the
+//! next submission of an item uses the new setting. If the CPUs of unbound queues change, their workers
+//! move at once, also those in items. The attribute tree (`sysfs`) has the same settings under the
+//! kernel's names. If a queue needs a thread that cannot be created, it stays as it was, is tried again
+//! later, and a [`Report::SpawnFailed`](crate::Report::SpawnFailed) is issued.
 //!
 //! ```standalone_crate
 //! use uwork::{AffinityScope, Queue, housekeeping};

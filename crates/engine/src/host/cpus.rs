@@ -24,36 +24,39 @@ impl Cpus {
         Cpus { allowed, unbound_cpumask, cpu_limit }
     }
 
-    /// The CPUs for the workers of a pod.
-    pub(crate) fn place(&self, pod: &CpuSet) -> CpuSet {
-        pod_cpumask(pod, &self.allowed)
+    /// The CPUs that per-CPU queues may use (`bound`), or unbound ones.
+    pub(crate) fn usable(&self, bound: bool) -> &CpuSet {
+        if bound { &self.allowed } else { &self.unbound_cpumask }
     }
 
     /// The CPUs for a thread that runs on some CPUs of a pod.
     pub(crate) fn place_in(&self, places: Places<'_>) -> CpuSet {
-        let here = places.cpus.and(&self.allowed);
-        if here.is_empty() { self.place(places.pod) } else { here }
+        let usable = self.usable(places.bound);
+        let here = places.cpus.and(usable);
+        if here.is_empty() { pod_cpumask(places.pod, usable) } else { here }
     }
 
-    /// How many workers of a shared pod should run while work is pending.
-    pub(crate) fn target(&self, pod: &CpuSet) -> u32 {
-        let cpus = self.place(pod).len().min(pod.len()) as u32;
-        cpus.min(self.cpu_limit.unwrap_or(u32::MAX)).max(1)
+    /// How many workers of an unbound pool with these CPUs should run while work is pending.
+    pub(crate) fn target(&self, cpus: &CpuSet) -> u32 {
+        let usable = self.place_in(Places::all(cpus, false)).len().min(cpus.len()) as u32;
+        usable.min(self.cpu_limit.unwrap_or(u32::MAX)).max(1)
     }
 }
 
 /// The CPUs for which a thread was made, and the pod that holds them: it runs there if it may use none
-/// of its own.
+/// of its own, and on any usable CPU if it may use none of the pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) cpus: &'a CpuSet,
     pub(crate) pod: &'a CpuSet,
+    /// Whether it may use all CPUs of the process, or those of unbound queues.
+    pub(crate) bound: bool,
 }
 
 impl<'a> Places<'a> {
     /// All of these.
-    pub(crate) fn all(cpus: &'a CpuSet) -> Places<'a> {
-        Places { cpus, pod: cpus }
+    pub(crate) fn all(cpus: &'a CpuSet, bound: bool) -> Places<'a> {
+        Places { cpus, pod: cpus, bound }
     }
 }
 

@@ -271,6 +271,12 @@ pub enum Report {
         /// The reason.
         reason: String,
     },
+    /// The CPUs of the process or the settings of all queues have changed, and the engine has no pools
+    /// left for some queues. Their items run in the pools of before, whose workers were moved.
+    RoutesKept {
+        /// The reason.
+        reason: String,
+    },
 }
 
 /// An event on which one thread sleeps until another wakes it.

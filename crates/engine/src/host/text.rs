@@ -48,6 +48,12 @@ impl fmt::Display for Report {
             ),
             Report::NoControlSocket { reason } => write!(f, "no control socket: {reason}"),
             Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
+            Report::RoutesKept { reason } => {
+                write!(
+                    f,
+                    "queues could not follow a change, and keep their pools of before: {reason}"
+                )
+            }
             Report::PolicyRefused { wanted, got, reason } => {
                 write!(f, "{wanted}, the policy of the process, was wanted, got {got}: {reason}")
             }

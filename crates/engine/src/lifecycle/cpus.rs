@@ -2,12 +2,20 @@
 //!
 //! A change is applied in this order; each step relies on the one before:
 //!
-//! 1. The new value is published. Workers that start from here on use it.
-//! 2. Every worker thread is placed: on the allowed CPUs of its pool, or of its pod if the pool has
-//!    none left, or on any allowed CPU. From here on no item runs on a forbidden CPU.
-//! 3. The pools' targets are set.
-//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pod keeps its
-//!    old routes, which lead to placed workers, and is tried again later.
+//! 1. The new value is published. Workers that start and pools that are made from here on use it.
+//! 2. Every worker thread is placed: on the usable CPUs of its pool, or of its pod if the pool has
+//!    none left, or on any usable CPU. From here on no item runs on a forbidden CPU. Per-CPU queues use
+//!    all allowed CPUs, unbound queues those of their mask.
+//! 3. The pools' targets are set, and whether they are displaced (`pool/displaced.rs`).
+//! 4. Every queue gets its routes anew, with a pwq and a worker for each CPU that it may use now. A
+//!    queue that fails to get a worker for a pod keeps its old routes, which lead to placed workers,
+//!    and is tried again later.
+//!
+//! The pools stay: a queue has one for each CPU that it could use so far ([`super::reach`]).
+//!
+//! **Pools that are made meanwhile.** A thread makes them under the lock of the engine's sets, with
+//! the value that it reads there. The change takes that lock once, after step 1. Pools made before are
+//! visited in step 3; pools made later have the new value.
 //!
 //! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
 //!
@@ -25,6 +33,7 @@
 //! **A worker that ends** removes its thread's number under `placing`. So a number in a slot is
 //! that of a live thread, and not of another thread that got the same number from the system since.
 
+use std::mem::discriminant;
 use std::ptr;
 use std::sync::Arc;
 
@@ -33,6 +42,7 @@ use uwork_policy::cpuset::CpuSet;
 use crate::engine::Engine;
 use crate::host::{Cpus, Host, Places, Report};
 use crate::lifecycle::housekeeping::Fit;
+use crate::lifecycle::reach::Reaches;
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::queue::owner::Owner;
@@ -50,9 +60,15 @@ pub(crate) struct Versions {
     changing: Lock<()>,
     /// Guards the threads' numbers in the slots, except against threads that start.
     placing: Lock<()>,
-    /// Whether a queue could not be given its routes.
+    /// Whether a queue could not be given its routes for lack of a thread.
     unfit: AtomicBool,
+    /// The CPUs for which queues have pools.
+    reaches: Lock<Reaches>,
 }
+
+/// The placement of threads, all values, and the CPUs of pools, locked.
+pub(crate) type HeldPlaces<'a> =
+    (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Fit>>>, LockGuard<'a, Reaches>);
 
 impl Versions {
     pub(crate) fn new(first: Fit) -> Versions {
@@ -63,6 +79,7 @@ impl Versions {
             changing: Lock::ranked(Rank::Changing, ()),
             placing: Lock::ranked(Rank::Placing, ()),
             unfit: AtomicBool::new(false),
+            reaches: Lock::new(Reaches::default()),
         }
     }
 
@@ -72,8 +89,8 @@ impl Versions {
     }
 
     /// The same, at its later position in the lock order.
-    pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Fit>>>) {
-        (self.placing.lock(), self.kept.lock())
+    pub(crate) fn hold_places(&self) -> HeldPlaces<'_> {
+        (self.placing.lock(), self.kept.lock(), self.reaches.lock())
     }
 
     /// Locks the placement of threads.
@@ -109,6 +126,13 @@ impl<H: Host> Engine<H> {
         &self.versions.now().cpus
     }
 
+    /// The CPUs of the pools of per-CPU queues (`bound`) or of unbound ones, in a process with these
+    /// CPUs.
+    pub(crate) fn reach(&self, cpus: &Cpus, bound: bool) -> CpuSet {
+        let possible = self.config().topology.possible();
+        self.versions.reaches.lock().extend(bound, cpus, possible)
+    }
+
     /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
     /// nothing to change.
     ///
@@ -116,7 +140,8 @@ impl<H: Host> Engine<H> {
     /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
     /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
     /// no thread could be created stays as it was, on workers that are moved; it is tried again
-    /// later.
+    /// later. So does a queue for which the engine has no pools left; it is not tried again before the next
+    /// change.
     ///
     /// Creates threads, and reports the change. Must not be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {
@@ -145,9 +170,8 @@ impl<H: Host> Engine<H> {
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
         // items.
         let owners = self.registry.owners();
-        self.versions.place_all(self, &owners);
-        self.for_each_pool(|pool| pool.retarget(self));
-        let failed = self.versions.refit_all(&owners);
+        self.versions.move_workers(self, &owners);
+        let unfit = self.versions.refit_all(&owners);
         drop(changing);
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
@@ -155,10 +179,18 @@ impl<H: Host> Engine<H> {
         if let Some(masked) = masked {
             self.caller().report(masked);
         }
-        if let Some(QueueError::NoThread(reason)) = failed {
-            self.caller().report(Report::SpawnFailed { reason });
-        }
+        self.report_unfit(unfit);
         true
+    }
+
+    /// Reports why queues could not be given their routes.
+    pub(crate) fn report_unfit(&self, unfit: Vec<QueueError>) {
+        for error in unfit {
+            self.caller().report(match error {
+                QueueError::NoThread(reason) => Report::SpawnFailed { reason },
+                error => Report::RoutesKept { reason: error.to_string() },
+            });
+        }
     }
 }
 
@@ -176,16 +208,27 @@ impl Versions {
         }
     }
 
-    /// Gives every queue its routes. Returns the first failure.
-    pub(crate) fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
-        let mut failed = None;
+    /// Steps 2 and 3 of the module's list, after a change of the CPUs.
+    pub(crate) fn move_workers<H: Host>(&self, engine: &Engine<H>, owners: &[Arc<Owner<H>>]) {
+        // Pools that another thread makes with the previous value exist from here on.
+        drop(engine.sets.lock());
+        self.place_all(engine, owners);
+        engine.for_each_pool(|pool| pool.retarget(engine));
+    }
+
+    /// Gives every queue its routes. Returns the failures, the first of each kind. Only threads can be had
+    /// later without a change: pools are never freed.
+    pub(crate) fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Vec<QueueError> {
+        let (mut failures, mut lacks_thread): (Vec<QueueError>, _) = (Vec::new(), false);
         for owner in owners {
-            if let Err(error) = owner.wq().refit() {
-                failed.get_or_insert(error);
+            let Err(error) = owner.wq().refit() else { continue };
+            lacks_thread |= matches!(error, QueueError::NoThread(_));
+            if failures.iter().all(|known| discriminant(known) != discriminant(&error)) {
+                failures.push(error);
             }
         }
-        self.unfit.store(failed.is_some(), Ordering::Relaxed);
-        failed
+        self.unfit.store(lacks_thread, Ordering::Relaxed);
+        failures
     }
 
     /// Moves every thread to the CPUs that the current value gives it.
@@ -196,7 +239,8 @@ impl Versions {
         // again below, as a worker's.
         let mut rescuers = Vec::new();
         for wq in owners.iter().map(|owner| owner.wq()) {
-            rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
+            let places = || cpus.place_in(wq.places_of_rescuer(&wq.cpus()));
+            rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), places())));
         }
         let _placing = self.placing.lock();
         let place = |thread: u64, cpus: &CpuSet| {
@@ -213,7 +257,7 @@ impl Versions {
             for slot in workers.into_iter().map(|id| engine.slot(id)) {
                 // Relaxed: both are written under `placing`.
                 match slot.is_unpinned() {
-                    true => place(slot.thread(), &cpus.place(&pool.spec().pod)),
+                    true => place(slot.thread(), &cpus.place_in(pool.spec().places_in_pod())),
                     false => place(slot.thread(), &places),
                 }
             }
@@ -264,7 +308,8 @@ impl<H: Host> Slot<H> {
     /// A change of the CPUs that is applied in between is not lost: before the worker runs anything
     /// it lifts or renews the restriction, with the current value.
     pub(crate) fn restrict(&self, engine: &Engine<H>, cpus: &CpuSet) {
-        let (thread, cpus) = (self.thread(), cpus.and(&engine.cpus().allowed));
+        // Only unbound pools have several CPUs to choose from.
+        let (thread, cpus) = (self.thread(), cpus.and(&engine.cpus().unbound_cpumask));
         if thread != 0 && !cpus.is_empty() {
             self.set_restricted(cpus.first());
             engine.host().set_cpus(thread, &cpus);
@@ -296,15 +341,18 @@ impl<H: Host> Slot<H> {
 }
 
 impl<H: Host> Pool<H> {
+    /// The CPUs have changed.
     fn retarget(&self, engine: &Engine<H>) {
         let spec = self.spec();
+        self.note_cpus(spec, engine.cpus());
         if spec.confined {
             return;
         }
         // A saving pool begins with one worker again.
         self.set_base_target(if spec.saves { 1 } else { engine.cpus().target(&spec.cpus) });
         // A submitter that read the old target may have woken no worker. A submitter that reads
-        // between the two lines wakes too few at worst, and the next batch wakes the rest.
+        // between the two lines wakes too few at worst, and the next batch wakes the rest. Items that
+        // wait in this pool while another one gets its CPU back are found by the watcher, which this calls.
         self.settle(engine);
     }
 }

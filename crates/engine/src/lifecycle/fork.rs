@@ -40,9 +40,9 @@ use crate::engine::Engine;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
 use crate::item::{Location, Ticket, Work, WorkList};
+use crate::lifecycle::cpus::HeldPlaces;
 use crate::lifecycle::disposal::State as Disposed;
 use crate::lifecycle::freeze::FreezeState;
-use crate::lifecycle::housekeeping::Fit;
 use crate::pool::PoolInner;
 use crate::pool::PoolSet;
 use crate::queue::flush::FlushState;
@@ -86,7 +86,7 @@ struct Held<'a, H: Host> {
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, Taken>,
     reports: LockGuard<'a, Vec<Report>>,
-    _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Fit>>>),
+    _places: HeldPlaces<'a>,
     _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
     _tunables: PageList<'a, H, LockGuard<'a, Tunable>>,

@@ -2,15 +2,15 @@
 //! the default scope, the size of cache shards, and whether power-efficient queues save power.
 //!
 //! A value of them and a value of the CPUs form a [`Fit`]: what a queue's routes are made for. A
-//! change publishes a new fit and gives every queue its routes anew, with the protocol of
-//! [`super::cpus`]. Items that are queued already run where they are, and armed timers stay in
-//! their wheels; the next submission of an item uses the new routes.
+//! change publishes a new fit, moves the workers of unbound pools if their CPUs change, and gives every
+//! queue its routes anew, with the protocol of [`super::cpus`]. Items that are queued already stay in
+//! their pools, and armed timers in their wheels; the next submission of an item uses the new routes.
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScope;
 
 use crate::engine::{Config, Engine};
-use crate::host::{Cpus, Host, Report};
+use crate::host::{Cpus, Host};
 use crate::queue::QueueError;
 use crate::queue::owner::Owner;
 
@@ -82,9 +82,9 @@ impl<H: Host> Engine<H> {
     /// Changes the settings, for all queues that exist and all that are created later. `change` gets
     /// a copy; it runs under the lock of all changes, and must not call the engine.
     ///
-    /// Items that are queued or armed stay where they are, and run there. A queue for which no
-    /// thread could be created stays as it was and is tried again later; that is reported. Creates
-    /// threads.
+    /// Items that are queued or armed stay in their pools, whose workers move to the CPUs that unbound
+    /// queues may use from now on. A queue for which no thread could be created stays as it was and is
+    /// tried again later; that is reported. Creates threads.
     ///
     /// # Errors
     /// The mask has no CPU that the process may use; then nothing changes.
@@ -111,13 +111,14 @@ impl<H: Host> Engine<H> {
         // Dropped only after the lock is released: dropping the last owner of a queue waits for its
         // items.
         let owners = self.registry.owners();
-        let failed = self.versions.refit_all(&owners);
+        if self.versions.now().cpus != now.cpus {
+            self.versions.move_workers(self, &owners);
+        }
+        let unfit = self.versions.refit_all(&owners);
         drop(changing);
         drop(announced);
         owners.into_iter().for_each(Owner::let_go);
-        if let Some(QueueError::NoThread(reason)) = failed {
-            self.caller().report(Report::SpawnFailed { reason });
-        }
+        self.report_unfit(unfit);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod disposal;
 pub(crate) mod fork;
 pub(crate) mod freeze;
 pub(crate) mod housekeeping;
+pub(crate) mod reach;
 pub(crate) mod shutdown;
 
 pub use fork::Forking;

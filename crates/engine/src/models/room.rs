@@ -4,7 +4,8 @@
 //! **Proves.** A pool that has room does not stay without its bit. A worker that parks sees a
 //! submitter's item in another pool, or the submitter brings a worker up, or the worker that is on
 //! its way up is called for the item. A worker that comes up in a pool of two CPUs is called for the
-//! item, too; not if a third thread clears the pool's bit meanwhile.
+//! item, too; not if a third thread clears the pool's bit meanwhile. A displaced pool that gets its CPU
+//! back does not stay without its bit either.
 //!
 //! **Bounds.** The production bits, counters of the pool and calls of a worker on its way up; one word
 //! for the list of items; any number of preemptions, or five with three threads.
@@ -19,15 +20,19 @@
 //! - the worker takes its calls before it arrives;
 //! - two calls at once lose one;
 //! - a pool with a worker on its way up is taken for one without room;
-//! - a worker that comes up does not set the bit for the room that it leaves.
+//! - a worker that comes up does not set the bit for the room that it leaves;
+//! - the bit of a pool that gets its CPU back is set before the mark is cleared;
+//! - the accesses of the word with that mark are relaxed.
 
 use std::sync::Arc;
 
 use loom::thread;
+use uwork_policy::concurrency::need_more_workers;
 
 use super::{Preemptions, explore};
 use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::state::PoolState;
+use crate::pool::target_word::Target;
 use crate::pool::{CalledBy, ComingHelp};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -189,5 +194,60 @@ fn the_room_that_a_worker_leaves_has_its_bit() {
         let claimed = clears.join().unwrap();
         comes_up.join().unwrap();
         assert!(claimed || set.look(SUBMITS));
+    });
+}
+
+/// A pool with a parked worker, and its bit, which is displaced.
+struct Displaced {
+    room: RoomMap,
+    state: PoolState,
+    target: Target,
+}
+
+impl Displaced {
+    fn new() -> Arc<Displaced> {
+        let (room, state, target) = (RoomMap::new(3), PoolState::new(), Target::new());
+        target.set_displaced(true);
+        Arc::new(Displaced { room, state, target })
+    }
+
+    /// As a change of the CPUs.
+    fn get_cpu_back(&self) {
+        self.target.set_displaced(false);
+        self.target.set(1);
+        if self.has_room(WORKS) {
+            self.room.set(WORKS);
+        }
+    }
+
+    fn look(&self, from: usize) -> bool {
+        self.room.find(from, self) == Found::Claimed(WORKS)
+    }
+}
+
+impl Pools for Displaced {
+    fn claim(&self, at: usize) -> Option<Claim> {
+        let claims = at == WORKS && self.state.begin_wake(self.target.for_neighbours());
+        claims.then_some(Claim::Claimed)
+    }
+
+    fn has_room(&self, at: usize) -> bool {
+        at == WORKS && need_more_workers(self.state.counts(), self.target.for_neighbours())
+    }
+
+    fn call(&self, _at: usize, _called_by: CalledBy) {}
+}
+
+#[test]
+fn a_pool_that_gets_its_cpu_back_has_its_bit() {
+    explore("room: a bit is cleared while a CPU comes back", Preemptions::Any, || {
+        let pool = Displaced::new();
+        assert!(!pool.look(CLEARS), "a displaced pool has no room");
+        pool.room.set(WORKS);
+        let other = pool.clone();
+        let clears = thread::spawn(move || other.look(CLEARS));
+        pool.get_cpu_back();
+        let claimed = clears.join().unwrap();
+        assert!(claimed || pool.look(SUBMITS));
     });
 }

@@ -62,8 +62,8 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Spawns the first worker of a pod's first pool. A pod without any worker might never run an item,
-    /// so this happens before a queue may use the pod.
+    /// Spawns the first worker of a pod's first pool that is in place. A pod without any worker might never
+    /// run an item, so this happens before a queue may use the pod.
     pub(crate) fn create_first_worker(&self, engine: &Engine<H>) -> Result<(), QueueError> {
         if !self.state.begin_wake(1) {
             return Ok(());

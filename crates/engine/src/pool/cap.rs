@@ -75,7 +75,7 @@ impl<H: Host> Pool<H> {
             0 => {
                 let limits = self.limits.load(Ordering::SeqCst);
                 let limits = u32::try_from(limits).unwrap_or(u32::MAX);
-                let target = self.sum_over_sharers(engine, Pool::base_target);
+                let target = self.sum_over_sharers(engine, Pool::kept_workers);
                 workers_max(limits, target, engine.config().threads_max).min(WORKERS_MAX)
             }
             chosen => chosen,

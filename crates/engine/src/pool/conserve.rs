@@ -9,6 +9,7 @@ use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::pool::displaced::DisplacedMap;
 use crate::pool::progress::Maker;
 use crate::pool::room::{Claim, Found, Pools, RoomMap};
 use crate::pool::{CalledBy, Pool, WideSet};
@@ -99,9 +100,12 @@ impl<H: Host> Pools for Distant<'_, H> {
 }
 
 impl WideSet {
-    /// The set of these pools, as the first one sees it.
+    /// The set of these pools, whose ids follow each other, as the first one sees it.
     pub(crate) fn new(pools: &[u32]) -> WideSet {
-        WideSet { at: 0, pod: 0..0, pools: pools.into(), room: Arc::new(RoomMap::new(pools.len())) }
+        assert!(pools.windows(2).all(|ids| ids[0] + 1 == ids[1]), "{pools:?}");
+        let (room, displaced) = (RoomMap::new(pools.len()), DisplacedMap::new(pools.len()));
+        let (room, displaced) = (Arc::new(room), Arc::new(displaced));
+        WideSet { at: 0, pod: 0..0, pools: pools.into(), room, displaced }
     }
 
     /// The same set, as the pool at this position sees it, and the positions of its pod.
@@ -147,7 +151,7 @@ impl<H: Host> Pool<H> {
         };
         let Some((other, claim)) = found else { return true };
         other.comes_to_help.mark(called_by);
-        if claim == Claim::Claimed || other.state.begin_wake(other.target()) {
+        if claim == Claim::Claimed || other.state.begin_wake(other.target_for_neighbours()) {
             other.bring_worker(engine, maker);
             return true;
         }
@@ -178,18 +182,20 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Claims the wake of this pool; `None` if as many workers run as its target asks for.
+    /// Claims the wake of this pool for a neighbour's items; `None` if as many workers run as its target
+    /// asks for.
     fn claim(&self) -> Option<Claim> {
-        let target = self.target();
+        let target = self.target_for_neighbours();
         match self.state.begin_wake(target) {
             true => Some(Claim::Claimed),
             false => (self.state.counts().running < target).then_some(Claim::Comes),
         }
     }
 
-    /// Whether fewer workers run than the target asks for, and none is on its way up.
+    /// Whether fewer workers run than the target asks for, and none is on its way up. A displaced pool
+    /// never has room.
     pub(super) fn has_room(&self) -> bool {
-        need_more_workers(self.state.counts(), self.target())
+        need_more_workers(self.state.counts(), self.target_for_neighbours())
     }
 
     /// Notes for the pools of the set that this one may have room. Called after each change that can
@@ -215,16 +221,16 @@ impl<H: Host> Pool<H> {
     /// whether one was woken.
     fn wake_any_idle(&self, engine: &Engine<H>, called_by: CalledBy) -> bool {
         let counts = self.state.counts();
-        if counts.idle == 0 {
+        if counts.idle == 0 || self.is_displaced() {
             return false;
         }
-        if !self.state.begin_wake(self.target()) {
+        if !self.state.begin_wake(self.target_for_neighbours()) {
             // A worker on its way up may find items of its own pool. See `wake_neighbour_worker`.
             if !counts.waking {
                 return false;
             }
             self.comes_to_help.mark(called_by);
-            if !self.state.begin_wake(self.target()) {
+            if !self.state.begin_wake(self.target_for_neighbours()) {
                 return false;
             }
         }
@@ -243,6 +249,9 @@ impl<H: Host> Pool<H> {
     /// submitter pushes to a neighbour's list first and reads these counters second. All four
     /// accesses are SeqCst, so at least one side sees the other.
     pub(crate) fn wake_for_neighbours(&self, engine: &Engine<H>) {
+        if self.is_displaced() {
+            return;
+        }
         if let Some(id) = self.overloaded_neighbour(engine) {
             self.wake_any_idle(engine, CalledBy::Pool(id));
         }
@@ -250,7 +259,8 @@ impl<H: Host> Pool<H> {
 
     /// The nearest neighbour that has work which workers of this pool may take.
     pub(crate) fn overloaded_neighbour(&self, engine: &Engine<H>) -> Option<u32> {
-        self.spec().neighbours.iter().copied().find(|&id| engine.pool(id).is_overloaded())
+        let overloaded = |&id: &u32| self.looks_at(id) && engine.pool(id).is_overloaded();
+        self.spec().neighbours.iter().copied().find(overloaded)
     }
 
     /// Called by a worker of this pool that was woken to take work from a neighbour, and has found

@@ -16,6 +16,7 @@ impl<H: Host> Pool<H> {
             state,
             target: _,
             id: _,
+            cpu: _,
             spec: _,
             has_ready,
             create_again_at,

@@ -7,6 +7,7 @@ mod blocking;
 mod bring;
 pub(crate) mod cap;
 mod conserve;
+mod displaced;
 mod fork;
 mod hints;
 mod pick;
@@ -18,6 +19,7 @@ mod saving;
 mod sets;
 pub(crate) mod state;
 mod target;
+pub(crate) mod target_word;
 mod timers;
 mod transfer;
 
@@ -29,7 +31,7 @@ use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::{Host, Places, Runner, ThreadKind};
+use crate::host::{Cpus, Host, Places, Runner, ThreadKind};
 use crate::inbox::Inbox;
 use crate::queue::Name;
 use crate::queue::pwq::Pwq;
@@ -40,6 +42,7 @@ use crate::wake::WakeToken;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
+use displaced::{DisplacedMap, NO_CPU};
 pub(crate) use hints::{CalledBy, ComingHelp};
 use progress::Unsettled;
 use ready::ReadyList;
@@ -47,6 +50,7 @@ use room::RoomMap;
 pub(crate) use sets::{Context, PoolSet, PoolSets, SetKey};
 use state::PoolState;
 use target::OffCpuSums;
+use target_word::Target;
 pub(crate) use uwork_policy::progress::NEVER;
 
 /// Workers that are remembered as having taken a batch lately.
@@ -62,10 +66,13 @@ const WORKERS_SPARE: usize = 8;
 /// What a pool is for; constant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolSpec {
-    /// The CPUs of its workers: one CPU of the pod, or all.
+    /// The CPUs of its workers: one CPU of the pod, or all. It uses those that its queues may use at
+    /// present (`displaced.rs`).
     pub(crate) cpus: CpuSet,
     /// The CPUs of the pod.
     pub(crate) pod: CpuSet,
+    /// Whether its queues may use all CPUs of the process, as per-CPU ones, or those of unbound queues.
+    pub(crate) bound: bool,
     pub(crate) nice: i32,
     /// For the threads' names.
     pub(crate) label: String,
@@ -100,6 +107,8 @@ pub(crate) struct WideSet {
     pools: Arc<[u32]>,
     /// Which of them may have room.
     room: Arc<RoomMap>,
+    /// Which of them are displaced.
+    displaced: Arc<DisplacedMap>,
 }
 
 impl PoolSpec {
@@ -130,10 +139,15 @@ impl PoolSpec {
         &self.neighbours[..self.nr_beside]
     }
 
-    /// Where its workers run: on its CPUs, or on those of the pod if the process may use none of
+    /// Where its workers run: on its CPUs, or on those of the pod if its queues may use none of
     /// them.
     pub(crate) fn places(&self) -> Places<'_> {
-        Places { cpus: &self.cpus, pod: &self.pod }
+        Places { cpus: &self.cpus, pod: &self.pod, bound: self.bound }
+    }
+
+    /// Where its workers run that may leave its CPUs.
+    pub(crate) fn places_in_pod(&self) -> Places<'_> {
+        Places::all(&self.pod, self.bound)
     }
 
     /// The CPU of a pool of one CPU.
@@ -150,8 +164,10 @@ pub(crate) struct Pool<H: Host> {
     ready_inbox: Inbox<Pwq<H>>,
     pub(crate) state: PoolState,
     /// How many workers should run while work is pending.
-    target: Line<AtomicU32>,
+    target: Target,
     pub(crate) id: u32,
+    /// One of the CPUs that it uses, or `NO_CPU`. A hint.
+    cpu: Hint,
     spec: std::sync::OnceLock<PoolSpec>,
     /// Whether `inner.ready` is non-empty. A hint for threads without the lock.
     has_ready: Line<AtomicBool>,
@@ -226,7 +242,8 @@ impl<H: Host> Pool<H> {
         Pool {
             ready_inbox: Inbox::new(),
             state: PoolState::new(),
-            target: Line(AtomicU32::new(1)),
+            target: Target::new(),
+            cpu: Hint::new(NO_CPU),
             has_ready: Line(AtomicBool::new(false)),
             create_again_at: AtomicU64::new(0),
             mayday_at: AtomicU64::new(0),
@@ -268,8 +285,9 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// Sets what a fresh pool is for.
-    pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
+    /// Sets what a fresh pool is for, in a process with these CPUs.
+    pub(crate) fn configure(&self, spec: PoolSpec, target: u32, cpus: &Cpus) {
+        self.note_cpus(&spec, cpus);
         self.set_base_target(target);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");

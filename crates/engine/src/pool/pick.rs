@@ -66,7 +66,7 @@ impl<H: Host> Pool<H> {
         if habit == Habit::Unknown {
             return None;
         }
-        self.spec().cpus.contains(cpu).then_some(Waker { habit, cpu })
+        self.uses(engine, cpu).then_some(Waker { habit, cpu })
     }
 
     /// What the calling thread does after it has woken a worker of this pool.

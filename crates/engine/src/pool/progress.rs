@@ -205,7 +205,7 @@ impl<H: Host> Pool<H> {
     /// Brings up one more worker if fewer run than the target, even if no item waits in this pool:
     /// the worker finds the work of `called_by`.
     pub(crate) fn bring_helper(&self, engine: &Engine<H>, called_by: CalledBy) {
-        if self.state.begin_wake(self.target()) {
+        if self.state.begin_wake(self.target_for_neighbours()) {
             self.comes_to_help.mark(called_by);
             self.bring_worker(engine, Maker::Caller);
         }

@@ -40,7 +40,7 @@ impl<H: Host> Pool<H> {
     pub(crate) fn cpu_to_sleep_on(&self, engine: &Engine<H>, cpu: u32) -> Option<u32> {
         let (slack_ns, item_ns) = (self.slack_of_next_wake(), self.estimate().item_ns);
         let topology = &engine.config().topology;
-        let usable = engine.cpus().place(&self.spec().cpus);
+        let usable = engine.cpus().place_in(self.spec().places());
         let awake = cpus_in_use(engine).filter(|&cpu| usable.contains(cpu));
         let capacity = |cpu: u32| topology.cpu(cpu).map_or(0, |known| known.capacity);
         sleep_on(Sleeper { cpu, slack_ns, item_ns }, awake.map(|cpu| (cpu, capacity(cpu))))
@@ -71,7 +71,7 @@ impl<H: Host> Pool<H> {
         if !frees_cpu && engine.host().is_caller_real_time() {
             return None;
         }
-        self.spec().cpus.contains(cpu).then_some(Waker { habit: Habit::Waits, cpu })
+        self.uses(engine, cpu).then_some(Waker { habit: Habit::Waits, cpu })
     }
 
     /// A queue with this slack is about to make a pwq ready.

@@ -15,6 +15,7 @@ use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
 /// The properties that two queues must have in common to share pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetKey {
+    /// All CPUs that the queues could use so far, not only those of the moment (`lifecycle/reach.rs`).
     pub(crate) pods: Vec<CpuSet>,
     pub(crate) nice: i32,
     pub(crate) context: Context,
@@ -108,10 +109,14 @@ impl PoolSet {
         self.shards.iter().position(|shard| shard.cpus == *cpus).map(|at| self.pools[at])
     }
 
-    /// Each CPU, and the position of its pool.
-    pub(crate) fn by_cpu(&self) -> impl Iterator<Item = (u32, usize)> {
-        let shards = self.shards.iter().enumerate();
-        shards.flat_map(|(at, shard)| shard.cpus.iter().map(move |cpu| (cpu, at)))
+    /// The positions of the pools that have a CPU of this mask.
+    pub(crate) fn used(&self, mask: &CpuSet) -> Vec<usize> {
+        (0..self.shards.len()).filter(|&at| self.shards[at].cpus.intersects(mask)).collect()
+    }
+
+    /// The CPUs of the pool at this position.
+    pub(crate) fn cpus(&self, at: usize) -> &CpuSet {
+        &self.shards[at].cpus
     }
 
     /// The pools that share work: those of all pods, or of one pod if the queues are strict.
@@ -123,10 +128,27 @@ impl PoolSet {
         })
     }
 
-    /// A pool of each pod.
-    fn first_pools(&self) -> impl Iterator<Item = u32> {
-        let is_first = |&at: &usize| at == 0 || self.shards[at].pod != self.shards[at - 1].pod;
-        (0..self.shards.len()).filter(is_first).map(|at| self.pools[at])
+    /// Spawns a worker in each pod that has a CPU of this mask and no worker there: one suffices, as it
+    /// serves all pools of the pod that are in place. The workers of displaced pools do not.
+    ///
+    /// The set is in use, so that its workers do not exit for good: they decide that under the lock of their
+    /// pool. If another thread is spawning a pool's first worker, that thread has claimed the wake.
+    pub(crate) fn create_first_workers<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        mask: &CpuSet,
+    ) -> Result<(), QueueError> {
+        // A queue that accepts no items needs no worker.
+        if engine.is_shut_down() {
+            return Ok(());
+        }
+        for pod in self.used(mask).chunk_by(|&a, &b| self.shards[a].pod == self.shards[b].pod) {
+            let mut pools = pod.iter().map(|&at| engine.pool(self.pools[at]));
+            if pools.all(|pool| pool.lock().workers.is_empty()) {
+                engine.pool(self.pools[pod[0]]).create_first_worker(engine)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -151,11 +173,13 @@ impl PoolSets {
         saving.flat_map(|set| &set.pools).nth(at).copied()
     }
 
-    /// The pools for this key, each pod with a worker, and with one more user: the queue with this name.
+    /// The pools for this key, each pod with a worker that has a CPU of the mask, and with one more user:
+    /// the queue with this name.
     pub(crate) fn use_set<H: Host>(
         &self,
         engine: &Engine<H>,
         key: SetKey,
+        mask: &CpuSet,
         queue: Name,
     ) -> Result<Arc<PoolSet>, QueueError> {
         let set = self.find_or_make_set(engine, key)?;
@@ -163,16 +187,10 @@ impl PoolSets {
             // This queue is the only user of the set.
             set.pools.iter().for_each(|&id| engine.pool(id).lock().queue = queue);
         }
-        // Threads are created without the lock. If another thread is spawning a pool's first
-        // worker, that thread has claimed the wake. One worker in each pod suffices: it serves all
-        // pools of the pod.
-        for id in set.first_pools() {
-            // A queue that accepts no items needs no worker.
-            let deserted = !engine.is_shut_down() && engine.pool(id).lock().workers.is_empty();
-            if deserted && let Err(error) = engine.pool(id).create_first_worker(engine) {
-                self.leave_set(engine, &set);
-                return Err(error);
-            }
+        // Threads are created without the lock.
+        if let Err(error) = set.create_first_workers(engine, mask) {
+            self.leave_set(engine, &set);
+            return Err(error);
         }
         // Start the watcher now rather than when it is first needed: then threads may be
         // unavailable.
@@ -228,30 +246,22 @@ impl PoolSets {
         key: &SetKey,
         shards: &[Shard],
     ) -> Result<Vec<u32>, QueueError> {
-        let allocate = || match engine.pools.allocate(Pool::new) {
-            Some((id, _)) => Ok(id),
-            None => Err(QueueError::TooManyPools),
-        };
-        let mut pools = Vec::with_capacity(shards.len());
         if key.bound {
             let alike = sets.iter().filter(|set| set.key.is_like(key));
             let known = |cpus| alike.clone().find_map(|set| set.pool_of_cpus(cpus));
-            for shard in shards {
-                let id = match known(&shard.cpus) {
-                    Some(id) => id,
-                    None => {
-                        let id = allocate()?;
-                        self.configure(engine, id, key, shard, Sharing::alone(id));
-                        id
-                    }
-                };
-                pools.push(id);
-            }
-            return Ok(pools);
+            let known: Vec<_> = shards.iter().map(|shard| known(&shard.cpus)).collect();
+            let missing = known.iter().filter(|id| id.is_none()).count();
+            let mut fresh = allocate(engine, missing)?.into_iter();
+            let pools = shards.iter().zip(known).map(|(shard, known)| {
+                known.unwrap_or_else(|| {
+                    let id = fresh.next().expect("one for each that is missing");
+                    self.configure(engine, id, key, shard, Sharing::alone(id));
+                    id
+                })
+            });
+            return Ok(pools.collect());
         }
-        for _ in shards {
-            pools.push(allocate()?);
-        }
+        let pools = allocate(engine, shards.len())?;
         let mut first = 0;
         for sharers in shards.chunk_by(|a, b| key.share(a, b)) {
             let pools = &pools[first..first + sharers.len()];
@@ -278,6 +288,7 @@ impl PoolSets {
         let spec = PoolSpec {
             cpus: shard.cpus.clone(),
             pod: key.pods[shard.pod].clone(),
+            bound: key.bound,
             nice: key.nice,
             label: label(key, &shard.cpus),
             confined: key.bound || key.context != Context::Managed,
@@ -292,8 +303,10 @@ impl PoolSets {
         };
         let has_one_worker = key.bound || key.context != Context::Managed;
         let begins_with_one = has_one_worker || key.saves;
-        let target = if begins_with_one { 1 } else { engine.cpus().target(&shard.cpus) };
-        engine.pool(id).configure(spec, target);
+        // Under the lock of the list, which a change of the CPUs takes after it has published them.
+        let cpus = engine.cpus();
+        let target = if begins_with_one { 1 } else { cpus.target(&shard.cpus) };
+        engine.pool(id).configure(spec, target, cpus);
     }
 
     /// A queue stops using the set. The last user retires the pools that no other set has in use,
@@ -318,6 +331,20 @@ impl PoolSets {
         drop(sets);
         deserted.into_iter().for_each(|pool| pool.wake_all_parked(engine));
     }
+}
+
+/// Allocates this many pools, or none. Their ids follow each other: only the last ones are ever released.
+fn allocate<H: Host>(engine: &Engine<H>, count: usize) -> Result<Vec<u32>, QueueError> {
+    let mut pools = Vec::with_capacity(count);
+    while pools.len() < count {
+        let Some((id, _)) = engine.pools.allocate(Pool::new) else {
+            // The first one last: it is the next to be allocated.
+            pools.into_iter().rev().for_each(|id| engine.pools.release(id));
+            return Err(QueueError::TooManyPools);
+        };
+        pools.push(id);
+    }
+    Ok(pools)
 }
 
 /// The positions of the shards of the same pod.

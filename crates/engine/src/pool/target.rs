@@ -67,13 +67,13 @@ impl OffCpuSums {
 impl<H: Host> Pool<H> {
     #[inline]
     pub(crate) fn target(&self) -> u32 {
-        self.target.0.load(Ordering::SeqCst)
+        self.target.get()
     }
 
     pub(crate) fn set_target(&self, target: u32) {
-        // SeqCst: a thread that changes the target settles the pool next. A submitter pushes first,
-        // then reads the target.
-        self.target.0.store(target.max(1), Ordering::SeqCst);
+        // A thread that changes the target settles the pool next. A submitter pushes first, then reads
+        // the target.
+        self.target.set(target);
         self.note_room();
     }
 

@@ -26,7 +26,7 @@ use crate::wake::WakeToken;
 /// Which workers a pool spares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
-    /// Idle ones beyond those that would run if it had work.
+    /// Idle ones beyond those that would run if it had work; all of a displaced pool.
     Surplus,
     /// An idle one that waits for others of the pool to block. For a set of pools that has as many
     /// workers as it may have.
@@ -46,12 +46,11 @@ impl<H: Host> Pool<H> {
         // Under `placing`: a thread that places threads on CPUs finds the worker on exactly one
         // list.
         let placing = engine.versions.hold_placing();
-        let Some(id) = other.give_away_idle(engine, spare) else { return false };
+        let Some((id, was_keeper)) = other.give_away_idle(engine, spare) else { return false };
         self.state.add_worker();
         self.lock().workers.push(id);
         drop(placing);
-        if spare == Spare::Last {
-            // It may have been the keeper.
+        if was_keeper {
             other.settle(engine);
         }
         let slot = engine.slot(id);
@@ -66,14 +65,15 @@ impl<H: Host> Pool<H> {
     fn can_spare(&self, spare: Spare) -> bool {
         let counts = self.state.counts();
         match spare {
-            Spare::Surplus => counts.idle > self.base_target(),
-            Spare::Last => counts.idle > 0 && counts.idle + counts.running > self.base_target(),
+            Spare::Surplus => counts.idle > self.kept_workers(),
+            Spare::Last => counts.idle > 0 && counts.idle + counts.running > self.kept_workers(),
         }
     }
 
-    /// Removes a spare worker: the latest parked, except the keeper if others are parked. Returns None
-    /// if the pool has no keeper: the worker may have been woken to become it.
-    fn give_away_idle(&self, engine: &Engine<H>, spare: Spare) -> Option<u32> {
+    /// Removes a spare worker: the latest parked, except the keeper if others are parked. Returns it, and
+    /// whether it was the keeper: then the caller settles the pool, whose timers no worker covers. Returns
+    /// None if the pool has no keeper: the worker may have been woken to become it.
+    fn give_away_idle(&self, engine: &Engine<H>, spare: Spare) -> Option<(u32, bool)> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.can_spare(spare))?;
         let top = inner.idle.top()?;
@@ -84,6 +84,6 @@ impl<H: Host> Pool<H> {
         self.state.exit_idle();
         let slot = engine.slot(id);
         slot.pick_to_move();
-        Some(id)
+        Some((id, id == keeper))
     }
 }

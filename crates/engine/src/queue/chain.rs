@@ -143,7 +143,7 @@ impl<H: Host> Wq<H> {
         let cpu = self.engine().host().current_cpu();
         let pwq = self.route_near(cpu);
         // All go to one pwq, so that they stay in their order.
-        let to = pwq.home().spec().cpus.first().map_or(Destination::Here, Destination::On);
+        let to = pwq.home().cpu().map_or(Destination::Here, Destination::On);
         let is_open = self.looks_open();
         let (mut newest, mut oldest) = (std::ptr::null_mut(), std::ptr::null_mut());
         let push = |newest: &mut *mut Work, oldest: *mut Work| {

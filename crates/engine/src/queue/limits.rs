@@ -84,7 +84,7 @@ impl Tunable {
             effective: None,
             mask: CpuSet::new(),
             fitted: std::ptr::null(),
-            routed: None,
+            routed: Vec::new(),
         }
     }
 }

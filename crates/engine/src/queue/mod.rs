@@ -168,7 +168,7 @@ pub(crate) struct Tunable {
     /// The value of the engine's CPUs that the routes are for.
     fitted: *const Cpus,
     /// The pools that the routes lead to.
-    routed: Option<Arc<PoolSet>>,
+    routed: Vec<u32>,
 }
 
 // SAFETY: `fitted` is only compared.
@@ -458,7 +458,7 @@ impl<H: Host> Drop for Wq<H> {
                 self.engine.pwqs.release(pwq.id);
             }
         }
-        let routed = self.tunable.lock().routed.take();
+        let routed = std::mem::take(&mut self.tunable.lock().routed);
         let deserted = self.remove_routes(routed);
         let sets = std::mem::take(&mut *self.sets.lock());
         for UsedSet { set, counted } in sets {

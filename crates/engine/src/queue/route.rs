@@ -12,7 +12,7 @@ use uwork_policy::scope::{
 use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, QueueError, Tunable, UsedSet, Wq};
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cpus, Host};
 use crate::lifecycle::housekeeping::Fit;
 use crate::pool::Pool;
 use crate::pool::{Context, PoolSet, SetKey};
@@ -254,20 +254,12 @@ impl<H: Host> Wq<H> {
         let fit = self.engine.versions.now();
         let (kind, cpus) = (self.kind_in(kind, fit), &fit.cpus);
         let (key, effective, mask) = match &kind {
-            Kind::PerCpu => {
-                let pods = cpus.allowed.iter().map(CpuSet::single).collect();
-                let nice = self.engine.default_nice(self.flags);
-                let bh = self.flags.contains(Flags::BH);
-                let context = if bh { Context::Bh } else { Context::Managed };
-                let (bound, strict, sharded, saves) = (true, true, false, false);
-                let key = SetKey { pods, nice, context, bound, strict, sharded, saves };
-                (key, None, cpus.allowed.clone())
-            }
+            Kind::PerCpu => (self.per_cpu_key(cpus), None, cpus.allowed.clone()),
             Kind::Ordered(attrs) => self.unbound_key(fit, attrs, false),
             Kind::Unbound(attrs) => self.unbound_key(fit, attrs, tunable.max_active == 1),
             Kind::Dedicated(attrs) => {
                 let (key, _, mask) = self.unbound_key(fit, attrs, false);
-                let pods = vec![mask.clone()];
+                let pods = vec![key.pods.iter().flat_map(CpuSet::iter).collect()];
                 let context = Context::Dedicated;
                 (
                     SetKey { pods, context, strict: true, sharded: false, saves: false, ..key },
@@ -276,7 +268,9 @@ impl<H: Host> Wq<H> {
                 )
             }
         };
-        let set = self.use_set(key)?;
+        let set = self.use_set(key, &mask)?;
+        // The pools of the CPUs that the queue may use now. The others wait, without a route.
+        let used = set.used(&mask);
         let limits = |pool: &Pool<H>| Limits {
             max_active: self.limit_on(pool, tunable, &mask),
             cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
@@ -284,7 +278,7 @@ impl<H: Host> Wq<H> {
             name: self.name,
             rescuer: self.rescuer().map(Rescuer::slot),
         };
-        let pwqs = self.pwqs_for(&set, limits)?;
+        let pwqs = self.pwqs_for(&set, &used, limits)?;
         let floats = self.per_cpu && matches!(kind, Kind::Unbound(_));
         self.floats.store(floats, Ordering::Relaxed);
         tunable.kind = kind;
@@ -294,18 +288,21 @@ impl<H: Host> Wq<H> {
         let mut ready = self.share_limits();
         ready.append(self.apply_limits(tunable));
         ready.roomier = self.count_limits(tunable);
-        set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
+        let routed: Vec<u32> = used.iter().map(|&at| set.pools[at]).collect();
+        routed.iter().for_each(|&id| self.engine.pool(id).add_route());
         let mut unreached = vec![true; self.routes.len()];
-        for (cpu, at) in set.by_cpu() {
-            let Some(route) = self.routes.get(cpu as usize) else { continue };
-            unreached[cpu as usize] = false;
-            let pwq = pwqs[if self.ordered { 0 } else { at }];
-            // A submitter may combine the new pool with the old pwq or the other way round.
-            // Readiness only decides which pool examines the pwq first, so both combinations
-            // preserve the queue's guarantees.
+        for (index, &at) in used.iter().enumerate() {
+            let pwq = pwqs[if self.ordered { 0 } else { index }];
             let pool: *const Pool<H> = self.engine.pool(set.pools[at]);
-            route.pool.store(pool.cast_mut(), Ordering::Release);
-            route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
+            for cpu in set.cpus(at).and(&tunable.mask).iter() {
+                let Some(route) = self.routes.get(cpu as usize) else { continue };
+                unreached[cpu as usize] = false;
+                // A submitter may combine the new pool with the old pwq or the other way round.
+                // Readiness only decides which pool examines the pwq first, so both combinations
+                // preserve the queue's guarantees.
+                route.pool.store(pool.cast_mut(), Ordering::Release);
+                route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
+            }
         }
         // After the new routes are stored, and before the old ones are removed: see `turns`.
         self.turns.set(&tunable.mask);
@@ -314,26 +311,29 @@ impl<H: Host> Wq<H> {
             route.pool.store(std::ptr::null_mut(), Ordering::Release);
         }
         tunable.fitted = cpus;
-        let before = tunable.routed.replace(set);
+        let before = std::mem::replace(&mut tunable.routed, routed);
         ready.deserted = self.remove_routes(before);
         Ok(ready)
     }
 
     /// Removes this queue's routes to these pools. Returns the pools to which no route leads any
     /// more.
-    pub(super) fn remove_routes(&self, set: Option<Arc<PoolSet>>) -> Vec<u32> {
-        let pools = set.iter().flat_map(|set| &set.pools).copied();
-        pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
+    pub(super) fn remove_routes(&self, mut pools: Vec<u32>) -> Vec<u32> {
+        pools.retain(|&id| self.engine.pool(id).remove_route());
+        pools
     }
 
-    /// The pools for this key. The queue uses them from now on.
-    fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
-        if let Some(own) = self.sets.lock().iter().find(|used| used.set.is_for(&key)) {
-            // The set has workers, and this queue is one of its users; a dedicated set has no
-            // other.
-            return Ok(own.set.clone());
+    /// The pools for this key, with workers for the CPUs of the mask. The queue uses them from now on.
+    fn use_set(&self, key: SetKey, mask: &CpuSet) -> Result<Arc<PoolSet>, QueueError> {
+        let known = |used: &&UsedSet| used.set.is_for(&key);
+        let own = self.sets.lock().iter().find(known).map(|used| used.set.clone());
+        if let Some(own) = own {
+            // This queue is one of its users; a dedicated set has no other. The queue may have had none of
+            // these CPUs before.
+            own.create_first_workers(&self.engine, mask)?;
+            return Ok(own);
         }
-        let set = self.engine.sets.use_set(&self.engine, key, self.name)?;
+        let set = self.engine.sets.use_set(&self.engine, key, mask, self.name)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);
@@ -362,6 +362,18 @@ impl<H: Host> Wq<H> {
         }
     }
 
+    fn per_cpu_key(&self, cpus: &Cpus) -> SetKey {
+        let pods = self.engine.reach(cpus, true).iter().map(CpuSet::single).collect();
+        let nice = self.engine.default_nice(self.flags);
+        let bh = self.flags.contains(Flags::BH);
+        let context = if bh { Context::Bh } else { Context::Managed };
+        let (bound, strict, sharded, saves) = (true, true, false, false);
+        SetKey { pods, nice, context, bound, strict, sharded, saves }
+    }
+
+    /// The pools, the scope and the mask in effect. The pools do not depend on which CPUs the process may
+    /// use at the moment, except where none of the queue's mask is among them.
+    ///
     /// `one_at_a_time`: the items of a pod start in their order, as far as one of them runs at a time.
     fn unbound_key(
         &self,
@@ -372,6 +384,11 @@ impl<H: Host> Wq<H> {
         let (topology, settings) = (&self.engine.config().topology, &fit.housekeeping);
         let size = settings.cache_shard_size;
         let mask = effective_cpumask(&attrs.cpumask, &fit.cpus.unbound_cpumask);
+        let reach = self.engine.reach(&fit.cpus, false);
+        let reach = match attrs.cpumask.intersects(&fit.cpus.unbound_cpumask) {
+            true => attrs.cpumask.and(&reach),
+            false => reach,
+        };
         // One pool for all CPUs, and so one wheel (`pool/saving.rs`). A scope that was chosen stays.
         let saves = settings.power_efficient
             && self.flags.contains(Flags::POWER_EFFICIENT)
@@ -388,11 +405,12 @@ impl<H: Host> Wq<H> {
             }
         };
         let pods = Pods::of(topology, scope.effective, size);
-        let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
-        // A limit for each pod is that of its pwq. A limit of CPU time below a pod's CPUs is the number
-        // of the pool's workers that run.
-        let is_whole =
-            |pod: &CpuSet| fit.cpus.cpu_limit.is_some_and(|max| (max as usize) < pod.len());
+        let pods: Vec<CpuSet> = pods.restricted(&reach).map(|(_, pod)| pod).collect();
+        // A limit for each pod is that of its pwq. A limit of CPU time below a pod's usable CPUs is the
+        // number of the pool's workers that run.
+        let is_whole = |pod: &CpuSet| {
+            fit.cpus.cpu_limit.is_some_and(|max| (max as usize) < pod.and(&mask).len())
+        };
         let sharded = !saves
             && !one_at_a_time
             && !self.flags.contains(Flags::POD_LIMITS)
@@ -403,21 +421,23 @@ impl<H: Host> Wq<H> {
         (key, Some(scope), mask)
     }
 
-    /// A pwq for each pool of the set (a single one if ordered); existing pwqs are reused. The homes
-    /// of ordered queues differ: they become ready there when they are thawed.
+    /// A pwq for each of the set's pools at these positions (a single one if ordered); existing pwqs are
+    /// reused. The homes of ordered queues differ: they become ready there when they are thawed.
     fn pwqs_for(
         &self,
         set: &PoolSet,
+        used: &[usize],
         limits: impl Fn(&Pool<H>) -> Limits,
     ) -> Result<Vec<&Pwq<H>>, QueueError> {
         // A new pwq starts with the colour that the queue has reached.
         let flush = self.flush.lock();
         let mut known = self.pwqs.lock();
-        let pools = if self.ordered { &set.pools[..1] } else { &set.pools[..] };
+        let positions = if self.ordered { &used[..1] } else { used };
         let by_pool: HashMap<u32, u32> = known.iter().map(|&(id, pool)| (pool, id)).collect();
         let only = known.first().filter(|_| self.ordered).map(|&(id, _)| id);
-        let mut pwqs = Vec::with_capacity(pools.len());
-        for &pool in pools {
+        let mut pwqs = Vec::with_capacity(positions.len());
+        for &at in positions {
+            let pool = set.pools[at];
             let id = match only.or_else(|| by_pool.get(&pool).copied()) {
                 Some(id) => id,
                 None => {
@@ -430,7 +450,7 @@ impl<H: Host> Wq<H> {
                 }
             };
             let pwq = self.engine.pwqs.get(id).expect("an id that was given out names a pwq");
-            let home = if self.ordered { set.pools[id as usize % set.pools.len()] } else { pool };
+            let home = if self.ordered { set.pools[used[id as usize % used.len()]] } else { pool };
             pwq.set_home(self.engine.pool(home));
             pwqs.push(pwq);
         }

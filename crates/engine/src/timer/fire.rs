@@ -48,7 +48,7 @@ impl<H: Host> Firer<'_, H> {
     /// Where an item expires that names no CPU, if not on the calling thread's.
     fn cpu(self) -> Option<u32> {
         match self {
-            Firer::Watcher(pool) => pool.spec().cpus.first(),
+            Firer::Watcher(pool) => pool.cpu(),
             Firer::Worker(_) | Firer::OtherThread => None,
         }
     }

@@ -77,7 +77,7 @@ impl<H: Host> Watch<H> {
             let scheduled = pool.has_scheduled_batches();
             let ready = pool.looks_ready();
             let starved = pool.create_again_at() != 0;
-            if pool.spec().shares && pool.state.counts().running < pool.target() {
+            if pool.spec().shares && pool.state.counts().running < pool.target_for_neighbours() {
                 state.room.push((pool.spec().first, pool.id));
             }
             let watcher_helps = pool.watcher_helps(engine);

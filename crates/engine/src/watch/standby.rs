@@ -304,7 +304,7 @@ impl<H: Host> Pool<H> {
 
     /// Calls `f` with each CPU on which a worker of this pool runs an item, as far as known. A hint.
     fn for_each_busy_cpu(&self, engine: &Engine<H>, mut f: impl FnMut(u32)) {
-        if let Some(cpu) = self.spec().single_cpu() {
+        if let Some(cpu) = self.spec().single_cpu().filter(|_| !self.is_displaced()) {
             return f(cpu);
         }
         let in_run = |slot: &&crate::slot::Slot<H>| slot.present_run().is_some();

@@ -30,8 +30,8 @@ impl<H: Host> Worker<H> {
         // A change of the CPUs has permitted it all of its pod meanwhile.
         let kept = kept.filter(|_| std::ptr::eq(placed.0, cpus.0));
         if cpu != kept {
-            let pod = cpu.map(CpuSet::single);
-            let places = pod.as_ref().map_or(pool.spec().places(), Places::all);
+            let (own, one) = (pool.spec().places(), cpu.map(CpuSet::single));
+            let places = one.as_ref().map_or(own, |one| Places::all(one, own.bound));
             self.slot().go_to(engine, places);
         }
         self.keeps_to.set((cpu, cpus));
@@ -52,7 +52,8 @@ impl<H: Host> Worker<H> {
     pub(super) fn keep_to_cpu_of_waker(&self) {
         let (engine, slot) = (&*self.engine, self.slot());
         let cpu = slot.restricted_to();
-        slot.lift_restriction(engine, Places::all(&CpuSet::single(cpu)));
+        let bound = self.pool().spec().bound;
+        slot.lift_restriction(engine, Places::all(&CpuSet::single(cpu), bound));
         self.keeps_to.set((Some(cpu), Link(std::ptr::from_ref(engine.cpus()).cast_mut())));
     }
 

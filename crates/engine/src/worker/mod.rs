@@ -227,7 +227,7 @@ impl<H: Host> Worker<H> {
         };
         let mut ready = |pwq: &Pwq<H>| pwq.make_ready(engine);
         let stolen = !std::ptr::eq(from, pool);
-        let brings_from = pool.spec().cpus.first().filter(|_| stolen);
+        let brings_from = if stolen { pool.cpu() } else { None };
         let slots = (&engine.slots, (self.slot, slot));
         let taken = pwq.take((host, now), slots, share, brings_from, &mut ready);
         let Taken::Some { count, left, more, estimate, waited_ns } = taken else {
@@ -328,10 +328,8 @@ impl<H: Host> Worker<H> {
     fn pool_for_more<'a>(&'a self, pwq: &'a Pwq<H>) -> &'a Pool<H> {
         // SAFETY: the queue outlives what holds its pwqs.
         let wq: &Wq<H> = unsafe { &*pwq.wq() };
-        match self.pool().spec().cpus.first() {
-            Some(cpu) if wq.is_ordered() => wq.pool_of(cpu),
-            _ => pwq.home(),
-        }
+        let own = if wq.is_ordered() { self.pool().cpu() } else { None };
+        own.map_or_else(|| pwq.home(), |cpu| wq.pool_of(cpu))
     }
 
     /// Joins the idle stack, unless work arrived meanwhile.
@@ -387,8 +385,9 @@ impl<H: Host> Worker<H> {
     /// When this idle worker may retire; None while the pool does not have too many workers.
     fn retires_at(&self) -> Option<u64> {
         let timeout = self.engine.config().idle_timeout_ns;
-        let since = self.idle_since.get();
-        too_many_workers(self.pool().state.counts()).then(|| since.saturating_add(timeout))
+        let (pool, since) = (self.pool(), self.idle_since.get());
+        let is_surplus = too_many_workers(pool.state.counts()) || pool.needs_no_worker();
+        is_surplus.then(|| since.saturating_add(timeout))
     }
 
     /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.

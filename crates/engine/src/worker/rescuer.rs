@@ -26,6 +26,8 @@
 
 use std::sync::Arc;
 
+use uwork_policy::cpuset::CpuSet;
+
 use crate::account;
 use crate::engine::Engine;
 use crate::host::{Cpus, Event, Host, Places, Runner, ThreadKind, WorkerSpec};
@@ -113,6 +115,11 @@ impl<H: Host> Wq<H> {
         })
     }
 
+    /// Where the rescuer runs that has no items to run, on these CPUs of the queue.
+    pub(crate) fn places_of_rescuer<'a>(&self, cpus: &'a CpuSet) -> Places<'a> {
+        Places::all(cpus, self.is_per_cpu())
+    }
+
     /// Waits until the rescuer, if there is one, no longer uses the queue. Call it once.
     pub(crate) fn stop_rescuer(&self) {
         let (engine, Some(rescuer)) = (self.engine(), self.rescuer()) else { return };
@@ -157,7 +164,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
-    engine.slot(slot).place_thread(engine, Places::all(&queue.cpus()), placed);
+    engine.slot(slot).place_thread(engine, queue.places_of_rescuer(&queue.cpus()), placed);
     let mut last = 0;
     loop {
         while let Some(answered) = queue.answer_mayday(slot, last) {
@@ -188,7 +195,7 @@ impl<H: Host> Pwq<H> {
     fn rescue(&self, engine: &Engine<H>, pool: &Pool<H>, id: u32) {
         let (host, slot) = (engine.host(), engine.slot(id));
         let thread = engine.caller().thread;
-        slot.go_to(engine, Places::all(&pool.spec().pod));
+        slot.go_to(engine, pool.spec().places_in_pod());
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
             let pinned = pool.take_ready(&mut pool.lock(), self);

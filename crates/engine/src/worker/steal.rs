@@ -25,6 +25,10 @@ impl<H: Host> Worker<H> {
         {
             return Some(found);
         }
+        // A claimed wake for a neighbour's items is used for them, even if the pool is displaced since.
+        if self.called_by.get() == CalledBy::Own && pool.is_displaced() {
+            return None;
+        }
         // Before its yield a worker looks at the nearest only: after it, and before it parks, it looks
         // at all. One that was woken for any neighbour's items looks at all at once.
         let spec = pool.spec();
@@ -45,8 +49,10 @@ impl<H: Host> Worker<H> {
             let since = now.saturating_sub(pool.last_batch_at());
             self.called_by.get() != CalledBy::Own || may_steal_unprompted(since, pool.estimate())
         };
+        let looks_at =
+            |&&id: &&u32| self.called_by.get() != CalledBy::Own || self.pool().looks_at(id);
         let overloaded = || {
-            let pools = pools.iter().map(|&id| self.engine.pool(id));
+            let pools = pools.iter().filter(looks_at).map(|&id| self.engine.pool(id));
             pools.filter(|pool| pool.is_overloaded() && may_take_from(pool))
         };
         let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;

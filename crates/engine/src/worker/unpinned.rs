@@ -23,7 +23,7 @@ use uwork_policy::concurrency::leaves_cpu;
 
 use super::Worker;
 use crate::engine::Engine;
-use crate::host::{Host, Places};
+use crate::host::Host;
 use crate::pool::Pool;
 use crate::slot::Slot;
 
@@ -64,7 +64,7 @@ impl<H: Host> Slot<H> {
             return false;
         }
         self.set_unpinned(engine, true);
-        self.go_to(engine, Places::all(&spec.pod));
+        self.go_to(engine, spec.places_in_pod());
         true
     }
 
@@ -84,7 +84,7 @@ impl<H: Host> Slot<H> {
         let thread = self.thread();
         if thread != 0 && self.is_running(run) && !self.is_unpinned() {
             self.note_unpinned(true);
-            let places = Places::all(&pool.spec().pod);
+            let places = pool.spec().places_in_pod();
             engine.host().set_cpus(thread, &engine.cpus().place_in(places));
         }
     }

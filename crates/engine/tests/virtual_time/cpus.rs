@@ -205,9 +205,10 @@ fn a_cpu_has_one_running_worker_across_changes() {
         old.flush().unwrap();
         new.flush().unwrap();
         assert_eq!(most.1.load(Ordering::Relaxed), 1);
-        // Each pool is retired with the last set that uses it.
+        // Each pool is retired with the last set that uses it, and before that a worker that waits for a
+        // CPU which is gone.
         drop(old);
-        host.doze(MS);
+        host.doze(400 * SEC);
         assert_eq!(engine.workers(), 1);
         drop(new);
         host.doze(MS);

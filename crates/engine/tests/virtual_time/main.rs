@@ -22,6 +22,7 @@ mod deadlock;
 mod deferrable;
 mod delayed;
 mod delayed_items;
+mod displaced;
 mod disposal;
 mod drain;
 mod dump;

@@ -1,0 +1,70 @@
+//! A pool's target, and whether the pool is displaced, in one word: a thread that looks for room reads
+//! both in one load.
+//!
+//! | bits | name |
+//! |---|---|
+//! | 0..=30 | target: how many workers should run while work is pending; at least 1 |
+//! | 31 | displaced: the pool may use none of its CPUs, and runs no items of neighbours |
+//!
+//! The two have different writers, so a change of one keeps the other.
+
+use crate::sync::{AtomicU32, Line, Ordering};
+
+const DISPLACED: u32 = 1 << 31;
+
+/// See the module. Every access is SeqCst: a thread that changes the word reads the lists and the bits of
+/// pools with room next, and its partners write those first and read the word second (README.md).
+pub(crate) struct Target(Line<AtomicU32>);
+
+impl Target {
+    /// A target of one worker.
+    pub(crate) fn new() -> Target {
+        Target(Line(AtomicU32::new(1)))
+    }
+
+    /// How many workers should run for the pool's own items.
+    #[inline]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.0.load(Ordering::SeqCst) & !DISPLACED
+    }
+
+    /// How many workers should run for items of neighbours: none if the pool is displaced.
+    #[inline]
+    pub(crate) fn for_neighbours(&self) -> u32 {
+        let word = self.0.0.load(Ordering::SeqCst);
+        if word & DISPLACED == 0 { word } else { 0 }
+    }
+
+    /// Changes the target.
+    pub(crate) fn set(&self, target: u32) {
+        debug_assert!(target & DISPLACED == 0, "a target of {target} workers");
+        let with_target = |word| Some(word & DISPLACED | target.max(1));
+        let _ = self.0.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, with_target);
+    }
+
+    /// Changes whether the pool is displaced.
+    pub(crate) fn set_displaced(&self, displaced: bool) {
+        if displaced {
+            self.0.0.fetch_or(DISPLACED, Ordering::SeqCst);
+        } else {
+            self.0.0.fetch_and(!DISPLACED, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_displaced_pool_keeps_a_target_for_its_own_items() {
+        let word = Target::new();
+        word.set(7);
+        word.set_displaced(true);
+        assert_eq!((word.get(), word.for_neighbours()), (7, 0));
+        word.set(0);
+        assert_eq!((word.get(), word.for_neighbours()), (1, 0));
+        word.set_displaced(false);
+        assert_eq!((word.get(), word.for_neighbours()), (1, 1));
+    }
+}
