@@ -179,6 +179,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// Claims the wake of this pool; `None` if as many workers run as its target asks for.
+    #[track_caller]
     fn claim(&self) -> Option<Claim> {
         let target = self.target();
         match self.state.begin_wake(target) {
@@ -188,12 +189,14 @@ impl<H: Host> Pool<H> {
     }
 
     /// Whether fewer workers run than the target asks for, and none is on its way up.
+    #[track_caller]
     pub(super) fn has_room(&self) -> bool {
         need_more_workers(self.state.counts(), self.target())
     }
 
     /// Notes for the pools of the set that this one may have room. Called after each change that can
     /// make room: fewer workers run, a wake ends, or the target changes.
+    #[track_caller]
     pub(crate) fn note_room(&self) {
         if let Some(set) = self.spec.get().and_then(|spec| spec.wide.as_ref())
             && self.has_room()
