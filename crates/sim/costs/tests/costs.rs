@@ -33,7 +33,7 @@ fn histories_hold_when_threads_lose_their_cpu_at_any_access() {
         let run = play(&script, &machine, &Costs::default()).unwrap();
         let found = check(&script, &machine, &run);
         assert!(found.is_empty(), "seed {seed}: {found:?}");
-        transfers += run.bill.unwrap().hottest().iter().map(|(_, hot)| hot.transfers).sum::<u64>();
+        transfers += run.bill.unwrap().hottest().iter().map(|hot| hot.transfers).sum::<u64>();
     }
     assert!(transfers > 10_000, "{transfers}");
 }
@@ -53,7 +53,7 @@ fn distant_caches_cost_more_than_near_ones() {
     let near = flood("system", "core:8", 50);
     let far = flood("system", "node:8 core:1", 50);
     assert_eq!(far.ending, Ending::Complete);
-    let moved = |run: &Run| run.bill.as_ref().unwrap().hottest()[0].1;
+    let moved = |run: &Run| run.bill.as_ref().unwrap().hottest()[0];
     assert!(moved(&near).transfers > 100, "{:?}", moved(&near));
     assert!(far.busy_ns > near.busy_ns, "{} {}", far.busy_ns, near.busy_ns);
 }
@@ -167,4 +167,16 @@ fn a_load_on_the_engine_is_complete_and_the_same_again_on_another_heap() {
     assert!(first.submission_ns(50) <= first.submission_ns(99) && first.threads > 0, "{first:?}");
     assert_eq!(first.submissions_ns, second.submissions_ns);
     assert_eq!(first.elapsed_ns, second.elapsed_ns);
+}
+
+/// `uwork sim scale` plays one run for all of them.
+#[test]
+fn scopes_with_the_same_pods_cost_the_same() {
+    let [shard, cache, system] =
+        [AffinityScope::CacheShard, AffinityScope::Cache, AffinityScope::System]
+            .map(|scope| load(Queue::Engine, scope));
+    for other in [cache, system] {
+        assert_eq!(shard.submissions_ns, other.submissions_ns);
+        assert_eq!((shard.elapsed_ns, shard.busy_ns), (other.elapsed_ns, other.busy_ns));
+    }
 }

@@ -15,7 +15,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScopeChoice;
 use uwork_policy::topology::Topology;
 
-use super::bill::{Bill, Use};
+use super::bill::{Bill, Hot, Use};
 use super::kernel::{self, Wake};
 use super::{Costs, Recording};
 use crate::chance::Chaos;
@@ -110,8 +110,8 @@ pub struct Outcome {
     pub spun: f64,
     /// The most cache lines with shared state that were in use at once, in bytes.
     pub used_bytes: u64,
-    /// The line that took the most time, as a place in the engine.
-    pub hottest: Option<super::bill::Hot>,
+    /// The places in the engine whose accesses took the most time, first.
+    pub hottest: Vec<Hot>,
 }
 
 impl Outcome {
@@ -131,6 +131,13 @@ impl Outcome {
     #[must_use]
     pub fn busy_ns_per_item(&self) -> f64 {
         self.busy_ns as f64 / self.items.max(1) as f64
+    }
+
+    /// The time of the transfers of lines for an item, with the waits for them.
+    #[must_use]
+    pub fn lines_ns_per_item(&self) -> f64 {
+        let ps: u64 = self.hottest.iter().map(|hot| hot.ps).sum();
+        ps as f64 / 1e3 / self.items.max(1) as f64
     }
 
     /// Wakes of an item.
@@ -293,7 +300,7 @@ impl Notes {
         outcome.busy_ns = now.busy_ns - before.busy_ns;
         outcome.spun = bill.spun_ns() as f64 / outcome.busy_ns.max(1) as f64;
         outcome.used_bytes = bill.used_bytes();
-        outcome.hottest = bill.hottest().first().map(|&(_, hot)| hot);
+        outcome.hottest = bill.hottest();
     }
 }
 
