@@ -6,23 +6,14 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::scope::{
-    AffinityScope, AffinityScopeChoice, DEFAULT_SHARD_SIZE, Pods, effective_scope,
-};
-use uwork_policy::topology::Topology;
+use uwork_policy::scope::AffinityScopeChoice;
 use uwork_sim::costs::load::{Load, Outcome, Queue, run as play};
 use uwork_sim::costs::{Costs, TYPICAL};
-use uwork_sim::machines::machine;
 
+use super::machines::{SIZES, of_size, pods, sizes};
 use super::{UserError, costs};
 use crate::commands::progress::Progress;
 use crate::commands::{print, written};
-
-/// The sizes of machines.
-const CPUS: [usize; 8] = [1, 2, 4, 8, 32, 128, 512, 1024];
-/// CPUs of a cache, and caches of a node, as in the machine `numa1024`.
-const CACHE_CPUS: usize = 8;
-const NODE_CACHES: usize = 8;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -68,25 +59,6 @@ pub(super) struct Args {
 const COLORS: [&str; 8] =
     ["#1f77b4", "#2ca02c", "#ff7f0e", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f"];
 
-/// A machine of this size: caches of 8 CPUs, nodes of 8 caches.
-fn notation(cpus: usize) -> String {
-    let (cache, node) = (CACHE_CPUS, CACHE_CPUS * NODE_CACHES);
-    if cpus <= cache {
-        format!("core:{cpus}")
-    } else if cpus <= node {
-        format!("llc:{} core:{cache}", cpus / cache)
-    } else {
-        format!("node:{} llc:{NODE_CACHES} core:{cache}", cpus / node)
-    }
-}
-
-/// The pods of a queue of this scope.
-fn pods(machine: &Topology, scope: AffinityScopeChoice) -> Vec<CpuSet> {
-    let (online, shard) = (machine.online(), DEFAULT_SHARD_SIZE);
-    let scope = effective_scope(machine, scope, AffinityScope::Cache, online, shard).effective;
-    Pods::of(machine, scope, shard).pods().to_vec()
-}
-
 /// A line of the table and a point of the picture.
 struct Point {
     scope: AffinityScopeChoice,
@@ -110,7 +82,7 @@ fn measure(
         strict: args.strict,
         ..Load::new(scope)
     };
-    let machine = machine(&notation(cpus)).map_err(|error| UserError(error.to_string()))?;
+    let machine = of_size(cpus)?;
     let pods = pods(&machine, scope);
     let outcome = match known.iter().find(|point| point.cpus == cpus && point.pods == pods) {
         Some(point) => point.outcome.clone(),
@@ -146,8 +118,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut points: Vec<Point> = Vec::new();
-    let sizes = usize::from(args.from)..=usize::from(args.cpus);
-    let sizes: Vec<usize> = CPUS.into_iter().filter(|cpus| sizes.contains(cpus)).collect();
+    let sizes = sizes(args.from, args.cpus);
     let progress = Progress::new(Some(args.scopes.len() * sizes.len()));
     // One CPU is one pod in every scope.
     let alone = measure(args, &figures, &[], (AffinityScopeChoice::Default, 1))?;
@@ -243,7 +214,7 @@ fn svg(points: &[Point], args: &Args, figures: &Costs) -> String {
             writeln!(text, "<path d=\"M{MARGIN} {at:.1}H{}\" stroke=\"#ddd\"/>", WIDTH - MARGIN);
         text += &write(MARGIN - 6.0, at + 4.0, "end", &format!("1e{power}"));
     }
-    for cpus in CPUS.into_iter().filter(|&cpus| cpus <= widest) {
+    for cpus in SIZES.into_iter().filter(|&cpus| cpus <= widest) {
         text += &write(x(cpus), HEIGHT - MARGIN + 18.0, "middle", &cpus.to_string());
     }
     // Lines may coincide in part. The first ones are thin, and on top of the others.
