@@ -49,8 +49,8 @@ pub struct OpenOutcome {
     /// The same in a perfect queue, whose servers are the CPUs without a producer, and whose idle
     /// servers need [`wake_ns`] to begin.
     pub perfect_ns: Vec<u64>,
-    /// The durations of the submissions, in all.
-    pub submitting_ns: u64,
+    /// The durations of the submissions.
+    pub submissions_ns: Vec<u64>,
     /// From the first submission to the last.
     pub elapsed_ns: u64,
     /// Wakes of workers.
@@ -145,7 +145,7 @@ pub fn run(machine: &Topology, costs: &Costs, load: &OpenLoop) -> Result<OpenOut
     Ok(OpenOutcome {
         sojourns_ns: counted.iter().map(sojourn).collect(),
         perfect_ns: perfect(&arrivals, servers, wake_ns(costs)).split_off(warm_up),
-        submitting_ns: counted.iter().map(|passage| passage.submitting_ns).sum(),
+        submissions_ns: counted.iter().map(|passage| passage.submitting_ns).collect(),
         elapsed_ns: at(counted.last()) - at(counted.first()),
         wakes: after.wakes - before.wakes,
         futile: after.futile - before.futile,

@@ -90,7 +90,7 @@ impl Loaded {
     }
 }
 
-/// The mean time between two items of a producer. `submitting_ns` is the cost of a submission.
+/// The mean time between two items of a producer. A submission takes `submitting_ns`.
 fn gap_ns(producers: u64, servers: u64, submitting_ns: u64, mix: Mix) -> u64 {
     (submitting_ns * 100 / RATE_PERCENT)
         .max(mix.mean_ns() * producers * 100 / (servers * RATE_PERCENT))
@@ -110,7 +110,7 @@ fn measure(
     let alone = producers[..1].to_vec();
     let probe = OpenLoop { producers: alone, mix, gap_ns: apart_ns, items, scope, seed };
     let probed = play(machine, figures, &probe).map_err(UserError)?;
-    let submitting_ns = probed.submitting_ns / probed.sojourns_ns.len().max(1) as u64;
+    let submitting_ns = percentile(&probed.submissions_ns, 50);
     let gap_ns = gap_ns(producers.len() as u64, servers as u64, submitting_ns, mix);
     let load = OpenLoop { producers, gap_ns, items: args.items as usize, ..probe };
     play(machine, figures, &load).map_err(UserError)
@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "CPUs",
         "items",
         "items/s",
-        "enq ns"
+        "enq p50"
     );
     for percent in PERCENTILES {
         titles += &format!(" {:>8} {:>6}", format!("p{percent} us"), "x");
@@ -168,7 +168,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
 fn row(begin: &str, outcome: &OpenOutcome) -> (String, bool) {
     let items = outcome.sojourns_ns.len().max(1) as f64;
     let rate = items * 1e9 / outcome.elapsed_ns.max(1) as f64;
-    let mut row = format!("{begin} {rate:>9.0} {:>7.0}", outcome.submitting_ns as f64 / items);
+    let mut row = format!("{begin} {rate:>9.0} {:>7}", percentile(&outcome.submissions_ns, 50));
     let mut passes = true;
     for percent in PERCENTILES {
         let ns = |times: &[u64]| percentile(times, percent) as f64;
