@@ -219,7 +219,7 @@ fn move_has_a_row_for_each_load_and_mix_and_its_exit_status_is_that_of_the_rows(
     assert_eq!(table.iter().map(|row| &row[..3]).collect::<Vec<_>>(), wanted, "{shown}");
     let mut is_above = false;
     for row in &table {
-        let ratios = [6, 8, 10].map(|at| row[at].parse::<f64>().unwrap());
+        let ratios = [7, 9, 11].map(|at| row[at].parse::<f64>().unwrap());
         assert!(ratios.iter().all(|&ratio| ratio > 0.0), "{shown}");
         is_above |= *row.last().unwrap() == "above";
         assert!(["ok", "above"].contains(row.last().unwrap()), "{shown}");

@@ -217,15 +217,3 @@ fn an_open_loop_without_a_cpu_for_its_items_is_refused() {
     let error = run_open(&machine("core:2").unwrap(), &Costs::default(), &open_loop(vec![0, 1]));
     assert!(error.unwrap_err().contains("each CPU has a producer"));
 }
-
-#[test]
-fn only_a_park_without_an_item_since_the_last_one_is_futile() {
-    let futile = |more: &str| {
-        let text = format!("queue q percpu\nitem a q: burn 5us\nthread: queue a; flush a{more}\n");
-        let script = parse(&text).unwrap();
-        play(&script, &machine("core:1").unwrap(), &Costs::default()).unwrap().counts.futile
-    };
-    assert_eq!(futile(""), 0);
-    // The parked worker wakes for the timer, whose item is gone.
-    assert!(futile("; arm a 5ms; cancel a; doze 20ms") > 0);
-}

@@ -51,6 +51,8 @@ pub struct OpenOutcome {
     pub perfect_ns: Vec<u64>,
     /// The durations of the submissions.
     pub submissions_ns: Vec<u64>,
+    /// The part of the producers' time that is.
+    pub submitting: f64,
     /// From the first submission to the last.
     pub elapsed_ns: u64,
     /// Wakes of workers.
@@ -142,11 +144,15 @@ pub fn run(machine: &Topology, costs: &Costs, load: &OpenLoop) -> Result<OpenOut
     let counted = &noted.passages[warm_up..];
     let sojourn = |passage: &Passage| passage.ended - passage.arrival.at;
     let at = |passage: Option<&Passage>| passage.map_or(0, |passage| passage.arrival.at);
+    let elapsed_ns = at(counted.last()) - at(counted.first());
+    let submissions_ns: Vec<u64> = counted.iter().map(|passage| passage.submitting_ns).collect();
+    let produced_ns = (elapsed_ns * load.producers.len() as u64).max(1);
     Ok(OpenOutcome {
         sojourns_ns: counted.iter().map(sojourn).collect(),
         perfect_ns: perfect(&arrivals, servers, wake_ns(costs)).split_off(warm_up),
-        submissions_ns: counted.iter().map(|passage| passage.submitting_ns).collect(),
-        elapsed_ns: at(counted.last()) - at(counted.first()),
+        submitting: submissions_ns.iter().sum::<u64>() as f64 / produced_ns as f64,
+        submissions_ns,
+        elapsed_ns,
         wakes: after.wakes - before.wakes,
         futile: after.futile - before.futile,
     })

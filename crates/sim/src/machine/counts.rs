@@ -44,3 +44,35 @@ impl Machine {
         self.counts.futile += u64::from(is_futile);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uwork_engine::host::Host;
+    use uwork_policy::cpuset::CpuSet;
+
+    use super::*;
+    use crate::chance::Chaos;
+    use crate::host::{Event, VirtualHost};
+    use crate::simulation;
+
+    #[test]
+    fn a_park_of_the_engine_is_futile_without_an_item_since_the_last_one() {
+        for (name, futile) in [("uw/0", 2), ("uw/watch", 0), ("test", 0)] {
+            let cpus = CpuSet::single(0);
+            let host = VirtualHost::new(Machine::new(cpus.clone(), Chaos::STEADY, 0));
+            let theirs = host.clone();
+            let main = move || {
+                let event = Event::default();
+                for has_run in [true, false, true, false] {
+                    if has_run {
+                        theirs.machine().note_item();
+                    }
+                    let _ = theirs.park(&event, Some(theirs.time() + 1));
+                }
+            };
+            host.machine().add_thread(name, &cpus, Box::new(main));
+            simulation::run(&host, name);
+            assert_eq!(host.counts().futile, futile, "{name}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod check;
 mod costs;
 mod machines;
 mod moving;
+mod parallel;
 mod power;
 mod run;
 mod scale;

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScopeChoice;
-use uwork_policy::topology::Topology;
 use uwork_sim::costs::open::{OpenLoop, OpenOutcome, run as play, wake_ns};
 use uwork_sim::costs::{Costs, TYPICAL};
 use uwork_sim::plan::{Mix, percentile};
 use uwork_sim::setup::US;
 
 use super::machines::{of_size, pods, sizes};
+use super::parallel::in_order;
 use super::{UserError, costs};
 use crate::commands::progress::Progress;
 use crate::commands::{print, written};
@@ -21,9 +21,7 @@ const PASSES: f64 = 1.5;
 const PERCENTILES: [usize; 3] = [50, 90, 99];
 /// The rate, in percent of what the producers can submit, and of what the other CPUs can run.
 const RATE_PERCENT: u64 = 60;
-/// A submission's cost is that of items so far apart that each finds idle workers.
-const APART_NS: u64 = 100 * US;
-/// Items that give that cost.
+/// Items that each producer submits without a pause, for what it can submit.
 const PROBES: usize = 500;
 
 /// The items, by the time that they compute.
@@ -90,30 +88,27 @@ impl Loaded {
     }
 }
 
-/// The mean time between two items of a producer. A submission takes `submitting_ns`.
-fn gap_ns(producers: u64, servers: u64, submitting_ns: u64, mix: Mix) -> u64 {
-    (submitting_ns * 100 / RATE_PERCENT)
-        .max(mix.mean_ns() * producers * 100 / (servers * RATE_PERCENT))
+/// A row of the table.
+struct Case {
+    loaded: Loaded,
+    cpus: usize,
+    name: &'static str,
+    mix: Mix,
 }
 
-fn measure(
-    args: &Args,
-    figures: &Costs,
-    machine: &Topology,
-    (loaded, mix): (Loaded, Mix),
-) -> Result<OpenOutcome, UserError> {
-    let producers = loaded.cpus(&pods(machine, args.scope));
-    let servers = machine.online().len() - producers.len();
-    let apart_ns = APART_NS + mix.mean_ns();
-    let items = PROBES;
-    let (scope, seed) = (args.scope, args.seed);
-    let alone = producers[..1].to_vec();
-    let probe = OpenLoop { producers: alone, mix, gap_ns: apart_ns, items, scope, seed };
-    let probed = play(machine, figures, &probe).map_err(UserError)?;
-    let submitting_ns = percentile(&probed.submissions_ns, 50);
-    let gap_ns = gap_ns(producers.len() as u64, servers as u64, submitting_ns, mix);
-    let load = OpenLoop { producers, gap_ns, items: args.items as usize, ..probe };
-    play(machine, figures, &load).map_err(UserError)
+fn measure(args: &Args, figures: &Costs, case: &Case) -> Result<OpenOutcome, UserError> {
+    let (machine, mix) = (of_size(case.cpus)?, case.mix);
+    let producers = case.loaded.cpus(&pods(&machine, args.scope));
+    let (count, servers) = (producers.len(), machine.online().len() - producers.len());
+    let (scope, seed, items) = (args.scope, args.seed, PROBES * count);
+    let probe = OpenLoop { producers, mix, gap_ns: 0, items, scope, seed };
+    let probed = play(&machine, figures, &probe).map_err(UserError)?;
+    // Of each producer.
+    let submitting_ns = probed.elapsed_ns * count as u64 / probed.sojourns_ns.len() as u64;
+    let running_ns = mix.mean_ns() * count as u64 / servers as u64;
+    let gap_ns = submitting_ns.max(running_ns) * 100 / RATE_PERCENT;
+    let load = OpenLoop { gap_ns, items: args.items as usize, ..probe };
+    play(&machine, figures, &load).map_err(UserError)
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
@@ -123,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "simulated: producers compute between their submissions, so every item must move; {} items, scope \
          {}, {RATE_PERCENT} % of what the producers can submit and the other CPUs can run\n\
          costs: {}; x: over a perfect queue on the other CPUs, with a wake of {:.1} us where one idles\n\
-         {:<8} {:>5} {:<8} {:>9} {:>7}",
+         {:<8} {:>5} {:<8} {:>9} {:>7} {:>5}",
         args.items,
         args.scope,
         figures.source,
@@ -132,7 +127,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "CPUs",
         "items",
         "items/s",
-        "enq p50"
+        "enq p50",
+        "enq %"
     );
     for percent in PERCENTILES {
         titles += &format!(" {:>8} {:>6}", format!("p{percent} us"), "x");
@@ -141,23 +137,26 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     if !written(&titles)? {
         return Ok(ExitCode::SUCCESS);
     }
-    let progress = Progress::new(Some(Loaded::ALL.len() * sizes.len() * MIXES.len()));
-    let mut all_pass = true;
+    let mut cases = Vec::new();
     for loaded in Loaded::ALL {
         for &cpus in &sizes {
-            let machine = of_size(cpus)?;
-            for (name, mix) in MIXES {
-                let begin = format!("{:<8} {cpus:>5} {name:<8}", loaded.name());
-                progress.begin(format!("{}, {cpus} CPUs, {name}", loaded.name()));
-                let outcome = measure(args, &figures, &machine, (loaded, mix))?;
-                progress.done();
-                let (line, passes) = row(&begin, &outcome);
-                all_pass &= passes;
-                if !progress.suspend(|| written(&line))? {
-                    return Ok(ExitCode::SUCCESS);
-                }
-            }
+            cases.extend(MIXES.map(|(name, mix)| Case { loaded, cpus, name, mix }));
         }
+    }
+    let progress = Progress::new(Some(cases.len()));
+    let measure = |case: &Case| {
+        progress.begin(format!("{}, {} CPUs, {}", case.loaded.name(), case.cpus, case.name));
+        let row = row(case, &measure(args, &figures, case)?);
+        progress.done();
+        Ok(row)
+    };
+    let mut all_pass = true;
+    let show = |(row, passes): (String, bool)| {
+        all_pass &= passes;
+        progress.suspend(|| written(&row))
+    };
+    if !in_order(&cases, measure, show)? {
+        return Ok(ExitCode::SUCCESS);
     }
     drop(progress);
     print(&format!("ok: at most {PASSES} x the sojourn times of the perfect queue\n"))?;
@@ -165,10 +164,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
 }
 
 /// The line of an outcome, and whether it passes.
-fn row(begin: &str, outcome: &OpenOutcome) -> (String, bool) {
+fn row(case: &Case, outcome: &OpenOutcome) -> (String, bool) {
     let items = outcome.sojourns_ns.len().max(1) as f64;
     let rate = items * 1e9 / outcome.elapsed_ns.max(1) as f64;
-    let mut row = format!("{begin} {rate:>9.0} {:>7}", percentile(&outcome.submissions_ns, 50));
+    let mut row = format!(
+        "{:<8} {:>5} {:<8} {rate:>9.0} {:>7} {:>5.0}",
+        case.loaded.name(),
+        case.cpus,
+        case.name,
+        percentile(&outcome.submissions_ns, 50),
+        outcome.submitting * 100.0
+    );
     let mut passes = true;
     for percent in PERCENTILES {
         let ns = |times: &[u64]| percentile(times, percent) as f64;

@@ -3,14 +3,15 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScopeChoice;
+use uwork_policy::topology::Topology;
 use uwork_sim::costs::load::{Load, Outcome, Queue, run as play};
 use uwork_sim::costs::{Costs, TYPICAL};
 
 use super::machines::{SIZES, of_size, pods, sizes};
+use super::parallel::in_order;
 use super::{UserError, costs};
 use crate::commands::progress::Progress;
 use crate::commands::{print, written};
@@ -59,43 +60,97 @@ pub(super) struct Args {
 const COLORS: [&str; 8] =
     ["#1f77b4", "#2ca02c", "#ff7f0e", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f"];
 
+/// A simulation. The engine knows a scope only by its pods, so scopes with the same pods share a run.
+struct Run {
+    cpus: usize,
+    pods: Vec<CpuSet>,
+    machine: Topology,
+    scope: AffinityScopeChoice,
+}
+
 /// A line of the table and a point of the picture.
 struct Point {
     scope: AffinityScopeChoice,
     cpus: usize,
-    pods: Vec<CpuSet>,
-    outcome: Rc<Outcome>,
+    pods: usize,
+    /// The number of its run.
+    run: usize,
 }
 
-/// The engine knows a scope only by its pods, so scopes with the same pods share a run.
-fn measure(
-    args: &Args,
-    figures: &Costs,
-    known: &[Point],
-    (scope, cpus): (AffinityScopeChoice, usize),
-) -> Result<Point, UserError> {
+/// The runs and the points of these scopes and sizes. The first run is that of one CPU.
+fn plan(
+    scopes: &[AffinityScopeChoice],
+    sizes: &[usize],
+) -> Result<(Vec<Run>, Vec<Point>), UserError> {
+    let run = |scope, cpus| {
+        let machine = of_size(cpus);
+        machine.map(|machine| Run { cpus, pods: pods(&machine, scope), machine, scope })
+    };
+    let (mut runs, mut points) = (vec![run(AffinityScopeChoice::Default, 1)?], Vec::new());
+    for &scope in scopes {
+        for &cpus in sizes {
+            let new = run(scope, cpus)?;
+            let pods = new.pods.len();
+            let known = runs.iter().position(|run| run.cpus == cpus && run.pods == new.pods);
+            let run = known.unwrap_or(runs.len());
+            if known.is_none() {
+                runs.push(new);
+            }
+            points.push(Point { scope, cpus, pods, run });
+        }
+    }
+    Ok((runs, points))
+}
+
+fn measure(args: &Args, figures: &Costs, run: &Run) -> Result<Outcome, UserError> {
     let load = Load {
-        producers: cpus,
+        producers: run.cpus,
         batch: usize::from(args.batch),
         batches: usize::from(args.batches),
         work_ns: args.work,
         strict: args.strict,
-        ..Load::new(scope)
+        ..Load::new(run.scope)
     };
-    let machine = of_size(cpus)?;
-    let pods = pods(&machine, scope);
-    let outcome = match known.iter().find(|point| point.cpus == cpus && point.pods == pods) {
-        Some(point) => point.outcome.clone(),
-        None => Rc::new(play(&machine, figures, Queue::Engine, load).map_err(UserError)?),
-    };
-    Ok(Point { scope, cpus, pods, outcome })
+    play(&run.machine, figures, Queue::Engine, load).map_err(UserError)
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
     let figures = costs::read(&args.costs)?;
+    if !written(&titles(args, &figures))? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (runs, points) = plan(&args.scopes, &sizes(args.from, args.cpus))?;
+    let progress = Progress::new(Some(runs.len()));
+    let measure = |run: &Run| {
+        progress.begin(format!("{}, {} CPUs", run.scope, run.cpus));
+        let outcome = measure(args, &figures, run)?;
+        progress.done();
+        Ok(outcome)
+    };
+    let (mut outcomes, mut shown) = (Vec::new(), 0);
+    let show = |outcome| {
+        outcomes.push(outcome);
+        while let Some(point) = points.get(shown).filter(|point| point.run < outcomes.len()) {
+            let row = row(point, &outcomes[point.run], &outcomes[0], args.places);
+            if !progress.suspend(|| written(&row))? {
+                return Ok(false);
+            }
+            shown += 1;
+        }
+        Ok(true)
+    };
+    let reads = in_order(&runs, measure, show)?;
+    drop(progress);
+    let Some(path) = args.svg.as_ref().filter(|_| reads) else { return Ok(ExitCode::SUCCESS) };
+    std::fs::write(path, svg(&points, &outcomes, args, &figures))
+        .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
+    print(&format!("picture: {}\n", path.display()))
+}
+
+fn titles(args: &Args, figures: &Costs) -> String {
     let (batch, work, source) = (args.batch, args.work, &figures.source);
     let strict = if args.strict { ", strict" } else { "" };
-    let titles = format!(
+    format!(
         "simulated: a producer on each CPU, {} batches of {batch} items of {work} ns{strict}; of 1: ns/item \
          over that of one CPU\n\
          costs: {source}\n{:<12} {:>5} {:>5} {:>11} {:>8} {:>6} {:>11} {:>12} {:>8} {:>8} {:>10} {:>8}  {}\n",
@@ -113,44 +168,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
         "wakes/item",
         "KiB",
         "places with the most line time"
-    );
-    if !written(&titles)? {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut points: Vec<Point> = Vec::new();
-    let sizes = sizes(args.from, args.cpus);
-    let progress = Progress::new(Some(args.scopes.len() * sizes.len()));
-    // One CPU is one pod in every scope.
-    let alone = measure(args, &figures, &[], (AffinityScopeChoice::Default, 1))?;
-    for &scope in &args.scopes {
-        for &cpus in &sizes {
-            progress.begin(format!("{scope}, {cpus} CPUs"));
-            let point = measure(args, &figures, &points, (scope, cpus))?;
-            progress.done();
-            if !progress.suspend(|| written(&row(&point, &alone.outcome, args.places)))? {
-                return Ok(ExitCode::SUCCESS);
-            }
-            points.push(point);
-        }
-    }
-    drop(progress);
-    match &args.svg {
-        None => Ok(ExitCode::SUCCESS),
-        Some(path) => {
-            std::fs::write(path, svg(&points, args, &figures))
-                .map_err(|error| UserError(format!("{}: {error}", path.display())))?;
-            print(&format!("picture: {}\n", path.display()))
-        }
-    }
+    )
 }
 
-fn row(point: &Point, alone: &Outcome, places: usize) -> String {
-    let Point { scope, cpus, pods, outcome } = point;
+fn row(point: &Point, outcome: &Outcome, alone: &Outcome, places: usize) -> String {
+    let Point { scope, cpus, pods, .. } = point;
     let each = outcome.ns_per_item();
     format!(
-        "{:<12} {cpus:>5} {:>5} {:>11.0} {each:>8.0} {:>6.2} {:>11.0} {:>12.0} {:>8} {:>8} {:>10.2} {:>8}  {}\n",
+        "{:<12} {cpus:>5} {pods:>5} {:>11.0} {each:>8.0} {:>6.2} {:>11.0} {:>12.0} {:>8} {:>8} {:>10.2} {:>8}  {}\n",
         scope.to_string(),
-        pods.len(),
         outcome.rate(),
         each / alone.ns_per_item(),
         outcome.busy_ns_per_item(),
@@ -176,9 +202,8 @@ fn curves<'a>(
     let mut curves: Vec<(String, Vec<&Point>)> = Vec::new();
     for scope in scopes {
         let own: Vec<&Point> = points.iter().filter(|point| point.scope == *scope).collect();
-        let is_same = |others: &[&Point]| {
-            others.iter().zip(&own).all(|(one, other)| Rc::ptr_eq(&one.outcome, &other.outcome))
-        };
+        let is_same =
+            |others: &[&Point]| others.iter().zip(&own).all(|(one, other)| one.run == other.run);
         match curves.iter_mut().find(|(_, others)| is_same(others)) {
             Some((names, _)) => *names += &format!(", {scope}"),
             None => curves.push((scope.to_string(), own)),
@@ -188,8 +213,9 @@ fn curves<'a>(
 }
 
 /// The throughput over the CPUs, both on logarithmic axes.
-fn svg(points: &[Point], args: &Args, figures: &Costs) -> String {
-    let rates = || points.iter().map(|point| point.outcome.rate().log10());
+fn svg(points: &[Point], outcomes: &[Outcome], args: &Args, figures: &Costs) -> String {
+    let rate = |point: &Point| outcomes[point.run].rate().log10();
+    let rates = || points.iter().map(rate);
     let least = rates().fold(f64::MAX, f64::min).floor();
     let most = rates().fold(f64::MIN, f64::max).ceil().max(least + 1.0);
     let widest = points.iter().map(|point| point.cpus).max().unwrap_or(1).max(2);
@@ -220,8 +246,7 @@ fn svg(points: &[Point], args: &Args, figures: &Costs) -> String {
     // Lines may coincide in part. The first ones are thin, and on top of the others.
     for (at, (names, points)) in curves(points, &args.scopes).iter().enumerate().rev() {
         let (color, width) = (COLORS[at % COLORS.len()], 2.0 + 1.5 * at as f64);
-        let point =
-            |point: &&Point| format!("{:.1},{:.1}", x(point.cpus), y(point.outcome.rate().log10()));
+        let point = |point: &&Point| format!("{:.1},{:.1}", x(point.cpus), y(rate(point)));
         let line = points.iter().map(point).collect::<Vec<_>>().join(" ");
         let _ = writeln!(
             text,
