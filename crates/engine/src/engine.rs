@@ -210,11 +210,13 @@ impl<H: Host> Engine<H> {
     }
 
     /// The slot with an id that was given out.
+    #[track_caller]
     pub(crate) fn slot(&self, id: u32) -> &Slot<H> {
         self.slots.get(id).expect("a slot id that was given out names a slot")
     }
 
     /// The pool with an id that was given out.
+    #[track_caller]
     pub(crate) fn pool(&self, id: u32) -> &Pool<H> {
         self.pools.get(id).expect("a pool id that was given out names a pool")
     }

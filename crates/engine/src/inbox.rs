@@ -39,6 +39,7 @@ impl<T: Node> Inbox<T> {
     /// `node` is live and the caller's alone. From here on it belongs to the thread that takes the
     /// inbox.
     #[inline]
+    #[track_caller]
     pub(crate) unsafe fn push(&self, node: *mut T) {
         // SAFETY: by this function's contract.
         unsafe { self.push_noting(node, |_| {}) }
@@ -50,6 +51,7 @@ impl<T: Node> Inbox<T> {
     /// # Safety
     /// As of [`Inbox::push`].
     #[inline(always)]
+    #[track_caller]
     pub(crate) unsafe fn push_noting(&self, node: *mut T, first: impl Fn(*mut T)) {
         // SAFETY: a chain of one node; by this function's contract.
         unsafe { self.push_chain((node, node), first) };
@@ -63,6 +65,7 @@ impl<T: Node> Inbox<T> {
     /// # Safety
     /// As of [`Inbox::push`], for every node of the chain.
     #[inline(always)]
+    #[track_caller]
     pub(crate) unsafe fn push_chain(
         &self,
         (newest, oldest): (*mut T, *mut T),
@@ -88,6 +91,7 @@ impl<T: Node> Inbox<T> {
 
     /// Takes everything, last pushed first. Returns null when empty.
     #[inline]
+    #[track_caller]
     pub(crate) fn take_all(&self) -> *mut T {
         // SeqCst, as in `is_empty`: a consumer that has just announced its scan must not miss a
         // node that was pushed before the announcement became visible.
@@ -98,6 +102,7 @@ impl<T: Node> Inbox<T> {
     }
 
     /// Takes everything, first pushed first. Returns null when empty.
+    #[track_caller]
     pub(crate) fn take_all_in_order(&self) -> *mut T {
         let mut stack = self.take_all();
         let mut ordered = std::ptr::null_mut();
@@ -115,6 +120,7 @@ impl<T: Node> Inbox<T> {
 
     /// Whether the stack is empty. This is the consumer's half of the handshake in [`Inbox::push`].
     #[inline]
+    #[track_caller]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.load(Ordering::SeqCst).is_null()
     }

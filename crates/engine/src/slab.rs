@@ -44,6 +44,7 @@ impl<T: Send + Sync> Slab<T> {
 
     /// The entry with this id, if its chunk exists.
     #[inline]
+    #[track_caller]
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
         let (chunk, first, _) = chunk_of(id);
         let entries = self.chunks.get(chunk)?.load(Ordering::Acquire);

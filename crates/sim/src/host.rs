@@ -399,6 +399,7 @@ impl Host for VirtualHost {
         if sleeps {
             let current = machine.current.expect("called from outside of the simulation");
             event.sleeper.store(current + 1, Ordering::Relaxed);
+            machine.note_park();
         }
         drop(machine);
         if sleeps {
@@ -480,8 +481,9 @@ impl Host for VirtualHost {
         match point {
             ItemPoint::Started => started.fetch_add(1, Ordering::Relaxed),
             ItemPoint::Ended => ended.fetch_add(1, Ordering::Relaxed),
-            ItemPoint::Activated => 0,
+            ItemPoint::Activated => return,
         };
+        self.machine().note_item();
     }
 
     fn grants_memory(&self) -> bool {

@@ -7,7 +7,8 @@
 //!
 //! Two checkers know a run only from its trace: `oracle` fails a run in which a runnable item waits
 //! for too long, `conservation` one in which an item waits while a CPU idles. `histories` are random
-//! operations on queues of all `kinds` under the oracle.
+//! operations on queues of all `kinds` under the oracle. `plan` has the arrivals of open loops, and a
+//! perfect queue to compare with.
 //!
 //! `script` has histories as text, `draw` makes one for a seed, `play` runs it and returns the `tape`,
 //! `check` has the checkers that know only the tape, and `shrink` makes a failing script small.
@@ -29,6 +30,7 @@ pub mod machine;
 pub mod machines;
 pub mod oracle;
 pub mod perfetto;
+pub mod plan;
 pub mod play;
 pub mod power;
 pub mod script;

@@ -6,6 +6,7 @@
 //! unless `Chaos::slice_ns` gives the CPUs time slices. `schedule` has the scheduler, with its idle
 //! class.
 
+mod counts;
 mod holders;
 mod observe;
 mod paying;
@@ -13,6 +14,7 @@ mod record;
 mod reports;
 mod schedule;
 
+pub use counts::Counts;
 use holders::Holders;
 pub use schedule::IDLE_YIELD_NS;
 
@@ -85,6 +87,8 @@ struct Thread {
     told: CpuSet,
     /// How often it has parked or dozed.
     waits: u64,
+    /// Whether it has run an item since its last park.
+    has_run: bool,
     /// How often it has dozed, woken from that, or lost its CPU.
     switches: u64,
     /// Since when it dozes, if it does.
@@ -100,29 +104,6 @@ struct Thread {
     is_idle_class: bool,
     /// Whether it says that it has a real-time policy.
     is_real_time: bool,
-}
-
-/// The counters of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Calls of `wake`, except those that end a park of the watcher.
-    pub wakes: u64,
-    /// Parks that ended, by a wake or by their deadline, after the thread had slept. Excludes the
-    /// watcher.
-    pub wake_ups: u64,
-    /// The same for the watcher.
-    pub looks: u64,
-    /// Threads that the engine spawned.
-    pub spawns: u64,
-    /// How often a thread lost its CPU to another one.
-    pub evictions: u64,
-}
-
-impl Counts {
-    /// The counters without the watcher's, which may check the CPUs at any time.
-    pub fn without_scans(self) -> Counts {
-        Counts { looks: 0, ..self }
-    }
 }
 
 /// The longest delay of a late wake.
@@ -242,6 +223,7 @@ impl Machine {
             reported_cpu: cpu,
             told: CpuSet::new(),
             waits: 0,
+            has_run: false,
             switches: 0,
             asleep_since: None,
             slept: None,

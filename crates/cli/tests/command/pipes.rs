@@ -20,6 +20,7 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("sim power", &["--seconds", "1", "--draws", "1", "--machine", "board"]),
     ("sim seeds", &["--batches", "1"]),
     ("sim scale", &["--cpus", "2", "--batches", "1"]),
+    ("sim move", &["--cpus", "8", "--items", "100"]),
     ("sim bench", &["--machine", "core:2", "--quick"]),
     ("sim machines", &[]),
     ("bridge run", &["--server", "nowhere", "--stream", "s", "--exec", "true"]),

@@ -158,6 +158,12 @@ fn seeds_refuse_a_time_under_the_lock_beyond_the_items_own() {
     assert!(text(&refused.stderr).contains("1..=1000"), "{}", text(&refused.stderr));
 }
 
+/// The words of each row of a table below its title line, which begins with this word.
+fn rows<'a>(shown: &'a str, title: &str) -> Vec<Vec<&'a str>> {
+    let rows = shown.lines().skip_while(|line| !line.starts_with(title)).skip(1);
+    rows.map(|row| row.split_whitespace().collect()).collect()
+}
+
 #[test]
 fn scale_has_a_row_for_each_size_and_a_picture() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,27 +171,76 @@ fn scale_has_a_row_for_each_size_and_a_picture() {
     let picture = picture.to_str().unwrap();
     let shown = text(&sim(&["scale", "--cpus", "4", "--batches", "4", "--svg", picture]).stdout);
     assert!(shown.starts_with("simulated: ") && shown.contains("costs: typical"), "{shown}");
-    assert_eq!(shown.lines().filter(|line| line.starts_with("system ")).count(), 3, "{shown}");
+    let table = rows(&shown, "scope ");
+    for scope in ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"] {
+        let rows: Vec<_> = table.iter().filter(|row| row[0] == scope).collect();
+        assert_eq!(rows.iter().map(|row| row[1]).collect::<Vec<_>>(), ["1", "2", "4"], "{shown}");
+        // One CPU has no other to share lines with.
+        assert_eq!((rows[0][5], rows[0].len()), ("1.00", 12), "{shown}");
+    }
+    let shared = table.iter().find(|row| row[..2] == ["system", "4"]).unwrap();
+    assert_eq!(shared.iter().filter(|word| word.starts_with('%')).count(), 3, "{shown}");
     let svg = std::fs::read_to_string(picture).unwrap();
-    assert_eq!(svg.matches("<polyline ").count(), 4, "{svg}");
+    // Without threads of cores and with one cache there are pods of one CPU, and a single pod.
+    assert_eq!(svg.matches("<polyline ").count(), 2, "{svg}");
+    for names in [">default, cpu, smt, cluster<", ">cache_shard, cache, numa, system<"] {
+        assert!(svg.contains(names), "{names}: {svg}");
+    }
     assert!(svg.contains("simulated"), "{svg}");
-    let two = ["scale", "--cpus", "4", "--from", "4", "--batches", "4", "--scope", "smt"];
-    let shown = text(&sim(&[&two[..], &["--scope", "numa"]].concat()).stdout);
-    let row = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-    let rows: Vec<_> = shown.lines().skip(3).map(row).collect();
-    assert_eq!(rows, ["smt 4 4", "numa 4 1"], "{shown}");
-    let refused = sim(&["scale", "--cpus", "1025"]);
-    assert!(!refused.status.success());
+}
+
+#[test]
+fn scale_has_the_sizes_and_the_scopes_that_were_asked_for() {
+    let args = ["scale", "--cpus", "4", "--from", "4", "--batches", "4", "--scope", "smt"];
+    let shown = text(&sim(&[&args[..], &["--scope", "numa", "--places", "1"]].concat()).stdout);
+    let table = rows(&shown, "scope ");
+    assert_eq!(
+        table.iter().map(|row| &row[..3]).collect::<Vec<_>>(),
+        [["smt", "4", "4"], ["numa", "4", "1"]]
+    );
+    // The ratio to one CPU, which has no row.
+    assert!(table.iter().all(|row| row[5].parse::<f64>().unwrap() > 0.0), "{shown}");
+    assert_eq!(shown.matches('%').count(), 2, "{shown}");
+    for refused in [["--cpus", "1025"], ["--scope", "socket"]] {
+        assert!(!sim(&["scale", refused[0], refused[1]]).status.success(), "{refused:?}");
+    }
+}
+
+/// The ratios are not asserted: the engine's targets are in docs/simulator.md.
+#[test]
+fn move_has_a_row_for_each_load_and_mix_and_its_exit_status_is_that_of_the_rows() {
+    let output = sim(&["move", "--cpus", "8", "--items", "200"]);
+    let shown = text(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let mut table = rows(&shown, "load ");
+    assert_eq!(table.pop().unwrap()[0], "ok:", "{shown}");
+    let mixes = ["1us", "20us", "100us", "bimodal"];
+    let wanted = ["one", "half"].map(|load| mixes.map(|mix| [load, "8", mix])).concat();
+    assert_eq!(table.iter().map(|row| &row[..3]).collect::<Vec<_>>(), wanted, "{shown}");
+    let mut is_above = false;
+    for row in &table {
+        let ratios = [7, 9, 11].map(|at| row[at].parse::<f64>().unwrap());
+        assert!(ratios.iter().all(|&ratio| ratio > 0.0), "{shown}");
+        is_above |= *row.last().unwrap() == "above";
+        assert!(["ok", "above"].contains(row.last().unwrap()), "{shown}");
+    }
+    assert_eq!(output.status.code(), Some(i32::from(is_above)), "{shown}");
+    // The same seed gives the same figures.
+    let again = sim(&["move", "--cpus", "8", "--items", "200"]);
+    assert_eq!(shown, text(&again.stdout));
+    let refused = sim(&["move", "--from", "1"]);
+    assert!(text(&refused.stderr).contains("2..=1024"), "{}", text(&refused.stderr));
 }
 
 #[test]
 fn a_run_shows_its_progress_on_a_terminal_only() {
-    let small: [&[&str]; 3] = [
+    let small: [&[&str]; 4] = [
         &["scale", "--cpus", "2", "--batches", "2", "--scope", "cpu"],
+        &["move", "--from", "2", "--cpus", "2", "--items", "100"],
         &["bench", "--machine", "core:1", "--quick", "--scope", "cpu"],
         &["power", "--machine", "socket", "--seconds", "1", "--draws", "1"],
     ];
-    for (args, part) in small.into_iter().zip(["0/2 done", "0/3 done", "the socket"]) {
+    for (args, part) in small.into_iter().zip(["0/2 done", "0/8 done", "0/3 done", "the socket"]) {
         assert_eq!(text(&sim(args).stderr), "", "{args:?}");
         let mut ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map(File::from).unwrap();
         grantpt(&ours).unwrap();
@@ -200,7 +255,8 @@ fn a_run_shows_its_progress_on_a_terminal_only() {
         let mut shown = Vec::new();
         // The end is an error (EIO) on Linux.
         let _ = ours.read_to_end(&mut shown);
-        assert!(child.wait().unwrap().success());
+        // That of a comparison is 1 if it does not pass.
+        assert!(matches!(child.wait().unwrap().code(), Some(0 | 1)), "{args:?}");
         let shown = String::from_utf8_lossy(&shown);
         assert!(shown.contains(part), "{args:?}: {shown:?}");
     }

@@ -242,6 +242,7 @@ impl Work {
 
     /// The list that the item is in, and the pwq that it was last enqueued on.
     #[inline]
+    #[track_caller]
     pub(crate) fn placement(&self) -> (Location, Ticket) {
         // Acquire pairs with the Release in `set_placement`: a thread that finds an item detached sees
         // what was done to it before.
@@ -250,11 +251,13 @@ impl Work {
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn location(&self) -> Location {
         self.placement().0
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn ticket(&self) -> Ticket {
         self.placement().1
     }
@@ -271,17 +274,20 @@ impl Work {
 
     /// Only for the owner, or the holder of the guards of the list that the item is in.
     #[inline]
+    #[track_caller]
     pub(crate) fn set_placement(&self, location: Location, ticket: Ticket) {
         item_moves(|| self.location() == Location::Detached, location == Location::Detached);
         self.placement.store(pack(location, ticket), Ordering::Release);
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn set_location(&self, location: Location) {
         self.set_placement(location, self.ticket());
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn set_ticket(&self, ticket: Ticket) {
         self.set_placement(self.location(), ticket);
     }

@@ -137,12 +137,14 @@ impl Word {
     }
 
     /// The owner's view of a word that it already owns (it came off a list).
+    #[track_caller]
     pub(crate) fn owned(&self) -> Owned {
         // Relaxed: only the owner changes the word, and the caller is the owner.
         Owned(self.0.load(Ordering::Relaxed))
     }
 
     /// The owner gives the item up, unchanged and not pending.
+    #[track_caller]
     pub(crate) fn release(&self, owned: Owned) {
         item_attached();
         self.0.swap(owned.0 & !PENDING, Ordering::AcqRel);

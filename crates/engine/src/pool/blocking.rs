@@ -103,6 +103,7 @@ impl BlockingState {
 
     /// Whether blocks were expected when the watcher last checked.
     #[inline]
+    #[track_caller]
     pub(crate) fn expects_any(&self) -> bool {
         self.expect_until.load(Ordering::Relaxed) != 0
     }

@@ -182,8 +182,13 @@ impl<H: Host> Pool<H> {
         }
     }
 
+<<<<<<< HEAD
     /// Claims the wake of this pool for a neighbour's items; `None` if as many workers run as its target
     /// asks for.
+=======
+    /// Claims the wake of this pool; `None` if as many workers run as its target asks for.
+    #[track_caller]
+>>>>>>> origin/scale2-wip
     fn claim(&self) -> Option<Claim> {
         let target = self.target_for_neighbours();
         match self.state.begin_wake(target) {
@@ -192,14 +197,20 @@ impl<H: Host> Pool<H> {
         }
     }
 
+<<<<<<< HEAD
     /// Whether fewer workers run than the target asks for, and none is on its way up. A displaced pool
     /// never has room.
+=======
+    /// Whether fewer workers run than the target asks for, and none is on its way up.
+    #[track_caller]
+>>>>>>> origin/scale2-wip
     pub(super) fn has_room(&self) -> bool {
         need_more_workers(self.state.counts(), self.target_for_neighbours())
     }
 
     /// Notes for the pools of the set that this one may have room. Called after each change that can
     /// make room: fewer workers run, a wake ends, or the target changes.
+    #[track_caller]
     pub(crate) fn note_room(&self) {
         if let Some(set) = self.spec.get().and_then(|spec| spec.wide.as_ref())
             && self.has_room()

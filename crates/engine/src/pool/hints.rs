@@ -81,6 +81,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// How long ago that was.
+    #[track_caller]
     pub(crate) fn since_progress(&self, now: u64) -> u64 {
         now.saturating_sub(self.last_progress_at.load(Ordering::Relaxed))
     }
@@ -92,6 +93,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// When work was last taken.
+    #[track_caller]
     pub(crate) fn last_batch_at(&self) -> u64 {
         self.last_batch_at.get() as u64
     }
@@ -102,6 +104,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// When a worker of this pool last took work: this pool's, or a neighbour's.
+    #[track_caller]
     pub(crate) fn last_taken_at(&self) -> u64 {
         self.last_batch_at().max(self.last_steal_at.get() as u64)
     }
@@ -109,6 +112,7 @@ impl<H: Host> Pool<H> {
     /// How long items of the queue take from which a worker took last. The two values may belong
     /// to different queues for an instant.
     #[inline]
+    #[track_caller]
     pub(crate) fn estimate(&self) -> RunEstimate {
         RunEstimate {
             item_ns: self.item_ns.load(Ordering::Relaxed),
@@ -138,6 +142,7 @@ impl<H: Host> Pool<H> {
 
     /// Whether any worker has items scheduled behind the one that it runs.
     #[inline]
+    #[track_caller]
     pub(crate) fn has_scheduled_batches(&self) -> bool {
         self.scheduled_batches.load(Ordering::SeqCst) > 0
     }

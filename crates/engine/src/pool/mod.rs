@@ -303,6 +303,7 @@ impl<H: Host> Pool<H> {
 
     /// Whether it has more work than its workers can handle: the target runs already, or no idle
     /// worker could come up soon.
+    #[track_caller]
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
@@ -319,6 +320,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// A parked worker, as far as known.
+    #[track_caller]
     pub(crate) fn parked_worker(&self) -> Option<u32> {
         Some(self.parked.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
@@ -328,12 +330,14 @@ impl<H: Host> Pool<H> {
         self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
+    #[track_caller]
     pub(crate) fn lock(&self) -> LockGuard<'_, PoolInner<H>> {
         self.inner.lock()
     }
 
     /// Whether a pwq is ready, as seen without the lock. A pwq on neither list has been taken.
     #[inline]
+    #[track_caller]
     pub(crate) fn looks_ready(&self) -> bool {
         // The inbox first: `gather_ready` sets the mark before it empties the inbox.
         !self.ready_inbox.is_empty() || self.has_ready.0.load(Ordering::SeqCst)
@@ -345,6 +349,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// How long the keeper sleeps; [`NEVER`] if it has not published a time.
+    #[track_caller]
     pub(crate) fn keeper_until(&self) -> u64 {
         self.keeper_until.load(Ordering::SeqCst)
     }

@@ -91,6 +91,7 @@ impl RoomMap {
     }
 
     /// The pool at this position has room. The caller has changed its counters before (R1).
+    #[track_caller]
     pub(crate) fn set(&self, at: usize) {
         let (word, bit) = self.place(at);
         if word.load(Ordering::SeqCst) & bit == 0 {

@@ -43,6 +43,7 @@ impl PoolState {
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn counts(&self) -> PoolCounts {
         counts(self.0.load(Ordering::SeqCst))
     }
@@ -50,6 +51,7 @@ impl PoolState {
     /// Claims the right to bring one more worker up, if the policy wants one.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub(crate) fn begin_wake(&self, target: u32) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
         while need_more_workers(counts(word), target) {
@@ -143,6 +145,7 @@ impl PoolState {
         }
     }
 
+    #[track_caller]
     pub(crate) fn is_retired(&self) -> bool {
         self.0.load(Ordering::SeqCst) & RETIRED != 0
     }

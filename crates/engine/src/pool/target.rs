@@ -66,6 +66,7 @@ impl OffCpuSums {
 
 impl<H: Host> Pool<H> {
     #[inline]
+    #[track_caller]
     pub(crate) fn target(&self) -> u32 {
         self.target.get()
     }
@@ -78,6 +79,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// How many workers should run if none of them leaves its CPU.
+    #[track_caller]
     pub(crate) fn base_target(&self) -> u32 {
         self.off_cpu.base.load(Ordering::Relaxed)
     }

@@ -187,6 +187,7 @@ impl<H: Host> Slot<H> {
     ///
     /// Acquire: if this returns false, everything that the run did is visible to the caller.
     #[inline]
+    #[track_caller]
     pub(crate) fn is_running(&self, run: u64) -> bool {
         self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
     }
@@ -242,6 +243,7 @@ impl<H: Host> Slot<H> {
 
     /// Owner: the number of the current or last run.
     #[inline]
+    #[track_caller]
     pub(crate) fn number(&self) -> u64 {
         self.run.load(Ordering::Relaxed) >> PHASE_BITS
     }

@@ -51,6 +51,7 @@ impl<H: Host> Slot<H> {
     }
 
     /// The worker's pool. It does not change during a run.
+    #[track_caller]
     pub(crate) fn home(&self) -> u32 {
         self.home.load(Ordering::Relaxed)
     }

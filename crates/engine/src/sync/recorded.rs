@@ -32,6 +32,7 @@ pub enum Use {
 /// Receives every use of shared memory by the engine.
 pub trait Recorder {
     /// The calling thread is about to use the memory at this address, here in the engine's source.
+    /// Helpers that many places call are `#[track_caller]`, so that this is the line of the caller.
     fn uses(&self, address: usize, how: Use, here: &'static Location<'static>);
 
     /// The calling thread executes a full fence.

@@ -58,4 +58,6 @@ mod waker;
 mod watchdog;
 mod world;
 
-use uwork_sim::{chance, conservation, histories, host, item, machine, oracle, setup, simulation};
+use uwork_sim::{
+    chance, conservation, histories, host, item, machine, oracle, plan, setup, simulation,
+};

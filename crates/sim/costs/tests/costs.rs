@@ -4,9 +4,11 @@ use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 use uwork_sim::check::check;
 use uwork_sim::costs::kernel::Wake;
 use uwork_sim::costs::load::{Load, Outcome, Queue, run as run_load};
+use uwork_sim::costs::open::{OpenLoop, run as run_open, wake_ns};
 use uwork_sim::costs::{Cost, Costs, play};
 use uwork_sim::draw::draw;
 use uwork_sim::machines::machine;
+use uwork_sim::plan::Mix;
 use uwork_sim::play::{Ending, Run};
 use uwork_sim::script::parse;
 
@@ -33,7 +35,7 @@ fn histories_hold_when_threads_lose_their_cpu_at_any_access() {
         let run = play(&script, &machine, &Costs::default()).unwrap();
         let found = check(&script, &machine, &run);
         assert!(found.is_empty(), "seed {seed}: {found:?}");
-        transfers += run.bill.unwrap().hottest().iter().map(|(_, hot)| hot.transfers).sum::<u64>();
+        transfers += run.bill.unwrap().hottest().iter().map(|hot| hot.transfers).sum::<u64>();
     }
     assert!(transfers > 10_000, "{transfers}");
 }
@@ -53,7 +55,7 @@ fn distant_caches_cost_more_than_near_ones() {
     let near = flood("system", "core:8", 50);
     let far = flood("system", "node:8 core:1", 50);
     assert_eq!(far.ending, Ending::Complete);
-    let moved = |run: &Run| run.bill.as_ref().unwrap().hottest()[0].1;
+    let moved = |run: &Run| run.bill.as_ref().unwrap().hottest()[0];
     assert!(moved(&near).transfers > 100, "{:?}", moved(&near));
     assert!(far.busy_ns > near.busy_ns, "{} {}", far.busy_ns, near.busy_ns);
 }
@@ -167,4 +169,51 @@ fn a_load_on_the_engine_is_complete_and_the_same_again_on_another_heap() {
     assert!(first.submission_ns(50) <= first.submission_ns(99) && first.threads > 0, "{first:?}");
     assert_eq!(first.submissions_ns, second.submissions_ns);
     assert_eq!(first.elapsed_ns, second.elapsed_ns);
+}
+
+/// `uwork sim scale` plays one run for all of them.
+#[test]
+fn scopes_with_the_same_pods_cost_the_same() {
+    let [shard, cache, system] =
+        [AffinityScope::CacheShard, AffinityScope::Cache, AffinityScope::System]
+            .map(|scope| load(Queue::Engine, scope));
+    for other in [cache, system] {
+        assert_eq!(shard.submissions_ns, other.submissions_ns);
+        assert_eq!((shard.elapsed_ns, shard.busy_ns), (other.elapsed_ns, other.busy_ns));
+    }
+}
+
+fn open_loop(producers: Vec<u32>) -> OpenLoop {
+    OpenLoop {
+        producers,
+        mix: Mix::alike(20_000),
+        gap_ns: 100_000,
+        items: 500,
+        scope: AffinityScopeChoice::Default,
+        seed: 1,
+    }
+}
+
+#[test]
+fn each_item_of_an_open_loop_has_its_time_beside_that_of_the_perfect_queue() {
+    let (machine, costs) = (machine("llc:2 core:2").unwrap(), Costs::default());
+    for producers in [vec![0], vec![0, 2]] {
+        let outcome = run_open(&machine, &costs, &open_loop(producers)).unwrap();
+        // The first fifth does not count.
+        assert_eq!((outcome.sojourns_ns.len(), outcome.perfect_ns.len()), (400, 400));
+        assert!(outcome.sojourns_ns.iter().all(|&ns| ns > 20_000), "{outcome:?}");
+        // Two or three servers seldom have an item when the next one arrives.
+        let woken = outcome.perfect_ns.iter().filter(|&&ns| ns == 20_000 + wake_ns(&costs));
+        assert!(woken.count() > 200, "{outcome:?}");
+        assert!(
+            outcome.wakes > 0 && outcome.submissions_ns.iter().all(|&ns| ns > 0),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn an_open_loop_without_a_cpu_for_its_items_is_refused() {
+    let error = run_open(&machine("core:2").unwrap(), &Costs::default(), &open_loop(vec![0, 1]));
+    assert!(error.unwrap_err().contains("each CPU has a producer"));
 }

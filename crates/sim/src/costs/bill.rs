@@ -80,15 +80,10 @@ impl Bill {
 
     /// Whether the executing thread has to settle before it uses this memory: the order of its
     /// accesses and those of other threads counts, or it is far ahead of the clock.
-    pub(crate) fn must_settle(
-        &mut self,
-        address: usize,
-        cpu: u32,
-        here: &'static Location<'static>,
-    ) -> bool {
+    pub(crate) fn must_settle(&mut self, address: usize, cpu: u32) -> bool {
         #[cfg(feature = "costs")]
         super::heap::take_freed(|address, size| self.lines.forget(address, size));
-        let name = self.lines.name(address, cpu, here);
+        let name = self.lines.name(address, cpu);
         !self.is_settled() && (self.owed_ps > AHEAD_PS || self.lines.is_shared(name))
     }
 
@@ -98,15 +93,8 @@ impl Bill {
     }
 
     /// Whether an access by this CPU has its line. Charges what it costs if so.
-    pub(crate) fn hits(
-        &mut self,
-        address: usize,
-        cpu: u32,
-        how: Use,
-        here: &'static Location<'static>,
-        now: u64,
-    ) -> bool {
-        let name = self.lines.name(address, cpu, here);
+    pub(crate) fn hits(&mut self, address: usize, cpu: u32, how: Use, now: u64) -> bool {
+        let name = self.lines.name(address, cpu);
         let hit = self.lines.hits(name, cpu, how, now + self.owed_ps / 1_000);
         if hit {
             self.charge_access(how);
@@ -130,7 +118,7 @@ impl Bill {
         here: &'static Location<'static>,
         now: u64,
     ) -> Transfer {
-        let name = self.lines.name(address, cpu, here);
+        let name = self.lines.name(address, cpu);
         // The thread may have moved to a CPU that has the line.
         if self.lines.hits(name, cpu, how, now) {
             return Transfer { wait_ns: 0, ps: 0 };
@@ -179,9 +167,9 @@ impl Bill {
         self.lines.used_bytes()
     }
 
-    /// The lines that took the most time, first, by name.
+    /// The places in the engine's source whose accesses took the most time, first.
     #[must_use]
-    pub fn hottest(&self) -> Vec<(u32, Hot)> {
+    pub fn hottest(&self) -> Vec<Hot> {
         self.lines.hottest()
     }
 }

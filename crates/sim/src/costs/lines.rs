@@ -4,6 +4,7 @@
 //! first use, which does not. `heap` places each block at the begin of a line, and a freed block's
 //! lines are forgotten. So nothing here depends on the addresses.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
@@ -68,36 +69,24 @@ struct Line {
     /// The CPU that the line leaves, which has it to itself until then. Its accesses need no transfer
     /// while the request of the next CPU is on its way.
     leaves: (u32, u64),
-    hot: Hot,
 }
 
-/// How much time the transfers of a line took.
+/// What the accesses of a place in the engine's source took, over all lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Hot {
-    /// The place in the engine's source whose accesses took more than half of the time. If there is
-    /// none, a place whose accesses took much of it.
+    /// The place.
     pub here: &'static Location<'static>,
-    /// By how much this place leads: the majority vote of Boyer and Moore (1981), with times as votes,
-    /// in picoseconds.
-    lead_ps: u64,
-    /// How often the line moved.
+    /// How often a line moved for an access.
     pub transfers: u64,
-    /// The time that CPUs spent on it, waiting and transferring, in picoseconds.
+    /// The time of the transfers and of the waits for earlier ones, in picoseconds. A store's count
+    /// too, although its CPU does not wait for them.
     pub ps: u64,
 }
 
 impl Hot {
-    /// A transfer for an access from here took this long, in picoseconds.
-    fn note(&mut self, here: &'static Location<'static>, ps: u64) {
-        self.transfers += 1;
+    fn add(&mut self, transfers: u64, ps: u64) {
+        self.transfers += transfers;
         self.ps += ps;
-        if std::ptr::eq(self.here, here) || self.here == here {
-            self.lead_ps += ps;
-        } else if self.lead_ps >= ps {
-            self.lead_ps -= ps;
-        } else {
-            (self.here, self.lead_ps) = (here, ps - self.lead_ps);
-        }
     }
 }
 
@@ -109,6 +98,8 @@ pub(super) struct Lines {
     lines: Vec<Line>,
     /// The most names at once.
     names_max: usize,
+    /// By the address of the place.
+    hot: ByAddress<Hot>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -133,22 +124,17 @@ impl Lines {
         for cpu in machine.cpus() {
             places[cpu.id as usize] = Place { core: cpu.core, llc: cpu.llc, node: cpu.node };
         }
-        Lines { places, names: ByAddress::default(), lines: Vec::new(), names_max: 0 }
+        let (names, hot) = (ByAddress::default(), ByAddress::default());
+        Lines { places, names, lines: Vec::new(), names_max: 0, hot }
     }
 
     /// The name of the line at this address.
-    pub(super) fn name(
-        &mut self,
-        address: usize,
-        cpu: u32,
-        here: &'static Location<'static>,
-    ) -> u32 {
+    pub(super) fn name(&mut self, address: usize, cpu: u32) -> u32 {
         let next = self.lines.len() as u32;
         let name = *self.names.entry(address / LINE_BYTES).or_insert(next);
         if name == next {
             let mut holders = vec![0; self.places.len().div_ceil(64)];
             holders[cpu as usize / 64] |= 1 << (cpu % 64);
-            let hot = Hot { here, lead_ps: 0, transfers: 0, ps: 0 };
             self.names_max = self.names_max.max(self.names.len());
             self.lines.push(Line {
                 writer: cpu,
@@ -159,7 +145,6 @@ impl Lines {
                 count: 1,
                 free_at: 0,
                 leaves: (cpu, 0),
-                hot,
             });
         }
         name
@@ -252,8 +237,15 @@ impl Lines {
             line.free_at = now + wait_ns + ps / 1_000;
             line.is_stored = how == Use::Write;
         }
-        line.hot.note(here, wait_ns * 1_000 + ps);
+        self.note(here, wait_ns * 1_000 + ps);
         Transfer { wait_ns, ps }
+    }
+
+    /// A transfer for an access from here took this long, in picoseconds.
+    fn note(&mut self, here: &'static Location<'static>, ps: u64) {
+        let new = Hot { here, transfers: 0, ps: 0 };
+        let hot = self.hot.entry(std::ptr::from_ref(here).addr()).or_insert(new);
+        hot.add(1, ps);
     }
 
     /// The cost of taking the line from all other CPUs: that of the farthest.
@@ -275,9 +267,7 @@ impl Lines {
     /// Sets the totals to zero.
     pub(super) fn begin_anew(&mut self) {
         self.names_max = self.names.len();
-        for line in &mut self.lines {
-            (line.hot.transfers, line.hot.ps, line.hot.lead_ps) = (0, 0, 0);
-        }
+        self.hot.clear();
     }
 
     /// The most lines that were in use at once, in bytes.
@@ -285,11 +275,17 @@ impl Lines {
         (self.names_max * LINE_BYTES) as u64
     }
 
-    /// The lines that took the most time, first.
-    pub(super) fn hottest(&self) -> Vec<(u32, Hot)> {
-        let mut all: Vec<(u32, Hot)> =
-            self.lines.iter().enumerate().map(|(at, line)| (at as u32, line.hot)).collect();
-        all.sort_by_key(|&(name, hot)| (std::cmp::Reverse(hot.ps), name));
+    /// The places whose accesses took the most time, first.
+    pub(super) fn hottest(&self) -> Vec<Hot> {
+        let mut all: Vec<Hot> = Vec::new();
+        for hot in self.hot.values() {
+            // The compiler may have several copies of a place.
+            match all.iter_mut().find(|other| other.here == hot.here) {
+                Some(same) => same.add(hot.transfers, hot.ps),
+                None => all.push(*hot),
+            }
+        }
+        all.sort_by_key(|hot| (Reverse(hot.ps), hot.here));
         all
     }
 }
@@ -303,15 +299,23 @@ mod tests {
         Location::caller()
     }
 
-    #[test]
-    fn a_line_is_named_by_the_place_that_takes_most_of_its_time() {
-        let places = [place(), place(), place()];
-        let mut hot = Hot { here: places[0], lead_ps: 0, transfers: 0, ps: 0 };
-        for round in 0..60 {
-            // The first two take 40 each, the third 150.
-            hot.note(places[round % 2], [1, 2][usize::from(round >= 40)]);
-            hot.note(places[2], if round < 30 { 1 } else { 4 });
+    /// Two CPUs update this line in turn, for accesses from here.
+    fn move_line(lines: &mut Lines, line: usize, times: u64, here: &'static Location<'static>) {
+        let (costs, name) = (Costs::default(), lines.name(line * LINE_BYTES, 1));
+        for (cpu, turn) in [0, 1].into_iter().cycle().zip(0..times) {
+            let _ = lines.transfer(&costs, name, cpu, Use::Update, here, turn * 1_000_000);
         }
-        assert_eq!((hot.here, hot.transfers), (places[2], 120));
+    }
+
+    #[test]
+    fn a_place_of_many_lines_comes_before_one_hotter_line_of_another() {
+        let mut lines = Lines::new(&"core:2".parse().unwrap());
+        let (many, single) = (place(), place());
+        (0..100).for_each(|line| move_line(&mut lines, line, 1, many));
+        move_line(&mut lines, 100, 50, single);
+        let found: Vec<_> = lines.hottest().iter().map(|hot| (hot.here, hot.transfers)).collect();
+        assert_eq!(found, [(many, 100), (single, 50)]);
+        lines.begin_anew();
+        assert!(lines.hottest().is_empty());
     }
 }

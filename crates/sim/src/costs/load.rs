@@ -15,7 +15,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::AffinityScopeChoice;
 use uwork_policy::topology::Topology;
 
-use super::bill::{Bill, Use};
+use super::bill::{Bill, Hot, Use};
 use super::kernel::{self, Wake};
 use super::{Costs, Recording};
 use crate::chance::Chaos;
@@ -110,8 +110,8 @@ pub struct Outcome {
     pub spun: f64,
     /// The most cache lines with shared state that were in use at once, in bytes.
     pub used_bytes: u64,
-    /// The line that took the most time, as a place in the engine.
-    pub hottest: Option<super::bill::Hot>,
+    /// The places in the engine whose accesses took the most time, first.
+    pub hottest: Vec<Hot>,
 }
 
 impl Outcome {
@@ -131,6 +131,13 @@ impl Outcome {
     #[must_use]
     pub fn busy_ns_per_item(&self) -> f64 {
         self.busy_ns as f64 / self.items.max(1) as f64
+    }
+
+    /// The time of the transfers of lines for an item, with the waits for them.
+    #[must_use]
+    pub fn lines_ns_per_item(&self) -> f64 {
+        let ps: u64 = self.hottest.iter().map(|hot| hot.ps).sum();
+        ps as f64 / 1e3 / self.items.max(1) as f64
     }
 
     /// Wakes of an item.
@@ -293,7 +300,7 @@ impl Notes {
         outcome.busy_ns = now.busy_ns - before.busy_ns;
         outcome.spun = bill.spun_ns() as f64 / outcome.busy_ns.max(1) as f64;
         outcome.used_bytes = bill.used_bytes();
-        outcome.hottest = bill.hottest().first().map(|&(_, hot)| hot);
+        outcome.hottest = bill.hottest();
     }
 }
 
@@ -336,20 +343,32 @@ pub(super) fn produce(
 /// # Errors
 /// The run did not end.
 pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Result<Outcome, String> {
-    let online = machine.online().clone();
-    let mut computer = Machine::new(online, Chaos::STEADY, 0);
+    let notes = Notes::new(load.producers);
+    let (noted, topology) = (notes.clone(), machine.clone());
+    let host = simulate(machine, costs, move |host| match queue {
+        Queue::Engine | Queue::EnginePerCpu => on_engine(host, topology, queue, load, &noted),
+        Queue::Kernel(wake) => kernel::run(host, &topology, load, wake, &noted),
+    })?;
+    let mut outcome = std::mem::take(&mut notes.lock().outcome);
+    outcome.submissions_ns.sort_unstable();
+    outcome.threads = host.counts().spawns;
+    Ok(outcome)
+}
+
+/// Runs a thread on the machine's first CPU, and the threads that it starts, to their ends. Returns
+/// the machine's host.
+pub(super) fn simulate(
+    machine: &Topology,
+    costs: &Costs,
+    main: impl FnOnce(&VirtualHost) + Send + 'static,
+) -> Result<VirtualHost, String> {
+    let mut computer = Machine::new(machine.online().clone(), Chaos::STEADY, 0);
     computer.bound_ns = BOUND_NS;
     computer.dispatches_max = DISPATCHES_MAX;
     let host = VirtualHost::new(computer);
-    let notes = Notes::new(load.producers);
-    let (theirs, noted, topology) = (host.clone(), notes.clone(), machine.clone());
+    let theirs = host.clone();
     let first = CpuSet::single(machine.online().first().expect("a machine has a CPU"));
-    let _main = host.start(&first, move || match queue {
-        Queue::Engine | Queue::EnginePerCpu => {
-            on_engine(&theirs, topology, queue, load, &noted);
-        }
-        Queue::Kernel(wake) => kernel::run(&theirs, &topology, load, wake, &noted),
-    });
+    let _main = host.start(&first, move || main(&theirs));
     let recording = Recording::start(&host, Bill::new(machine, costs.clone()));
     let driven = simulation::drive(&host, "a load");
     drop(recording);
@@ -358,10 +377,7 @@ pub fn run(machine: &Topology, costs: &Costs, queue: Queue, load: Load) -> Resul
         Failure::Deadlocked => "deadlock: no thread can run, and no event is pending".to_owned(),
         Failure::Unending => "the load has not ended at the bound of its time".to_owned(),
     })?;
-    let mut outcome = std::mem::take(&mut notes.lock().outcome);
-    outcome.submissions_ns.sort_unstable();
-    outcome.threads = host.counts().spawns;
-    Ok(outcome)
+    Ok(host)
 }
 
 /// Starts the producers, and waits for their ends.

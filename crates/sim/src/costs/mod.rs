@@ -2,8 +2,9 @@
 //!
 //! A text has one figure a line, as `cache_ns 55`; `#` starts a comment. A figure that it omits has
 //! its default. `bill` charges the figures to threads, `recording` has the engine report its
-//! accesses. `load` has producers for experiments, `kernel` a queue to compare the engine with,
-//! `patterns` small programs to compare the figures with a real machine.
+//! accesses. `load` has producers for experiments, `open` producers whose items must move, `kernel` a
+//! queue to compare the engine with, `patterns` small programs to compare the figures with a real
+//! machine.
 
 pub mod bill;
 #[cfg(feature = "costs")]
@@ -14,6 +15,8 @@ mod lines;
 #[cfg(feature = "costs")]
 pub mod load;
 mod locks;
+#[cfg(feature = "costs")]
+pub mod open;
 #[cfg(feature = "costs")]
 pub mod patterns;
 #[cfg(feature = "costs")]

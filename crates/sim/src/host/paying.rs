@@ -90,7 +90,7 @@ impl VirtualHost {
         }
         let mut machine = self.machine();
         let cpu = machine.current_cpu();
-        if machine.bill.as_mut().is_some_and(|bill| bill.must_settle(address, cpu, here)) {
+        if machine.bill.as_mut().is_some_and(|bill| bill.must_settle(address, cpu)) {
             drop(machine);
             self.settle();
         } else {
@@ -101,7 +101,7 @@ impl VirtualHost {
         }
         let mut machine = self.machine();
         let (cpu, now) = (machine.current_cpu(), machine.now);
-        if machine.bill.as_mut().is_some_and(|bill| bill.hits(address, cpu, how, here, now)) {
+        if machine.bill.as_mut().is_some_and(|bill| bill.hits(address, cpu, how, now)) {
             return;
         }
         drop(machine);

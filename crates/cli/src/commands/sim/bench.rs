@@ -68,9 +68,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, UserError> {
             let (warm_up, batches) = (WARM_UP_ITEMS.div_ceil(batch), items / batch);
             let load = Load { producers, batch, warm_up, batches, ..Load::new(scope) };
             let outcome = play(&machine, &figures, Queue::Engine, load).map_err(UserError)?;
-            let hot = outcome.hottest.map_or_else(String::new, |hot| {
-                format!("{}:{}", costs::place(hot.here.file()), hot.here.line())
-            });
+            let hot = costs::shares(&outcome.hottest, 1);
             let _ = writeln!(
                 text,
                 "{case:<8} {:<12} {:>12.0} {:>12} {:>10.2} {:>12.3}  {hot}",

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use uwork_sim::costs::bill::Bill;
+use uwork_sim::costs::bill::{Bill, Hot};
 use uwork_sim::costs::{Costs, TYPICAL};
 
 use super::UserError;
 
-/// The lines that are listed.
+/// The places that are listed.
 const LISTED: usize = 8;
 
 /// The costs that `--costs` means: the typical ones, or those of a file.
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Result<Costs, UserError> {
     Ok(costs)
 }
 
-/// Prints what threads paid, and the lines that took the most time.
+/// Prints what threads paid, and the places in the engine whose accesses took the most time.
 pub(super) fn print(bill: &Bill, busy_ns: u64) -> Result<(), UserError> {
     say!(
         "{} us of CPU time, of which {} us spinning for locks; {} sleeps for locks",
@@ -32,16 +32,24 @@ pub(super) fn print(bill: &Bill, busy_ns: u64) -> Result<(), UserError> {
         bill.spun_ns() / 1_000,
         bill.slept()
     );
-    say!("{:<6} {:>10} {:>14}  first used", "line", "transfers", "us of CPUs");
-    for (name, hot) in bill.hottest().iter().take(LISTED).filter(|(_, hot)| hot.transfers > 0) {
-        let us = hot.ps as f64 / 1e6;
-        let (file, line) = (place(hot.here.file()), hot.here.line());
-        say!("{name:<6} {:>10} {us:>14.3}  {file}:{line}", hot.transfers);
+    say!("{:>10} {:>14}  place, by the time of the lines that it moves", "transfers", "us");
+    for hot in bill.hottest().iter().take(LISTED) {
+        say!("{:>10} {:>14.3}  {}", hot.transfers, hot.ps as f64 / 1e6, place(hot));
     }
     Ok(())
 }
 
-/// The end of a path, from the crate's sources on.
-pub(super) fn place(path: &str) -> &str {
-    path.rsplit_once("src/").map_or(path, |(_, rest)| rest)
+/// The first of these places, each with its share of the time of all.
+pub(super) fn shares(hottest: &[Hot], count: usize) -> String {
+    let all_ps: u64 = hottest.iter().map(|hot| hot.ps).sum();
+    let share =
+        |hot: &Hot| format!("{} {:.0} %", place(hot), hot.ps as f64 * 100.0 / all_ps.max(1) as f64);
+    hottest.iter().take(count).map(share).collect::<Vec<_>>().join(", ")
+}
+
+/// The file, from its crate's sources on, and the line.
+fn place(hot: &Hot) -> String {
+    let file = hot.here.file();
+    let file = file.rsplit_once("src/").map_or(file, |(_, rest)| rest);
+    format!("{file}:{}", hot.here.line())
 }

@@ -5,6 +5,8 @@ mod calibrate;
 mod check;
 mod costs;
 mod machines;
+mod moving;
+mod parallel;
 mod power;
 mod run;
 mod scale;
@@ -35,6 +37,8 @@ enum Command {
     Seeds(seeds::Args),
     /// Throughput, submission times, wakes and memory from 1 to 1,024 CPUs.
     Scale(scale::Args),
+    /// Sojourn times of items that must move to another CPU, beside a perfect queue.
+    Move(moving::Args),
     /// Throughput of small items, as `uwork-lab bench workqueue` measures it.
     Bench(bench::Args),
     /// List the machines that --machine knows by name.
@@ -49,6 +53,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Command::Power(args) => power::run(&args),
         Command::Seeds(args) => seeds::run(&args),
         Command::Scale(args) => scale::run(&args),
+        Command::Move(args) => moving::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Machines => {
             machines::list()?;

@@ -293,20 +293,24 @@ impl<H: Host> Pwq<H> {
 
     /// The queue, as an identity and, while the pwq is attached, as a pointer.
     #[inline]
+    #[track_caller]
     pub(crate) fn wq(&self) -> *const Wq<H> {
         self.wq.load(Ordering::Relaxed)
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn cpu_intensive(&self) -> bool {
         self.cpu_intensive.load(Ordering::Relaxed)
     }
 
+    #[track_caller]
     pub(crate) fn is_ordered(&self) -> bool {
         self.ordered.load(Ordering::Relaxed)
     }
 
     /// The slot of its queue's rescuer.
+    #[track_caller]
     pub(crate) fn rescuer(&self) -> Option<u32> {
         self.rescuer.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -325,12 +329,14 @@ impl<H: Host> Pwq<H> {
     }
 
     /// The pool that the pwq becomes ready in, unless a worker or submitter knows a better one.
+    #[track_caller]
     pub(crate) fn home(&self) -> &Pool<H> {
         // SAFETY: pools live as long as their engine, which outlives its pwqs.
         unsafe { &*self.home.load(Ordering::Acquire) }
     }
 
     #[inline]
+    #[track_caller]
     pub(crate) fn lock(&self) -> LockGuard<'_, Inner<H>> {
         self.inner.0.lock.lock()
     }
@@ -382,6 +388,7 @@ impl<H: Host> Pwq<H> {
 
     /// Claims READY: the right, and the duty, to put the pwq on a ready list.
     #[inline]
+    #[track_caller]
     pub(crate) fn claim_ready(&self) -> bool {
         // SeqCst: this read comes after the push that made the inbox non-empty. Its partner is
         // `unsaturate`, which clears SATURATED first and reads the inbox second. At least one of

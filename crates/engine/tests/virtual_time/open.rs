@@ -1,8 +1,6 @@
 //! Open loops: items arrive at planned times, and none waits while a CPU idles that could run it
 //! ([`conservation`]).
 
-mod plan;
-
 use std::ops::Range;
 use std::panic::catch_unwind;
 
@@ -16,8 +14,8 @@ use crate::chance::{Chance, Chaos};
 use crate::conservation::{Conservation, Passage};
 use crate::host::VirtualHost;
 use crate::item::Item;
+use crate::plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
 use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
-use plan::{Arrival, Mix, Pattern, arrivals, percentile, perfect};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
 const SEEDS: u64 = 1_000;
@@ -77,7 +75,7 @@ impl Case {
 }
 
 /// Runs a case. Returns its arrivals, the number of CPUs in the mask, and how the items went.
-fn run(seed: u64, case: Case, chaos: Chaos) -> (Vec<Arrival>, u64, Vec<Passage>) {
+fn run(seed: u64, case: Case, chaos: Chaos) -> (Vec<Arrival>, usize, Vec<Passage>) {
     with_engine(Setup { machine: case.machine, chaos, seed }, move |engine| {
         let host = engine.host();
         let mask = case.mask(engine);
@@ -89,10 +87,10 @@ fn run(seed: u64, case: Case, chaos: Chaos) -> (Vec<Arrival>, u64, Vec<Passage>)
             oracle.expect_blocks();
         }
         host.machine().conservation = Some(Box::new(oracle));
-        let cpus = mask.len() as u64;
+        let cpus = mask.len();
         let all = {
             let chance = &mut host.machine().chance;
-            arrivals(chance, case.mix, case.pattern, cpus, case.items)
+            arrivals(chance, case.mix, case.pattern, cpus as u64, case.items)
         };
         let mut streams = vec![Vec::new(); case.submitters as usize];
         for &arrival in &all {
@@ -103,7 +101,7 @@ fn run(seed: u64, case: Case, chaos: Chaos) -> (Vec<Arrival>, u64, Vec<Passage>)
             streams[at as usize].push(arrival);
         }
         let streams = streams.into_iter().map(|stream| {
-            let at = host.machine().chance.below(cpus) as usize;
+            let at = host.machine().chance.below(cpus as u64) as usize;
             let cpu = mask.iter().nth(at).expect("a CPU of the mask");
             let (queue, clock) = (queue.clone(), host.clone());
             host.start(&CpuSet::single(cpu), move || submit(&clock, &queue, &stream))
@@ -252,7 +250,7 @@ fn sojourn_times_are_close_to_those_of_a_perfect_queue() {
     for machine in OF_16_CPUS {
         for submitters in [1, 4, 16] {
             let (arrivals, cpus, passages) = run(1, bimodal(machine, submitters), LATENT);
-            let perfect = perfect(&arrivals, cpus);
+            let perfect = perfect(&arrivals, cpus, 0);
             let sojourns: Vec<u64> = passages.iter().map(Passage::sojourn).collect();
             assert_close(&format!("{machine}, {submitters} submitters"), &sojourns, &perfect);
             let waits = |times: &[u64]| -> Vec<u64> {
