@@ -182,13 +182,9 @@ impl<H: Host> Pool<H> {
         }
     }
 
-<<<<<<< HEAD
     /// Claims the wake of this pool for a neighbour's items; `None` if as many workers run as its target
     /// asks for.
-=======
-    /// Claims the wake of this pool; `None` if as many workers run as its target asks for.
     #[track_caller]
->>>>>>> origin/scale2-wip
     fn claim(&self) -> Option<Claim> {
         let target = self.target_for_neighbours();
         match self.state.begin_wake(target) {
@@ -197,13 +193,9 @@ impl<H: Host> Pool<H> {
         }
     }
 
-<<<<<<< HEAD
     /// Whether fewer workers run than the target asks for, and none is on its way up. A displaced pool
     /// never has room.
-=======
-    /// Whether fewer workers run than the target asks for, and none is on its way up.
     #[track_caller]
->>>>>>> origin/scale2-wip
     pub(super) fn has_room(&self) -> bool {
         need_more_workers(self.state.counts(), self.target_for_neighbours())
     }
