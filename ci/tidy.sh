@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if git grep -nE '^(<<<<<<<|>>>>>>>) '; then
+    echo 'A merge has left these markers.' >&2
+    exit 1
+fi
 ci/xtask.sh tidy
 ci/xtask.sh semantics
 ci/defects.sh --check

@@ -26,6 +26,7 @@ impl DisplacedMap {
         (&self.0[at / u64::BITS as usize], 1 << (at % u64::BITS as usize))
     }
 
+    #[track_caller]
     fn has(&self, at: usize) -> bool {
         let (word, bit) = self.place(at);
         word.load(Ordering::Relaxed) & bit != 0
@@ -50,6 +51,7 @@ impl std::fmt::Debug for DisplacedMap {
 
 impl WideSet {
     /// Whether the pool with this id, one of the set, is displaced. A hint.
+    #[track_caller]
     fn is_displaced(&self, id: u32) -> bool {
         self.displaced.has((id - self.pools[0]) as usize)
     }
@@ -70,6 +72,7 @@ impl<H: Host> Pool<H> {
 
     /// One of the CPUs that the pool uses; none if it is displaced. A hint.
     #[inline]
+    #[track_caller]
     pub(crate) fn cpu(&self) -> Option<u32> {
         Some(self.cpu.get()).filter(|&cpu| cpu != NO_CPU).map(|cpu| cpu as u32)
     }
@@ -77,6 +80,7 @@ impl<H: Host> Pool<H> {
     /// Whether the pool may use none of its CPUs. A hint: after a change of the CPUs the pool is settled,
     /// and the watcher finds the items and the room that a thread has missed.
     #[inline]
+    #[track_caller]
     pub(crate) fn is_displaced(&self) -> bool {
         self.cpu.get() == NO_CPU
     }
@@ -96,6 +100,7 @@ impl<H: Host> Pool<H> {
 
     /// How many workers should run for items of neighbours.
     #[inline]
+    #[track_caller]
     pub(crate) fn target_for_neighbours(&self) -> u32 {
         self.target.for_neighbours()
     }
@@ -108,6 +113,7 @@ impl<H: Host> Pool<H> {
     /// Whether a worker of this pool that was not called looks for work at this neighbour: not if that is
     /// displaced and one of many. Its own workers run its items, and call for help.
     #[inline]
+    #[track_caller]
     pub(crate) fn looks_at(&self, id: u32) -> bool {
         self.spec().wide.as_ref().is_none_or(|set| !set.is_displaced(id))
     }

@@ -24,12 +24,14 @@ impl Target {
 
     /// How many workers should run for the pool's own items.
     #[inline]
+    #[track_caller]
     pub(crate) fn get(&self) -> u32 {
         self.0.0.load(Ordering::SeqCst) & !DISPLACED
     }
 
     /// How many workers should run for items of neighbours: none if the pool is displaced.
     #[inline]
+    #[track_caller]
     pub(crate) fn for_neighbours(&self) -> u32 {
         let word = self.0.0.load(Ordering::SeqCst);
         if word & DISPLACED == 0 { word } else { 0 }
