@@ -118,8 +118,14 @@ fn queue(chance: &mut Chance, at: u64, cpus: u32, nodes: usize) -> QueueLine {
         max_active,
         scope: (is_unbound && chance.below(4) > 0).then_some(scope),
         strict: is_unbound && chance.below(2) == 0,
-        cpus: some_cpus.then(|| CpuSet::single(chance.below(u64::from(cpus)) as u32)),
+        cpus: some_cpus.then(|| some_of(chance, cpus)),
     }
+}
+
+/// About half of the CPUs, at least one.
+fn some_of(chance: &mut Chance, cpus: u32) -> CpuSet {
+    let some: CpuSet = (0..cpus).filter(|_| chance.below(2) == 0).collect();
+    if some.is_empty() { CpuSet::single(0) } else { some }
 }
 
 /// 1 us to half a millisecond.
@@ -194,8 +200,7 @@ fn thread_steps(chance: &mut Chance, own: impl Iterator<Item = usize>, cpus: u32
 fn administrator(chance: &mut Chance, cpus: u32) -> Vec<Step> {
     let mut steps = Vec::new();
     for _ in 0..1 + chance.below(3) {
-        let left: CpuSet = (0..cpus).filter(|_| chance.below(2) == 0).collect();
-        let left = if left.is_empty() { CpuSet::single(0) } else { left };
+        let left = some_of(chance, cpus);
         steps.extend([Step::Doze(brief(chance) * 8), Step::Cpus(Some(left))]);
         steps.extend([Step::Doze(brief(chance) * 8), Step::Cpus(None)]);
     }

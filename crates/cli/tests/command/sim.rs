@@ -206,7 +206,7 @@ fn scale_has_the_sizes_and_the_scopes_that_were_asked_for() {
     }
 }
 
-/// The ratios are not asserted: the engine's targets are in docs/simulator.md.
+/// The ratios are not asserted: the engine's targets are in crates/sim/README.md.
 #[test]
 fn move_has_a_row_for_each_load_and_mix_and_its_exit_status_is_that_of_the_rows() {
     let output = sim(&["move", "--cpus", "8", "--items", "200"]);

@@ -54,7 +54,7 @@ objects! {
     ScopeDump { scope, nr_pods, pod_cpus, cpu_pod, pod_node } without {}
     PoolDump {
         id, cpus, nice, actual_nice, target, nr_workers, workers_max, nr_running, nr_idle, waking,
-        retired, nr_ready, ready, next_timer_ns, nr_armed, armed, workers
+        retired, displaced, nr_ready, ready, next_timer_ns, nr_armed, armed, workers
     } without {}
     WorkerDump { thread, thread_id, slot, state, running, scheduled, deferred } without {}
     RunningInfo { run, batch_began_ns, pwq, queue, item, function, description } without {}

@@ -118,6 +118,8 @@ pub struct PoolDump {
     pub waking: bool,
     /// Whether no queue uses it; its workers retire then.
     pub retired: bool,
+    /// Whether the process may use none of its CPUs; its workers run elsewhere then.
+    pub displaced: bool,
     /// How many pwqs are ready.
     pub nr_ready: usize,
     /// The ready pwqs, up to a bound.

@@ -65,7 +65,11 @@ impl PoolDump {
         }
         write!(f, "  target {target}  ")?;
         write!(f, "workers {nr_workers}  running {nr_running}  idle {nr_idle}  max {workers_max}")?;
-        let marks = [(self.waking, "  waking"), (self.retired, "  retired")];
+        let marks = [
+            (self.waking, "  waking"),
+            (self.retired, "  retired"),
+            (self.displaced, "  displaced"),
+        ];
         marks.iter().filter(|(on, _)| *on).try_for_each(|(_, mark)| f.write_str(mark))?;
         if self.nr_ready > 0 {
             write!(f, "  ready pwqs")?;

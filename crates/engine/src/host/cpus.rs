@@ -32,8 +32,9 @@ impl Cpus {
     /// The CPUs for a thread that runs on some CPUs of a pod.
     pub(crate) fn place_in(&self, places: Places<'_>) -> CpuSet {
         let usable = self.usable(places.bound);
-        let here = places.cpus.and(usable);
-        if here.is_empty() { pod_cpumask(places.pod, usable) } else { here }
+        let mut here = [places.cpus, places.pod].map(|cpus| cpus.and(usable)).into_iter();
+        let here = here.find(|cpus| !cpus.is_empty());
+        here.unwrap_or_else(|| pod_cpumask(places.all, usable))
     }
 
     /// How many workers of an unbound pool with these CPUs should run while work is pending.
@@ -43,12 +44,13 @@ impl Cpus {
     }
 }
 
-/// The CPUs for which a thread was made, and the pod that holds them: it runs there if it may use none
-/// of its own, and on any usable CPU if it may use none of the pod.
+/// The CPUs for which a thread was made, the pod that holds them, and all pods of its queues. It runs on
+/// the usable CPUs of the first of these that has any, else on any usable CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) cpus: &'a CpuSet,
     pub(crate) pod: &'a CpuSet,
+    pub(crate) all: &'a CpuSet,
     /// Whether it may use all CPUs of the process, or those of unbound queues.
     pub(crate) bound: bool,
 }
@@ -56,7 +58,7 @@ pub(crate) struct Places<'a> {
 impl<'a> Places<'a> {
     /// All of these.
     pub(crate) fn all(cpus: &'a CpuSet, bound: bool) -> Places<'a> {
-        Places { cpus, pod: cpus, bound }
+        Places { cpus, pod: cpus, all: cpus, bound }
     }
 }
 

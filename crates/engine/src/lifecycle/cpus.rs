@@ -33,7 +33,7 @@
 //! **A worker that ends** removes its thread's number under `placing`. So a number in a slot is
 //! that of a live thread, and not of another thread that got the same number from the system since.
 
-use std::mem::discriminant;
+use std::mem::{Discriminant, discriminant};
 use std::ptr;
 use std::sync::Arc;
 
@@ -57,13 +57,22 @@ pub(crate) struct Versions {
     now: AtomicPtr<Fit>,
     kept: Lock<Vec<Arc<Fit>>>,
     /// Serializes changes.
-    changing: Lock<()>,
+    changing: Lock<Changing>,
     /// Guards the threads' numbers in the slots, except against threads that start.
     placing: Lock<()>,
-    /// Whether a queue could not be given its routes for lack of a thread.
+    /// Whether a queue could not be given its routes for a reason that may end without a change.
     unfit: AtomicBool,
     /// The CPUs for which queues have pools.
     reaches: Lock<Reaches>,
+}
+
+/// What the holder of the lock of all changes knows of them.
+#[derive(Default)]
+pub(crate) struct Changing {
+    /// Visits of all queues so far.
+    rounds: u64,
+    /// The kinds of failures since the last change. Each is reported once.
+    failed: Vec<Discriminant<QueueError>>,
 }
 
 /// The placement of threads, all values, and the CPUs of pools, locked.
@@ -76,7 +85,7 @@ impl Versions {
         Versions {
             now: AtomicPtr::new(Arc::as_ptr(&first).cast_mut()),
             kept: Lock::new(vec![first]),
-            changing: Lock::ranked(Rank::Changing, ()),
+            changing: Lock::ranked(Rank::Changing, Changing::default()),
             placing: Lock::ranked(Rank::Placing, ()),
             unfit: AtomicBool::new(false),
             reaches: Lock::new(Reaches::default()),
@@ -84,7 +93,7 @@ impl Versions {
     }
 
     /// Locks the current value, and the placement of threads.
-    pub(crate) fn hold(&self) -> LockGuard<'_, ()> {
+    pub(crate) fn hold(&self) -> LockGuard<'_, Changing> {
         self.changing.lock()
     }
 
@@ -140,8 +149,8 @@ impl<H: Host> Engine<H> {
     /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
     /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
     /// no thread could be created stays as it was, on workers that are moved; it is tried again
-    /// later. So does a queue for which the engine has no pools left; it is not tried again before the next
-    /// change.
+    /// later. So does a queue for which the engine has no pools left; as pools are never freed, it is
+    /// tried again after the next change only.
     ///
     /// Creates threads, and reports the change. Must not be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {
@@ -154,7 +163,7 @@ impl<H: Host> Engine<H> {
         let report = Report::CpusChanged { allowed: allowed.clone(), limit: cpus.cpu_limit };
         let versions = &self.versions;
         let change = self.reports.begin_change(self);
-        let changing = versions.changing.lock();
+        let mut changing = versions.changing.lock();
         let given = Cpus { allowed, unbound_cpumask, ..cpus };
         let before = versions.now();
         if !versions.publish(Fit::new(given, before.housekeeping.clone())) {
@@ -171,7 +180,7 @@ impl<H: Host> Engine<H> {
         // items.
         let owners = self.registry.owners();
         self.versions.move_workers(self, &owners);
-        let unfit = self.versions.refit_all(&owners);
+        let unfit = self.versions.refit_all(&mut changing, &owners);
         drop(changing);
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
@@ -197,14 +206,15 @@ impl<H: Host> Engine<H> {
 impl Versions {
     /// Tries again to give queues their routes, after a failure.
     pub(crate) fn refit_again<H: Host>(&self, engine: &Engine<H>) {
-        let versions = self;
-        if versions.unfit.load(Ordering::Relaxed) {
-            let _change = engine.reports.begin_change(engine);
-            let changing = versions.changing.lock();
+        if self.unfit.load(Ordering::Relaxed) {
+            let change = engine.reports.begin_change(engine);
+            let mut changing = self.changing.lock();
             let owners = engine.registry.owners();
-            let _ = self.refit_all(&owners);
+            let unfit = self.refit_each(&mut changing, &owners);
             drop(changing);
+            drop(change);
             owners.into_iter().for_each(Owner::let_go);
+            engine.report_unfit(unfit);
         }
     }
 
@@ -214,20 +224,37 @@ impl Versions {
         drop(engine.sets.lock());
         self.place_all(engine, owners);
         engine.for_each_pool(|pool| pool.retarget(engine));
+        engine.for_each_pool(Pool::choose_near);
     }
 
-    /// Gives every queue its routes. Returns the failures, the first of each kind. Only threads can be had
-    /// later without a change: pools are never freed.
-    pub(crate) fn refit_all<H: Host>(&self, owners: &[Arc<Owner<H>>]) -> Vec<QueueError> {
-        let (mut failures, mut lacks_thread): (Vec<QueueError>, _) = (Vec::new(), false);
+    /// Gives every queue its routes, after a change. Returns the failures, the first of each kind.
+    pub(crate) fn refit_all<H: Host>(
+        &self,
+        changing: &mut Changing,
+        owners: &[Arc<Owner<H>>],
+    ) -> Vec<QueueError> {
+        changing.failed.clear();
+        self.refit_each(changing, owners)
+    }
+
+    /// Gives every queue its routes. Returns the failures of kinds that have not failed since the change.
+    /// Pools are never freed, so a queue that lacks them is not tried again.
+    fn refit_each<H: Host>(
+        &self,
+        changing: &mut Changing,
+        owners: &[Arc<Owner<H>>],
+    ) -> Vec<QueueError> {
+        changing.rounds += 1;
+        let (mut failures, mut may_end) = (Vec::new(), false);
         for owner in owners {
-            let Err(error) = owner.wq().refit() else { continue };
-            lacks_thread |= matches!(error, QueueError::NoThread(_));
-            if failures.iter().all(|known| discriminant(known) != discriminant(&error)) {
+            let Err(error) = owner.wq().refit(Some(changing.rounds)) else { continue };
+            may_end |= !matches!(error, QueueError::TooManyPools);
+            if !changing.failed.contains(&discriminant(&error)) {
+                changing.failed.push(discriminant(&error));
                 failures.push(error);
             }
         }
-        self.unfit.store(lacks_thread, Ordering::Relaxed);
+        self.unfit.store(may_end, Ordering::Relaxed);
         failures
     }
 
@@ -343,16 +370,10 @@ impl<H: Host> Slot<H> {
 impl<H: Host> Pool<H> {
     /// The CPUs have changed.
     fn retarget(&self, engine: &Engine<H>) {
-        let spec = self.spec();
-        self.note_cpus(spec, engine.cpus());
-        if spec.confined {
-            return;
-        }
-        // A saving pool begins with one worker again.
-        self.set_base_target(if spec.saves { 1 } else { engine.cpus().target(&spec.cpus) });
-        // A submitter that read the old target may have woken no worker. A submitter that reads
-        // between the two lines wakes too few at worst, and the next batch wakes the rest. Items that
+        self.place(self.spec(), engine.cpus());
+        // A submitter that read the old target may have woken no worker. A submitter that has read the
+        // new one wakes too few at worst, and the next batch wakes the rest. Items that
         // wait in this pool while another one gets its CPU back are found by the watcher, which this calls.
-        self.settle(engine);
+        if self.needs_no_worker() { self.wake_all_parked(engine) } else { self.settle(engine) }
     }
 }

@@ -40,7 +40,7 @@ use crate::engine::Engine;
 use crate::host::{Host, PageList, Pages, Report};
 use crate::inbox::Node;
 use crate::item::{Location, Ticket, Work, WorkList};
-use crate::lifecycle::cpus::HeldPlaces;
+use crate::lifecycle::cpus::{Changing, HeldPlaces};
 use crate::lifecycle::disposal::State as Disposed;
 use crate::lifecycle::freeze::FreezeState;
 use crate::pool::PoolInner;
@@ -90,7 +90,7 @@ struct Held<'a, H: Host> {
     _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
     _tunables: PageList<'a, H, LockGuard<'a, Tunable>>,
-    _changing: LockGuard<'a, ()>,
+    _changing: LockGuard<'a, Changing>,
     _freeze: LockGuard<'a, FreezeState<H>>,
 }
 

@@ -93,7 +93,7 @@ impl<H: Host> Engine<H> {
         change: impl FnOnce(&mut Housekeeping),
     ) -> Result<(), QueueError> {
         let announced = self.reports.begin_change(self);
-        let changing = self.versions.hold();
+        let mut changing = self.versions.hold();
         let now = self.versions.now();
         let mut housekeeping = now.housekeeping.clone();
         change(&mut housekeeping);
@@ -114,7 +114,7 @@ impl<H: Host> Engine<H> {
         if self.versions.now().cpus != now.cpus {
             self.versions.move_workers(self, &owners);
         }
-        let unfit = self.versions.refit_all(&owners);
+        let unfit = self.versions.refit_all(&mut changing, &owners);
         drop(changing);
         drop(announced);
         owners.into_iter().for_each(Owner::let_go);

@@ -207,17 +207,17 @@ struct Displaced {
 impl Displaced {
     fn new() -> Arc<Displaced> {
         let (room, state, target) = (RoomMap::new(3), PoolState::new(), Target::new());
-        target.set_displaced(true);
+        target.place(true, 1, || ());
         Arc::new(Displaced { room, state, target })
     }
 
     /// As a change of the CPUs.
     fn get_cpu_back(&self) {
-        self.target.set_displaced(false);
-        self.target.set(1);
-        if self.has_room(WORKS) {
-            self.room.set(WORKS);
-        }
+        self.target.place(false, 1, || {
+            if self.has_room(WORKS) {
+                self.room.set(WORKS);
+            }
+        });
     }
 
     fn look(&self, from: usize) -> bool {

@@ -40,7 +40,7 @@ impl<H: Host> Pool<H> {
         } else if idles(&self) {
             return None;
         }
-        let near = spec.beside().iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
+        let near = spec.near_beside().map(|id| engine.pool(id));
         let has_more = spec.nr_beside > STEAL_CHOICE;
         let beyond = spec.wide.iter().filter(|_| has_more).flat_map(|set| {
             // From its own position on, so that submitters of different CPUs find different ones.

@@ -1,17 +1,13 @@
 //! Work conservation: no item waits in one place while workers elsewhere are idle, and no item that
 //! was taken into a batch too early is delayed by it.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use uwork_policy::batch::BATCH_OVERDUE_NS;
 use uwork_policy::concurrency::{need_more_workers, wake_neighbour};
 
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::displaced::DisplacedMap;
 use crate::pool::progress::Maker;
-use crate::pool::room::{Claim, Found, Pools, RoomMap};
+use crate::pool::room::{Claim, Found, Pools};
 use crate::pool::{CalledBy, Pool, WideSet};
 use crate::queue::pwq::Pwq;
 use crate::slot::{AtRunEnd, RemoteSlot, Slot};
@@ -99,21 +95,6 @@ impl<H: Host> Pools for Distant<'_, H> {
     }
 }
 
-impl WideSet {
-    /// The set of these pools, whose ids follow each other, as the first one sees it.
-    pub(crate) fn new(pools: &[u32]) -> WideSet {
-        assert!(pools.windows(2).all(|ids| ids[0] + 1 == ids[1]), "{pools:?}");
-        let (room, displaced) = (RoomMap::new(pools.len()), DisplacedMap::new(pools.len()));
-        let (room, displaced) = (Arc::new(room), Arc::new(displaced));
-        WideSet { at: 0, pod: 0..0, pools: pools.into(), room, displaced }
-    }
-
-    /// The same set, as the pool at this position sees it, and the positions of its pod.
-    pub(crate) fn seen_from(&self, at: usize, pod: Range<usize>) -> WideSet {
-        WideSet { at, pod, ..self.clone() }
-    }
-}
-
 impl<H: Host> Pwq<H> {
     /// Releases a pin. The last one to go gives a dead pwq back to the slab.
     pub(crate) fn release_pin(&self, engine: &Engine<H>) {
@@ -162,7 +143,7 @@ impl<H: Host> Pool<H> {
     /// on its way up.
     fn find_near<'e>(&self, engine: &'e Engine<H>) -> Option<(&'e Pool<H>, Claim)> {
         let mut comes = None;
-        for other in self.spec().near().iter().map(|&id| engine.pool(id)) {
+        for other in self.spec().near().map(|id| engine.pool(id)) {
             match other.claim() {
                 Some(Claim::Claimed) => return Some((other, Claim::Claimed)),
                 claim => comes = comes.or(claim.map(|claim| (other, claim))),
@@ -262,8 +243,9 @@ impl<H: Host> Pool<H> {
 
     /// The nearest neighbour that has work which workers of this pool may take.
     pub(crate) fn overloaded_neighbour(&self, engine: &Engine<H>) -> Option<u32> {
-        let overloaded = |&id: &u32| self.looks_at(id) && engine.pool(id).is_overloaded();
-        self.spec().neighbours.iter().copied().find(overloaded)
+        let spec = self.spec();
+        let beyond = spec.wide.iter().flat_map(WideSet::others_in_place);
+        spec.near().chain(beyond).find(|&id| engine.pool(id).is_overloaded())
     }
 
     /// Called by a worker of this pool that was woken to take work from a neighbour, and has found
@@ -334,7 +316,7 @@ impl<H: Host> Pool<H> {
         if !self.others_may_help() {
             return false;
         }
-        let near = self.spec().near().iter().map(|&id| engine.pool(id));
+        let near = self.spec().near().map(|id| engine.pool(id));
         std::iter::once(self).chain(near).any(|pool| pool.take_back_overdue(engine, now))
     }
 }

@@ -3,71 +3,119 @@
 //! A pool has CPUs, and uses those of them that its queues may use at present: one that uses none is
 //! *displaced*. Its workers run elsewhere, for its own items only.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use uwork_policy::concurrency::STEAL_CHOICE;
+
+use super::bits::PoolBits;
+use super::room::RoomMap;
 use super::{Pool, PoolSpec, WideSet};
 use crate::engine::Engine;
 use crate::host::{Cpus, Host};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Hint;
 
 /// No CPU.
 pub(super) const NO_CPU: usize = usize::MAX;
 
-/// Which pools of a wide set are displaced. Hints: they spare a thread that looks at all pools the
-/// reading of these.
-pub(crate) struct DisplacedMap(Box<[AtomicU64]>);
+/// No pool.
+const NO_POOL: usize = usize::MAX;
 
-impl DisplacedMap {
-    /// For this many pools, all in place.
-    pub(super) fn new(pools: usize) -> DisplacedMap {
-        let words = pools.div_ceil(u64::BITS as usize);
-        DisplacedMap((0..words).map(|_| AtomicU64::new(0)).collect())
+/// The nearest pools that are in place, as one of the pools of a wide set sees them. Hints.
+pub(crate) struct Near([Hint; STEAL_CHOICE]);
+
+impl Near {
+    fn none() -> Near {
+        Near(std::array::from_fn(|_| Hint::new(NO_POOL)))
     }
 
-    fn place(&self, at: usize) -> (&AtomicU64, u64) {
-        (&self.0[at / u64::BITS as usize], 1 << (at % u64::BITS as usize))
-    }
-
-    #[track_caller]
-    fn has(&self, at: usize) -> bool {
-        let (word, bit) = self.place(at);
-        word.load(Ordering::Relaxed) & bit != 0
-    }
-
-    fn note(&self, at: usize, displaced: bool) {
-        let (word, bit) = self.place(at);
-        if displaced {
-            word.fetch_or(bit, Ordering::Relaxed);
-        } else {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+    fn ids(&self) -> impl Iterator<Item = u32> + Clone {
+        self.0.iter().map(Hint::get).take_while(|&id| id != NO_POOL).map(|id| id as u32)
     }
 }
 
-impl std::fmt::Debug for DisplacedMap {
+impl std::fmt::Debug for Near {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pools = 0..self.0.len() * u64::BITS as usize;
-        f.debug_list().entries(pools.filter(|&at| self.has(at))).finish()
+        f.debug_list().entries(self.ids()).finish()
     }
 }
 
 impl WideSet {
-    /// Whether the pool with this id, one of the set, is displaced. A hint.
-    #[track_caller]
-    fn is_displaced(&self, id: u32) -> bool {
-        self.displaced.has((id - self.pools[0]) as usize)
+    /// The set of these pools, whose ids follow each other, as the first one sees it.
+    pub(crate) fn new(pools: &[u32]) -> WideSet {
+        assert!(pools.windows(2).all(|ids| ids[0] + 1 == ids[1]), "{pools:?}");
+        let (room, in_place) = (RoomMap::new(pools.len()), PoolBits::new(pools.len()));
+        let (room, in_place) = (Arc::new(room), Arc::new(in_place));
+        let near = Arc::new(Near::none());
+        WideSet { at: 0, pod: 0..0, pools: pools.into(), room, in_place, near }
+    }
+
+    /// The same set, as the pool at this position sees it, and the positions of its pod.
+    pub(crate) fn seen_from(&self, at: usize, pod: Range<usize>) -> WideSet {
+        WideSet { at, pod, near: Arc::new(Near::none()), ..self.clone() }
+    }
+
+    /// The position of the pool with this id, one of the set.
+    fn position(&self, id: u32) -> usize {
+        (id - self.pools[0]) as usize
+    }
+
+    /// The others that are in place. A hint.
+    pub(crate) fn others_in_place(&self) -> impl Iterator<Item = u32> {
+        let others = self.in_place.near(self.at).filter(|&at| at != self.at);
+        others.map(|at| self.pools[at])
+    }
+}
+
+impl PoolSpec {
+    /// The nearest neighbours; of a wide set, those that are in place. Their lines are written all the
+    /// time, so a thread reads those of all pools as rarely as work conservation permits (README.md).
+    pub(crate) fn near(&self) -> impl Iterator<Item = u32> + Clone {
+        let (all, chosen) = match &self.wide {
+            None => (&self.neighbours[..], None),
+            Some(set) => (&[][..], Some(set.near.ids())),
+        };
+        all.iter().copied().chain(chosen.into_iter().flatten())
+    }
+
+    /// Those of them that are in its pod.
+    pub(crate) fn near_beside(&self) -> impl Iterator<Item = u32> {
+        let set = self.wide.as_ref();
+        let is_beside = move |&id: &u32| set.is_none_or(|set| set.pod.contains(&set.position(id)));
+        // Those of the pod come first.
+        self.near().take(self.nr_beside).take_while(is_beside)
     }
 }
 
 impl<H: Host> Pool<H> {
-    /// Notes which CPUs the pool uses of those in `cpus`. The caller sets the target next, and with it the
-    /// room for neighbours' items. Only for the thread that makes the pool, and the holder of the lock of
-    /// all changes.
-    pub(crate) fn note_cpus(&self, spec: &PoolSpec, cpus: &Cpus) {
+    /// Notes which CPUs the pool uses of those in `cpus`, and how many workers should run there. The caller
+    /// settles the pool. Only for the thread that makes the pool, and the holder of the lock of all changes.
+    pub(crate) fn place(&self, spec: &PoolSpec, cpus: &Cpus) {
         let cpu = spec.cpus.first_common(cpus.usable(spec.bound));
         self.cpu.set(cpu.map_or(NO_CPU, |cpu| cpu as usize));
         if let Some(set) = &spec.wide {
-            set.displaced.note(set.at, cpu.is_none());
+            match cpu {
+                Some(_) => set.in_place.set(set.at),
+                None => set.in_place.clear(set.at),
+            }
         }
-        self.target.set_displaced(cpu.is_none());
+        // A saving pool begins with one worker.
+        let has_one = spec.bound || spec.single || spec.saves;
+        let target = if has_one { 1 } else { cpus.target(&spec.cpus) };
+        self.set_base(target);
+        self.target.place(cpu.is_none(), target, || self.note_room());
+    }
+
+    /// Chooses the nearest pools again, once all pools of the set have noted their CPUs. A displaced pool
+    /// keeps those that it has.
+    pub(crate) fn choose_near(&self) {
+        let spec = self.spec();
+        let Some(set) = spec.wide.as_ref().filter(|_| !self.is_displaced()) else { return };
+        let in_place = |&id: &u32| set.in_place.has(set.position(id));
+        let mut nearest = spec.neighbours.iter().copied().filter(in_place);
+        for near in &set.near.0 {
+            near.set(nearest.next().map_or(NO_POOL, |id| id as usize));
+        }
     }
 
     /// One of the CPUs that the pool uses; none if it is displaced. A hint.
@@ -86,10 +134,11 @@ impl<H: Host> Pool<H> {
     }
 
     /// Whether no worker need stay. A queue that could not get new routes keeps its route here, and so the
-    /// workers. A pool to which no route leads any more has all its parked workers woken, which ask this.
+    /// workers. Both the thread that removes the last route and the one that displaces the pool wake all
+    /// parked workers next, which ask this: exact, so the workers see both.
     #[inline]
     pub(crate) fn needs_no_worker(&self) -> bool {
-        self.is_displaced() && self.has_no_routes()
+        self.target_for_neighbours() == 0 && self.has_no_routes()
     }
 
     /// Whether the pool uses this CPU.
@@ -108,28 +157,5 @@ impl<H: Host> Pool<H> {
     /// How many workers the pool keeps for itself: one for each CPU that it uses.
     pub(crate) fn kept_workers(&self) -> u32 {
         if self.is_displaced() { 0 } else { self.base_target() }
-    }
-
-    /// Whether a worker of this pool that was not called looks for work at this neighbour: not if that is
-    /// displaced and one of many. Its own workers run its items, and call for help.
-    #[inline]
-    #[track_caller]
-    pub(crate) fn looks_at(&self, id: u32) -> bool {
-        self.spec().wide.as_ref().is_none_or(|set| !set.is_displaced(id))
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_map_has_the_pools_that_were_noted() {
-        let map = DisplacedMap::new(100);
-        for at in [0, 63, 64, 99] {
-            map.note(at, true);
-        }
-        map.note(63, false);
-        assert_eq!((0..100).filter(|&at| map.has(at)).collect::<Vec<_>>(), [0, 64, 99]);
     }
 }

@@ -3,6 +3,7 @@
 //! README.md has the park and kick protocol.
 
 mod beside;
+mod bits;
 mod blocking;
 mod bring;
 pub(crate) mod cap;
@@ -27,7 +28,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uwork_policy::batch::UNKNOWN_RUN_NS;
-use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
@@ -39,10 +39,11 @@ use crate::slot::IdleStack;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
+use bits::PoolBits;
 pub(crate) use blocking::BlockingState;
 pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use conserve::{give_back, put_back};
-use displaced::{DisplacedMap, NO_CPU};
+use displaced::{NO_CPU, Near};
 pub(crate) use hints::{CalledBy, ComingHelp};
 use progress::Unsettled;
 use ready::ReadyList;
@@ -71,6 +72,8 @@ pub(crate) struct PoolSpec {
     pub(crate) cpus: CpuSet,
     /// The CPUs of the pod.
     pub(crate) pod: CpuSet,
+    /// The CPUs of all pods of its queues; of per-CPU queues, which have different ones, only the pod's.
+    pub(crate) all: Arc<CpuSet>,
     /// Whether its queues may use all CPUs of the process, as per-CPU ones, or those of unbound queues.
     pub(crate) bound: bool,
     pub(crate) nice: i32,
@@ -107,8 +110,11 @@ pub(crate) struct WideSet {
     pools: Arc<[u32]>,
     /// Which of them may have room.
     room: Arc<RoomMap>,
-    /// Which of them are displaced.
-    displaced: Arc<DisplacedMap>,
+    /// Which of them are in place. Hints: they spare a thread that looks at all pools the reading of the
+    /// others, which run their own items and call for help.
+    in_place: Arc<PoolBits>,
+    /// The nearest ones that are in place.
+    near: Arc<Near>,
 }
 
 impl PoolSpec {
@@ -128,26 +134,20 @@ impl PoolSpec {
         Runner { kind, queue }
     }
 
-    /// The nearest neighbours. Their lines are written all the time, so a thread reads those of all
-    /// pools as rarely as work conservation permits (README.md).
-    pub(crate) fn near(&self) -> &[u32] {
-        &self.neighbours[..self.neighbours.len().min(STEAL_CHOICE)]
-    }
-
     /// The other pools of its pod.
     pub(crate) fn beside(&self) -> &[u32] {
         &self.neighbours[..self.nr_beside]
     }
 
     /// Where its workers run: on its CPUs, or on those of the pod if its queues may use none of
-    /// them.
+    /// them, or else on all that its queues may use.
     pub(crate) fn places(&self) -> Places<'_> {
-        Places { cpus: &self.cpus, pod: &self.pod, bound: self.bound }
+        Places { cpus: &self.cpus, pod: &self.pod, all: &self.all, bound: self.bound }
     }
 
     /// Where its workers run that may leave its CPUs.
     pub(crate) fn places_in_pod(&self) -> Places<'_> {
-        Places::all(&self.pod, self.bound)
+        Places { cpus: &self.pod, ..self.places() }
     }
 
     /// The CPU of a pool of one CPU.
@@ -286,9 +286,8 @@ impl<H: Host> Pool<H> {
     }
 
     /// Sets what a fresh pool is for, in a process with these CPUs.
-    pub(crate) fn configure(&self, spec: PoolSpec, target: u32, cpus: &Cpus) {
-        self.note_cpus(&spec, cpus);
-        self.set_base_target(target);
+    pub(crate) fn configure(&self, spec: PoolSpec, cpus: &Cpus) {
+        self.place(&spec, cpus);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");
     }

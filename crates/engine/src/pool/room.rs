@@ -32,11 +32,7 @@
 use std::ops::Range;
 
 use super::CalledBy;
-use crate::sync::{AtomicU64, Line, Ordering};
-
-/// Pools of one word: enough that a search reads few words, and few enough that their workers do not
-/// wait for each other at it.
-const POOLS_PER_WORD: usize = u32::BITS as usize;
+use super::bits::PoolBits;
 
 /// What a pool that runs fewer workers than its target asks for has for a thread that looks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,32 +67,19 @@ pub(crate) trait Pools {
 }
 
 /// See the module.
-pub(crate) struct RoomMap {
-    words: Box<[Line<AtomicU64>]>,
-}
+#[derive(Debug)]
+pub(crate) struct RoomMap(PoolBits);
 
 impl RoomMap {
     /// For this many pools, all with room.
     pub(crate) fn new(pools: usize) -> RoomMap {
-        let bits = |first: usize| match pools - first {
-            rest if rest < POOLS_PER_WORD => (1 << rest) - 1,
-            _ => u64::from(u32::MAX),
-        };
-        let words = (0..pools).step_by(POOLS_PER_WORD);
-        RoomMap { words: words.map(|first| Line(AtomicU64::new(bits(first)))).collect() }
-    }
-
-    fn place(&self, at: usize) -> (&AtomicU64, u64) {
-        (&self.words[at / POOLS_PER_WORD].0, 1 << (at % POOLS_PER_WORD))
+        RoomMap(PoolBits::new(pools))
     }
 
     /// The pool at this position has room. The caller has changed its counters before (R1).
     #[track_caller]
     pub(crate) fn set(&self, at: usize) {
-        let (word, bit) = self.place(at);
-        if word.load(Ordering::SeqCst) & bit == 0 {
-            word.fetch_or(bit, Ordering::SeqCst);
-        }
+        self.0.set(at);
     }
 
     /// Looks at the pools with a set bit, words in the order of their distance from the pool at `from`,
@@ -104,14 +87,14 @@ impl RoomMap {
     /// with a worker on its way up.
     pub(crate) fn find(&self, from: usize, pools: &impl Pools) -> Found {
         let mut comes = None;
-        for at in self.near(from).filter(|&at| at != from) {
+        for at in self.0.near(from).filter(|&at| at != from) {
             loop {
                 match pools.claim(at) {
                     Some(Claim::Claimed) => return Found::Claimed(at),
                     Some(Claim::Comes) => _ = comes.get_or_insert(at),
                     None => {}
                 }
-                self.clear(at);
+                self.0.clear(at);
                 if !pools.has_room(at) {
                     break;
                 }
@@ -125,47 +108,7 @@ impl RoomMap {
 
     /// The pools of this range that may have room, in their order. Reads the range's words only.
     pub(crate) fn with_room(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
-        let words = range.start / POOLS_PER_WORD..range.end.div_ceil(POOLS_PER_WORD);
-        let pools = words.flat_map(|word| self.bits(word, 0));
-        pools.filter(move |at| range.contains(at))
-    }
-
-    /// C1.
-    fn clear(&self, at: usize) {
-        let (word, bit) = self.place(at);
-        word.fetch_and(!bit, Ordering::SeqCst);
-    }
-
-    /// The positions with a set bit, those of the words closest to the pool at `from` first. Each word
-    /// is read from the position of `from` in its own word on, so that threads of different pools begin
-    /// at different ones.
-    fn near(&self, from: usize) -> impl Iterator<Item = usize> {
-        let (own, count) = (from / POOLS_PER_WORD, self.words.len());
-        let at_distance = move |distance: usize| {
-            let below = own.checked_sub(distance).filter(|_| distance > 0);
-            let above = Some(own + distance).filter(|&at| at < count);
-            above.into_iter().chain(below)
-        };
-        (0..count)
-            .flat_map(at_distance)
-            .flat_map(move |word| self.bits(word, from % POOLS_PER_WORD))
-    }
-
-    /// The positions with a set bit in this word, from bit `turn` on.
-    fn bits(&self, word: usize, turn: usize) -> impl Iterator<Item = usize> + use<> {
-        let bits = self.words[word].0.load(Ordering::SeqCst) as u32;
-        let mut bits = bits.rotate_right(turn as u32);
-        std::iter::from_fn(move || {
-            let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-            bits &= bits - 1;
-            Some(word * POOLS_PER_WORD + (bit + turn) % POOLS_PER_WORD)
-        })
-    }
-}
-
-impl std::fmt::Debug for RoomMap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.near(0)).finish()
+        self.0.within(range)
     }
 }
 
@@ -176,7 +119,7 @@ mod tests {
     use super::*;
 
     fn bits_of(map: &RoomMap, from: usize) -> Vec<usize> {
-        map.near(from).collect()
+        map.0.near(from).collect()
     }
 
     /// Busy pools, except for one with an idle worker and one with a worker on its way up.
@@ -217,13 +160,6 @@ mod tests {
     const NONE: usize = usize::MAX;
 
     #[test]
-    fn each_pool_begins_with_room() {
-        for pools in [1, 31, 32, 33, 64, 100] {
-            assert_eq!(bits_of(&RoomMap::new(pools), 0), (0..pools).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
     fn only_pools_that_were_found_without_room_lose_their_bits() {
         let map = RoomMap::new(70);
         assert_eq!(map.find(40, &Set::new(66, 50)), Found::Claimed(66));
@@ -241,27 +177,5 @@ mod tests {
         assert_eq!(map.find(0, &set), Found::Claimed(1));
         assert_eq!(*set.called.borrow(), [(1, CalledBy::Any)]);
         assert_eq!(bits_of(&map, 0), [0, 1]);
-    }
-
-    #[test]
-    fn the_closest_words_come_first() {
-        let map = RoomMap::new(128);
-        (0..128).for_each(|at| map.clear(at));
-        assert_eq!(bits_of(&map, 70), []);
-        [1, 40, 65, 70, 127].into_iter().for_each(|at| map.set(at));
-        // Each word from bit 6, 0 and 31 on.
-        assert_eq!(bits_of(&map, 70), [70, 65, 127, 40, 1]);
-        assert_eq!(bits_of(&map, 0), [1, 40, 65, 70, 127]);
-        map.clear(70);
-        assert_eq!(bits_of(&map, 127), [127, 65, 40, 1]);
-    }
-
-    #[test]
-    fn a_range_has_the_pools_of_its_words_only() {
-        let map = RoomMap::new(128);
-        assert_eq!(map.with_room(30..35).collect::<Vec<_>>(), [30, 31, 32, 33, 34]);
-        assert_eq!(map.with_room(64..64).collect::<Vec<_>>(), []);
-        (0..128).filter(|at| at % 2 == 0).for_each(|at| map.clear(at));
-        assert_eq!(map.with_room(126..128).collect::<Vec<_>>(), [127]);
     }
 }

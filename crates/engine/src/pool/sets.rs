@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{Pool, PoolSpec, WideSet};
 use crate::queue::{Name, QueueError};
-use crate::sync::{AtomicU32, Lock, LockGuard, Ordering, Rank};
+use crate::sync::{AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank};
 
 /// The properties that two queues must have in common to share pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,9 @@ pub(crate) struct PoolSet {
     key: SetKey,
     /// In the order of the pods.
     shards: Vec<Shard>,
+    /// The latest round of `Versions::refit_all` that found a worker in each pod. Changed under the lock of
+    /// all changes.
+    staffed_in: AtomicU64,
     /// Pool ids, in the order of the shards.
     pub(crate) pools: Vec<u32>,
     /// Queues that use the set. Changed under the lock of the list of sets.
@@ -150,6 +153,22 @@ impl PoolSet {
         }
         Ok(())
     }
+
+    /// The same, for a user of the set in a round of refits, whose queues with the same set have the same
+    /// mask: the first of them suffices. No worker ends meanwhile without another one in its pod, except if
+    /// pools of other pods take it, whose spawns failed; the pod's next item spawns one.
+    pub(crate) fn create_first_workers_in<H: Host>(
+        &self,
+        engine: &Engine<H>,
+        mask: &CpuSet,
+        round: u64,
+    ) -> Result<(), QueueError> {
+        if self.staffed_in.load(Ordering::Relaxed) != round {
+            self.create_first_workers(engine, mask)?;
+            self.staffed_in.store(round, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// All pool sets, each with the key that it serves.
@@ -217,7 +236,8 @@ impl PoolSets {
             None => {
                 let shards = key.shards();
                 let pools = self.pools_for(engine, &sets, &key, &shards)?;
-                let set = Arc::new(PoolSet { key, shards, pools, users: AtomicU32::new(0) });
+                let (staffed_in, users) = (AtomicU64::new(0), AtomicU32::new(0));
+                let set = Arc::new(PoolSet { key, shards, staffed_in, pools, users });
                 sets.push(set.clone());
                 set
             }
@@ -255,13 +275,15 @@ impl PoolSets {
             let pools = shards.iter().zip(known).map(|(shard, known)| {
                 known.unwrap_or_else(|| {
                     let id = fresh.next().expect("one for each that is missing");
-                    self.configure(engine, id, key, shard, Sharing::alone(id));
+                    let own = Arc::new(shard.cpus.clone());
+                    self.configure(engine, id, key, shard, Sharing::alone(id), &own);
                     id
                 })
             });
             return Ok(pools.collect());
         }
         let pools = allocate(engine, shards.len())?;
+        let all = Arc::new(key.pods.iter().flat_map(CpuSet::iter).collect());
         let mut first = 0;
         for sharers in shards.chunk_by(|a, b| key.share(a, b)) {
             let pools = &pools[first..first + sharers.len()];
@@ -271,9 +293,10 @@ impl PoolSets {
                 let neighbours = nearest(engine, sharers, at).map(|other| pools[other]).collect();
                 let wide = wide.as_ref().map(|set| set.seen_from(at, pod_of(sharers, at)));
                 let sharing = Sharing { first: pools[0], neighbours, wide };
-                self.configure(engine, pools[at], key, shard, sharing);
+                self.configure(engine, pools[at], key, shard, sharing, &all);
             }
         }
+        pools.iter().for_each(|&id| engine.pool(id).choose_near());
         Ok(pools)
     }
 
@@ -284,10 +307,12 @@ impl PoolSets {
         key: &SetKey,
         shard: &Shard,
         Sharing { first, neighbours, wide }: Sharing,
+        all: &Arc<CpuSet>,
     ) {
         let spec = PoolSpec {
             cpus: shard.cpus.clone(),
             pod: key.pods[shard.pod].clone(),
+            all: all.clone(),
             bound: key.bound,
             nice: key.nice,
             label: label(key, &shard.cpus),
@@ -301,12 +326,8 @@ impl PoolSets {
             neighbours,
             wide,
         };
-        let has_one_worker = key.bound || key.context != Context::Managed;
-        let begins_with_one = has_one_worker || key.saves;
         // Under the lock of the list, which a change of the CPUs takes after it has published them.
-        let cpus = engine.cpus();
-        let target = if begins_with_one { 1 } else { cpus.target(&shard.cpus) };
-        engine.pool(id).configure(spec, target, cpus);
+        engine.pool(id).configure(spec, engine.cpus());
     }
 
     /// A queue stops using the set. The last user retires the pools that no other set has in use,

@@ -84,11 +84,10 @@ impl<H: Host> Pool<H> {
         self.off_cpu.base.load(Ordering::Relaxed)
     }
 
-    /// Sets the target without a raise. The caller settles the pool.
-    pub(crate) fn set_base_target(&self, target: u32) {
-        self.off_cpu.base.store(target.max(1), Ordering::Relaxed);
+    /// Sets the base of the target, and drops a raise. The caller sets the target next.
+    pub(super) fn set_base(&self, base: u32) {
+        self.off_cpu.base.store(base, Ordering::Relaxed);
         self.off_cpu.raised_until.store(0, Ordering::Relaxed);
-        self.set_target(target);
     }
 
     /// Whether the next batch, of `count` such items of the pool `from`, is measured. It begins at `now`.
@@ -147,11 +146,18 @@ impl<H: Host> Pool<H> {
         sums.raised_until.store(until, Ordering::Relaxed);
         if next != target {
             self.set_target(next);
-            if self.base_target() != base {
-                // The number of CPUs has changed meanwhile.
-                self.set_base_target(self.base_target());
-            }
+            self.follow_base(base);
             self.settle(engine);
+        }
+    }
+
+    /// The caller has set a target that follows from this base, without the lock of changes. If the number
+    /// of CPUs has changed meanwhile, the target is the new base, or the thread that changes it sets it next.
+    fn follow_base(&self, mut base: u32) {
+        while base != self.base_target() {
+            base = self.base_target();
+            self.off_cpu.raised_until.store(0, Ordering::Relaxed);
+            self.set_target(base);
         }
     }
 
@@ -171,7 +177,11 @@ impl<H: Host> Pool<H> {
         // A saving pool raises its target by another rule.
         if !self.spec().saves {
             self.off_cpu.store(OffCpu::default());
-            self.set_base_target(self.base_target());
+            self.off_cpu.raised_until.store(0, Ordering::Relaxed);
+            // Only a change of the CPUs writes the base: a worker that did could write an older one.
+            let base = self.base_target();
+            self.set_target(base);
+            self.follow_base(base);
         }
     }
 }

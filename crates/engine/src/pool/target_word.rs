@@ -37,7 +37,16 @@ impl Target {
         if word & DISPLACED == 0 { word } else { 0 }
     }
 
+    /// Changes both. `note_room` sets the pool's bit if the pool has room now: it reads the word.
+    #[track_caller]
+    pub(crate) fn place(&self, displaced: bool, target: u32, note_room: impl FnOnce()) {
+        self.set_displaced(displaced);
+        self.set(target);
+        note_room();
+    }
+
     /// Changes the target.
+    #[track_caller]
     pub(crate) fn set(&self, target: u32) {
         debug_assert!(target & DISPLACED == 0, "a target of {target} workers");
         let with_target = |word| Some(word & DISPLACED | target.max(1));
@@ -45,7 +54,8 @@ impl Target {
     }
 
     /// Changes whether the pool is displaced.
-    pub(crate) fn set_displaced(&self, displaced: bool) {
+    #[track_caller]
+    fn set_displaced(&self, displaced: bool) {
         if displaced {
             self.0.0.fetch_or(DISPLACED, Ordering::SeqCst);
         } else {
@@ -60,13 +70,12 @@ mod tests {
 
     #[test]
     fn a_displaced_pool_keeps_a_target_for_its_own_items() {
-        let word = Target::new();
-        word.set(7);
-        word.set_displaced(true);
-        assert_eq!((word.get(), word.for_neighbours()), (7, 0));
+        let (word, noted) = (Target::new(), std::cell::Cell::new(0));
+        word.place(true, 7, || noted.set(word.for_neighbours()));
+        assert_eq!((word.get(), word.for_neighbours(), noted.get()), (7, 0, 0));
         word.set(0);
         assert_eq!((word.get(), word.for_neighbours()), (1, 0));
-        word.set_displaced(false);
-        assert_eq!((word.get(), word.for_neighbours()), (1, 1));
+        word.place(false, 3, || noted.set(word.for_neighbours()));
+        assert_eq!((word.get(), word.for_neighbours(), noted.get()), (3, 3, 3));
     }
 }

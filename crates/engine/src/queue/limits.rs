@@ -165,7 +165,7 @@ impl<H: Host> Wq<H> {
             // If these pools cannot be made, the limit holds in the present ones.
             let pools_change = wq.nodes.is_some() && was_one != (max_active == 1);
             let kind = tunable.kind.clone();
-            let applied = if pools_change { wq.apply(tunable, kind).ok() } else { None };
+            let applied = if pools_change { wq.apply(tunable, kind, None).ok() } else { None };
             Ok(applied.unwrap_or_else(|| wq.apply_changed_limits(tunable)))
         })
     }

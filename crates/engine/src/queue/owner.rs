@@ -175,7 +175,7 @@ impl<H: Host> Queue<H> {
         // The same with a shutdown, which sets its mark first and then visits the queues.
         engine.shutdown_state.shut_late_queue(owner.wq());
         let queue = Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) };
-        queue.refit()?;
+        queue.refit(None)?;
         Ok(queue)
     }
 

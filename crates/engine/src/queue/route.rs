@@ -141,7 +141,7 @@ impl<H: Host> Wq<H> {
         let beside = pool(here).and_then(|pool| {
             let beside = pool.spec().beside();
             let id = beside.get(turn as usize % beside.len().max(1))?;
-            self.engine.pool(*id).spec().cpus.first()
+            self.engine.pool(*id).cpu()
         });
         let any = turn % self.routes.len() as u32;
         [Some(here), beside, Some(any)].into_iter().flatten().find(has_room)
@@ -191,17 +191,19 @@ impl<H: Host> Wq<H> {
     }
 
     /// Gives the queue the routes that fit the engine's CPUs, unless it has them. Items that
-    /// are queued already run where they are.
+    /// are queued already run where they are. `round` is that of [`Versions::refit_all`], if it calls.
+    ///
+    /// [`Versions::refit_all`]: crate::lifecycle::cpus::Versions::refit_all
     ///
     /// # Errors
     /// No worker for a new pod, or too many pools or queues: then the queue stays as it was.
-    pub(crate) fn refit(&self) -> Result<(), QueueError> {
+    pub(crate) fn refit(&self, round: Option<u64>) -> Result<(), QueueError> {
         self.change(|wq, tunable| {
             if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
                 return Ok(BecameReady::none());
             }
             let kind = tunable.kind.clone();
-            wq.apply(tunable, kind)
+            wq.apply(tunable, kind, round)
         })
     }
 
@@ -243,13 +245,14 @@ impl<H: Host> Wq<H> {
         kind: Kind,
     ) -> Result<BecameReady<H>, QueueError> {
         self.check_attrs(tunable, &kind)?;
-        self.apply(tunable, kind)
+        self.apply(tunable, kind, None)
     }
 
     pub(super) fn apply(
         &self,
         tunable: &mut Tunable,
         kind: Kind,
+        round: Option<u64>,
     ) -> Result<BecameReady<H>, QueueError> {
         let fit = self.engine.versions.now();
         let (kind, cpus) = (self.kind_in(kind, fit), &fit.cpus);
@@ -268,7 +271,7 @@ impl<H: Host> Wq<H> {
                 )
             }
         };
-        let set = self.use_set(key, &mask)?;
+        let set = self.use_set(key, &mask, round)?;
         // The pools of the CPUs that the queue may use now. The others wait, without a route.
         let used = set.used(&mask);
         let limits = |pool: &Pool<H>| Limits {
@@ -324,13 +327,21 @@ impl<H: Host> Wq<H> {
     }
 
     /// The pools for this key, with workers for the CPUs of the mask. The queue uses them from now on.
-    fn use_set(&self, key: SetKey, mask: &CpuSet) -> Result<Arc<PoolSet>, QueueError> {
+    fn use_set(
+        &self,
+        key: SetKey,
+        mask: &CpuSet,
+        round: Option<u64>,
+    ) -> Result<Arc<PoolSet>, QueueError> {
         let known = |used: &&UsedSet| used.set.is_for(&key);
         let own = self.sets.lock().iter().find(known).map(|used| used.set.clone());
         if let Some(own) = own {
             // This queue is one of its users; a dedicated set has no other. The queue may have had none of
             // these CPUs before.
-            own.create_first_workers(&self.engine, mask)?;
+            match round {
+                Some(round) => own.create_first_workers_in(&self.engine, mask, round)?,
+                None => own.create_first_workers(&self.engine, mask)?,
+            }
             return Ok(own);
         }
         let set = self.engine.sets.use_set(&self.engine, key, mask, self.name)?;

@@ -12,7 +12,6 @@ use std::ptr::NonNull;
 
 use uwork_policy::concurrency::wake_neighbour;
 use uwork_policy::cpu_choice::{NodeChoice, choose_node};
-use uwork_policy::cpuset::CpuSet;
 
 use crate::account::COUNTED;
 use crate::host::{Host, ItemProbe, Report, SubmissionProbe};
@@ -152,9 +151,7 @@ impl<H: Host> Wq<H> {
             item: ItemProbe::of(work),
             queue: self.name(),
             requested_cpu: cpu,
-            cpu: Some(&pwq.home().spec().cpus)
-                .filter(|cpus| cpus.len() == 1)
-                .and_then(CpuSet::first),
+            cpu: pwq.home().spec().single_cpu().and(pwq.home().cpu()),
         });
         let mut ticket = Ticket::new(pwq.id, collision);
         if let Some(tracer) = self.engine().host().tracer()

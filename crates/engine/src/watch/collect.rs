@@ -129,6 +129,7 @@ impl<H: Host> Pool<H> {
             nr_idle: counts.idle,
             waking: counts.waking,
             retired: self.state.is_retired(),
+            displaced: self.is_displaced(),
             nr_ready,
             ready,
             next_timer_ns: (next != NEVER).then_some(next),

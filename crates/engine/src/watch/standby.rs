@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use uwork_policy::blocking::Tier;
-use uwork_policy::concurrency::STEAL_CHOICE;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::standby::{
     After, PoolFacts, PoolPlan, Round, State, after_round, plan_pool, respawns_after_ns, serves,
@@ -164,7 +163,7 @@ impl<H: Host> Standbys<H> {
             all &= self.of(cpu).is_some_and(|standby| standby.call(engine, pool));
         });
         // A block in a pool that shares its work may be all that keeps its CPU from this pool's items.
-        let near = pool.spec().neighbours.iter().take(STEAL_CHOICE).map(|&id| engine.pool(id));
+        let near = pool.spec().near().map(|id| engine.pool(id));
         near.filter(|near| near.may_block_help()).for_each(|near| self.call_own(engine, near));
         all
     }

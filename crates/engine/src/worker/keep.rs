@@ -31,7 +31,7 @@ impl<H: Host> Worker<H> {
         let kept = kept.filter(|_| std::ptr::eq(placed.0, cpus.0));
         if cpu != kept {
             let (own, one) = (pool.spec().places(), cpu.map(CpuSet::single));
-            let places = one.as_ref().map_or(own, |one| Places::all(one, own.bound));
+            let places = one.as_ref().map_or(own, |one| Places { cpus: one, ..own });
             self.slot().go_to(engine, places);
         }
         self.keeps_to.set((cpu, cpus));
@@ -52,8 +52,8 @@ impl<H: Host> Worker<H> {
     pub(super) fn keep_to_cpu_of_waker(&self) {
         let (engine, slot) = (&*self.engine, self.slot());
         let cpu = slot.restricted_to();
-        let bound = self.pool().spec().bound;
-        slot.lift_restriction(engine, Places::all(&CpuSet::single(cpu), bound));
+        let one = CpuSet::single(cpu);
+        slot.lift_restriction(engine, Places { cpus: &one, ..self.pool().spec().places() });
         self.keeps_to.set((Some(cpu), Link(std::ptr::from_ref(engine.cpus()).cast_mut())));
     }
 

@@ -21,7 +21,7 @@ impl<H: Host> Worker<H> {
         }
         // One that was woken for a neighbour's items looks there first.
         if let CalledBy::Pool(id) = self.called_by.get()
-            && let Some(found) = self.steal(&[id], now)
+            && let Some(found) = self.steal(std::iter::once(id), now)
         {
             return Some(found);
         }
@@ -32,10 +32,21 @@ impl<H: Host> Worker<H> {
         // Before its yield a worker looks at the nearest only: after it, and before it parks, it looks
         // at all. One that was woken for any neighbour's items looks at all at once.
         let spec = pool.spec();
-        let looks_at_all =
-            self.called_by.get() == CalledBy::Any || self.yields.get() == YIELDS_BEFORE_PARK;
-        let pools = if looks_at_all { &spec.neighbours[..] } else { spec.near() };
-        pools.chunks(STEAL_CHOICE).find_map(|near| self.steal(near, now))
+        if self.called_by.get() == CalledBy::Any {
+            let mut some = spec.neighbours.chunks(STEAL_CHOICE);
+            return some.find_map(|some| self.steal(some.iter().copied(), now));
+        }
+        let found = self.steal(spec.near(), now);
+        let looks_at_all = found.is_none() && self.yields.get() == YIELDS_BEFORE_PARK;
+        let Some(set) = spec.wide.as_ref().filter(|_| looks_at_all) else { return found };
+        let (mut some, mut others) = ([0; STEAL_CHOICE], set.others_in_place().peekable());
+        while others.peek().is_some() {
+            let count = some.iter_mut().zip(&mut others).map(|(id, other)| *id = other).count();
+            if let Some(found) = self.steal(some[..count].iter().copied(), now) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// A pinned pwq of one of these pools that is overloaded: of the one whose workers took no batch
@@ -44,15 +55,17 @@ impl<H: Host> Worker<H> {
     /// Unless this worker was woken for a neighbour's items, a pool whose workers keep taking batches
     /// of short items is left alone. That delays nothing for good: if a neighbour is overloaded when a
     /// worker parks, the worker wakes one of its pool, usually itself, for the neighbour's items.
-    fn steal(&self, pools: &[u32], now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
+    fn steal(
+        &self,
+        pools: impl Iterator<Item = u32> + Clone,
+        now: u64,
+    ) -> Option<(&Pwq<H>, &Pool<H>)> {
         let may_take_from = |pool: &Pool<H>| {
             let since = now.saturating_sub(pool.last_batch_at());
             self.called_by.get() != CalledBy::Own || may_steal_unprompted(since, pool.estimate())
         };
-        let looks_at =
-            |&&id: &&u32| self.called_by.get() != CalledBy::Own || self.pool().looks_at(id);
         let overloaded = || {
-            let pools = pools.iter().filter(looks_at).map(|&id| self.engine.pool(id));
+            let pools = pools.clone().map(|id| self.engine.pool(id));
             pools.filter(|pool| pool.is_overloaded() && may_take_from(pool))
         };
         let oldest = overloaded().min_by_key(|pool| pool.last_batch_at())?;
@@ -78,8 +91,7 @@ impl<H: Host> Worker<H> {
     /// something was due.
     pub(super) fn fire_timers_beside(&self, now: u64) -> bool {
         let mut any = false;
-        let beside = self.pool().spec().beside().iter().take(STEAL_CHOICE);
-        let beside = beside.map(|&id| self.engine.pool(id));
+        let beside = self.pool().spec().near_beside().map(|id| self.engine.pool(id));
         for pool in beside {
             if pool.has_unfired_timers(now) && !pool.state.is_retired() {
                 // Whether more is due is of no interest: the worker comes again.

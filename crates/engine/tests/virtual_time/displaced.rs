@@ -77,6 +77,7 @@ fn many_sets_of_cpus_after_each_other_need_no_further_pools() {
             make(engine, spec(name, Kind::Unbound(attrs(engine, scope, strict))))
         };
         let adapts = Attrs {
+            nice: 1,
             scope: AffinityScopeChoice::Default,
             ..attrs(engine, AffinityScope::Cache, false)
         };
@@ -88,8 +89,9 @@ fn many_sets_of_cpus_after_each_other_need_no_further_pools() {
             make(engine, spec("own", Kind::Dedicated(attrs(engine, AffinityScope::Cpu, false)))),
             make(engine, spec("adapts", Kind::Unbound(adapts))),
         ];
-        // One for each CPU: of the caches, strict, per-CPU, and of the ordered queue; a dedicated one.
-        assert_eq!(engine.pools(), 4 * 64 + 1);
+        // One for each CPU: of the caches, strict, per-CPU, and of the ordered queue, and of the one that
+        // adapts; a dedicated one.
+        assert_eq!(engine.pools(), 5 * 64 + 1);
         let starts = Starts::default();
         let items = queues.each_ref().map(|_| [0; 2].map(|_| noting(engine, &starts, US)));
         for round in 0..ROUNDS {
@@ -108,15 +110,22 @@ fn many_sets_of_cpus_after_each_other_need_no_further_pools() {
             assert_eq!(cpus.len(), 2 * queues.len(), "round {round}");
             assert!(cpus.iter().all(|&cpu| now.contains(cpu)), "{cpus:?} in round {round}: {now}");
         }
-        // The default scope has single CPUs where a set is within one cache, as the ordered queue has.
-        assert_eq!(engine.pools(), 4 * 64 + 1);
+        // The default scope has single CPUs where a set is within one cache.
+        assert_eq!(engine.pools(), 6 * 64 + 1);
         let pwqs: usize = engine.dump().queues.iter().map(|queue| queue.pwqs.len()).sum();
         // Two sets are within the first cache: of CPUs 0 and 5, and of these and 6.
         assert_eq!(pwqs, 4 * 64 + 1 + 1 + 3);
-        // Of each pool that is in place two may stay. Those of the others end.
-        allow(engine, "5,9");
-        host.doze(RETIRED);
-        assert!(engine.workers() <= 2 * (4 * 2 + 1), "{} workers", engine.workers());
+        // Of each pool that is in place two may stay. Those of the others end, whether they lost their
+        // routes with their CPUs or before: those of the default scope before, in the second change.
+        for allowed in ["0,5", "5,9"] {
+            allow(engine, allowed);
+            host.doze(RETIRED);
+            for pool in engine.dump().pools {
+                assert_eq!(pool.displaced, !pool.cpus.intersects(&list(allowed)), "{pool:?}");
+                let most = if pool.displaced { 0 } else { 2 };
+                assert!(pool.nr_workers <= most, "{allowed}: {pool:?}");
+            }
+        }
     });
 }
 
@@ -130,20 +139,22 @@ fn pools_are_made_for_the_cpus_that_the_process_had() {
         let (starts, kind) = (Starts::default(), everywhere(engine, AffinityScope::Cpu, false));
         let queue = make(engine, spec("q", Kind::Unbound(kind)));
         let item = noting(engine, &starts, US);
-        let run = |pools: u32| {
+        let run = |pools: u32, workers: u32| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             queue.flush().unwrap();
-            assert_eq!(engine.pools(), pools);
+            engine.host().doze(RETIRED);
+            assert_eq!((engine.pools(), engine.workers()), (pools, workers));
             taken(&starts)[0]
         };
-        assert_eq!(run(1), 700);
+        assert_eq!(run(1, 1), 700);
         allow(engine, "700-701");
-        assert!((700..=701).contains(&run(1 + 2)));
+        // The first pool has lost its route, and is in place: it keeps a worker until its CPU goes.
+        assert!((700..=701).contains(&run(1 + 2, 3)));
         allow(engine, "3");
-        assert_eq!(run(1 + 2 + 3), 3);
+        assert_eq!(run(1 + 2 + 3, 1), 3);
         for (allowed, cpu) in [("701", 701), ("700", 700), ("3", 3)] {
             allow(engine, allowed);
-            assert_eq!(run(1 + 2 + 3), cpu);
+            assert_eq!(run(1 + 2 + 3, 1), cpu);
         }
     });
 }
@@ -247,6 +258,61 @@ fn items_and_timers_of_a_lost_cpu_are_not_left_behind() {
             });
         }
     }
+}
+
+// Catches: workers of lost CPUs on CPUs that are not of their queue's mask.
+#[test]
+fn items_of_a_lost_cpu_stay_on_the_cpus_of_their_queue() {
+    for strict in [false, true] {
+        with_engine(Setup::exact("core:8"), move |engine| {
+            let (host, starts) = (engine.host(), Starts::default());
+            let scope = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
+            let kind = Kind::Unbound(Attrs { nice: 0, cpumask: list("0-3"), scope, strict });
+            let queue = make(engine, spec("q", kind));
+            for _ in 0..40 {
+                assert_eq!(noting(engine, &starts, MS).queue_on(&queue, 0), Queued::Yes);
+            }
+            host.doze(MS);
+            for allowed in ["2-7", "3-7"] {
+                allow(engine, allowed);
+                taken(&starts);
+                host.doze(5 * MS);
+                let (cpus, usable) = (taken(&starts), list(allowed).and(&list("0-3")));
+                assert!(cpus.len() >= 4, "{cpus:?}");
+                assert!(cpus.iter().all(|&cpu| usable.contains(cpu)), "{cpus:?} of {usable}");
+            }
+            queue.flush().unwrap();
+        });
+    }
+}
+
+// Catches: a worker that looks at the nearest pools only, all of which have lost their CPUs.
+#[test]
+fn a_worker_queues_timers_of_the_nearest_pools_that_have_their_cpus() {
+    with_engine(Setup::exact("core:64"), |engine| {
+        let (host, starts) = (engine.host(), Starts::default());
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::System, false));
+        let queue = make(engine, spec("q", kind));
+        for allowed in ["0,20,40,60", "0-63", "1,31"] {
+            allow(engine, allowed);
+            let cpus = list(allowed);
+            let (first, other) = (cpus.first().unwrap(), cpus.iter().nth(1).unwrap());
+            for cpu in [first, other] {
+                assert_eq!(noting(engine, &starts, US).queue_on(&queue, cpu), Queued::Yes);
+            }
+            queue.flush().unwrap();
+            host.doze(SEC);
+            taken(&starts);
+            let (theirs, at) = (starts.clone(), host.clone());
+            let late = Item::deferrable(move || theirs.lock().unwrap().push(at.cpu()));
+            assert_eq!(late.queue_delayed(&queue, Some(other), 10 * MS), Queued::Yes);
+            host.doze(SEC);
+            assert_eq!(taken(&starts), [], "no worker wakes for it");
+            assert_eq!(noting(engine, &starts, US).queue_on(&queue, first), Queued::Yes);
+            host.doze(SEC);
+            assert_eq!(taken(&starts).len(), 2, "CPUs {allowed}");
+        }
+    });
 }
 
 // Catches: permits that pwqs of lost CPUs keep for ever, and a limit that is exceeded by as many.

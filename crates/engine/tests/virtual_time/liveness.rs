@@ -15,8 +15,9 @@ use crate::setup::{MS, SEC, Setup, US, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
 const SEEDS: u64 = 20_000;
-const MACHINES: [&str; 6] =
-    ["core:1", "core:2", "core:2", "core:4", "llc:2 core:1", "llc:2 core:2"];
+/// The last one has more pools in a set than a worker looks at one by one.
+const MACHINES: [&str; 7] =
+    ["core:1", "core:2", "core:2", "core:4", "llc:2 core:1", "llc:2 core:2", "llc:3 core:4"];
 
 /// Runs one history.
 fn run(seed: u64) {

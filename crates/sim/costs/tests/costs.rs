@@ -60,6 +60,18 @@ fn distant_caches_cost_more_than_near_ones() {
     assert!(far.busy_ns > near.busy_ns, "{} {}", far.busy_ns, near.busy_ns);
 }
 
+/// Catches: reads of a pool's target that are booked in the module of its word, whatever place makes them.
+#[test]
+fn an_access_is_booked_where_it_is_made() {
+    let run = flood("cpu", "node:16 core:1", 50);
+    let hottest = run.bill.unwrap().hottest();
+    assert!(hottest.len() > 20, "{hottest:?}");
+    let helpers = ["target_word.rs", "pool/state.rs", "sync/recorded.rs"];
+    let named = |file: &str| helpers.iter().any(|helper| file.ends_with(helper));
+    let blind: Vec<_> = hottest.iter().filter(|hot| named(hot.here.file())).collect();
+    assert!(blind.is_empty(), "{blind:?}");
+}
+
 #[test]
 fn a_text_of_costs_is_read_and_written() {
     let mut costs = Costs::default();
