@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::{Attrs, Config, Cpus, Kind, QueueSpec, Queued};
+use uwork_engine::host::Report;
+use uwork_engine::{Attrs, Config, Cpus, Kind, Queue, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{AffinityScope, AffinityScopeChoice};
 
@@ -197,7 +198,8 @@ fn pools_without_a_cpu_take_no_items_of_others() {
 /// The queue begins with a worker for each CPU, or with one for its pod.
 #[test]
 fn the_workers_of_a_lost_cpu_end_and_others_come_with_it() {
-    let kinds: [(fn(&VirtualEngine) -> Kind, u32); 4] = [
+    type KindOf = fn(&VirtualEngine) -> Kind;
+    let kinds: [(KindOf, u32); 4] = [
         (|_| Kind::PerCpu, 2),
         (|engine| Kind::Unbound(attrs(engine, AffinityScope::Cpu, true)), 2),
         (|engine| Kind::Unbound(attrs(engine, AffinityScope::Cpu, false)), 2),
@@ -312,6 +314,76 @@ fn a_worker_queues_timers_of_the_nearest_pools_that_have_their_cpus() {
             host.doze(SEC);
             assert_eq!(taken(&starts).len(), 2, "CPUs {allowed}");
         }
+    });
+}
+
+// Catches: timers that no thread covers, since the pool's only worker has moved away.
+#[test]
+fn timers_of_a_lost_cpu_are_kept_when_its_last_worker_moves() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let (host, starts) = (engine.host(), Starts::default());
+        let kind = Kind::Unbound(attrs(engine, AffinityScope::Cpu, false));
+        let queue = make(engine, spec("q", kind));
+        for cpu in [0, 1] {
+            assert_eq!(noting(engine, &starts, MS).queue_on(&queue, cpu), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        let late = noting(engine, &starts, US);
+        assert_eq!(late.queue_delayed(&queue, Some(1), 10 * SEC), Queued::Yes);
+        allow(engine, "0");
+        taken(&starts);
+        let theirs = engine.clone();
+        let waits = Item::new(move || theirs.blocking(|| theirs.host().doze(SEC)));
+        assert_eq!(waits.queue(&queue), Queued::Yes);
+        assert_eq!(noting(engine, &starts, US).queue(&queue), Queued::Yes);
+        host.doze(MS);
+        assert_eq!((taken(&starts), engine.workers()), (vec![0], 2), "the worker has moved");
+        let left = engine.dump().pools.into_iter().find(|pool| pool.displaced).unwrap();
+        assert_eq!(left.nr_workers, 0);
+        host.doze(10 * SEC);
+        assert_eq!(taken(&starts), [0]);
+    });
+}
+
+// Catches: queues that keep their CPUs without a report.
+#[test]
+fn a_queue_for_which_no_pools_are_left_is_reported_once_for_each_change() {
+    with_engine(Setup::exact("llc:1024 core:1"), |engine| {
+        let (host, starts) = (engine.host(), Starts::default());
+        let of_scope = |name: &str, nice, scope| {
+            let cpumask = engine.config().topology.possible().clone();
+            spec(name, Kind::Unbound(Attrs { nice, cpumask, scope, strict: true }))
+        };
+        let system = AffinityScopeChoice::Explicit(AffinityScope::System);
+        // A pool for each of these CPUs, and a worker in one of them.
+        let _first = make(engine, of_scope("first", 0, system));
+        allow(engine, "5");
+        let adapts = make(engine, of_scope("adapts", 1, AffinityScopeChoice::Default));
+        let cpu = AffinityScopeChoice::Explicit(AffinityScope::Cpu);
+        let mut kept = Vec::new();
+        let is_full = (0..).any(|at: u32| {
+            let cpumask = engine.config().topology.possible().and_not(&CpuSet::single(at / 40 + 6));
+            let kind = Attrs { nice: (at % 40) as i32 - 20, cpumask, scope: cpu, strict: true };
+            let spec = spec(&format!("q{at}"), Kind::Unbound(kind));
+            match host.unpreempted(|| Queue::new(engine, spec)) {
+                Ok(queue) => kept.push(queue),
+                Err(error) => return error == QueueError::TooManyPools,
+            }
+            false
+        });
+        assert!(is_full && kept.len() > 60, "{}", kept.len());
+        let adopt = |scope| {
+            let change = || engine.set_housekeeping(|settings| settings.default_scope = scope);
+            host.unpreempted(change).unwrap();
+            assert_eq!(noting(engine, &starts, US).queue(&adapts), Queued::Yes);
+            host.doze(SEC);
+            assert_eq!(taken(&starts), [5]);
+            let kept = |report: &Report| matches!(report, Report::RoutesKept { .. });
+            host.reports().iter().filter(|&report| kept(report)).count()
+        };
+        // The pools of single CPUs are known.
+        let scopes = [AffinityScope::System, AffinityScope::Cpu, AffinityScope::System];
+        assert_eq!(scopes.map(adopt), [1, 1, 2]);
     });
 }
 

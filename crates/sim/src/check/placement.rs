@@ -27,7 +27,9 @@ impl Case<'_> {
                     }
                     let forbidden = allowed.as_ref().is_some_and(|cpus| !cpus.contains(entry.cpu));
                     let outside = || match &allowed {
-                        Some(allowed) => self.is_outside_of_mask(*no, (since, at), entry.cpu, allowed),
+                        Some(allowed) => {
+                            self.is_outside_of_mask(*no, (since, at), entry.cpu, allowed)
+                        }
                         None => false,
                     };
                     if forbidden || self.is_misplaced(*no, at, entry.cpu) || outside() {
