@@ -244,8 +244,8 @@ impl<H: Host> Pool<H> {
     /// The nearest neighbour that has work which workers of this pool may take.
     pub(crate) fn overloaded_neighbour(&self, engine: &Engine<H>) -> Option<u32> {
         let spec = self.spec();
-        let beyond = spec.wide.iter().flat_map(WideSet::others_in_place);
-        spec.near().chain(beyond).find(|&id| engine.pool(id).is_overloaded())
+        let mut others = spec.near().chain(spec.beyond_near());
+        others.find(|&id| engine.pool(id).is_overloaded())
     }
 
     /// Called by a worker of this pool that was woken to take work from a neighbour, and has found

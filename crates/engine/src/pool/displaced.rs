@@ -59,12 +59,6 @@ impl WideSet {
     fn position(&self, id: u32) -> usize {
         (id - self.pools[0]) as usize
     }
-
-    /// The others that are in place. A hint.
-    pub(crate) fn others_in_place(&self) -> impl Iterator<Item = u32> {
-        let others = self.in_place.near(self.at).filter(|&at| at != self.at);
-        others.map(|at| self.pools[at])
-    }
 }
 
 impl PoolSpec {
@@ -78,7 +72,15 @@ impl PoolSpec {
         all.iter().copied().chain(chosen.into_iter().flatten())
     }
 
-    /// Those of them that are in its pod.
+    /// The neighbours beyond these that are in place, the nearest first. Hints.
+    pub(crate) fn beyond_near(&self) -> impl Iterator<Item = u32> {
+        self.wide.iter().flat_map(|set| {
+            let others = self.neighbours[STEAL_CHOICE..].iter().copied();
+            others.filter(move |&id| set.in_place.has(set.position(id)))
+        })
+    }
+
+    /// Those of the nearest that are in its pod.
     pub(crate) fn near_beside(&self) -> impl Iterator<Item = u32> {
         let set = self.wide.as_ref();
         let is_beside = move |&id: &u32| set.is_none_or(|set| set.pod.contains(&set.position(id)));

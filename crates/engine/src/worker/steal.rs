@@ -37,9 +37,10 @@ impl<H: Host> Worker<H> {
             return some.find_map(|some| self.steal(some.iter().copied(), now));
         }
         let found = self.steal(spec.near(), now);
-        let looks_at_all = found.is_none() && self.yields.get() == YIELDS_BEFORE_PARK;
-        let Some(set) = spec.wide.as_ref().filter(|_| looks_at_all) else { return found };
-        let (mut some, mut others) = ([0; STEAL_CHOICE], set.others_in_place().peekable());
+        if found.is_some() || self.yields.get() != YIELDS_BEFORE_PARK {
+            return found;
+        }
+        let (mut some, mut others) = ([0; STEAL_CHOICE], spec.beyond_near().peekable());
         while others.peek().is_some() {
             let count = some.iter_mut().zip(&mut others).map(|(id, other)| *id = other).count();
             if let Some(found) = self.steal(some[..count].iter().copied(), now) {
