@@ -21,7 +21,7 @@ const NEVER_REPEATED: [(&str, &str, &str); 13] = [
 ];
 
 /// Tests of forked children in programs of other tests: never repeated either. Package, target, test.
-pub(super) const FORKS: [(&str, &str, &str); 23] = [
+pub(super) const FORKS: [(&str, &str, &str); 24] = [
     ("uwork", "signals", "a_child_forked_in_an_item_receives_signals_again"),
     ("uwork", "refused", "fences_hold_when_membarrier_is_refused_later"),
     ("uwork", "library", "blocking_bounds::a_fork_while_workers_are_observed"),
@@ -61,6 +61,7 @@ pub(super) const FORKS: [(&str, &str, &str); 23] = [
         "lib",
         "stack::tests::protocol::a_request_in_progress_at_a_fork_does_not_exist_in_the_child",
     ),
+    ("uwork-linux", "lib", "standard_error::tests::a_file_at_its_limit_ends_no_program"),
     ("uwork-linux", "lib", "standard_error::tests::a_pipe_without_a_reader_ends_no_program"),
     (
         "uwork-linux",
