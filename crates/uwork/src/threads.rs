@@ -25,8 +25,9 @@
 //! [`ThreadKind`] has the kinds: workers, the workers of BH and dedicated queues, rescuers, and
 //! *helpers*, which are threads of the program's that run an item while they wait for it
 //! ([`JoinHandle::join`](crate::JoinHandle::join),
-//! [`Work::flush_helping`](crate::Work::flush_helping), [`scope`](fn@crate::scope)). The halves of [`join`](fn@crate::join) are items only where a worker
-//! has taken them, or where the call itself is in an item.
+//! [`Work::flush_helping`](crate::Work::flush_helping), [`scope`](fn@crate::scope)). The halves of
+//! [`join`](fn@crate::join) are items only where a worker has taken them, or where the call itself is
+//! in an item.
 //!
 //! | hooks added by | the start hook runs on a thread |
 //! |---|---|
